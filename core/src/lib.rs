@@ -1,0 +1,43 @@
+//! ResourceSync (ANSI/NISO Z39.99-2017) documents and the WebSub wire vocabulary: model, reader, writer, rules.
+//!
+//! No network and no async: bytes in, values out. The rooms:
+//!
+//! * [`document`]: one model for every document of the family, with a typed constructor per kind;
+//! * [`xml`]: streaming reader and writer;
+//! * [`rules`]: what a conforming document must satisfy, one named violation per rule;
+//! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
+//! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
+//!
+//! # Example: build a Resource List, write it, read it back
+//!
+//! ```
+//! use resync_core::datetime::DateTime;
+//! use resync_core::digest::{Algorithm, Digest, Hashes};
+//! use resync_core::document::{Resource, ResourceList};
+//! use resync_core::xml;
+//!
+//! let at: DateTime = "2026-01-03T09:00:00Z".parse()?;
+//! let page = b"<p>Hello</p>";
+//! let list = ResourceList::new(at, "https://example.org/capabilitylist.xml")
+//!     .resource(
+//!         Resource::new("https://example.org/hello.html")
+//!             .lastmod(at)
+//!             .length(12)
+//!             .media_type("text/html")
+//!             .hashes(Hashes::from_iter([Digest::of(Algorithm::Sha256, page)])),
+//!     )
+//!     .build()?;
+//!
+//! let bytes = xml::write(&list);
+//! let again = xml::read(&bytes)?.into_document()?;
+//! assert_eq!(again, list);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![deny(missing_docs)]
+
+pub mod datetime;
+pub mod digest;
+pub mod document;
+pub mod rules;
+pub mod websub;
+pub mod xml;

@@ -1,0 +1,22 @@
+//! What a conforming document must satisfy: one named [`Rule`] per requirement, and a [`Checker`] that needs one pass.
+//!
+//! A rule is either about one value, about what may stand where (one table holds the matrices), or about how entries
+//! follow each other. [`check`] looks at a whole document; [`Checker`] sees a header and then one entry at a
+//! time, so that a list of any length is checked in constant memory (but for the capabilities of a Capability List).
+
+mod checker;
+mod framework;
+mod links;
+mod rule;
+mod shape;
+mod syntax;
+mod values;
+mod violation;
+
+pub use checker::{Checker, check};
+pub use rule::{Rule, Severity};
+pub(crate) use values::OLD_NOTIFICATION_TOKEN;
+pub use violation::{Place, Violation, Violations};
+
+/// How many violations are kept of one document; the rest is only counted.
+pub const MAX_VIOLATIONS: usize = 1_000;

@@ -1,0 +1,237 @@
+//! The matrices RS-060 and RS-061 as one table: which attribute and link stands where in which kind of document.
+
+use super::Rule;
+use super::shape::Need::{Advised, Forbidden, May, Must, Unforeseen};
+use crate::document::Capability::{
+    self, CapabilityList, ChangeDump, ChangeDumpArchive, ChangeDumpManifest, ChangeList, ChangeListArchive,
+    ChangeNotification, Description, FrameworkNotification, ResourceDump, ResourceDumpArchive,
+    ResourceDumpManifest, ResourceList, ResourceListArchive,
+};
+use crate::document::Relation::{self, Contents, DescribedBy, Hub, Index};
+use crate::document::Root::{self, SitemapIndex, UrlSet};
+
+/// What a cell of the matrices says of one attribute or link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// It must be there.
+    Must,
+    /// It should be there.
+    Advised,
+    /// It may be there.
+    May,
+    /// Nothing is said about it; a Destination ignores it.
+    Unforeseen,
+    /// It must not be there.
+    Forbidden,
+}
+
+/// One row: one kind of document.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) capability: Capability,
+    pub(super) root: Root,
+    pub(super) head: Head,
+    pub(super) entry: EntryShape,
+    pub(super) links: Links,
+    pub(super) order: Order,
+}
+
+/// The root's `rs:md` and `rs:ln`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub(super) times: Times,
+    pub(super) up: Need,
+    pub(super) index: Need,
+    pub(super) archives: Need,
+    pub(super) described_by: Need,
+}
+
+/// The four times of a `rs:md`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) at: Need,
+    pub(super) completed: Need,
+    pub(super) from: Need,
+    pub(super) until: Need,
+}
+
+/// An entry's `rs:md`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EntryShape {
+    pub(super) times: Times,
+    pub(super) capability: Need,
+    pub(super) change: Need,
+    pub(super) datetime: Need,
+    /// `hash` and `encoding`.
+    pub(super) representation: Need,
+    pub(super) length: Need,
+    pub(super) media_type: Need,
+    pub(super) path: Need,
+}
+
+/// Which relations an entry's links may have; relations that no specification names may stand anywhere (RS-057).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Links {
+    /// Those of RS-170 to RS-180.
+    Related,
+    Only(&'static [Relation]),
+}
+
+/// How entries follow each other, and which rule is broken when they do not.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    Free,
+    ByDatetime(Rule),
+    ByFrom(Rule),
+}
+
+/// The row for a kind of document; `None` for a root this capability cannot have, and for capabilities of others.
+pub(super) fn shape(capability: &Capability, root: Root) -> Option<&'static Shape> {
+    TABLE.iter().find(|shape| shape.capability == *capability && shape.root == root)
+}
+
+const SNAPSHOT: Times = Times { at: Must, completed: May, from: Forbidden, until: Forbidden };
+const SNAPSHOT_PART: Times = Times { at: May, ..SNAPSHOT };
+const INTERVAL: Times = Times { at: Forbidden, completed: Forbidden, from: Must, until: May };
+const INTERVAL_PART: Times = Times { from: Advised, ..INTERVAL };
+const CLOSED_INTERVAL: Times = Times { until: Must, ..INTERVAL };
+const ANY_INTERVAL: Times = Times { from: May, ..INTERVAL };
+const TIMELESS: Times = Times { at: Forbidden, completed: Forbidden, from: Forbidden, until: Forbidden };
+const UNDEFINED: Times = Times { at: Unforeseen, completed: Unforeseen, from: Unforeseen, until: Unforeseen };
+
+/// A document right below the Capability List that may itself lie under an index.
+const LIST: Head = Head { times: TIMELESS, up: Must, index: May, archives: May, described_by: May };
+const INDEX: Head = Head { index: Unforeseen, ..LIST };
+const MANIFEST: Head = Head { index: Unforeseen, archives: Unforeseen, ..LIST };
+const ARCHIVE: Head = Head { times: UNDEFINED, archives: Unforeseen, ..LIST };
+const ARCHIVE_INDEX: Head = Head { index: Unforeseen, ..ARCHIVE };
+const NOTIFICATION: Head = Head { up: May, index: Unforeseen, archives: Unforeseen, ..LIST };
+
+/// Entries that only point at documents.
+const POINTER: EntryShape = EntryShape {
+    times: TIMELESS,
+    capability: Unforeseen,
+    change: Forbidden,
+    datetime: Forbidden,
+    representation: Unforeseen,
+    length: Unforeseen,
+    media_type: Unforeseen,
+    path: Forbidden,
+};
+const RESOURCE: EntryShape = EntryShape { representation: May, length: May, media_type: May, ..POINTER };
+const PACKAGE: EntryShape =
+    EntryShape { representation: May, length: Advised, media_type: Advised, ..POINTER };
+const CHANGE: EntryShape = EntryShape { change: Must, datetime: May, ..RESOURCE };
+
+#[rustfmt::skip]
+static TABLE: &[Shape] = &[
+    Shape { capability: Description, root: UrlSet, order: Order::Free, links: Links::Only(&[DescribedBy]),
+        head: Head { up: Unforeseen, archives: Unforeseen, described_by: Advised, ..LIST },
+        entry: EntryShape { capability: Advised, ..POINTER } },
+    Shape { capability: Description, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
+        head: Head { up: Unforeseen, archives: Unforeseen, ..INDEX }, entry: POINTER },
+    Shape { capability: CapabilityList, root: UrlSet, order: Order::Free, links: Links::Only(&[Hub]),
+        head: Head { described_by: Advised, ..MANIFEST }, entry: EntryShape { capability: Must, ..POINTER } },
+
+    Shape { capability: ResourceList, root: UrlSet, order: Order::Free, links: Links::Related,
+        head: Head { times: SNAPSHOT, ..LIST }, entry: RESOURCE },
+    Shape { capability: ResourceList, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
+        head: Head { times: SNAPSHOT, ..INDEX }, entry: EntryShape { times: SNAPSHOT_PART, ..POINTER } },
+    Shape { capability: ResourceDump, root: UrlSet, order: Order::Free, links: Links::Only(&[Contents]),
+        head: Head { times: SNAPSHOT, ..LIST }, entry: EntryShape { times: SNAPSHOT_PART, ..PACKAGE } },
+    Shape { capability: ResourceDump, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
+        head: Head { times: SNAPSHOT, ..INDEX }, entry: EntryShape { times: SNAPSHOT_PART, ..POINTER } },
+    Shape { capability: ResourceDumpManifest, root: UrlSet, order: Order::Free, links: Links::Related,
+        head: Head { times: SNAPSHOT, ..MANIFEST }, entry: EntryShape { path: Must, media_type: Advised, ..RESOURCE } },
+
+    Shape { capability: ChangeList, root: UrlSet, order: Order::ByDatetime(Rule::ChangeOrder), links: Links::Related,
+        head: Head { times: INTERVAL, ..LIST }, entry: EntryShape { datetime: Advised, ..CHANGE } },
+    Shape { capability: ChangeList, root: SitemapIndex, order: Order::ByFrom(Rule::ChangeOrder), links: Links::Only(&[]),
+        head: Head { times: INTERVAL, ..INDEX }, entry: EntryShape { times: INTERVAL_PART, ..POINTER } },
+    Shape { capability: ChangeDump, root: UrlSet, order: Order::ByFrom(Rule::DumpOrder), links: Links::Only(&[Contents]),
+        head: Head { times: INTERVAL, ..LIST }, entry: EntryShape { times: INTERVAL_PART, ..PACKAGE } },
+    Shape { capability: ChangeDump, root: SitemapIndex, order: Order::ByFrom(Rule::ChangeOrder), links: Links::Only(&[]),
+        head: Head { times: INTERVAL, ..INDEX }, entry: EntryShape { times: INTERVAL_PART, ..POINTER } },
+    // The path is a must but for deletions, which the checker knows (RS-144).
+    Shape { capability: ChangeDumpManifest, root: UrlSet, order: Order::ByDatetime(Rule::ChangeOrder), links: Links::Related,
+        head: Head { times: INTERVAL, ..MANIFEST }, entry: EntryShape { path: Must, media_type: Advised, ..CHANGE } },
+
+    Shape { capability: ResourceListArchive, root: UrlSet, order: Order::Free, links: Links::Only(&[]),
+        head: ARCHIVE, entry: EntryShape { times: SNAPSHOT_PART, ..POINTER } },
+    Shape { capability: ResourceListArchive, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
+        head: ARCHIVE_INDEX, entry: POINTER },
+    Shape { capability: ResourceDumpArchive, root: UrlSet, order: Order::Free, links: Links::Only(&[]),
+        head: ARCHIVE, entry: EntryShape { times: SNAPSHOT_PART, ..POINTER } },
+    Shape { capability: ResourceDumpArchive, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
+        head: ARCHIVE_INDEX, entry: POINTER },
+    Shape { capability: ChangeListArchive, root: UrlSet, order: Order::ByFrom(Rule::ArchiveOrder), links: Links::Only(&[]),
+        head: ARCHIVE, entry: EntryShape { times: ANY_INTERVAL, ..POINTER } },
+    Shape { capability: ChangeListArchive, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
+        head: ARCHIVE_INDEX, entry: POINTER },
+    Shape { capability: ChangeDumpArchive, root: UrlSet, order: Order::ByFrom(Rule::ArchiveOrder), links: Links::Only(&[]),
+        head: ARCHIVE, entry: EntryShape { times: ANY_INTERVAL, ..POINTER } },
+    Shape { capability: ChangeDumpArchive, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
+        head: ARCHIVE_INDEX, entry: POINTER },
+
+    Shape { capability: ChangeNotification, root: UrlSet, order: Order::ByDatetime(Rule::NotificationOrder), links: Links::Related,
+        head: Head { times: CLOSED_INTERVAL, ..NOTIFICATION }, entry: CHANGE },
+    Shape { capability: FrameworkNotification, root: UrlSet, order: Order::Free, links: Links::Only(&[Index]),
+        head: Head { times: ANY_INTERVAL, ..NOTIFICATION },
+        entry: EntryShape { capability: Must, change: Must, datetime: May, ..POINTER } },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RS-060 as the specification prints it: root at, root from, entry at, entry from, for urlset and then sitemapindex.
+    #[test]
+    fn rs060_the_table_says_what_the_normative_matrix_says() {
+        const N: Need = Forbidden;
+        let matrix = [
+            (ResourceList, [Must, N, N, N], Some([Must, N, May, N])),
+            (ResourceDump, [Must, N, May, N], Some([Must, N, May, N])),
+            (ResourceDumpManifest, [Must, N, N, N], None),
+            (ChangeList, [N, Must, N, N], Some([N, Must, N, Advised])),
+            (ChangeDump, [N, Must, N, Advised], Some([N, Must, N, Advised])),
+            (ChangeDumpManifest, [N, Must, N, N], None),
+            (Description, [N, N, N, N], Some([N, N, N, N])),
+            (CapabilityList, [N, N, N, N], None),
+            (ChangeNotification, [N, Must, N, N], None),
+            (FrameworkNotification, [N, May, N, N], None),
+        ];
+        for (capability, plain, index) in matrix {
+            for (root, wanted) in [(UrlSet, Some(plain)), (SitemapIndex, index)] {
+                let found = shape(&capability, root).map(|shape| {
+                    let (head, entry) = (shape.head.times, shape.entry.times);
+                    [head.at, head.from, entry.at, entry.from]
+                });
+                assert_eq!(found, wanted, "{capability} {root:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rs024_completed_and_until_go_only_where_at_and_from_go() {
+        for shape in TABLE {
+            for times in [shape.head.times, shape.entry.times] {
+                assert_eq!(times.at == Forbidden, times.completed == Forbidden, "{}", shape.capability);
+                assert_eq!(times.from == Forbidden, times.until == Forbidden, "{}", shape.capability);
+            }
+        }
+    }
+
+    #[test]
+    fn every_defined_capability_has_a_row_and_no_row_stands_twice() {
+        for capability in Capability::DEFINED {
+            assert!(shape(&capability, UrlSet).is_some(), "{capability}");
+        }
+        for (number, row) in TABLE.iter().enumerate() {
+            assert!(
+                !TABLE[..number]
+                    .iter()
+                    .any(|other| other.capability == row.capability && other.root == row.root)
+            );
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The shape of single values: URIs, relations, media types, paths, XML text.
+
+/// What keeps a text from being an absolute URI; characters beyond ASCII are let through, as the schemas' anyURI does.
+pub(super) fn uri_flaw(text: &str) -> Option<&'static str> {
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return Some(if text.is_empty() { "it is empty" } else { "it has no scheme such as https:" });
+    };
+    let mut letters = scheme.bytes();
+    let scheme_fits = letters.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && letters.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    if !scheme_fits {
+        return Some("it has no scheme such as https:");
+    }
+    if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || matches!(byte, b'<' | b'>' | b'"')) {
+        return Some("it has a character that must be percent-encoded");
+    }
+    let web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    let host_fits =
+        || rest.strip_prefix("//").is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '?', '#']));
+    if rest.is_empty() || web && !host_fits() {
+        return Some("it ends before naming anything");
+    }
+    None
+}
+
+/// The lengths that the sitemap schema allows for `loc`, in characters.
+pub(super) fn loc_length_fits(loc: &str) -> bool {
+    // Bytes are never fewer than characters, so most texts need no counting.
+    loc.len() >= 12
+        && (loc.len() <= 2048 || loc.chars().count() <= 2048)
+        && (loc.len() >= 48 || loc.chars().count() >= 12)
+}
+
+/// A relation as registered ones are written, or an absolute URI.
+pub(super) fn is_relation(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let registered = bytes.next().is_some_and(|first| first.is_ascii_lowercase())
+        && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte));
+    registered || uri_flaw(text).is_none()
+}
+
+/// `type/subtype`, with any parameters.
+pub(super) fn is_media_type(text: &str) -> bool {
+    let essence = text.split_once(';').map_or(text, |(essence, _)| essence).trim_ascii_end();
+    let token = |part: &str| !part.is_empty() && part.bytes().all(is_token_byte);
+    essence.split_once('/').is_some_and(|(kind, subtype)| token(kind) && token(subtype))
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Starts with a slash, goes on, and does not end with one.
+pub(super) fn is_path(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('/') && !text.ends_with('/')
+}
+
+/// Whether a path leaves its package or means something else on another system (RS-110).
+pub(super) fn is_unsafe_path(text: &str) -> bool {
+    let drive = |segment: &str| {
+        let bytes = segment.as_bytes();
+        bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':'
+    };
+    text.contains(['\\', '\0'])
+        || text
+            .strip_prefix('/')
+            .unwrap_or(text)
+            .split('/')
+            .enumerate()
+            .any(|(number, segment)| matches!(segment, "" | "." | "..") || number == 0 && drive(segment))
+}
+
+/// A name without colon, as XML namespaces have it for prefixes and local names.
+pub(super) fn is_name(text: &str) -> bool {
+    text.starts_with(is_name_start) && text.chars().all(|c| {
+        is_name_start(c)
+            || matches!(c, '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}' | '\u{2040}')
+    })
+}
+
+fn is_name_start(c: char) -> bool {
+    matches!(c,
+        'A'..='Z' | '_' | 'a'..='z' | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{2ff}'
+        | '\u{370}'..='\u{37d}' | '\u{37f}'..='\u{1fff}' | '\u{200c}' | '\u{200d}' | '\u{2070}'..='\u{218f}'
+        | '\u{2c00}'..='\u{2fef}' | '\u{3001}'..='\u{d7ff}' | '\u{f900}'..='\u{fdcf}'
+        | '\u{fdf0}'..='\u{fffd}' | '\u{10000}'..='\u{effff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rs047_absolute_uris_of_any_scheme_pass_and_everything_else_is_told_why() {
+        for uri in [
+            "http://example.org",
+            "https://example.org:8443/ä?q#f",
+            "ftp://a/b",
+            "urn:isbn:0451450523",
+            "mailto:a@b",
+        ] {
+            assert_eq!(uri_flaw(uri), None, "{uri}");
+        }
+        for text in [
+            "",
+            "example.org/a",
+            "/a",
+            "1http://a",
+            "http:",
+            "http:///a",
+            "https://?q",
+            "http://a/ b",
+            "http://a/<b>",
+        ] {
+            assert!(uri_flaw(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rs047_the_length_of_loc_counts_characters() {
+        assert!(!loc_length_fits("http://a.b/"));
+        assert!(loc_length_fits("http://a.b/c"));
+        assert!(!loc_length_fits("urn:äöüäöüä"));
+        assert!(loc_length_fits(&format!("http://a.b/{}", "ä".repeat(2037))));
+        assert!(!loc_length_fits(&format!("http://a.b/{}", "ä".repeat(2038))));
+    }
+
+    #[test]
+    fn rs057_a_relation_is_a_lower_case_name_or_a_uri() {
+        assert!(is_relation("describedby") && is_relation("http://example.org/rel/x"));
+        for text in ["", "Up", "alternate http://example.org/mirror", "up down"] {
+            assert!(!is_relation(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn rs037_media_types_may_have_dots_suffixes_and_parameters() {
+        for text in [
+            "text/html",
+            "application/vnd.oasis.opendocument.text",
+            "image/svg+xml",
+            "text/html; charset=utf-8",
+        ] {
+            assert!(is_media_type(text), "{text}");
+        }
+        for text in ["", "html", "text/", "/html", "text/html/x", "text html/x"] {
+            assert!(!is_media_type(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn rs040_rs110_paths_start_at_the_top_and_stay_inside() {
+        assert!(is_path("/a") && is_path("/a/b.txt") && is_path("/../a"));
+        assert!(!is_path("a") && !is_path("/") && !is_path("/a/") && !is_path(""));
+        assert!(!is_unsafe_path("/a/b..c/.d"));
+        for text in ["/../a", "/a/../b", "/a//b", "/./a", "/C:/a", "/a\\b", "/a/.."] {
+            assert!(is_unsafe_path(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The `WebSub` wire vocabulary: what travels between publisher, hub and subscriber, as types that only a check can make.
+//!
+//! Implements the 2026 edition of the W3C Recommendation; requirement numbers (`W-…`, `D-…`, `H-…`) are those of the
+//! project's requirement list. Nothing here does network: bytes go in, values or named causes come out.
+//!
+//! | subject | types | section |
+//! |---|---|---|
+//! | request to a hub | [`Request`], [`Subscribe`], [`Unsubscribe`], [`Publish`] | 5.1, 6 |
+//! | topic and callback URLs, and the key that tells subscriptions apart | [`TopicUrl`], [`CallbackUrl`] | 5.1.1 |
+//! | verification of intent and denial | [`Verification`], [`Challenge`], [`append_query`] | 5.2, 5.3 |
+//! | advertised links | [`LinkHeader`] | 4, 7 |
+//! | authenticated distribution | [`Secret`], [`SigningKey`], [`Signature`], [`SignedBody`] | 7.1 |
+//! | identity of a notification | [`NotificationId`] | – |
+//!
+//! ```
+//! use resync_core::websub::{Challenge, Request, Verification};
+//!
+//! let body = b"hub.mode=subscribe&hub.topic=https%3A%2F%2Fsource.example%2Fchanges.xml\
+//!              &hub.callback=https%3A%2F%2Fdestination.example%2Fcb%3Fid%3D7";
+//! let Request::Subscribe(asked) = Request::parse(body)? else { unreachable!() };
+//! let intent = Verification::Subscribe {
+//!     topic: asked.topic.as_str().to_owned(),
+//!     challenge: Challenge::parse("9f2c41d0e8")?,
+//!     lease: 864_000,
+//! };
+//! assert_eq!(
+//!     intent.to_url(&asked.callback),
+//!     "https://destination.example/cb?id=7&hub.mode=subscribe\
+//!      &hub.topic=https%3A%2F%2Fsource.example%2Fchanges.xml&hub.challenge=9f2c41d0e8&hub.lease_seconds=864000"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod callback;
+pub mod form;
+pub mod identity;
+pub mod key;
+pub mod link_header;
+pub mod secret;
+pub mod signature;
+pub mod verification;
+
+pub use callback::append_query;
+pub use form::{FormError, MAX_PARAMETERS, Publish, Request, Subscribe, Unsubscribe, is_form};
+pub use identity::{NotificationId, NotificationIdError, WEBHOOK_ATTEMPT, WEBHOOK_ID};
+pub use key::{CallbackUrl, MAX_URL, TopicUrl, UrlError};
+pub use link_header::{LinkHeader, LinkValue, MAX_LINKS};
+pub use secret::{MAX_SECRET, Secret, SecretError};
+pub use signature::{Signature, SignatureError, SignatureMethod, SignedBody, SigningKey, X_HUB_SIGNATURE};
+pub use verification::{Challenge, ChallengeError, MAX_CHALLENGE, Verification, VerificationError};
+
+/// Media type of a request to a hub (W-041).
+pub const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
+/// Media type of `ResourceSync` documents, and so of the notifications that carry them.
+pub const XML_CONTENT_TYPE: &str = "application/xml";
+/// Media type in which a subscriber echoes a challenge: nothing that a browser would run (W-118, W-187).
+pub const CHALLENGE_CONTENT_TYPE: &str = "application/octet-stream";
+
+/// A stranger's text made fit for an error message: control characters escaped, at most 64 characters.
+fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 64;
+    let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Two random UUIDs as 64 lower-case hexadecimal characters: 244 random bits.
+fn random_hex() -> String {
+    format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple())
+}

@@ -1,0 +1,152 @@
+//! `rs:md` and `rs:ln` from attributes, with a violation for each value that cannot be understood.
+
+use std::borrow::Cow;
+use std::io::BufRead;
+
+use super::ReadError;
+use super::tokens::{Attribute, Space, Tag, Tokens};
+use crate::datetime::DateTime;
+use crate::digest::Hashes;
+use crate::document::{Capability, ForeignAttribute, Link, Metadata, Relation};
+use crate::rules::{OLD_NOTIFICATION_TOKEN, Rule};
+
+/// The prefix that the writer gives to ResourceSync, and what a foreign attribute that came with it is given instead.
+const RS_PREFIX: &str = "rs";
+const RENAMED_PREFIX: &str = "rs-ext";
+
+/// Reads a `rs:md`; a value that cannot be understood is left out and told.
+pub(super) fn metadata<R: BufRead>(
+    tokens: &Tokens<R>,
+    tag: &Tag<'_>,
+    told: &mut impl FnMut(Rule, String),
+) -> Result<Metadata, ReadError> {
+    let mut metadata = Metadata::default();
+    tokens.attributes(tag, |attribute| {
+        let Some(Attribute { name, value, .. }) = own(attribute, &mut metadata.foreign, told) else { return };
+        match name {
+            "capability" => metadata.capability = Some(capability(&value, told)),
+            "change" => match value.trim_ascii().parse() {
+                Ok(change) => metadata.change = Some(change),
+                Err(_) => told(Rule::ChangeValue, format!("change is {value:?}")),
+            },
+            "datetime" => metadata.datetime = datetime(name, &value, told),
+            "at" => metadata.at = datetime(name, &value, told),
+            "completed" => metadata.completed = datetime(name, &value, told),
+            "from" => metadata.from = datetime(name, &value, told),
+            "until" => metadata.until = datetime(name, &value, told),
+            "encoding" => metadata.encoding = Some(value.into_owned()),
+            "hash" => metadata.hash = Hashes::parse(&value),
+            "length" => metadata.length = length(&value, told),
+            "path" => metadata.path = Some(value.into_owned()),
+            "type" => metadata.media_type = Some(value.into_owned()),
+            other => unknown(other, told),
+        }
+    })?;
+    Ok(metadata)
+}
+
+/// Reads a `rs:ln`; `None` when it lacks its relation or target.
+pub(super) fn link<R: BufRead>(
+    tokens: &Tokens<R>,
+    tag: &Tag<'_>,
+    told: &mut impl FnMut(Rule, String),
+) -> Result<Option<Link>, ReadError> {
+    let mut rel = None;
+    let mut href = None;
+    let mut link = Link::new(Relation::Up, "");
+    tokens.attributes(tag, |attribute| {
+        let Some(Attribute { name, value, .. }) = own(attribute, &mut link.foreign, told) else { return };
+        match name {
+            "rel" => rel = Some(Relation::from(value.trim_ascii())),
+            "href" => href = Some(trimmed(value)),
+            "encoding" => link.encoding = Some(value.into_owned()),
+            "hash" => link.hash = Hashes::parse(&value),
+            "length" => link.length = length(&value, told),
+            "modified" => link.modified = datetime(name, &value, told),
+            "path" => link.path = Some(value.into_owned()),
+            "pri" => match value.trim_ascii().parse() {
+                Ok(pri) => link.pri = Some(pri),
+                Err(_) => told(Rule::Priority, format!("pri is {value:?}")),
+            },
+            "type" => link.media_type = Some(value.into_owned()),
+            "profile" => link.profile = Some(value.into_owned()),
+            other => unknown(other, told),
+        }
+    })?;
+    match (rel, href) {
+        (Some(rel), Some(href)) => Ok(Some(Link { rel, href, ..link })),
+        (rel, _) => {
+            let missing = if rel.is_none() { "rel" } else { "href" };
+            told(Rule::LinkIncomplete, format!("{missing} is missing, so the link is left out"));
+            Ok(None)
+        }
+    }
+}
+
+/// Keeps foreign attributes and passes on those of ResourceSync.
+fn own<'a>(
+    attribute: Attribute<'a>,
+    foreign: &mut Vec<ForeignAttribute>,
+    told: &mut impl FnMut(Rule, String),
+) -> Option<Attribute<'a>> {
+    match attribute.space {
+        Space::None => Some(attribute),
+        Space::Rs => {
+            told(Rule::AttributePrefixed, format!("{}:{} is left out", attribute.prefix, attribute.name));
+            None
+        }
+        Space::Sitemap | Space::Foreign => {
+            let prefix = if attribute.prefix == RS_PREFIX { RENAMED_PREFIX } else { attribute.prefix };
+            foreign.push(ForeignAttribute {
+                namespace: attribute.namespace.into_owned(),
+                prefix: prefix.to_owned(),
+                name: attribute.name.to_owned(),
+                value: attribute.value.into_owned(),
+            });
+            None
+        }
+    }
+}
+
+fn capability(value: &str, told: &mut impl FnMut(Rule, String)) -> Capability {
+    if value == OLD_NOTIFICATION_TOKEN {
+        told(Rule::NotificationToken, "it is read as change-notification".to_owned());
+        return Capability::ChangeNotification;
+    }
+    Capability::from(value)
+}
+
+fn datetime(name: &str, value: &str, told: &mut impl FnMut(Rule, String)) -> Option<DateTime> {
+    const TO_THE_SECOND: usize = "2013-01-03T09:00:00Z".len();
+    match value.parse() {
+        Ok(datetime) => {
+            if value.trim_ascii().len() < TO_THE_SECOND {
+                told(Rule::DatetimePartial, format!("{name} is {value:?}, read as {datetime}"));
+            }
+            Some(datetime)
+        }
+        Err(error) => {
+            told(Rule::Datetime, format!("{name} is {value:?}: {error}"));
+            None
+        }
+    }
+}
+
+fn length(value: &str, told: &mut impl FnMut(Rule, String)) -> Option<u64> {
+    let length = value.trim_ascii().parse().ok();
+    if length.is_none() {
+        told(Rule::Length, format!("length is {value:?}"));
+    }
+    length
+}
+
+fn unknown(name: &str, told: &mut impl FnMut(Rule, String)) {
+    told(Rule::AttributeUnknown, format!("{name} is left out"));
+}
+
+fn trimmed(value: Cow<'_, str>) -> String {
+    match value.trim_ascii() {
+        same if same.len() == value.len() => value.into_owned(),
+        shorter => shorter.to_owned(),
+    }
+}

@@ -1,0 +1,129 @@
+//! What makes reading or writing impossible.
+
+use std::fmt;
+use std::io;
+
+use thiserror::Error;
+
+use super::Position;
+use crate::rules::Violations;
+
+/// Why a document cannot be read at all. What can be read although it breaks a rule is a
+/// [`Violation`](crate::rules::Violation) instead.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The bytes are no XML.
+    #[error("not well-formed at {position}: {reason}; correct the XML")]
+    NotWellFormed {
+        /// Where.
+        position: Position,
+        /// In what way.
+        reason: String,
+    },
+    /// A document type declaration, which could define entities (RS-051).
+    #[error("a document type declaration at {position} is refused; remove <!DOCTYPE ...>")]
+    Dtd {
+        /// Where it starts.
+        position: Position,
+    },
+    /// An entity that XML does not define by itself (RS-051).
+    #[error("the entity &{name}; at {position} is not defined; write the character itself or as &#...;")]
+    Entity {
+        /// Where the text or tag with it starts.
+        position: Position,
+        /// Its name.
+        name: String,
+    },
+    /// A root element other than `urlset` and `sitemapindex` of the sitemap namespace (RS-002).
+    #[error(
+        "the root element at {position} is {name:?} in namespace {namespace:?}; a ResourceSync document is a urlset or \
+         sitemapindex in http://www.sitemaps.org/schemas/sitemap/0.9"
+    )]
+    UnknownRoot {
+        /// Where it starts.
+        position: Position,
+        /// Its local name.
+        name: String,
+        /// Its namespace, empty for none.
+        namespace: String,
+    },
+    /// A second `rs:md` before the first entry: it is not known which one speaks (RS-010, RS-050).
+    #[error("a second rs:md of the root at {position}; keep one")]
+    DuplicateMetadata {
+        /// Where the second one starts.
+        position: Position,
+    },
+    /// More than this library reads of one document.
+    #[error("more than {max} {limit} at {position}; {}", limit.advice())]
+    Limit {
+        /// Of what there is too much.
+        limit: Limit,
+        /// How much is read.
+        max: u64,
+        /// Where the limit was reached.
+        position: Position,
+    },
+    /// An encoding or compression other than plain UTF-8.
+    #[error("the document is in {found}; decode it to UTF-8 first")]
+    Encoding {
+        /// What was declared or recognised.
+        found: String,
+    },
+    /// The input could not be read.
+    #[error("the input could not be read: {0}; try again")]
+    Io(#[source] io::Error),
+}
+
+/// What there is too much of in a [`ReadError::Limit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// [`MAX_BYTES`](super::MAX_BYTES)
+    Bytes,
+    /// [`MAX_ENTRIES`](super::MAX_ENTRIES)
+    Entries,
+    /// [`MAX_LINKS`](super::MAX_LINKS)
+    Links,
+    /// [`MAX_DEPTH`](super::MAX_DEPTH)
+    Depth,
+    /// [`MAX_ATTRIBUTES`](super::MAX_ATTRIBUTES)
+    Attributes,
+    /// [`MAX_TEXT`](super::MAX_TEXT)
+    Text,
+}
+
+impl Limit {
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::Bytes | Self::Entries => "split the document and group the parts under an index",
+            Self::Links => "give fewer rs:ln",
+            Self::Depth => "nest elements less deeply",
+            Self::Attributes => "give the element fewer attributes",
+            Self::Text => "shorten it",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bytes => "bytes",
+            Self::Entries => "entries",
+            Self::Links => "links in one place",
+            Self::Depth => "levels of elements",
+            Self::Attributes => "attributes of one element",
+            Self::Text => "bytes in one tag, comment or text",
+        })
+    }
+}
+
+/// Why a document was not written.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// It would break these rules.
+    #[error("the document would break rules:\n{0}")]
+    Violations(#[source] Violations),
+    /// The output could not be written.
+    #[error("the output could not be written: {0}")]
+    Io(#[from] io::Error),
+}

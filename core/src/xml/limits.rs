@@ -1,0 +1,30 @@
+//! How much of a document is read (RS-042, RS-051).
+
+/// Most bytes of one document, uncompressed.
+pub const MAX_BYTES: u64 = 52_428_800;
+/// Most entries of one document.
+pub const MAX_ENTRIES: usize = 50_000;
+/// Most links of one header or entry.
+pub const MAX_LINKS: usize = 1_000;
+/// Deepest nesting of elements; ResourceSync needs three, extensions of other communities a few more.
+pub const MAX_DEPTH: usize = 32;
+/// Most attributes of one element.
+pub const MAX_ATTRIBUTES: usize = 64;
+/// Most bytes of one tag, comment or run of text.
+pub const MAX_TEXT: usize = 1_048_576;
+
+/// The two limits that a caller may set for itself, since memory does not depend on them when entries stream by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes, uncompressed.
+    pub bytes: u64,
+    /// Most entries.
+    pub entries: usize,
+}
+
+impl Default for Limits {
+    /// [`MAX_BYTES`] and [`MAX_ENTRIES`].
+    fn default() -> Self {
+        Self { bytes: MAX_BYTES, entries: MAX_ENTRIES }
+    }
+}

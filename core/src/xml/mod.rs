@@ -1,0 +1,44 @@
+//! Documents as XML: a streaming reader that tolerates what can be tolerated and a streaming writer that writes nothing
+//! it would have to tolerate.
+
+mod characters;
+mod element;
+mod error;
+mod input;
+mod limits;
+mod reader;
+mod tokens;
+mod writer;
+
+pub use error::{Limit, ReadError, WriteError};
+pub use limits::{Limits, MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ENTRIES, MAX_LINKS, MAX_TEXT};
+pub use reader::{Read, Reader, read};
+pub use writer::{Writer, write};
+
+pub(crate) use characters::forbidden_character;
+
+use std::fmt;
+
+/// The namespace of `urlset`, `url`, `loc` and their siblings.
+pub const SITEMAP_NAMESPACE: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
+/// The namespace of `rs:md` and `rs:ln` (RS-003).
+pub const RS_NAMESPACE: &str = "http://www.openarchives.org/rs/terms/";
+/// The namespace that the prefix `xml` always stands for.
+pub(crate) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
+/// The namespace that the prefix `xmlns` always stands for.
+pub(crate) const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";
+
+/// A place in the bytes of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Counted from 1.
+    pub line: u64,
+    /// Counted from 1, in bytes.
+    pub column: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
