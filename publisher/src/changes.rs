@@ -1,0 +1,197 @@
+//! From what a hub was last told to the changes that it should hear of now (FN-003 to FN-013).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use resync_core::document::{Capability, Change, FrameworkChange};
+
+use crate::state::{DocumentRecord, Part, Told};
+
+/// The changes of `documents` since a hub was told of `told`, in the order in which the documents are written.
+///
+/// Nothing is said at index level; components under one index give a single change that carries the link to it.
+pub fn since_told(documents: &[DocumentRecord], told: &BTreeMap<String, Told>) -> Vec<FrameworkChange> {
+    let mut changes: Vec<FrameworkChange> = Vec::new();
+    let mut indexes = BTreeSet::new();
+    for document in documents {
+        match &document.part {
+            Part::Whole => changes.extend(change_of(document, told)),
+            Part::Index => {}
+            Part::Component { index } => {
+                if indexes.insert(index.as_str()) {
+                    changes.extend(change_under(index, documents, told));
+                }
+            }
+        }
+    }
+    changes.extend(deletions(documents, told));
+    changes
+}
+
+/// What a hub knows once it has taken a notification of all changes.
+pub fn all_told(documents: &[DocumentRecord]) -> BTreeMap<String, Told> {
+    let told = |document: &DocumentRecord| Told {
+        capability: document.capability.clone(),
+        part: document.part.clone(),
+        meaning: document.meaning,
+    };
+    let notified = documents.iter().filter(|document| document.part != Part::Index);
+    notified.map(|document| (document.url.clone(), told(document))).collect()
+}
+
+fn change_of(document: &DocumentRecord, told: &BTreeMap<String, Told>) -> Option<FrameworkChange> {
+    let change = match told.get(&document.url) {
+        None => Change::Created,
+        Some(told) if told.meaning == document.meaning => return None,
+        Some(_) => newer_version(&document.capability),
+    };
+    Some(framework_change(change, document))
+}
+
+/// A dump made anew is `created`; every other document is `updated` (FN-010, FN-011).
+fn newer_version(capability: &Capability) -> Change {
+    match capability {
+        Capability::ResourceDump | Capability::ChangeDump => Change::Created,
+        _ => Change::Updated,
+    }
+}
+
+/// The one change that speaks for all components under `index` (FN-007): a new component if there is one, else the first that changed,
+/// else, when a component only went away, the first that is left.
+fn change_under(
+    index: &str,
+    documents: &[DocumentRecord],
+    told: &BTreeMap<String, Told>,
+) -> Option<FrameworkChange> {
+    let is_under = |part: &Part| matches!(part, Part::Component { index: of } if of == index);
+    let components: Vec<_> = documents.iter().filter(|document| is_under(&document.part)).collect();
+    let changes: Vec<_> = components.iter().filter_map(|document| change_of(document, told)).collect();
+    let created = changes.iter().find(|change| change.change == Change::Created);
+    if let Some(change) = created.or(changes.first()) {
+        return Some(change.clone());
+    }
+    let listed = |url: &str| components.iter().any(|document| document.url == url);
+    let shrunk = told.iter().any(|(url, told)| is_under(&told.part) && !listed(url));
+    let first = components.first().filter(|_| shrunk)?;
+    Some(framework_change(newer_version(&first.capability), first))
+}
+
+/// Only these two kinds are ever `deleted`; the withdrawal of another shows as an updated Capability List (FN-010, FN-011).
+fn deletions(documents: &[DocumentRecord], told: &BTreeMap<String, Told>) -> Vec<FrameworkChange> {
+    let gone = |url: &str| !documents.iter().any(|document| document.url == url);
+    let can_be_deleted =
+        |capability: &Capability| matches!(capability, Capability::CapabilityList | Capability::Description);
+    told.iter()
+        .filter(|(url, told)| can_be_deleted(&told.capability) && gone(url))
+        .map(|(url, told)| FrameworkChange::new(Change::Deleted, told.capability.clone(), url.as_str()))
+        .collect()
+}
+
+fn framework_change(change: Change, document: &DocumentRecord) -> FrameworkChange {
+    let change = FrameworkChange::new(change, document.capability.clone(), document.url.as_str())
+        .datetime(document.changed);
+    match &document.part {
+        Part::Component { index } => change.index(index.as_str()),
+        Part::Whole | Part::Index => change,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resync_core::{
+        datetime::DateTime,
+        digest::{Algorithm, Digest},
+    };
+
+    use super::*;
+
+    const INDEX: &str = "http://example.org/rl.xml";
+
+    fn record(capability: Capability, name: &str, part: Part, says: &str) -> DocumentRecord {
+        DocumentRecord {
+            path: name.into(),
+            url: format!("http://example.org/{name}"),
+            capability,
+            part,
+            meaning: Digest::of(Algorithm::Sha256, says.as_bytes()),
+            content: Digest::of(Algorithm::Sha256, says.as_bytes()),
+            changed: "2026-01-02T03:04:05Z".parse::<DateTime>().unwrap(),
+        }
+    }
+
+    fn whole(capability: Capability, says: &str) -> DocumentRecord {
+        let name = format!("{}.xml", capability.token());
+        record(capability, &name, Part::Whole, says)
+    }
+
+    fn component(name: &str, says: &str) -> DocumentRecord {
+        record(Capability::ResourceList, name, Part::Component { index: INDEX.into() }, says)
+    }
+
+    fn index(says: &str) -> DocumentRecord {
+        record(Capability::ResourceList, "rl.xml", Part::Index, says)
+    }
+
+    fn heard(before: &[DocumentRecord], after: &[DocumentRecord]) -> Vec<(Change, String)> {
+        let changes = since_told(after, &all_told(before));
+        changes
+            .into_iter()
+            .map(|change| (change.change, change.loc.replace("http://example.org/", "")))
+            .collect()
+    }
+
+    #[test]
+    fn an_unchanged_site_is_no_news() {
+        let site = [whole(Capability::ResourceList, "a"), index("i"), component("1", "x")];
+        assert_eq!(heard(&site, &site), []);
+    }
+
+    #[test]
+    fn fn010_the_table_of_change_types_is_kept() {
+        use Capability as C;
+        let rows = [
+            (C::ResourceList, Change::Updated, None),
+            (C::ResourceDump, Change::Created, None),
+            (C::ChangeList, Change::Updated, None),
+            (C::ChangeDump, Change::Created, None),
+            (C::CapabilityList, Change::Updated, Some(Change::Deleted)),
+            (C::Description, Change::Updated, Some(Change::Deleted)),
+        ];
+        for (capability, on_new_version, on_removal) in rows {
+            let (old, new) = ([whole(capability.clone(), "old")], [whole(capability, "new")]);
+            let kind = |changes: Vec<(Change, String)>| changes.first().map(|(change, _)| *change);
+            assert_eq!(kind(heard(&[], &new)), Some(Change::Created));
+            assert_eq!(kind(heard(&old, &new)), Some(on_new_version));
+            assert_eq!(kind(heard(&old, &[])), on_removal);
+        }
+    }
+
+    #[test]
+    fn fn005_fn006_fn007_many_new_components_are_one_change_with_their_index() {
+        let after = [component("1", "x"), component("2", "y"), component("3", "z"), index("i")];
+        let changes = since_told(&after, &BTreeMap::new());
+        let [only] = changes.as_slice() else { panic!("one change, not {changes:?}") };
+        assert_eq!((only.change, only.index.as_deref()), (Change::Created, Some(INDEX)));
+    }
+
+    #[test]
+    fn fn007_a_new_component_speaks_for_updated_ones() {
+        let before = [component("1", "x"), index("i")];
+        let after = [component("1", "x2"), component("2", "y"), index("i2")];
+        assert_eq!(heard(&before, &after), [(Change::Created, "2".into())]);
+    }
+
+    #[test]
+    fn a_component_that_went_away_shows_as_an_update_under_the_index() {
+        let before = [component("1", "x"), component("2", "y"), index("i")];
+        let after = [component("1", "x"), index("i2")];
+        assert_eq!(heard(&before, &after), [(Change::Updated, "1".into())]);
+    }
+
+    #[test]
+    fn a_list_that_grows_beyond_one_document_and_back() {
+        let one = [record(Capability::ResourceList, "rl.xml", Part::Whole, "few")];
+        let many = [component("1", "x"), component("2", "y"), index("i")];
+        assert_eq!(heard(&one, &many), [(Change::Created, "1".into())]);
+        assert_eq!(heard(&many, &one), [(Change::Created, "rl.xml".into())]);
+    }
+}

@@ -1,0 +1,395 @@
+//! Serving a site: the collection's files, the documents, and the topic URI with its `Link` header (FN-031, FN-032).
+//!
+//! The state is read again whenever it changes, so a build or notification beside a running server is seen at once.
+
+use std::{
+    collections::HashSet,
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State as Shared},
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{
+        ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+        LINK, RANGE,
+    },
+};
+use percent_encoding::percent_decode_str;
+use resync_core::{document::Capability, websub::XML_CONTENT_TYPE, websub::link_header::LinkHeader};
+use tower_http::services::ServeFile;
+
+use crate::{
+    collection::Collection,
+    files::Version,
+    settings::HubUrl,
+    site::{SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
+    state::{self, State, StateError},
+};
+
+/// How long open requests may take after the server was asked to stop.
+pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// What keeps a site from being served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The state cannot be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The collection's folder cannot be opened.
+    #[error("cannot open the collection `{}`: {source}; build the site again if it has moved", path.display())]
+    Collection {
+        /// The folder.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A URL of the site that no header can carry.
+    #[error("`{0}` cannot stand in a Link header")]
+    Link(String),
+    /// The listener failed.
+    #[error("cannot serve: {0}")]
+    Listener(#[source] io::Error),
+}
+
+/// A router for the site in `out`, to be served at the host of its base URL or mounted in a larger server at its root.
+pub fn router(out: impl Into<PathBuf>) -> Result<Router, ServeError> {
+    let server = Server::open(out.into())?;
+    Ok(Router::new().fallback(answer).with_state(Arc::new(server)))
+}
+
+/// Serves the site in `out` until `shutdown` is ready and open requests are answered, at most [`DRAIN`] longer.
+///
+/// ```
+/// use resync_publisher::{BaseUrl, Settings, build, serve::serve};
+/// use tokio::net::TcpListener;
+///
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// let place = tempfile::tempdir()?;
+/// let (collection, out) = (place.path().join("collection"), place.path().join("site"));
+/// std::fs::create_dir(&collection)?;
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let base = BaseUrl::parse(&format!("http://{}/", listener.local_addr()?))?;
+/// build(&Settings::new(collection, base), &out)?;
+///
+/// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// let serving = tokio::spawn(serve(listener, out, async { drop(stopped.await) }));
+/// stop.send(()).ok();
+/// serving.await??;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub async fn serve(
+    listener: tokio::net::TcpListener,
+    out: impl Into<PathBuf>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let (stop, mut stopped) = tokio::sync::watch::channel(());
+    let signal = async move {
+        shutdown.await;
+        drop(stop);
+    };
+    let drained = async move {
+        while stopped.changed().await.is_ok() {}
+        tokio::time::sleep(DRAIN).await;
+    };
+    let serving = axum::serve(listener, router(out)?).with_graceful_shutdown(signal);
+    tokio::select! {
+        result = async { serving.await } => result.map_err(ServeError::Listener),
+        () = drained => Ok(()),
+    }
+}
+
+struct Server {
+    out: PathBuf,
+    current: Mutex<(Option<Version>, Arc<View>)>,
+}
+
+/// The site as of one version of its state.
+struct View {
+    base: PathBuf,
+    documents: HashSet<PathBuf>,
+    collection: Collection,
+    has_channel: bool,
+    topic_links: HeaderValue,
+    resource_links: Option<HeaderValue>,
+    has_notification: bool,
+    source_description: String,
+}
+
+/// What a path stands for.
+enum Target {
+    Topic,
+    Document(PathBuf),
+    Resource(PathBuf),
+    Nothing,
+}
+
+impl Server {
+    fn open(out: PathBuf) -> Result<Self, ServeError> {
+        let version = state_version(&out);
+        let view = View::of(&out)?;
+        Ok(Self { current: Mutex::new((version, Arc::new(view))), out })
+    }
+
+    /// The newest view; while the state cannot be read, the last one that could.
+    fn view(&self) -> Arc<View> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = state_version(&self.out);
+        if version != current.0 {
+            current.0 = version;
+            match View::of(&self.out) {
+                Ok(view) => current.1 = Arc::new(view),
+                Err(error) => {
+                    tracing::warn!(%error, "the site's state changed and cannot be read; serving the last one");
+                }
+            }
+        }
+        Arc::clone(&current.1)
+    }
+
+    /// Looks the path of a request up, on disk where it must.
+    fn resolve(&self, path: &str) -> (Arc<View>, Target) {
+        let view = self.view();
+        let target = parse_path(path)
+            .map_or(Target::Nothing, |(path, is_folder)| view.find(&self.out, &path, is_folder));
+        (view, target)
+    }
+}
+
+impl View {
+    fn of(out: &Path) -> Result<Self, ServeError> {
+        let state = State::load(out)?;
+        let directory = &state.settings.directory;
+        let collection = Collection::open(directory, out)
+            .map_err(|source| ServeError::Collection { path: directory.clone(), source })?;
+        let site = Site::new(state.settings.base_url.clone());
+        let topic = site.topic();
+        let topic_links = (state.settings.hubs.iter().map(HubUrl::as_str))
+            .fold(LinkHeader::default().push(&topic, "self"), |links, hub| links.push(hub, "hub"));
+        let capability_list = state.document(&Capability::CapabilityList);
+        let resource_links = capability_list
+            .map(|list| header(&LinkHeader::default().push(&list.url, "resourcesync")))
+            .transpose()?;
+        let (base, _) = parse_path(state.settings.base_url.path()).unwrap_or_default();
+        Ok(Self {
+            base,
+            documents: state.documents.iter().map(|record| PathBuf::from(&record.path)).collect(),
+            collection,
+            has_channel: !state.settings.hubs.is_empty(),
+            topic_links: header(&topic_links)?,
+            resource_links,
+            has_notification: state.hubs.values().any(|record| record.last.is_some()),
+            source_description: site.source_description().url,
+        })
+    }
+
+    fn find(&self, out: &Path, path: &Path, is_folder: bool) -> Target {
+        let below_base = path.strip_prefix(&self.base).ok();
+        let wanted = match below_base {
+            Some(relative) => relative,
+            None if path == Path::new(SOURCE_DESCRIPTION_PATH) => path,
+            None => return Target::Nothing,
+        };
+        if is_folder {
+            let is_topic = self.has_channel && below_base.is_some() && wanted == Path::new(TOPIC_PATH);
+            return if is_topic { Target::Topic } else { Target::Nothing };
+        }
+        if self.documents.contains(wanted) {
+            return Target::Document(out.join(wanted));
+        }
+        let located = below_base.and_then(|relative| self.collection.locate(relative).ok());
+        located.filter(|file| file.is_file()).map_or(Target::Nothing, Target::Resource)
+    }
+}
+
+fn state_version(out: &Path) -> Option<Version> {
+    Version::of(&fs::metadata(state::path(out)).ok()?).ok()
+}
+
+fn header(links: &LinkHeader) -> Result<HeaderValue, ServeError> {
+    let text = links.to_string();
+    HeaderValue::from_str(&text).map_err(|_| ServeError::Link(text))
+}
+
+/// The decoded path of a request, and whether it ends in `/`. Nothing that could climb or hide a separator gets through.
+fn parse_path(path: &str) -> Option<(PathBuf, bool)> {
+    let inner = path.strip_prefix('/')?;
+    let (inner, is_folder) = match inner.strip_suffix('/') {
+        Some(folder) => (folder, true),
+        None => (inner, inner.is_empty()),
+    };
+    if inner.is_empty() {
+        return Some((PathBuf::new(), is_folder));
+    }
+    let segments: Option<PathBuf> = inner.split('/').map(decode_segment).collect();
+    Some((segments?, is_folder))
+}
+
+fn decode_segment(segment: &str) -> Option<OsString> {
+    let bytes: Vec<u8> = percent_decode_str(segment).collect();
+    let harmless = !matches!(bytes.as_slice(), b"" | b"." | b"..")
+        && !bytes
+            .iter()
+            .any(|byte| matches!(byte, b'/' | b'\0') || (cfg!(windows) && matches!(byte, b'\\' | b':')));
+    if harmless { file_name(bytes) } else { None }
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have names that bytes cannot make")]
+fn file_name(bytes: Vec<u8>) -> Option<OsString> {
+    Some(std::os::unix::ffi::OsStringExt::from_vec(bytes))
+}
+
+#[cfg(not(unix))]
+fn file_name(bytes: Vec<u8>) -> Option<OsString> {
+    String::from_utf8(bytes).ok().map(OsString::from)
+}
+
+async fn answer(Shared(server): Shared<Arc<Server>>, request: Request) -> Response {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return (
+            StatusCode::METHOD_NOT_ALLOWED,
+            [(ALLOW, "GET, HEAD")],
+            "only GET and HEAD are answered here\n",
+        )
+            .into_response();
+    }
+    tracing::debug!(method = %request.method(), path = request.uri().path(), "request");
+    let path = request.uri().path().to_owned();
+    let resolving = Arc::clone(&server);
+    let Ok((view, target)) = tokio::task::spawn_blocking(move || resolving.resolve(&path)).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    match target {
+        Target::Topic => topic(&server, &view).await,
+        Target::Document(path) => {
+            let mut response = file(request, &path).await;
+            as_document(response.headers_mut());
+            response
+        }
+        Target::Resource(path) => {
+            let mut response = file(request, &path).await;
+            if let Some(links) = &view.resource_links {
+                response.headers_mut().insert(LINK, links.clone());
+            }
+            response
+        }
+        Target::Nothing => nothing(&view),
+    }
+}
+
+fn nothing(view: &View) -> Response {
+    let text = format!("nothing is published here; the Source Description is {}\n", view.source_description);
+    (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+/// The most recent notification, or nothing with a length of 0; in either case the links of the channel.
+async fn topic(server: &Server, view: &View) -> Response {
+    let read = if view.has_notification {
+        tokio::fs::read(state::notification_path(&server.out)).await
+    } else {
+        Ok(Vec::new())
+    };
+    let body = match read {
+        Ok(body) => body,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            tracing::error!(%error, "the last notification cannot be read");
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+    };
+    let length = HeaderValue::from(body.len());
+    let mut response = Response::new(Body::from(body));
+    as_document(response.headers_mut());
+    response.headers_mut().insert(CONTENT_LENGTH, length);
+    response.headers_mut().insert(LINK, view.topic_links.clone());
+    response
+}
+
+/// XML, and never from a cache without asking: a Destination that was notified must see the new version.
+fn as_document(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(XML_CONTENT_TYPE));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+}
+
+/// A file, streamed; with `ETag`, so that `If-None-Match` and `If-Range` work to the nanosecond and not only to the second.
+async fn file(mut request: Request, path: &Path) -> Response {
+    let Some(tag) = tokio::fs::metadata(path).await.ok().as_ref().and_then(entity_tag) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let headers = request.headers_mut();
+    if headers.contains_key(IF_NONE_MATCH) {
+        if matches(headers, &tag) {
+            return (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response();
+        }
+        headers.remove(IF_MODIFIED_SINCE);
+    }
+    if headers.get(IF_RANGE).is_some_and(|version| version != tag) {
+        headers.remove(RANGE);
+    }
+    match ServeFile::new(path).try_call(request).await {
+        Ok(response) => {
+            let mut response = response.map(Body::new);
+            response.headers_mut().insert(ETAG, tag);
+            response
+        }
+        Err(error) => {
+            tracing::error!(%error, path = %path.display(), "a file cannot be read");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+fn entity_tag(metadata: &fs::Metadata) -> Option<HeaderValue> {
+    let modified = metadata.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    HeaderValue::from_str(&format!("\"{:x}-{:x}\"", modified.as_nanos(), metadata.len())).ok()
+}
+
+fn matches(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    let listed = headers
+        .get_all(IF_NONE_MATCH)
+        .into_iter()
+        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+    let mut tags = listed.map(<[u8]>::trim_ascii).map(|one| one.strip_prefix(b"W/").unwrap_or(one));
+    tags.any(|one| one == b"*" || one == tag.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_decoded_part_by_part() {
+        assert_eq!(parse_path("/a%20b/gr%C3%B6%C3%9Fe.txt"), Some(("a b/größe.txt".into(), false)));
+        assert_eq!(parse_path("/resync/framework/"), Some(("resync/framework".into(), true)));
+        assert_eq!(parse_path("/"), Some((PathBuf::new(), true)));
+    }
+
+    #[test]
+    fn nothing_that_climbs_or_hides_a_separator_gets_through() {
+        for path in ["/../x", "/%2e%2e/x", "/a/..%2f..%2fx", "/a%2Fb", "//x", "/a/./b", "/a%00", "x", "*"] {
+            assert_eq!(parse_path(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_entity_tag_is_found_in_a_list_and_by_a_star() {
+        let tag = HeaderValue::from_static("\"a-1\"");
+        let asks = |value: &'static str| {
+            matches(&HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static(value))]), &tag)
+        };
+        assert!(asks("\"b-1\", W/\"a-1\"") && asks("*"));
+        assert!(!asks("\"a-2\"") && !asks(""));
+    }
+}

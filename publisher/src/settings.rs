@@ -1,0 +1,288 @@
+//! What a build is told: the collection's folder, its base URL, the hubs and the hash algorithms. Checked once, here.
+
+use std::{
+    fmt,
+    path::{Component, Path, PathBuf},
+};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use resync_core::digest::Algorithm;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// Everything a build depends on besides the files. Kept in the state, so that later commands need only OUT.
+///
+/// ```
+/// use resync_publisher::{BaseUrl, HubUrl, Settings};
+///
+/// let settings = Settings::new("/srv/collection", BaseUrl::parse("https://example.org/data")?)
+///     .hub(HubUrl::parse("https://hub.example.net/websub/")?);
+/// assert_eq!(settings.base_url.as_str(), "https://example.org/data/");
+/// # Ok::<(), resync_publisher::UrlError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The folder whose files are the resources.
+    pub directory: PathBuf,
+    /// The URL of that folder.
+    pub base_url: BaseUrl,
+    /// The hubs of the framework channel; with none there is no channel.
+    pub hubs: Vec<HubUrl>,
+    /// The algorithms whose digests the Resource List gives.
+    #[serde(with = "crate::state::text_list")]
+    pub hash: Vec<Algorithm>,
+}
+
+impl Settings {
+    /// Settings with SHA-256 hashes and no hub.
+    pub fn new(directory: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
+        Self { directory: directory.into(), base_url, hubs: Vec::new(), hash: vec![Algorithm::Sha256] }
+    }
+
+    /// Adds a hub; one named twice counts once.
+    #[must_use]
+    pub fn hub(mut self, hub: HubUrl) -> Self {
+        if !self.hubs.contains(&hub) {
+            self.hubs.push(hub);
+        }
+        self
+    }
+
+    /// Replaces the hash algorithms; an empty choice leaves the default, one named twice counts once.
+    #[must_use]
+    pub fn hashes(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        let mut chosen: Vec<Algorithm> = algorithms.into_iter().collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        if !chosen.is_empty() {
+            self.hash = chosen;
+        }
+        self
+    }
+}
+
+/// The URL under which a collection is published: absolute, http or https, ending in `/`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BaseUrl(Url);
+
+impl BaseUrl {
+    /// Checks a base URL and gives it the final `/` if it has none.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let mut url = parse_http(text)?;
+        if url.query().is_some() {
+            return Err(UrlError::Query { url: text.to_owned() });
+        }
+        if !url.path().ends_with('/') {
+            let path = format!("{}/", url.path());
+            url.set_path(&path);
+        }
+        Ok(Self(url))
+    }
+
+    /// The URL as text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Its path, percent-encoded as in the URL: `/` or `/some/path/`.
+    pub fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    /// The URL of a file: this URL and the percent-encoded parts of its relative path.
+    pub fn join(&self, relative: &Path) -> String {
+        let mut url = self.0.as_str().to_owned();
+        let names = relative.components().filter_map(|part| match part {
+            Component::Normal(name) => Some(name),
+            _ => None,
+        });
+        for (position, name) in names.enumerate() {
+            if position > 0 {
+                url.push('/');
+            }
+            url.extend(percent_encode(name.as_encoded_bytes(), NOT_IN_A_SEGMENT));
+        }
+        url
+    }
+}
+
+/// The address of a hub: absolute, http or https, kept as the URL standard writes it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HubUrl(Url);
+
+impl HubUrl {
+    /// Checks a hub's address.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        parse_http(text).map(Self)
+    }
+
+    /// The URL as text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// The URL itself.
+    pub fn url(&self) -> &Url {
+        &self.0
+    }
+}
+
+/// Why a text cannot be a base URL or the address of a hub.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// No absolute URL.
+    #[error("`{url}` is no absolute URL ({reason}): write it in full, as https://example.org/data/")]
+    Syntax {
+        /// The text.
+        url: String,
+        /// What the URL standard objects to.
+        reason: url::ParseError,
+    },
+    /// A scheme that Destinations do not fetch.
+    #[error("`{url}` uses `{scheme}`: ResourceSync works over http:// or https://")]
+    Scheme {
+        /// The text.
+        url: String,
+        /// Its scheme.
+        scheme: String,
+    },
+    /// User name or password, which everybody could read in the documents.
+    #[error(
+        "the URL for `{host}` holds a user name or password, which the documents would show to everybody: leave it out"
+    )]
+    Credentials {
+        /// The host; never the text, which holds the secret.
+        host: String,
+    },
+    /// A fragment, which is never sent to a server.
+    #[error("`{url}` has a fragment (`#…`), which no server sees: leave it out")]
+    Fragment {
+        /// The text.
+        url: String,
+    },
+    /// A query, after which no path can stand.
+    #[error("`{url}` has a query (`?…`), but paths are added to a base URL: leave it out")]
+    Query {
+        /// The text.
+        url: String,
+    },
+}
+
+macro_rules! text_form {
+    ($type:ty) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($type), self.as_str())
+            }
+        }
+        impl std::str::FromStr for $type {
+            type Err = UrlError;
+            fn from_str(text: &str) -> Result<Self, UrlError> {
+                Self::parse(text)
+            }
+        }
+        impl TryFrom<String> for $type {
+            type Error = UrlError;
+            fn try_from(text: String) -> Result<Self, UrlError> {
+                Self::parse(&text)
+            }
+        }
+        impl From<$type> for String {
+            fn from(url: $type) -> Self {
+                url.as_str().to_owned()
+            }
+        }
+    };
+}
+text_form!(BaseUrl);
+text_form!(HubUrl);
+
+/// What RFC 3986 does not allow as it is in a path segment.
+const NOT_IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
+
+fn parse_http(text: &str) -> Result<Url, UrlError> {
+    let url = Url::parse(text.trim()).map_err(|reason| UrlError::Syntax { url: text.to_owned(), reason })?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(UrlError::Scheme { url: text.to_owned(), scheme: url.scheme().to_owned() });
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(UrlError::Credentials { host: url.host_str().unwrap_or_default().to_owned() });
+    }
+    if url.fragment().is_some() {
+        return Err(UrlError::Fragment { url: text.to_owned() });
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_url_without_final_slash_gets_one() {
+        let base = BaseUrl::parse("http://example.org/data").unwrap();
+        assert_eq!(base.join(Path::new("a/b.txt")), "http://example.org/data/a/b.txt");
+    }
+
+    #[test]
+    fn names_are_percent_encoded_part_by_part() {
+        let base = BaseUrl::parse("http://example.org").unwrap();
+        assert_eq!(
+            base.join(Path::new("größe 1/50%?#.txt")),
+            "http://example.org/gr%C3%B6%C3%9Fe%201/50%25%3F%23.txt"
+        );
+    }
+
+    #[test]
+    fn a_joined_url_survives_a_url_parser_unchanged() {
+        let base = BaseUrl::parse("http://example.org/x/").unwrap();
+        for name in ["plain", "a b", "it's", "a&b=c;d", "\"<>\\^`{|}", "café", "100%", "[1]", "~x", "a:b@c"]
+        {
+            let url = base.join(Path::new(name));
+            assert_eq!(Url::parse(&url).unwrap().as_str(), url);
+        }
+    }
+
+    #[test]
+    fn what_no_destination_could_use_is_refused_by_cause() {
+        let refused = |text| BaseUrl::parse(text).unwrap_err();
+        assert!(matches!(refused("ftp://example.org/"), UrlError::Scheme { scheme, .. } if scheme == "ftp"));
+        assert!(matches!(refused("example.org/data"), UrlError::Syntax { .. }));
+        assert!(matches!(refused("http://example.org/?a=b"), UrlError::Query { .. }));
+        assert!(matches!(refused("http://example.org/#top"), UrlError::Fragment { .. }));
+        let secret = refused("http://me:hunter2@example.org/");
+        assert!(!secret.to_string().contains("hunter2"), "{secret}");
+    }
+
+    #[test]
+    fn a_hub_named_twice_counts_once() {
+        let base = BaseUrl::parse("http://example.org/").unwrap();
+        let hub = HubUrl::parse("http://hub.example.org/websub/").unwrap();
+        assert_eq!(Settings::new("x", base).hub(hub.clone()).hub(hub).hubs.len(), 1);
+    }
+}

@@ -1,0 +1,7 @@
+//! The Source from outside: the binary on real folders, a hub and clients of raw TCP, written from the requirement numbers.
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod building;
+mod notifying;
+mod serving;
+mod support;

@@ -1,0 +1,160 @@
+//! `resync-source serve`: documents, files and the topic URI as bytes on a socket.
+
+use std::fs;
+
+use crate::support::{BASE, Hub, Place, Server};
+
+/// The base URL of these tests has the path `/data/`.
+const RESOURCE: &str = "/data/sub/b%20c.xml";
+const TOPIC: &str = "/data/resync/framework/";
+
+fn served() -> (Place, Hub, Server) {
+    let (place, hub) = (Place::new(), Hub::start());
+    place.build(&["--hub", &hub.url()]).succeeded();
+    let server = Server::start(&place);
+    (place, hub, server)
+}
+
+#[test]
+fn rs052_documents_are_served_as_xml_with_the_bytes_that_were_built() {
+    let (place, _hub, server) = served();
+    for (path, bytes) in place.documents() {
+        let answer = server.get(&format!("/data/{path}"));
+        assert_eq!((answer.status, answer.header("content-type")), (200, "application/xml"), "{path}");
+        assert_eq!(answer.body, bytes);
+        assert!(!answer.header("last-modified").is_empty() && !answer.header("etag").is_empty());
+        assert_eq!(answer.header("cache-control"), "no-cache");
+    }
+    assert_eq!(
+        server.get("/.well-known/resourcesync").status,
+        200,
+        "the host's own well-known URI too (RS-071)"
+    );
+}
+
+#[test]
+fn rs161_a_resource_links_to_the_capability_list_that_covers_it() {
+    let (_place, _hub, server) = served();
+    let answer = server.get(RESOURCE);
+    assert_eq!((answer.status, answer.body.as_slice()), (200, &b"<b/>"[..]));
+    assert_eq!(answer.header("link"), format!(r#"<{BASE}/resync/capabilitylist.xml>; rel="resourcesync""#));
+    assert_eq!(answer.header("content-type"), "text/xml");
+    let head = server.ask("HEAD", RESOURCE, "");
+    assert_eq!((head.status, head.body.len(), head.header("content-length")), (200, 0, "4"));
+}
+
+#[test]
+fn fn031_fn032_the_topic_answers_with_its_links_and_length_0_then_with_the_last_notification() {
+    let (place, hub, server) = served();
+    let links = format!(r#"<{BASE}/resync/framework/>; rel="self", <{}>; rel="hub""#, hub.url());
+    for method in ["GET", "HEAD"] {
+        let answer = server.ask(method, TOPIC, "");
+        assert_eq!((answer.status, answer.header("content-type")), (200, "application/xml"));
+        assert_eq!((answer.header("content-length"), answer.body.len()), ("0", 0));
+        assert_eq!(answer.header("link"), links);
+    }
+    place.notify().succeeded();
+    let sent = hub.next().body;
+    let answer = server.get(TOPIC);
+    assert_eq!(answer.body, sent.as_bytes());
+    assert_eq!(answer.header("link"), links);
+    let head = server.ask("HEAD", TOPIC, "");
+    assert_eq!((head.header("content-length"), head.body.len()), (sent.len().to_string().as_str(), 0));
+}
+
+#[test]
+fn a_build_beside_a_running_server_is_seen_at_once() {
+    let (place, hub, server) = served();
+    place.put("new.txt", "new");
+    place.build(&["--hub", &hub.url()]).succeeded();
+    assert_eq!(server.get("/data/new.txt").body, b"new");
+    assert_eq!(
+        server.get("/data/resync/resourcelist.xml").body,
+        place.documents()["resync/resourcelist.xml"]
+    );
+    place.build_at("http://source.example/moved/", &[]).succeeded();
+    assert_eq!(server.get("/moved/new.txt").body, b"new");
+    assert_eq!(server.get("/data/new.txt").status, 404);
+    assert_eq!(server.get("/moved/resync/framework/").status, 404, "without a hub there is no channel");
+}
+
+#[test]
+fn conditional_requests_get_304_until_the_content_changes() {
+    let (place, _hub, server) = served();
+    let first = server.get(RESOURCE);
+    let tag = format!("If-None-Match: {}\r\n", first.header("etag"));
+    let again = server.ask("GET", RESOURCE, &tag);
+    assert_eq!((again.status, again.body.len(), again.header("etag")), (304, 0, first.header("etag")));
+    let since = format!("If-Modified-Since: {}\r\n", first.header("last-modified"));
+    assert_eq!(server.ask("GET", RESOURCE, &since).status, 304);
+    place.put("sub/b c.xml", "<bb/>");
+    assert_eq!(server.ask("GET", RESOURCE, &format!("{tag}{since}")).body, b"<bb/>");
+}
+
+#[test]
+fn a_range_is_served_and_one_of_an_older_version_is_not_mixed_in() {
+    let (_place, _hub, server) = served();
+    let part = server.ask("GET", RESOURCE, "Range: bytes=1-2\r\n");
+    assert_eq!((part.status, part.body.as_slice()), (206, &b"b/"[..]));
+    let whole = server.ask("GET", RESOURCE, "Range: bytes=1-2\r\nIf-Range: \"older\"\r\n");
+    assert_eq!((whole.status, whole.body.as_slice()), (200, &b"<b/>"[..]));
+}
+
+#[test]
+fn nothing_outside_hidden_or_of_the_state_is_served() {
+    let (place, _hub, server) = served();
+    place.put(".env", "secret");
+    place.put("draft.txt~", "secret");
+    fs::write(place.collection().join("../secret"), "secret").unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("../secret", place.collection().join("link")).unwrap();
+    for path in [
+        "/data/.env",
+        "/data/draft.txt~",
+        "/data/../secret",
+        "/data/%2e%2e/secret",
+        "/data/sub/..%2f..%2fsecret",
+        "/data/link",
+        "/data/.resync-source/state.json",
+        "/data//a.txt",
+        "/data/sub",
+        "/data/sub/",
+        "/data/",
+        "/a.txt",
+        "/",
+    ] {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains("secret"), "{path}");
+    }
+    let hint = String::from_utf8(server.get("/").body).unwrap();
+    assert!(hint.contains(&format!("{BASE}/.well-known/resourcesync")), "{hint}");
+}
+
+#[test]
+fn other_methods_get_405_with_the_allowed_ones() {
+    let (_place, _hub, server) = served();
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let answer = server.ask(method, TOPIC, "Content-Length: 0\r\n");
+        assert_eq!((answer.status, answer.header("allow")), (405, "GET, HEAD"));
+    }
+}
+
+#[test]
+fn a_large_file_arrives_whole() {
+    let (place, _hub, server) = served();
+    let content: Vec<u8> = (0..5_000_000u32).map(|number| (number % 251) as u8).collect();
+    place.put("large.bin", &content);
+    let answer = server.get("/data/large.bin");
+    assert_eq!(answer.header("content-length"), "5000000");
+    assert!(answer.body == content);
+}
+
+#[cfg(unix)]
+#[test]
+fn sigterm_ends_the_server_in_good_order() {
+    let (_place, _hub, mut server) = served();
+    let id = server.child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert!(server.child.wait().unwrap().success());
+}

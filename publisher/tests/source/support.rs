@@ -1,0 +1,269 @@
+//! A folder with a collection and a site, the binary, a hub that keeps what it hears, and a client that speaks bytes.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use resync_core::{document::Document, xml};
+
+pub(crate) const BASE: &str = "http://source.example/data";
+
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// A collection of two files.
+    pub(crate) fn new() -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(place.collection()).unwrap();
+        place.put("a.txt", "alpha");
+        place.put("sub/b c.xml", "<b/>");
+        place
+    }
+
+    pub(crate) fn collection(&self) -> PathBuf {
+        self.folder.path().join("collection")
+    }
+
+    pub(crate) fn out(&self) -> PathBuf {
+        self.folder.path().join("site")
+    }
+
+    pub(crate) fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.collection().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        fs::remove_file(self.collection().join(name)).unwrap();
+    }
+
+    pub(crate) fn build(&self, more: &[&str]) -> Run {
+        self.build_at(BASE, more)
+    }
+
+    pub(crate) fn build_at(&self, base: &str, more: &[&str]) -> Run {
+        let (collection, out) = (self.collection(), self.out());
+        let mut arguments = vec!["build", text(&collection), "--base-url", base, "--out", text(&out)];
+        arguments.extend(more);
+        run(&arguments)
+    }
+
+    pub(crate) fn notify(&self) -> Run {
+        run(&["notify", "--out", text(&self.out())])
+    }
+
+    pub(crate) fn document(&self, path: &str) -> Document {
+        let bytes = fs::read(self.out().join(path)).unwrap();
+        xml::read(&bytes).unwrap().into_document().unwrap()
+    }
+
+    /// Bytes of every document.
+    pub(crate) fn documents(&self) -> BTreeMap<String, Vec<u8>> {
+        let paths = [".well-known/resourcesync", "resync/capabilitylist.xml", "resync/resourcelist.xml"];
+        paths.map(|path| (path.to_owned(), fs::read(self.out().join(path)).unwrap())).into()
+    }
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The binary with nothing of the caller's environment that could steer it.
+pub(crate) fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_resync-source"));
+    for (name, _) in std::env::vars()
+        .filter(|(name, _)| name.to_lowercase().contains("proxy") || name.starts_with("RESYNC_"))
+    {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Run {
+    program(arguments).output().unwrap().into()
+}
+
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+impl Run {
+    pub(crate) fn succeeded(self) -> Self {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
+        self
+    }
+
+    pub(crate) fn failed_with(self, code: i32, words: &str) -> Self {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.out, self.err);
+        assert!(self.err.contains(words), "`{words}` is not in: {}", self.err);
+        self
+    }
+}
+
+/// A request as it came over the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Heard {
+    pub(crate) line: String,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: String,
+}
+
+/// A hub that keeps every request and gives the answer it is told to give.
+pub(crate) struct Hub {
+    pub(crate) address: SocketAddr,
+    heard: Receiver<Heard>,
+    answer: Arc<Mutex<&'static str>>,
+}
+
+pub(crate) const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+impl Hub {
+    pub(crate) fn start() -> Self {
+        Self::on(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    pub(crate) fn on(listener: TcpListener) -> Self {
+        let address = listener.local_addr().unwrap();
+        let (hears, heard) = channel();
+        let answer = Arc::new(Mutex::new(ACCEPTED));
+        let given = Arc::clone(&answer);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let request = read_request(&stream);
+                let reply = *given.lock().unwrap();
+                if hears.send(request).is_err() {
+                    return;
+                }
+                stream.write_all(reply.as_bytes()).ok();
+            }
+        });
+        Self { address, heard, answer }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/websub/", self.address)
+    }
+
+    pub(crate) fn answers(&self, answer: &'static str) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    pub(crate) fn next(&self) -> Heard {
+        self.heard.recv_timeout(Duration::from_secs(20)).expect("the hub hears something")
+    }
+
+    /// For use after the sender has ended: what it sent has been heard by then.
+    pub(crate) fn heard_nothing_more(&self) {
+        assert_eq!(self.heard.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout));
+    }
+}
+
+fn read_request(stream: &TcpStream) -> Heard {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let headers = read_headers(&mut reader);
+    let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    Heard { line: line.trim_end().to_owned(), headers, body: String::from_utf8(body).unwrap() }
+}
+
+fn read_headers(reader: &mut impl BufRead) -> BTreeMap<String, String> {
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let Some((name, value)) = line.split_once(':') else { return headers };
+        let value = value.trim().to_owned();
+        let twice = headers.insert(name.to_lowercase(), value);
+        assert_eq!(twice, None, "header {name} is given once");
+    }
+}
+
+/// A running `resync-source serve`; it is killed when dropped.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    pub(crate) fn start(place: &Place) -> Self {
+        let out = place.out();
+        let mut child = program(&["serve", "--out", text(&out), "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split(['/', ',']).nth(2).unwrap().parse().unwrap();
+        Self { child, address }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, "")
+    }
+
+    /// One request over its own connection; `headers` are whole lines.
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: source.example\r\nConnection: close\r\n{headers}\r\n"
+        )
+        .unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let headers = read_headers(&mut reader);
+        let mut body = Vec::new();
+        reader.read_to_end(&mut body).unwrap();
+        Answer { status: line.split(' ').nth(1).unwrap().parse().unwrap(), headers, body }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+}
