@@ -11,6 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use axum::serve::ListenerExt;
 use axum::{
     Router,
     body::Body,
@@ -103,6 +104,12 @@ pub async fn serve(
         while stopped.changed().await.is_ok() {}
         tokio::time::sleep(DRAIN).await;
     };
+    // Answers are sent whole: waiting for the peer's acknowledgement of the header would delay every small file.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "small answers on this connection may be slow");
+        }
+    });
     let serving = axum::serve(listener, router(out)?).with_graceful_shutdown(signal);
     tokio::select! {
         result = async { serving.await } => result.map_err(ServeError::Listener),

@@ -1,0 +1,350 @@
+//! The callback: what a hub talks to, as a [`tower_service::Service`] that mounts in axum and in hyper.
+//!
+//! A GET is a verification of intent or a denial, a POST a delivery. Each subscription has its own
+//! unguessable last path segment, so one callback mounted under any prefix serves all of them.
+//!
+//! # In axum
+//! ```
+//! use resync_subscriber_kit::callback::{Callback, CallbackOptions};
+//! use resync_subscriber_kit::state::Subscriptions;
+//!
+//! let (callback, _deliveries) = Callback::new(&Subscriptions::in_memory(), CallbackOptions::default());
+//! let app: axum::Router = axum::Router::new().nest_service("/resync", callback);
+//! ```
+//!
+//! # In hyper
+//! ```
+//! use hyper_util::service::TowerToHyperService;
+//! use resync_subscriber_kit::callback::{Callback, CallbackOptions};
+//! use resync_subscriber_kit::state::Subscriptions;
+//!
+//! async fn serve(stream: tokio::net::TcpStream, callback: Callback) -> Result<(), hyper::Error> {
+//!     let service = TowerToHyperService::new(callback);
+//!     let io = hyper_util::rt::TokioIo::new(stream);
+//!     hyper::server::conn::http1::Builder::new().serve_connection(io, service).await
+//! }
+//! # let (callback, _deliveries) = Callback::new(&Subscriptions::in_memory(), CallbackOptions::default());
+//! # let _ = |stream| serve(stream, callback);
+//! ```
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LINK, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use resync_core::websub::identity::{NotificationId, WEBHOOK_ID};
+use resync_core::websub::key::TopicUrl;
+use resync_core::websub::link_header::LinkHeader;
+use resync_core::websub::secret::Secret;
+use resync_core::websub::signature::{SignatureError, SignedBody, X_HUB_SIGNATURE};
+use resync_core::websub::verification::Verification;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use crate::inbox::{Deliveries, Delivery, Receipt};
+use crate::state::{SubscriptionId, Subscriptions};
+use crate::subscription::Verdict;
+
+/// What to answer to a delivery whose signature is missing or wrong; it is never handed on (W-171).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BadSignature {
+    /// 403, so that an honest hub with a wrong key is seen to fail.
+    #[default]
+    Refuse,
+    /// 202 as for any other, so that nobody learns anything from guessing (W-172).
+    AcceptAndIgnore,
+}
+
+/// The bounds and policies of a [`Callback`].
+#[derive(Clone, Debug)]
+pub struct CallbackOptions {
+    /// The largest body taken, in bytes; more is 413.
+    pub max_body: usize,
+    /// How long a body may take to arrive; longer is 408.
+    pub body_timeout: Duration,
+    /// How many notifications may wait for the receiver; more are 503, and the hub tries again.
+    pub capacity: usize,
+    /// What the `Retry-After` of that 503 says.
+    pub retry_after: Duration,
+    /// What is answered to a bad signature.
+    pub bad_signature: BadSignature,
+}
+
+impl Default for CallbackOptions {
+    fn default() -> Self {
+        Self {
+            max_body: 1024 * 1024,
+            body_timeout: Duration::from_secs(10),
+            capacity: 64,
+            retry_after: Duration::from_secs(5),
+            bad_signature: BadSignature::default(),
+        }
+    }
+}
+
+/// The handler for a hub's requests. Cheap to clone; clones share everything.
+///
+/// | request | answer |
+/// |---|---|
+/// | GET for what is pending | 200 with the challenge as `application/octet-stream` (W-116, W-187, W-188) |
+/// | GET with `hub.mode=denied` | 200, the subscription is denied from then on |
+/// | any other GET | 404 (W-117) |
+/// | POST with a good signature | 204, handed on unless it is known already |
+/// | POST with a bad or no signature | 403 or 202, see [`BadSignature`] |
+/// | POST while too many wait | 503 with `Retry-After` |
+/// | POST after the subscription was ended | 410 (W-150) |
+/// | another path | 404 |
+/// | another method | 405 with `Allow` |
+#[derive(Clone, Debug)]
+pub struct Callback {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    subscriptions: Subscriptions,
+    sender: mpsc::Sender<Delivery>,
+    options: CallbackOptions,
+}
+
+type Answer = Response<Full<Bytes>>;
+
+impl Callback {
+    /// A callback for these subscriptions, and where its notifications come out.
+    #[must_use]
+    pub fn new(subscriptions: &Subscriptions, options: CallbackOptions) -> (Self, Deliveries) {
+        let (sender, receiver) = mpsc::channel(options.capacity.max(1));
+        let shared = Shared { subscriptions: subscriptions.clone(), sender, options };
+        (Self { shared: Arc::new(shared) }, Deliveries { receiver })
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for Callback
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { Ok(shared.handle(request).await) })
+    }
+}
+
+/// What a delivery needs to know of its subscription.
+struct Known {
+    topic: TopicUrl,
+    secret: Secret,
+    ended: bool,
+}
+
+/// Why a delivery is not taken.
+enum Refusal {
+    UnknownPath,
+    Ended,
+    TooLarge,
+    CutOff,
+    TooSlow,
+    BadSignature(SignatureError),
+    Busy,
+    ShuttingDown,
+}
+
+impl Shared {
+    async fn handle<B>(&self, request: Request<B>) -> Answer
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let token = parts.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        match parts.method {
+            Method::GET => self.verify(token, parts.uri.query().unwrap_or_default()).await,
+            Method::POST => match self.deliver(token, &parts.headers, body).await {
+                Ok(()) => self.taken(),
+                Err(refusal) => self.refuse(&refusal),
+            },
+            _ => {
+                let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "a callback answers GET and POST");
+                answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST"));
+                answer
+            }
+        }
+    }
+
+    async fn verify(&self, token: &str, query: &str) -> Answer {
+        let Ok(verification) = Verification::parse(query) else { return not_found() };
+        match self.subscriptions.verify(token, verification).await {
+            Ok(Verdict::Echo(challenge)) => echo(challenge),
+            Ok(Verdict::Noted) => {
+                tracing::warn!("the hub denied a subscription");
+                plain(StatusCode::OK, "noted")
+            }
+            Ok(Verdict::NotPending) => not_found(),
+            Err(error) => {
+                tracing::error!(%error, "a verification cannot be remembered, so it is not confirmed");
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "the state cannot be kept")
+            }
+        }
+    }
+
+    /// The stops of a delivery, cheapest first.
+    async fn deliver<B>(&self, token: &str, headers: &HeaderMap, body: B) -> Result<(), Refusal>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let known = self.known(token).ok_or(Refusal::UnknownPath)?;
+        if known.ended {
+            return Err(Refusal::Ended);
+        }
+        let body = self.read(headers, body).await?;
+        let signature = headers.get(X_HUB_SIGNATURE).and_then(|value| value.to_str().ok());
+        let body = SignedBody::check(signature, &[known.secret], body).map_err(Refusal::BadSignature)?;
+        self.hand_over(token, known.topic, headers, body)
+    }
+
+    fn known(&self, token: &str) -> Option<Known> {
+        self.subscriptions.with(token, |record| Known {
+            topic: record.topic.clone(),
+            secret: record.secret.clone(),
+            ended: record.ended,
+        })
+    }
+
+    async fn read<B>(&self, headers: &HeaderMap, body: B) -> Result<Bytes, Refusal>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let max = self.options.max_body;
+        let announced =
+            headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        if announced.is_some_and(|length| length > max as u64) {
+            return Err(Refusal::TooLarge);
+        }
+        let collected = tokio::time::timeout(self.options.body_timeout, Limited::new(body, max).collect());
+        match collected.await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge),
+            Ok(Err(_)) => Err(Refusal::CutOff),
+            Err(_elapsed) => Err(Refusal::TooSlow),
+        }
+    }
+
+    /// Hands on what is new. Whether it is known and that it is taken is one step, so that two attempts at
+    /// once are one.
+    fn hand_over(
+        &self,
+        token: &str,
+        topic: TopicUrl,
+        headers: &HeaderMap,
+        body: SignedBody,
+    ) -> Result<(), Refusal> {
+        let id = headers.get(WEBHOOK_ID).and_then(|id| id.to_str().ok()?.parse::<NotificationId>().ok());
+        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let links = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes));
+        let subscription = SubscriptionId(token.into());
+        let receipt = Receipt { subscription, id, subscriptions: self.subscriptions.clone() };
+        let handed = self.subscriptions.with(token, |record| {
+            if let Some(id) = id.filter(|id| record.window.knows(*id)) {
+                tracing::debug!(%id, "a notification came again");
+                return Ok(());
+            }
+            let permit = self.sender.try_reserve().map_err(|error| match error {
+                TrySendError::Full(()) => Refusal::Busy,
+                TrySendError::Closed(()) => Refusal::ShuttingDown,
+            })?;
+            if let Some(id) = id {
+                record.window.take(id);
+            }
+            permit.send(Delivery { id, topic, content_type, links, body, receipt });
+            Ok(())
+        });
+        handed.unwrap_or(Err(Refusal::UnknownPath))
+    }
+
+    fn taken(&self) -> Answer {
+        empty(match self.options.bad_signature {
+            BadSignature::Refuse => StatusCode::NO_CONTENT,
+            BadSignature::AcceptAndIgnore => StatusCode::ACCEPTED,
+        })
+    }
+
+    fn refuse(&self, refusal: &Refusal) -> Answer {
+        match refusal {
+            Refusal::UnknownPath => not_found(),
+            Refusal::Ended => plain(StatusCode::GONE, "this subscription was ended"),
+            Refusal::TooLarge => {
+                let text = format!("at most {} bytes are taken", self.options.max_body);
+                plain(StatusCode::PAYLOAD_TOO_LARGE, &text)
+            }
+            Refusal::CutOff => plain(StatusCode::BAD_REQUEST, "the body ended too early"),
+            Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+            Refusal::BadSignature(error) => self.ignore(error),
+            Refusal::Busy => self.come_again("too many notifications wait here"),
+            Refusal::ShuttingDown => self.come_again("this Destination is shutting down"),
+        }
+    }
+
+    fn ignore(&self, error: &SignatureError) -> Answer {
+        tracing::warn!(%error, "a delivery is ignored for its signature");
+        match self.options.bad_signature {
+            BadSignature::Refuse => {
+                plain(StatusCode::FORBIDDEN, &format!("the signature does not prove this body: {error}"))
+            }
+            BadSignature::AcceptAndIgnore => self.taken(),
+        }
+    }
+
+    fn come_again(&self, why: &str) -> Answer {
+        tracing::warn!(why, "a delivery is sent away for now");
+        let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, why);
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.options.retry_after.as_secs()));
+        answer
+    }
+}
+
+/// W-118, W-187, W-188: a type that no browser runs, and no sniffing.
+fn echo(challenge: String) -> Answer {
+    with_body(StatusCode::OK, "application/octet-stream", challenge.into())
+}
+
+fn not_found() -> Answer {
+    plain(StatusCode::NOT_FOUND, "nothing here")
+}
+
+fn plain(status: StatusCode, text: &str) -> Answer {
+    with_body(status, "text/plain; charset=utf-8", Bytes::from(format!("{text}\n")))
+}
+
+fn with_body(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+fn empty(status: StatusCode) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::new()));
+    *answer.status_mut() = status;
+    answer
+}

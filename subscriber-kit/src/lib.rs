@@ -1,0 +1,70 @@
+//! What a ResourceSync Destination needs: find a Source, subscribe to its notifications, and keep a copy in
+//! step.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`discover`] | from any URL of a Source to its sets, lists and channels |
+//! | [`subscription`] | where a subscription stands |
+//! | [`subscriber`] | asking hubs, renewing leases, unsubscribing |
+//! | [`callback`] | the handler that a hub talks to, for axum and hyper |
+//! | [`inbox`] | notifications handed over once, and what is guaranteed about them |
+//! | [`notification`] | what a Framework Notification means for a copy |
+//! | [`sync`] | a directory brought in step with a Resource List, and audited |
+//! | [`listen`] | all of it together: a copy that stays in step by itself |
+//! | [`state`] | what is remembered between runs |
+//! | [`fetch`] | the HTTP client and its bounds |
+//!
+//! # A callback in an application of your own
+//!
+//! ```
+//! use resync_subscriber_kit::callback::{Callback, CallbackOptions};
+//! use resync_subscriber_kit::fetch::{Client, ClientOptions};
+//! use resync_subscriber_kit::state::Subscriptions;
+//! use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let state = tempfile::tempdir()?;
+//! # let state_folder = state.path();
+//! let subscriptions = Subscriptions::open(state_folder)?;
+//! let (callback, mut deliveries) = Callback::new(&subscriptions, CallbackOptions::default());
+//!
+//! // One line mounts it: every subscription gets its own unguessable path below.
+//! let app: axum::Router = axum::Router::new().nest_service("/resync", callback);
+//!
+//! tokio::spawn(async move {
+//!     while let Some(delivery) = deliveries.next().await {
+//!         // Its signature is checked, and it was not here before.
+//!         println!("{} bytes about {}", delivery.body.body().len(), delivery.topic.as_str());
+//!         if let Err(error) = delivery.done().await {
+//!             eprintln!("{error}");
+//!         }
+//!     }
+//! });
+//!
+//! // Once the application is served under https://me.example/, subscribe and stay subscribed:
+//! let client = Client::new(ClientOptions::default())?;
+//! let options = SubscriberOptions::new("https://me.example/resync".parse()?);
+//! let subscriber = Subscriber::new(client, subscriptions.clone(), options);
+//! # let _ = app;
+//! # if false {
+//! let topic = resync_core::websub::key::TopicUrl::parse("https://source.example/topic")?;
+//! let id = subscriptions.add(&topic, &"https://hub.example/websub/".parse()?).await?;
+//! subscriber.keep(&id, |until| println!("subscribed until {until}")).await?;
+//! # }
+//! # Ok(())
+//! # }
+//! ```
+#![deny(missing_docs)]
+
+pub mod callback;
+pub mod discover;
+pub mod fetch;
+pub mod inbox;
+pub mod listen;
+pub mod notification;
+mod server;
+pub mod state;
+pub mod subscriber;
+pub mod subscription;
+pub mod sync;

@@ -1,0 +1,186 @@
+//! `resync-destination`: reads the command line, calls the library, prints, exits.
+
+mod cli;
+mod show;
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use resync_subscriber_kit::discover::{DiscoverError, discover};
+use resync_subscriber_kit::fetch::{Client, ClientOptions};
+use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen};
+use resync_subscriber_kit::state::{STATE_FOLDER, status};
+use resync_subscriber_kit::sync::{Target, audit, baseline};
+use serde_json::Value;
+use tracing_subscriber::EnvFilter;
+use url::Url;
+
+use cli::{Cli, Command, Copy, Listen};
+
+const FAILED: u8 = 1;
+const BAD_CONFIGURATION: u8 = 64;
+
+/// An error on its way to the exit code.
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl<E: Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { code: FAILED, text: error.to_string() }
+    }
+}
+
+impl Failure {
+    fn configuration(error: impl Display) -> Self {
+        Self { code: BAD_CONFIGURATION, text: error.to_string() }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match start(cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            // There is nowhere left to say that even this failed.
+            let _ = writeln!(std::io::stderr(), "resync-destination: {}", failure.text);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn start(cli: Cli) -> Result<ExitCode, Failure> {
+    let filter = EnvFilter::try_new(&cli.log).map_err(Failure::configuration)?;
+    let colour =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(run(cli.command))
+}
+
+async fn run(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Discover { url, json } => {
+            let source = discover(&client()?, &url).await.map_err(discover_failure)?;
+            say(if json { pretty(&show::source_json(&source)) } else { show::source(&source) })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Sync(copy) => {
+            let (client, list, target) = open(&copy).await?;
+            let report = baseline(&client, &list, &target, &copy.choice.sync_options()).await?;
+            say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::report(&report) })?;
+            Ok(verdict(report.in_step()))
+        }
+        Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure::configuration(format!(
+            "{} is no directory: nothing was copied there yet",
+            copy.dir.display()
+        ))),
+        Command::Audit(copy) => {
+            let (client, list, target) = open(&copy).await?;
+            let report = audit(&client, &list, &target, &copy.choice.sync_options()).await?;
+            say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::audit(&report) })?;
+            Ok(verdict(report.in_step()))
+        }
+        Command::Listen(flags) => keep_in_step(*flags).await,
+        Command::Status { into, state, json } => {
+            let folder = state.unwrap_or_else(|| into.join(STATE_FOLDER));
+            let found = status(&folder).map_err(Failure::configuration)?;
+            let Some(found) = found else {
+                return Err(Failure { code: FAILED, text: format!("no state in {}", folder.display()) });
+            };
+            say(if json { pretty(&show::status_json(&found)) } else { show::status(&found) })?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+async fn open(copy: &Copy) -> Result<(Client, Url, Target), Failure> {
+    let client = client()?;
+    let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
+    let set = source.choose(copy.choice.set.as_deref())?;
+    let list = set.resource_list.clone().ok_or_else(|| ListenError::NoResourceList { set: set.name() })?;
+    let base = copy.choice.base.clone().unwrap_or_else(|| source.base.clone());
+    let directory = |error| Failure::configuration(format!("cannot use {}: {error}", copy.dir.display()));
+    let target = Target::open(&copy.dir, base).map_err(directory)?;
+    let target = match &copy.choice.state {
+        Some(folder) => target.with_state(folder),
+        None => target,
+    };
+    Ok((client, list, target))
+}
+
+async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
+    let mut options = ListenOptions::new(flags.url, flags.into);
+    options.sync = flags.choice.sync_options();
+    options.set = flags.choice.set;
+    options.base = flags.choice.base;
+    options.state = flags.choice.state;
+    options.listen = flags.address;
+    options.callback_url = flags.callback_url;
+    options.lease = Some(flags.lease);
+    options.poll = flags.poll;
+    options.unsubscribe_on_exit = flags.unsubscribe_on_exit;
+    // Registered before anything is promised, so that no signal finds the default behaviour.
+    let shutdown = shutdown_signal()?;
+    listen(options, print_event, shutdown).await.map_err(|error| {
+        if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_event(event: Event) {
+    let line = match event {
+        Event::Listening { address } => format!("listening on http://{address}"),
+        Event::Subscribed { topic, until } => show::subscribed(&topic, until),
+        Event::Notified => "notified: something changed".to_owned(),
+        Event::Synchronised(report) => show::report(&report),
+        Event::SyncFailed { cause, retry_in } => format!("not in step: {cause}; next try in {retry_in:?}"),
+    };
+    // A reader that went away is no reason to stop keeping the copy.
+    let _ = say(line);
+}
+
+#[cfg(unix)]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+    })
+}
+
+#[cfg(not(unix))]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
+    Ok(async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    })
+}
+
+fn client() -> Result<Client, Failure> {
+    Client::new(ClientOptions::default()).map_err(Failure::configuration)
+}
+
+fn discover_failure(error: DiscoverError) -> Failure {
+    let error = ListenError::from(error);
+    if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+}
+
+fn verdict(in_step: bool) -> ExitCode {
+    if in_step { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}")
+}
+
+fn say(text: impl AsRef<str>) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", text.as_ref())?;
+    out.flush()
+}

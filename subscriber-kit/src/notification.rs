@@ -1,0 +1,125 @@
+//! What a Framework Notification means for a Destination that keeps a copy (FN-001: when to look again).
+
+use resync_core::document::{Capability, FrameworkChange, FrameworkNotification};
+use resync_core::xml;
+use url::Url;
+
+use crate::discover::Set;
+
+/// What to do about a notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// The Resource List changed: synchronise.
+    Synchronise,
+    /// Where the lists are may have changed: discover again, then synchronise.
+    DiscoverAgain,
+    /// It is about documents that a copy from the Resource List does not use.
+    NotUsed,
+}
+
+/// Why a delivery is no Framework Notification.
+#[derive(Debug, thiserror::Error)]
+pub enum NotUnderstood {
+    /// It is no ResourceSync document.
+    #[error(transparent)]
+    Unreadable(#[from] xml::ReadError),
+    /// It breaks rules of the specification.
+    #[error("it breaks rules:\n{0}")]
+    Violations(#[from] resync_core::rules::Violations),
+    /// It is a document of another kind.
+    #[error("it is a {0}, not a framework-notification")]
+    OtherKind(String),
+}
+
+/// Checks the body by core's rules and finds what it means for `set`.
+///
+/// # Errors
+/// [`NotUnderstood`]: such a delivery is logged and acknowledged, since another attempt would bring the same.
+pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotUnderstood> {
+    let document = xml::read(body)?.into_document()?;
+    let changes = FrameworkNotification::changes(&document)
+        .ok_or_else(|| NotUnderstood::OtherKind(document.capability().to_string()))?;
+    let meanings = changes.iter().map(|change| meaning_of(change, set));
+    Ok(meanings.max_by_key(weight).unwrap_or(Meaning::NotUsed))
+}
+
+fn weight(meaning: &Meaning) -> u8 {
+    match meaning {
+        Meaning::NotUsed => 0,
+        Meaning::Synchronise => 1,
+        Meaning::DiscoverAgain => 2,
+    }
+}
+
+fn meaning_of(change: &FrameworkChange, set: &Set) -> Meaning {
+    match change.capability {
+        Capability::ResourceList => {
+            let known = set.resource_list.as_ref();
+            let names_it = |text: &str| Url::parse(text).ok().as_ref() == known;
+            // A list under an index is found through the index (FN-006); an unknown one is a list that moved.
+            if names_it(&change.loc) || change.index.as_deref().is_some_and(names_it) {
+                Meaning::Synchronise
+            } else {
+                Meaning::DiscoverAgain
+            }
+        }
+        Capability::CapabilityList | Capability::Description => Meaning::DiscoverAgain,
+        _ => Meaning::NotUsed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resync_core::document::Change;
+
+    fn set() -> Set {
+        Set {
+            capability_list: None,
+            resource_list: Some(Url::parse("http://a.example/resourcelist.xml").unwrap()),
+            capabilities: Vec::new(),
+            framework_channel: None,
+            change_channel: None,
+            described_by: None,
+        }
+    }
+
+    fn notification(changes: &[FrameworkChange]) -> Vec<u8> {
+        let start = FrameworkNotification::new();
+        let notification = changes.iter().cloned().fold(start, FrameworkNotification::change);
+        xml::write(&notification.build().unwrap())
+    }
+
+    fn updated(capability: Capability, loc: &str) -> FrameworkChange {
+        FrameworkChange::new(Change::Updated, capability, loc)
+    }
+
+    #[test]
+    fn fn001_a_changed_resource_list_means_synchronise() {
+        let list = updated(Capability::ResourceList, "http://a.example/resourcelist.xml");
+        assert_eq!(meaning(&notification(&[list]), &set()).unwrap(), Meaning::Synchronise);
+    }
+
+    #[test]
+    fn fn006_a_list_under_the_known_index_means_synchronise() {
+        let part = updated(Capability::ResourceList, "http://a.example/part7.xml");
+        let under = part.clone().index("http://a.example/resourcelist.xml");
+        assert_eq!(meaning(&notification(&[under]), &set()).unwrap(), Meaning::Synchronise);
+        assert_eq!(meaning(&notification(&[part]), &set()).unwrap(), Meaning::DiscoverAgain);
+    }
+
+    #[test]
+    fn fn004_a_changed_source_description_means_discover_again() {
+        let both = [
+            updated(Capability::ChangeList, "http://a.example/changelist.xml"),
+            updated(Capability::Description, "http://a.example/.well-known/resourcesync"),
+        ];
+        assert_eq!(meaning(&notification(&both), &set()).unwrap(), Meaning::DiscoverAgain);
+        assert_eq!(meaning(&notification(&both[..1]), &set()).unwrap(), Meaning::NotUsed);
+    }
+
+    #[test]
+    fn fn046_what_is_no_framework_notification_is_named() {
+        assert!(matches!(meaning(b"hello", &set()), Err(NotUnderstood::Unreadable(_))));
+    }
+}

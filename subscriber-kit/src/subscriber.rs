@@ -1,0 +1,304 @@
+//! The side of a subscription that speaks first: subscribe, renew before the lease ends, unsubscribe.
+
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::form::{Subscribe, Unsubscribe};
+use resync_core::websub::key::{CallbackUrl, UrlError};
+use url::Url;
+
+use crate::fetch::{Client, FetchError, FormAnswer};
+use crate::state::{Mode, Record, StateError, SubscriptionId, Subscriptions};
+use crate::subscription::Phase;
+
+/// How long a hub that accepted a request may take to verify it, before it is asked again.
+const VERIFICATION_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why a subscription did not come about or could not be ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SubscribeError {
+    /// The hub could not be asked.
+    #[error("the hub cannot be asked: {0}")]
+    Hub(#[from] FetchError),
+    /// The hub answered, but not 202 (W-085).
+    #[error("the hub {hub} answers {status}: {text}")]
+    Refused {
+        /// The hub, after redirects.
+        hub: Box<Url>,
+        /// Its status.
+        status: u16,
+        /// What it says about it.
+        text: String,
+    },
+    /// The hub accepted but its verification did not arrive.
+    #[error(
+        "the hub accepted the request but did not verify it within {waited:?}: check that the callback at {callback_origin} can be reached from the hub"
+    )]
+    NotVerified {
+        /// How long was waited.
+        waited: Duration,
+        /// Where the hub should have asked.
+        callback_origin: String,
+    },
+    /// The hub denies the subscription.
+    #[error("the hub denies the subscription: {reason:?}")]
+    Denied {
+        /// The hub's reason.
+        reason: String,
+    },
+    /// The callback prefix does not make a callback.
+    #[error("{prefix} cannot be the beginning of a callback: {source}")]
+    Callback {
+        /// The prefix.
+        prefix: Box<Url>,
+        /// Why.
+        source: UrlError,
+    },
+    /// The subscription's own hub address is unusable.
+    #[error("{hub:?} is not a hub's URL: {source}")]
+    HubUrl {
+        /// The text that was kept.
+        hub: String,
+        /// Why.
+        source: url::ParseError,
+    },
+    /// There is no such subscription.
+    #[error("no such subscription")]
+    Unknown,
+    /// The state cannot be kept.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+impl SubscribeError {
+    /// Whether asking again later is worth while: the hub is away or busy, not unwilling.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Hub(error) => error.is_transient(),
+            Self::Refused { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
+            Self::NotVerified { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// How a [`Subscriber`] asks.
+#[derive(Clone, Debug)]
+pub struct SubscriberOptions {
+    /// The public beginning of the callbacks; each subscription adds its own unguessable segment.
+    pub callback_prefix: Url,
+    /// The lease to ask for; the hub decides (W-121).
+    pub lease: Option<Duration>,
+    /// The wait after the first failure; doubled after each further one.
+    pub first_retry: Duration,
+    /// The longest wait between two tries.
+    pub longest_retry: Duration,
+}
+
+impl SubscriberOptions {
+    /// Asks with callbacks under `callback_prefix`, for the hub's own lease, retrying after 1 s up to every 5
+    /// minutes.
+    #[must_use]
+    pub fn new(callback_prefix: Url) -> Self {
+        Self {
+            callback_prefix,
+            lease: None,
+            first_retry: Duration::from_secs(1),
+            longest_retry: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Speaks to the hubs.
+#[derive(Clone, Debug)]
+pub struct Subscriber {
+    client: Client,
+    subscriptions: Subscriptions,
+    options: SubscriberOptions,
+}
+
+impl Subscriber {
+    /// A subscriber that keeps what it learns in `subscriptions`, which the callback must share.
+    #[must_use]
+    pub fn new(client: Client, subscriptions: Subscriptions, options: SubscriberOptions) -> Self {
+        Self { client, subscriptions, options }
+    }
+
+    /// Asks the hub for the subscription or its renewal, with the same callback and secret each time, and
+    /// waits for the hub's verification. Returns when the lease ends.
+    ///
+    /// # Errors
+    /// [`SubscribeError`]; the subscription that may have been active before stays so (W-062).
+    pub async fn subscribe(&self, id: &SubscriptionId) -> Result<DateTime, SubscribeError> {
+        let callback = self.ask(id, Mode::Subscribe).await?;
+        self.confirmed(id, &callback, |record| {
+            let renewed =
+                record.pending.is_some_and(|pending| pending.mode == Mode::Subscribe && pending.confirmed);
+            if renewed { record.expires() } else { None }
+        })
+        .await
+    }
+
+    /// Ends the subscription: asks the hub and waits for its verification.
+    ///
+    /// # Errors
+    /// [`SubscribeError`]; the subscription then goes on until its lease ends.
+    pub async fn unsubscribe(&self, id: &SubscriptionId) -> Result<(), SubscribeError> {
+        let callback = self.ask(id, Mode::Unsubscribe).await?;
+        self.confirmed(id, &callback, |record| record.ended.then_some(())).await
+    }
+
+    /// Keeps the subscription alive: subscribes now, renews when 80 to 90 % of each lease have passed (W-122,
+    /// FN-042), and tries again with growing pauses while the hub is away. `on_lease` hears the end of every
+    /// lease that was granted.
+    ///
+    /// # Errors
+    /// Only what trying again cannot mend; see [`SubscribeError::is_transient`]. While a lease runs,
+    /// everything but a denial is tried again.
+    pub async fn keep(
+        &self,
+        id: &SubscriptionId,
+        mut on_lease: impl FnMut(DateTime),
+    ) -> Result<std::convert::Infallible, SubscribeError> {
+        let mut pause = self.options.first_retry;
+        loop {
+            match self.subscribe(id).await {
+                Ok(expires) => {
+                    pause = self.options.first_retry;
+                    on_lease(expires);
+                    self.until_denied(id, renewal_delay(expires, DateTime::now())).await?;
+                }
+                Err(error) if error.is_transient() || (self.is_active(id) && !error.is_denial()) => {
+                    tracing::warn!(%error, retry_in = ?pause, "the subscription could not be made or renewed");
+                    self.until_denied(id, jittered(pause)).await?;
+                    pause = (pause * 2).min(self.options.longest_retry);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn ask(&self, id: &SubscriptionId, mode: Mode) -> Result<CallbackUrl, SubscribeError> {
+        let prefix = self.options.callback_prefix.clone();
+        let record =
+            self.subscriptions.with(&id.0, |record| record.clone()).ok_or(SubscribeError::Unknown)?;
+        let callback = CallbackUrl::parse(&record.callback_under(&prefix))
+            .map_err(|source| SubscribeError::Callback { prefix: Box::new(prefix), source })?;
+        let hub = Url::parse(&record.hub)
+            .map_err(|source| SubscribeError::HubUrl { hub: record.hub.clone(), source })?;
+        // Before the request, since a hub may verify before it answers (the verification would be refused as
+        // unasked for).
+        self.subscriptions.expect(id, mode, callback.as_str().to_owned()).await?;
+        let form = match mode {
+            Mode::Subscribe => Subscribe {
+                callback: callback.clone(),
+                topic: record.topic,
+                lease: self.options.lease.map(|lease| lease.as_secs()),
+                secret: Some(record.secret),
+            }
+            .to_form(),
+            Mode::Unsubscribe => Unsubscribe { callback: callback.clone(), topic: record.topic }.to_form(),
+        };
+        let FormAnswer { url, status, text } = self.client.post_form(&hub, &form).await?;
+        match status {
+            202 => Ok(callback),
+            // Any other success is no WebSub, but the verification will tell what the hub made of it.
+            200..=299 => {
+                tracing::warn!(hub = %url, status, "the hub should answer 202");
+                Ok(callback)
+            }
+            _ => Err(SubscribeError::Refused { hub: Box::new(url), status, text }),
+        }
+    }
+
+    /// Waits until `look` finds what it looks for, the hub denies, or patience ends.
+    async fn confirmed<T>(
+        &self,
+        id: &SubscriptionId,
+        callback: &CallbackUrl,
+        look: impl Fn(&Record) -> Option<T>,
+    ) -> Result<T, SubscribeError> {
+        let mut changes = self.subscriptions.watch();
+        let wait = async {
+            loop {
+                let seen = self.subscriptions.with(&id.0, |record| match &record.denied {
+                    Some(reason) => Some(Err(SubscribeError::Denied { reason: reason.clone() })),
+                    None => look(record).map(Ok),
+                });
+                if let Some(result) = seen.ok_or(SubscribeError::Unknown)? {
+                    return result;
+                }
+                if changes.changed().await.is_err() {
+                    return Err(SubscribeError::Unknown);
+                }
+            }
+        };
+        let waited = VERIFICATION_PATIENCE;
+        tokio::time::timeout(waited, wait).await.unwrap_or_else(|_| {
+            Err(SubscribeError::NotVerified { waited, callback_origin: callback.origin() })
+        })
+    }
+
+    /// Sleeps, but wakes with an error as soon as the hub denies an active subscription (W-102).
+    async fn until_denied(&self, id: &SubscriptionId, time: Duration) -> Result<(), SubscribeError> {
+        let mut changes = self.subscriptions.watch();
+        let denial = async {
+            loop {
+                let denied = self.subscriptions.with(&id.0, |record| record.denied.clone()).flatten();
+                if let Some(reason) = denied {
+                    return SubscribeError::Denied { reason };
+                }
+                if changes.changed().await.is_err() {
+                    return SubscribeError::Unknown;
+                }
+            }
+        };
+        match tokio::time::timeout(time, denial).await {
+            Ok(error) => Err(error),
+            Err(_elapsed) => Ok(()),
+        }
+    }
+
+    fn is_active(&self, id: &SubscriptionId) -> bool {
+        let active = |phase| matches!(phase, Phase::Active { .. } | Phase::Renewing { .. });
+        self.subscriptions.with(&id.0, |record| active(record.phase(DateTime::now()))).unwrap_or(false)
+    }
+}
+
+impl SubscribeError {
+    fn is_denial(&self) -> bool {
+        matches!(self, Self::Denied { .. })
+    }
+}
+
+/// When to renew: a random moment between 80 and 90 % of what is left, so that many subscribers do not come
+/// at once.
+fn renewal_delay(expires: DateTime, now: DateTime) -> Duration {
+    let left = u64::try_from(expires.unix_millis() - now.unix_millis()).unwrap_or(0);
+    Duration::from_millis(left * fastrand::u64(80..90) / 100).max(Duration::from_secs(1))
+}
+
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w122_a_lease_is_renewed_when_80_to_90_percent_have_passed() {
+        let now = DateTime::now();
+        let expires = DateTime::from_unix_millis(now.unix_millis() + 1_000_000).unwrap();
+        for _ in 0..1000 {
+            let delay = renewal_delay(expires, now).as_secs();
+            assert!((800..=900).contains(&delay), "{delay}");
+        }
+        assert_eq!(
+            renewal_delay(now, now),
+            Duration::from_secs(1),
+            "an ended lease must not make a busy loop"
+        );
+    }
+}

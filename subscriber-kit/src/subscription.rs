@@ -1,0 +1,307 @@
+//! A subscription's state: pending, active, renewing, ended or denied, and what the hub's verifications do to
+//! it.
+//!
+//! The side that speaks first is the [`Subscriber`](crate::subscriber::Subscriber); the hub's answers arrive
+//! at the [`Callback`](crate::callback::Callback).
+
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::identity::NotificationId;
+use resync_core::websub::key::TopicUrl;
+use resync_core::websub::verification::Verification;
+
+use crate::state::{Book, Mode, Pending, Record, StateError, SubscriptionId, Subscriptions};
+
+/// How long a request to the hub may be verified; hubs may be busy.
+const PENDING_FOR: Duration = Duration::from_secs(3600);
+
+/// How long after its confirmation a request may be verified again, by a hub that did not get the answer.
+const CONFIRMED_FOR: Duration = Duration::from_secs(60);
+
+/// No lease is believed to be longer: ten years, in seconds.
+const LONGEST_LEASE: u64 = 315_360_000;
+
+/// Where a subscription stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The hub has not confirmed it yet, or its lease has run out.
+    Pending,
+    /// The hub delivers until `expires`.
+    Active {
+        /// When the lease ends.
+        expires: DateTime,
+    },
+    /// The hub delivers until `expires` and was asked for a new lease.
+    Renewing {
+        /// When the old lease ends.
+        expires: DateTime,
+    },
+    /// It was ended on request (W-009).
+    Ended,
+    /// The hub refuses it (W-103).
+    Denied {
+        /// The hub's reason; empty when it gave none.
+        reason: String,
+    },
+}
+
+/// A look at one subscription.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Subscription {
+    /// What it is about.
+    pub topic: TopicUrl,
+    /// Where it was asked for.
+    pub hub: String,
+    /// Where it stands.
+    pub phase: Phase,
+    /// The lease the hub granted, in seconds.
+    pub lease_seconds: Option<u64>,
+    /// The callback's origin; the rest is the capability and stays secret.
+    pub callback_origin: Option<String>,
+    /// The last notification that was handled.
+    pub last: Option<NotificationId>,
+}
+
+/// What the callback shall answer to a GET.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Confirmed: echo this challenge (W-116).
+    Echo(String),
+    /// A denial was noted.
+    Noted,
+    /// Nothing of the kind is pending (W-117).
+    NotPending,
+}
+
+impl Subscriptions {
+    /// Notes what the hub is about to be asked, so that its verification is expected.
+    pub(crate) async fn expect(
+        &self,
+        id: &SubscriptionId,
+        mode: Mode,
+        callback: String,
+    ) -> Result<(), StateError> {
+        let token = id.0.clone();
+        let until_unix_millis = in_the_future(PENDING_FOR);
+        self.update(move |book| {
+            if let Some(record) = book.record(&token) {
+                record.pending = Some(Pending { mode, until_unix_millis, confirmed: false });
+                record.callback = Some(callback);
+                record.denied = None;
+                record.ended = record.ended && mode == Mode::Unsubscribe;
+            }
+        })
+        .await
+    }
+
+    /// Takes a verification or denial; a confirmation is durable before it is answered.
+    pub(crate) async fn verify(
+        &self,
+        token: &str,
+        verification: Verification,
+    ) -> Result<Verdict, StateError> {
+        let now = DateTime::now().unix_millis();
+        // Looked at first without writing: whoever guesses must not make this process write.
+        let awaited = self.with(token, |record| record.awaits(&verification, now)).unwrap_or(false);
+        if !awaited {
+            return Ok(Verdict::NotPending);
+        }
+        let token = token.to_owned();
+        self.update(move |book| {
+            let record = book.record(&token);
+            record.map_or(Verdict::NotPending, |record| record.accept(verification, now))
+        })
+        .await
+    }
+
+    /// All subscriptions as they stand.
+    #[must_use]
+    pub fn list(&self) -> Vec<Subscription> {
+        self.with_book(Book::subscriptions)
+    }
+
+    /// One subscription as it stands.
+    #[must_use]
+    pub fn get(&self, id: &SubscriptionId) -> Option<Subscription> {
+        self.with(&id.0, |record| record.look())
+    }
+}
+
+impl Book {
+    pub(crate) fn record(&mut self, token: &str) -> Option<&mut Record> {
+        self.subscriptions.iter_mut().find(|record| record.token == token)
+    }
+
+    pub(crate) fn subscriptions(&self) -> Vec<Subscription> {
+        self.subscriptions.iter().map(Record::look).collect()
+    }
+}
+
+impl Record {
+    fn look(&self) -> Subscription {
+        Subscription {
+            topic: self.topic.clone(),
+            hub: self.hub.clone(),
+            phase: self.phase(DateTime::now()),
+            lease_seconds: self.lease_seconds,
+            callback_origin: self.callback().map(|callback| callback.origin()),
+            last: self.last(),
+        }
+    }
+
+    pub(crate) fn expires(&self) -> Option<DateTime> {
+        self.expires_unix_millis.and_then(|millis| DateTime::from_unix_millis(millis).ok())
+    }
+
+    pub(crate) fn phase(&self, now: DateTime) -> Phase {
+        if let Some(reason) = &self.denied {
+            return Phase::Denied { reason: reason.clone() };
+        }
+        if self.ended {
+            return Phase::Ended;
+        }
+        let asking = self.pending.is_some_and(|pending| !pending.confirmed);
+        match self.expires() {
+            Some(expires) if expires > now && asking => Phase::Renewing { expires },
+            Some(expires) if expires > now => Phase::Active { expires },
+            _ => Phase::Pending,
+        }
+    }
+
+    /// W-115: topic and mode are those of a request of ours that is still open. A denial may come at any time
+    /// (W-102).
+    fn awaits(&self, verification: &Verification, now: i64) -> bool {
+        let pending = |mode| {
+            self.pending.is_some_and(|pending| pending.mode == mode && pending.until_unix_millis >= now)
+        };
+        match verification {
+            Verification::Subscribe { topic, .. } => topic == self.topic.as_str() && pending(Mode::Subscribe),
+            Verification::Unsubscribe { topic, .. } => {
+                topic == self.topic.as_str() && pending(Mode::Unsubscribe)
+            }
+            Verification::Denied { topic, .. } => topic == self.topic.as_str(),
+        }
+    }
+
+    fn accept(&mut self, verification: Verification, now: i64) -> Verdict {
+        // Asked again under the lock, since the first look was some moments ago.
+        if !self.awaits(&verification, now) {
+            return Verdict::NotPending;
+        }
+        match verification {
+            Verification::Subscribe { challenge, lease, .. } => {
+                let lease = lease.min(LONGEST_LEASE);
+                self.lease_seconds = Some(lease);
+                self.expires_unix_millis = Some(in_the_future(Duration::from_secs(lease)));
+                self.confirm();
+                Verdict::Echo(challenge.as_str().to_owned())
+            }
+            Verification::Unsubscribe { challenge, .. } => {
+                self.ended = true;
+                self.expires_unix_millis = None;
+                self.confirm();
+                Verdict::Echo(challenge.as_str().to_owned())
+            }
+            Verification::Denied { reason, .. } => {
+                self.denied = Some(reason.unwrap_or_default());
+                self.pending = None;
+                self.expires_unix_millis = None;
+                Verdict::Noted
+            }
+        }
+    }
+
+    fn confirm(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.confirmed = true;
+            pending.until_unix_millis = pending.until_unix_millis.min(in_the_future(CONFIRMED_FOR));
+        }
+    }
+}
+
+fn in_the_future(time: Duration) -> i64 {
+    DateTime::now().unix_millis().saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resync_core::websub::verification::Challenge;
+    use url::Url;
+
+    const TOPIC: &str = "http://source.example/topic?a=1";
+
+    async fn pending(mode: Mode) -> (Subscriptions, SubscriptionId) {
+        let subscriptions = Subscriptions::in_memory();
+        let hub = Url::parse("http://hub.example/").unwrap();
+        let id = subscriptions.add(&TopicUrl::parse(TOPIC).unwrap(), &hub).await.unwrap();
+        subscriptions.expect(&id, mode, "http://me.example/cb/x".into()).await.unwrap();
+        (subscriptions, id)
+    }
+
+    fn subscribe(topic: &str, lease: u64) -> Verification {
+        Verification::Subscribe { topic: topic.into(), challenge: Challenge::random(), lease }
+    }
+
+    #[tokio::test]
+    async fn w115_w116_what_is_pending_is_confirmed_and_becomes_active() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Pending);
+        let verdict = subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        assert!(matches!(verdict, Verdict::Echo(challenge) if challenge.len() == 64));
+        let Phase::Active { expires } = subscriptions.get(&id).unwrap().phase else { panic!("active") };
+        let left = expires.unix_millis() - DateTime::now().unix_millis();
+        assert!((590_000..=600_000).contains(&left), "{left}");
+    }
+
+    #[tokio::test]
+    async fn w117_another_topic_mode_or_path_is_not_confirmed() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        let unsubscribe =
+            Verification::Unsubscribe { topic: TOPIC.into(), challenge: Challenge::random(), lease: None };
+        for (token, verification) in [
+            (&*id.0, subscribe("http://source.example/topic?a=1?invalid", 600)),
+            (&*id.0, unsubscribe),
+            ("guessed", subscribe(TOPIC, 600)),
+        ] {
+            assert_eq!(subscriptions.verify(token, verification).await.unwrap(), Verdict::NotPending);
+        }
+        assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Pending);
+    }
+
+    #[tokio::test]
+    async fn w103_a_denial_ends_an_active_subscription_too() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        let denied = Verification::Denied { topic: TOPIC.into(), reason: Some("quota".into()) };
+        assert_eq!(subscriptions.verify(&id.0, denied).await.unwrap(), Verdict::Noted);
+        assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Denied { reason: "quota".into() });
+    }
+
+    #[tokio::test]
+    async fn w113_an_unsubscribe_needs_no_lease_and_ends_the_subscription() {
+        let (subscriptions, id) = pending(Mode::Unsubscribe).await;
+        let unsubscribe =
+            Verification::Unsubscribe { topic: TOPIC.into(), challenge: Challenge::random(), lease: None };
+        assert!(matches!(subscriptions.verify(&id.0, unsubscribe).await.unwrap(), Verdict::Echo(_)));
+        assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Ended);
+    }
+
+    #[tokio::test]
+    async fn w062_a_renewal_that_is_not_verified_leaves_the_old_lease() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        let again = Pending { mode: Mode::Subscribe, until_unix_millis: i64::MAX, confirmed: false };
+        subscriptions.update(move |book| book.subscriptions[0].pending = Some(again)).await.unwrap();
+        assert!(matches!(subscriptions.get(&id).unwrap().phase, Phase::Renewing { .. }));
+    }
+
+    #[tokio::test]
+    async fn a_lease_beyond_all_reason_does_not_overflow() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        subscriptions.verify(&id.0, subscribe(TOPIC, u64::MAX)).await.unwrap();
+        assert!(matches!(subscriptions.get(&id).unwrap().phase, Phase::Active { .. }));
+    }
+}

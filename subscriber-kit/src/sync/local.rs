@@ -1,0 +1,128 @@
+//! What can be said about a local file without asking the Source: length first, then hash, then time.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use resync_core::datetime::DateTime;
+use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
+use resync_core::document::Entry;
+
+/// What a list says about a resource's representation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) length: Option<u64>,
+    pub(crate) hashes: Hashes,
+    pub(crate) modified: Option<DateTime>,
+}
+
+impl Facts {
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let metadata = entry.metadata.as_ref();
+        Self {
+            length: metadata.and_then(|metadata| metadata.length),
+            hashes: metadata.map(|metadata| metadata.hash.clone()).unwrap_or_default(),
+            modified: entry.lastmod,
+        }
+    }
+
+    /// The strongest algorithm the list gives a digest of.
+    pub(crate) fn algorithm(&self) -> Option<Algorithm> {
+        [Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5]
+            .into_iter()
+            .find(|one| self.hashes.get(*one).is_some())
+    }
+}
+
+/// How a local file compares with what the list says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Local {
+    Missing,
+    Same,
+    Different,
+    /// The list says too little to tell.
+    Unverifiable,
+}
+
+/// Compares a file with the facts. A symbolic link or a folder in its place is `Different`.
+pub(crate) fn compare(path: &Path, facts: &Facts) -> io::Result<Local> {
+    let data = match std::fs::symlink_metadata(path) {
+        Ok(data) => data,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Local::Missing),
+        Err(error) => return Err(error),
+    };
+    if !data.is_file() || facts.length.is_some_and(|length| length != data.len()) {
+        return Ok(Local::Different);
+    }
+    if let Some(algorithm) = facts.algorithm() {
+        let same = facts.hashes.compare(&hash_file(path, algorithm)?) == Agreement::Same;
+        return Ok(if same { Local::Same } else { Local::Different });
+    }
+    let Some(modified) = facts.modified else { return Ok(Local::Unverifiable) };
+    Ok(if same_second(modified, data.modified()?) { Local::Same } else { Local::Different })
+}
+
+/// The digest of a whole file.
+pub(crate) fn hash_file(path: &Path, algorithm: Algorithm) -> io::Result<Hashes> {
+    let mut file = File::open(path)?;
+    let mut hasher = Hasher::new([algorithm]);
+    let mut buffer = vec![0; 128 * 1024];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finish()),
+            read => hasher.write_all(&buffer[..read])?,
+        }
+    }
+}
+
+/// `Last-Modified` knows only seconds, so finer differences mean nothing.
+fn same_second(one: DateTime, other: SystemTime) -> bool {
+    let one = one.to_system_time();
+    let apart = one.duration_since(other).or_else(|_| other.duration_since(one)).unwrap_or_default();
+    apart < Duration::from_secs(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resync_core::digest::Digest;
+
+    fn facts(length: Option<u64>, content: Option<&[u8]>) -> Facts {
+        let hashes = content.map(|content| [Digest::of(Algorithm::Sha256, content)].into_iter().collect());
+        Facts { length, hashes: hashes.unwrap_or_default(), modified: None }
+    }
+
+    fn file(content: &[u8]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), content).unwrap();
+        file
+    }
+
+    #[test]
+    fn rs195_length_and_hash_decide_without_a_download() {
+        let file = file(b"hello");
+        let ask = |facts: &Facts| compare(file.path(), facts).unwrap();
+        assert_eq!(ask(&facts(Some(5), Some(b"hello"))), Local::Same);
+        assert_eq!(ask(&facts(Some(5), Some(b"jello"))), Local::Different);
+        assert_eq!(ask(&facts(Some(6), Some(b"hello"))), Local::Different);
+        assert_eq!(ask(&facts(Some(5), None)), Local::Unverifiable);
+        assert_eq!(compare(Path::new("/nonexistent/x"), &facts(None, None)).unwrap(), Local::Missing);
+    }
+
+    #[test]
+    fn rs035_a_digest_that_cannot_be_read_is_no_mismatch() {
+        let file = file(b"hello");
+        let facts = Facts { hashes: Hashes::parse("sha-256:???"), ..Facts::default() };
+        assert_eq!(compare(file.path(), &facts).unwrap(), Local::Unverifiable);
+    }
+
+    #[test]
+    fn without_hashes_the_time_decides_to_the_second() {
+        let file = file(b"hello");
+        let at = std::fs::metadata(file.path()).unwrap().modified().unwrap();
+        let facts = |at| Facts { modified: Some(DateTime::from_system_time(at)), ..Facts::default() };
+        assert_eq!(compare(file.path(), &facts(at)).unwrap(), Local::Same);
+        assert_eq!(compare(file.path(), &facts(at + Duration::from_secs(60))).unwrap(), Local::Different);
+    }
+}

@@ -1,0 +1,263 @@
+//! The callback, mounted in axum and in bare hyper, and asked by raw sockets.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use resync_core::websub::key::TopicUrl;
+use resync_subscriber_kit::callback::{BadSignature, Callback, CallbackOptions};
+use resync_subscriber_kit::inbox::Deliveries;
+use resync_subscriber_kit::state::{SubscriptionId, Subscriptions};
+use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
+use resync_subscriber_kit::subscription::Phase;
+use support::{Hub, PATIENCE, Subscribed, client, get, post, send, signature};
+use tokio::net::TcpListener;
+use url::Url;
+
+const TOPIC: &str = "http://source.example/topic";
+
+async fn mount_in_hyper(callback: Callback) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = TowerToHyperService::new(callback.clone());
+            let http = hyper::server::conn::http1::Builder::new();
+            tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    address
+}
+
+async fn mount_in_axum(callback: Callback) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = axum::Router::new().nest_service("/deep/inside", callback);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+/// A Destination in hyper that a hub has accepted.
+struct Destination {
+    hub: Hub,
+    subscriptions: Subscriptions,
+    subscriber: Subscriber,
+    id: SubscriptionId,
+    deliveries: Deliveries,
+    at: Subscribed,
+}
+
+impl Destination {
+    async fn start(options: CallbackOptions) -> Self {
+        let subscriptions = Subscriptions::in_memory();
+        let (callback, deliveries) = Callback::new(&subscriptions, options);
+        let address = mount_in_hyper(callback).await;
+        Self::subscribed(subscriptions, deliveries, &format!("http://{address}/")).await
+    }
+
+    async fn subscribed(subscriptions: Subscriptions, deliveries: Deliveries, prefix: &str) -> Self {
+        let mut hub = Hub::start().await;
+        let topic = TopicUrl::parse(TOPIC).unwrap();
+        let id = subscriptions.add(&topic, &Url::parse(&hub.url()).unwrap()).await.unwrap();
+        let options = SubscriberOptions::new(Url::parse(prefix).unwrap());
+        let subscriber = Subscriber::new(client(), subscriptions.clone(), options);
+        let (asked, at) = tokio::join!(subscriber.subscribe(&id), hub.accept(600));
+        asked.unwrap();
+        Self { hub, subscriptions, subscriber, id, deliveries, at }
+    }
+
+    async fn next_body(&mut self) -> String {
+        let delivery = tokio::time::timeout(PATIENCE, self.deliveries.next()).await.unwrap().unwrap();
+        String::from_utf8(delivery.body.body().to_vec()).unwrap()
+    }
+
+    fn phase(&self) -> Phase {
+        self.subscriptions.get(&self.id).unwrap().phase
+    }
+}
+
+#[tokio::test]
+async fn w300_a_signed_delivery_is_handed_on_in_hyper_and_in_axum() {
+    let mut in_hyper = Destination::start(CallbackOptions::default()).await;
+    assert_eq!(in_hyper.at.deliver("1.1", "hello").await.status(), 204);
+    assert_eq!(in_hyper.next_body().await, "hello");
+
+    let subscriptions = Subscriptions::in_memory();
+    let (callback, deliveries) = Callback::new(&subscriptions, CallbackOptions::default());
+    let prefix = format!("http://{}/deep/inside", mount_in_axum(callback).await);
+    let mut in_axum = Destination::subscribed(subscriptions, deliveries, &prefix).await;
+    assert!(in_axum.at.path.starts_with("/deep/inside/"));
+    assert_eq!(in_axum.at.deliver("1.1", "hello").await.status(), 204);
+    assert_eq!(in_axum.next_body().await, "hello");
+}
+
+#[tokio::test]
+async fn w117_w205_what_is_not_pending_is_404() {
+    let destination = Destination::start(CallbackOptions::default()).await;
+    let Subscribed { address, path, .. } = &destination.at;
+    for query in [
+        "hub.mode=subscribe&hub.topic=http%3A%2F%2Fsource.example%2Ftopic%3Finvalid&hub.challenge=x&hub.lease_seconds=9",
+        "hub.mode=unsubscribe&hub.topic=http%3A%2F%2Fsource.example%2Ftopic&hub.challenge=x",
+        "hub.mode=denied&hub.topic=http%3A%2F%2Fsource.example%2Fother",
+        "hub.mode=publish&hub.topic=http%3A%2F%2Fsource.example%2Ftopic",
+        "hub.challenge=%3Cscript%3E",
+        "",
+    ] {
+        let answer = get(*address, &format!("{path}?{query}")).await;
+        assert_eq!(answer.status(), 404, "{query}");
+        assert!(!answer.text().contains("<script>"), "W-118");
+    }
+    let good = "hub.mode=subscribe&hub.topic=http%3A%2F%2Fsource.example%2Ftopic&hub.challenge=x&hub.lease_seconds=9";
+    assert_eq!(get(*address, &format!("/guessed?{good}")).await.status(), 404);
+}
+
+#[tokio::test]
+async fn w189_a_challenge_that_is_too_long_or_not_of_the_alphabet_is_not_echoed() {
+    let destination = Destination::start(CallbackOptions::default()).await;
+    let Subscribed { address, path, .. } = &destination.at;
+    // The subscription is still within the time in which its verification may be repeated.
+    let ask = |challenge: String| async move {
+        let topic = "http%3A%2F%2Fsource.example%2Ftopic";
+        let query =
+            format!("hub.mode=subscribe&hub.topic={topic}&hub.lease_seconds=600&hub.challenge={challenge}");
+        get(*address, &format!("{path}?{query}")).await.status()
+    };
+    assert_eq!(ask("again".to_owned()).await, 200);
+    assert_eq!(ask("a".repeat(1025)).await, 404);
+    assert_eq!(ask("%3Cscript%3E".to_owned()).await, 404);
+}
+
+#[tokio::test]
+async fn w193_w302_a_missing_or_wrong_signature_is_403_and_not_handed_on() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    let Subscribed { address, path, secret } = destination.at.clone();
+    let of_another_body = signature(&secret, b"other");
+    let by_another_key = signature("guess", b"hello");
+    let digits_too_many = format!("{}1234", signature(&secret, b"hello"));
+    let headers: [&[(&str, &str)]; 5] = [
+        &[],
+        &[("X-Hub-Signature", &of_another_body)],
+        &[("X-Hub-Signature", &by_another_key)],
+        &[("X-Hub-Signature", &digits_too_many)],
+        &[("X-Hub-Signature", "crc32=00000000")],
+    ];
+    for headers in headers {
+        assert_eq!(post(address, &path, headers, b"hello").await.status(), 403, "{headers:?}");
+    }
+    destination.at.deliver("1.1", "genuine").await;
+    assert_eq!(destination.next_body().await, "genuine");
+}
+
+#[tokio::test]
+async fn w172_a_bad_signature_may_be_accepted_and_ignored_without_a_visible_difference() {
+    let options =
+        CallbackOptions { bad_signature: BadSignature::AcceptAndIgnore, ..CallbackOptions::default() };
+    let mut destination = Destination::start(options).await;
+    let Subscribed { address, path, .. } = destination.at.clone();
+    let bad = post(address, &path, &[], b"forged").await;
+    let good = destination.at.deliver("1.1", "genuine").await;
+    assert_eq!(bad.start, good.start);
+    assert_eq!(destination.next_body().await, "genuine");
+}
+
+#[tokio::test]
+async fn a_notification_that_comes_again_is_acknowledged_and_not_handed_on() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    for (id, body) in
+        [("a.1", "one"), ("a.1", "one"), ("a.2", "two"), ("a.1", "one"), ("b.1", "of a new hub")]
+    {
+        assert_eq!(destination.at.deliver(id, body).await.status(), 204);
+    }
+    assert_eq!(destination.next_body().await, "one");
+    assert_eq!(destination.next_body().await, "two");
+    assert_eq!(destination.next_body().await, "of a new hub");
+}
+
+#[tokio::test]
+async fn only_what_is_done_counts_as_handled() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    let last = |destination: &Destination| destination.subscriptions.get(&destination.id).unwrap().last;
+    destination.at.deliver("a.1", "one").await;
+    destination.at.deliver("a.2", "two").await;
+    let (one, two) =
+        (destination.deliveries.next().await.unwrap(), destination.deliveries.next().await.unwrap());
+    two.done().await.unwrap();
+    assert_eq!(last(&destination), None, "one is still open");
+    one.done().await.unwrap();
+    assert_eq!(last(&destination).unwrap().offset, 2);
+}
+
+#[tokio::test]
+async fn a_full_channel_is_503_and_the_repeated_delivery_is_taken() {
+    let mut destination =
+        Destination::start(CallbackOptions { capacity: 1, ..CallbackOptions::default() }).await;
+    assert_eq!(destination.at.deliver("a.1", "one").await.status(), 204);
+    let busy = destination.at.deliver("a.2", "two").await;
+    assert_eq!(busy.status(), 503);
+    assert_eq!(busy.header("retry-after"), Some("5"));
+    assert_eq!(destination.next_body().await, "one");
+    assert_eq!(destination.at.deliver("a.2", "two").await.status(), 204);
+    assert_eq!(destination.next_body().await, "two");
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_413_with_and_without_a_length() {
+    let destination =
+        Destination::start(CallbackOptions { max_body: 10, ..CallbackOptions::default() }).await;
+    let Subscribed { address, path, .. } = &destination.at;
+    assert_eq!(destination.at.deliver("a.1", "12345678901").await.status(), 413);
+    let chunked = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
+         b\r\n12345678901\r\n0\r\n\r\n"
+    );
+    assert_eq!(send(*address, chunked.as_bytes()).await.status(), 413);
+    assert_eq!(destination.at.deliver("a.1", "1234567890").await.status(), 204);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_408() {
+    let options = CallbackOptions { body_timeout: Duration::from_millis(50), ..CallbackOptions::default() };
+    let destination = Destination::start(options).await;
+    let Subscribed { address, path, .. } = &destination.at;
+    let request =
+        format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 10\r\n\r\n12345");
+    assert_eq!(send(*address, request.as_bytes()).await.status(), 408);
+}
+
+#[tokio::test]
+async fn another_method_is_405_and_an_unknown_path_404() {
+    let destination = Destination::start(CallbackOptions::default()).await;
+    let Subscribed { address, path, secret } = &destination.at;
+    for method in ["PUT", "DELETE", "PATCH", "OPTIONS"] {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let answer = send(*address, request.as_bytes()).await;
+        assert_eq!((answer.status(), answer.header("allow")), (405, Some("GET, POST")), "{method}");
+    }
+    let signature = signature(secret, b"hello");
+    let headers = [("X-Hub-Signature", signature.as_str())];
+    assert_eq!(post(*address, "/guessed", &headers, b"hello").await.status(), 404);
+}
+
+#[tokio::test]
+async fn w103_a_denial_is_noted_also_for_an_active_subscription() {
+    let destination = Destination::start(CallbackOptions::default()).await;
+    assert!(matches!(destination.phase(), Phase::Active { .. }));
+    let query = "hub.mode=denied&hub.topic=http%3A%2F%2Fsource.example%2Ftopic&hub.reason=no%20more";
+    let answer = get(destination.at.address, &format!("{}?{query}", destination.at.path)).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(destination.phase(), Phase::Denied { reason: "no more".to_owned() });
+}
+
+#[tokio::test]
+async fn w009_w150_unsubscribing_ends_it_and_later_deliveries_are_410() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    let (done, _) =
+        tokio::join!(destination.subscriber.unsubscribe(&destination.id), destination.hub.accept(0));
+    done.unwrap();
+    assert_eq!(destination.phase(), Phase::Ended);
+    assert_eq!(destination.at.deliver("a.1", "late").await.status(), 410);
+}

@@ -1,0 +1,187 @@
+//! The command line as a process: its lines, its exit codes, its signals.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use std::process::{Output, Stdio};
+
+use support::{Hub, PATIENCE, Source, expected, files};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_resync-destination"));
+    command.args(arguments).kill_on_drop(true);
+    command
+}
+
+async fn run(arguments: &[&str]) -> Output {
+    tokio::time::timeout(PATIENCE, command(arguments).output()).await.expect("it ends in time").unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+async fn source(hub: Option<&Hub>) -> Source {
+    let source = Source::start().await;
+    source.announce(hub.map(Hub::url).as_deref());
+    let entries = [source.resource("/a", b"1"), source.resource("/b/c", b"2")];
+    source.resource_list("/resourcelist.xml", &entries);
+    source
+}
+
+#[tokio::test]
+async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
+    let source = source(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+
+    let audit = run(&["audit", &url, into]).await;
+    assert_eq!(code(&audit), 1);
+    assert!(stdout(&audit).starts_with("not in step: 2 resources (0 same, 2 missing"), "{}", stdout(&audit));
+
+    let sync = run(&["sync", &url, into]).await;
+    assert_eq!(code(&sync), 0);
+    assert_eq!(stdout(&sync), "in step: 2 resources (2 created, 0 updated, 0 deleted)\n");
+    assert_eq!(files(directory.path()), expected(&[("a", "1"), ("b/c", "2")]));
+
+    let audit = run(&["audit", &url, into, "--json"]).await;
+    assert_eq!(code(&audit), 0);
+    let report: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
+    assert_eq!((&report["same"], &report["extra"]), (&2.into(), &0.into()));
+
+    source.put("/a", b"lie");
+    std::fs::remove_file(directory.path().join("a")).unwrap();
+    let sync = run(&["sync", &url, into, "--json"]).await;
+    assert_eq!(code(&sync), 1);
+    let report: serde_json::Value = serde_json::from_slice(&sync.stdout).unwrap();
+    assert_eq!((&report["failed"], &report["unchanged"]), (&1.into(), &1.into()));
+}
+
+#[tokio::test]
+async fn discover_shows_the_tree_as_text_and_json() {
+    let hub = Hub::start().await;
+    let source = source(Some(&hub)).await;
+    let text = run(&["discover", &source.url("/")]).await;
+    assert_eq!(code(&text), 0);
+    for part in
+        ["/.well-known/resourcesync", "/capabilitylist.xml", "/resourcelist.xml", "/topic", &hub.url()]
+    {
+        assert!(stdout(&text).contains(part), "{part} in {}", stdout(&text));
+    }
+    let json = run(&["discover", &source.url("/"), "--json"]).await;
+    let tree: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(tree["sets"][0]["framework_channel"]["hubs"][0], hub.url());
+}
+
+#[tokio::test]
+async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
+    let nothing = Source::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let into = directory.path().to_str().unwrap();
+    let a_file = tempfile::NamedTempFile::new().unwrap();
+    let in_a_file = a_file.path().join("x");
+    for (expected, arguments) in [
+        (1, vec!["discover", &nothing.url("/")]),
+        (2, vec!["discover"]),
+        (2, vec!["mirror", &nothing.url("/")]),
+        (2, vec!["listen", &nothing.url("/"), "--into", into, "--lease", "soon"]),
+        (64, vec!["discover", "example.org"]),
+        (64, vec!["discover", "ftp://example.org/"]),
+        (64, vec!["audit", &nothing.url("/"), in_a_file.to_str().unwrap()]),
+        (64, vec!["discover", &nothing.url("/"), "--log", "a=b=c"]),
+        (1, vec!["status", "--into", into]),
+    ] {
+        let output = run(&arguments).await;
+        assert_eq!(code(&output), expected, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+struct Listening {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Listening {
+    fn start(source: &Source, into: &str, address: &str) -> Self {
+        let mut command = command(&["listen", &source.url("/"), "--into", into, "--delete"]);
+        // Also shows that the environment is heard.
+        command.env("RESYNC_DESTINATION_LISTEN", address).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    async fn line(&mut self, beginning: &str) -> String {
+        let wanted = async {
+            loop {
+                let line = self.lines.next_line().await.unwrap().expect("it still runs");
+                if line.starts_with(beginning) {
+                    return line;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, wanted)
+            .await
+            .unwrap_or_else(|_| panic!("a line {beginning:?} in time"))
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().unwrap().to_string();
+        assert!(std::process::Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+}
+
+#[tokio::test]
+async fn listen_says_what_scripts_wait_for_and_survives_kill_9() {
+    let mut hub = Hub::start().await;
+    let source = source(Some(&hub)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let into = directory.path().to_str().unwrap();
+    let mut first = Listening::start(&source, into, "127.0.0.1:0");
+    let line = first.line("listening on http://").await;
+    let address = line.strip_prefix("listening on http://").unwrap().to_owned();
+    let before = hub.accept(600).await;
+    let line = first.line("subscribed to ").await;
+    assert!(line.starts_with(&format!("subscribed to {} until 20", source.url("/topic"))), "{line}");
+    assert_eq!(first.line("in step").await, "in step: 2 resources (2 created, 0 updated, 0 deleted)");
+    first.signal("-KILL");
+    first.child.wait().await.unwrap();
+
+    let entries = [source.resource("/a", b"3")];
+    source.resource_list("/resourcelist.xml", &entries);
+    let mut second = Listening::start(&source, into, &address);
+    let after = hub.accept(600).await;
+    assert_eq!(before, after, "the same callback and secret");
+    assert_eq!(second.line("in step").await, "in step: 1 resources (0 created, 1 updated, 1 deleted)");
+    assert_eq!(files(directory.path()), expected(&[("a", "3")]));
+
+    assert_eq!(after.deliver("a.7", &source.notification()).await.status(), 204);
+    second.line("notified").await;
+    second.line("in step").await;
+
+    let status = run(&["status", "--into", into, "--json"]).await;
+    assert_eq!(code(&status), 0);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["subscriptions"][0]["phase"], "active");
+    assert_eq!(status["subscriptions"][0]["last_notification"], "000000000000000a.7");
+    assert_eq!(status["last_sync"]["in_step"], true);
+    let secret = after.secret.as_str();
+    assert!(
+        !status.to_string().contains(secret) && !status.to_string().contains(&after.path),
+        "secrets stay secret"
+    );
+
+    let other = run(&["listen", &source.url("/"), "--into", into, "--listen", "127.0.0.1:0"]).await;
+    assert_eq!(code(&other), 64, "the state is in use");
+
+    second.signal("-TERM");
+    let ended = tokio::time::timeout(PATIENCE, second.child.wait()).await.unwrap().unwrap();
+    assert_eq!(ended.code(), Some(0));
+}

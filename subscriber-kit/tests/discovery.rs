@@ -1,0 +1,135 @@
+//! Discovery against a Source made by hand.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use resync_subscriber_kit::discover::{DiscoverError, discover};
+use resync_subscriber_kit::fetch::FetchError;
+use support::{Source, client, document, entry, ok, status};
+
+const HUB: &str = "https://hub.example/websub/";
+
+async fn announced() -> Source {
+    let source = Source::start().await;
+    source.announce(Some(HUB));
+    source.resource_list("/resourcelist.xml", &[]);
+    source
+}
+
+#[tokio::test]
+async fn rs160_from_every_document_and_from_the_base_the_same_set_is_found() {
+    let source = announced().await;
+    for path in ["", "/", "/.well-known/resourcesync", "/capabilitylist.xml", "/resourcelist.xml"] {
+        let found =
+            discover(&client(), &source.url(path)).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+        let set = found.choose(None).unwrap();
+        assert_eq!(set.resource_list.as_ref().unwrap().as_str(), source.url("/resourcelist.xml"), "{path}");
+        assert_eq!(set.name(), source.url("/capabilitylist.xml"), "{path}");
+        let channel = set.framework_channel.as_ref().unwrap();
+        assert_eq!(channel.topic.as_str(), source.url("/topic"), "{path}");
+        assert_eq!(channel.hub().unwrap().as_str(), HUB, "{path}");
+        assert_eq!(found.description.unwrap().as_str(), source.url("/.well-known/resourcesync"), "{path}");
+    }
+    assert!(!source.asked().iter().any(|path| path == "/topic"), "FN-063: the topic is no document");
+}
+
+#[tokio::test]
+async fn rs161_a_link_header_leads_to_the_capability_list_also_when_relative() {
+    let source = announced().await;
+    source.remove("/.well-known/resourcesync");
+    source.raw(
+        "/page.html",
+        ok("Link: </capabilitylist.xml>; rel=\"resourcesync\"\r\n", b"<!doctype html><p>Hello"),
+    );
+    let found = discover(&client(), &source.url("/page.html")).await.unwrap();
+    assert_eq!(found.choose(None).unwrap().name(), source.url("/capabilitylist.xml"));
+}
+
+#[tokio::test]
+async fn rs164_with_nothing_else_a_sitemap_is_used() {
+    let source = Source::start().await;
+    source.put("/data/sitemap.xml", document("urlset", "", &[]).as_bytes());
+    let found = discover(&client(), &source.url("/data/")).await.unwrap();
+    let set = found.choose(None).unwrap();
+    assert_eq!(set.resource_list.as_ref().unwrap().as_str(), source.url("/data/sitemap.xml"));
+    let order = [
+        "/data/",
+        "/data/.well-known/resourcesync",
+        "/.well-known/resourcesync",
+        "/data/resourcelist.xml",
+        "/data/sitemap.xml",
+    ];
+    assert_eq!(source.asked(), order);
+}
+
+#[tokio::test]
+async fn when_nothing_is_found_every_place_is_named() {
+    let source = Source::start().await;
+    let error = discover(&client(), &source.url("/")).await.unwrap_err();
+    assert!(matches!(error, DiscoverError::NothingFound { .. }));
+    let text = error.to_string();
+    for place in ["/.well-known/resourcesync", "/resourcelist.xml", "/sitemap.xml", "404"] {
+        assert!(text.contains(place), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn rs164_several_sets_are_named_and_an_unreadable_one_does_not_hide_the_others() {
+    let source = announced().await;
+    let lists = ["/capabilitylist.xml", "/gone.xml"];
+    let entries = lists.map(|path| entry(&source.url(path), r#"capability="capabilitylist""#));
+    let description = document("urlset", r#"<rs:md capability="description"/>"#, &entries);
+    source.put("/.well-known/resourcesync", description.as_bytes());
+    let found = discover(&client(), &source.url("/")).await.unwrap();
+    assert_eq!((found.sets.len(), found.unreadable.len()), (1, 1));
+    assert!(found.unreadable[0].reason.contains("404"));
+}
+
+#[tokio::test]
+async fn rs075_a_description_index_is_followed() {
+    let source = announced().await;
+    source.raw("/inner.xml", {
+        let list = entry(&source.url("/capabilitylist.xml"), r#"capability="capabilitylist""#);
+        ok("", document("urlset", r#"<rs:md capability="description"/>"#, &[list]).as_bytes())
+    });
+    let part = format!("<sitemap><loc>{}</loc></sitemap>", source.url("/inner.xml"));
+    let index = document("sitemapindex", r#"<rs:md capability="description"/>"#, &[part]);
+    source.put("/.well-known/resourcesync", index.as_bytes());
+    let found = discover(&client(), &source.url("/")).await.unwrap();
+    assert_eq!(found.choose(None).unwrap().name(), source.url("/capabilitylist.xml"));
+}
+
+#[tokio::test]
+async fn rs047_relative_uris_are_relative_to_their_document() {
+    let source = Source::start().await;
+    let md = r#"<rs:md capability="capabilitylist"/>"#;
+    let list = entry("lists/rl.xml", r#"capability="resourcelist""#);
+    source.put("/data/cl.xml", document("urlset", md, &[list]).as_bytes());
+    let found = discover(&client(), &source.url("/data/cl.xml")).await.unwrap();
+    let list = found.sets[0].resource_list.as_ref().unwrap();
+    assert_eq!(list.as_str(), source.url("/data/lists/rl.xml"));
+}
+
+#[tokio::test]
+async fn a_redirect_loop_is_named() {
+    let source = Source::start().await;
+    source.raw("/a", status("302 Found", "Location: /b\r\n"));
+    source.raw("/b", status("301 Moved Permanently", "Location: /a\r\n"));
+    let error = discover(&client(), &source.url("/a")).await.unwrap_err();
+    assert!(matches!(error, DiscoverError::Fetch(FetchError::TooManyRedirects { .. })), "{error}");
+}
+
+#[tokio::test]
+async fn a_source_that_is_away_is_named_and_not_searched_further() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = discover(&client(), &format!("http://{address}/")).await.unwrap_err();
+    assert!(matches!(error, DiscoverError::Fetch(FetchError::Network { .. })), "{error}");
+}
+
+#[tokio::test]
+async fn an_endless_document_is_cut_off_at_the_limit() {
+    let source = Source::start().await;
+    source.raw("/", format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 10_u64 << 30).into_bytes());
+    let error = discover(&client(), &source.url("/")).await.unwrap_err();
+    assert!(matches!(error, DiscoverError::Fetch(FetchError::TooLarge { .. })), "{error}");
+}

@@ -1,0 +1,232 @@
+//! The whole Destination: from a Source's URL to a copy that follows notifications, through restarts.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen};
+use resync_subscriber_kit::state::{STATE_FOLDER, status};
+use resync_subscriber_kit::sync::Report;
+use support::{Hub, PATIENCE, Source, expected, files};
+use tempfile::TempDir;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// A running Destination and what it says.
+struct Destination {
+    events: mpsc::UnboundedReceiver<Event>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), ListenError>>,
+}
+
+impl Destination {
+    fn start(options: ListenOptions) -> Self {
+        let (sender, events) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(listen(
+            options,
+            move |event| {
+                // A test that has seen enough no longer listens.
+                let _ = sender.send(event);
+            },
+            async move {
+                let _ = stopped.await;
+            },
+        ));
+        Self { events, stop, task }
+    }
+
+    async fn event(&mut self) -> Event {
+        tokio::time::timeout(PATIENCE, self.events.recv())
+            .await
+            .expect("an event in time")
+            .expect("it is running")
+    }
+
+    async fn synchronised(&mut self) -> Report {
+        loop {
+            if let Event::Synchronised(report) = self.event().await {
+                return report;
+            }
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("it stops in time").unwrap().unwrap();
+    }
+}
+
+async fn source(hub: &Hub, resources: &[(&str, &str)]) -> Source {
+    let source = Source::start().await;
+    source.announce(Some(&hub.url()));
+    publish(&source, resources);
+    source
+}
+
+fn publish(source: &Source, resources: &[(&str, &str)]) {
+    let entries: Vec<String> =
+        resources.iter().map(|(path, body)| source.resource(path, body.as_bytes())).collect();
+    source.resource_list("/resourcelist.xml", &entries);
+}
+
+fn options(source: &Source, into: &Path) -> ListenOptions {
+    let mut options = ListenOptions::new(source.url("/"), into);
+    options.sync.delete = true;
+    options
+}
+
+fn last_offset(directory: &TempDir) -> Option<u64> {
+    let status = status(&directory.path().join(STATE_FOLDER)).unwrap().unwrap();
+    status.subscriptions[0].last.map(|id| id.offset)
+}
+
+#[tokio::test]
+async fn fn001_a_notification_brings_the_copy_in_step() {
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[("/a", "1"), ("/b", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    assert_eq!(destination.synchronised().await.created, 2);
+    assert_eq!(files(directory.path()), expected(&[("a", "1"), ("b", "1")]));
+
+    publish(&source, &[("/a", "2"), ("/c", "1")]);
+    assert_eq!(at.deliver("a.1", &source.notification()).await.status(), 204);
+    let report = destination.synchronised().await;
+    assert_eq!((report.created, report.updated, report.deleted), (1, 1, 1));
+    assert_eq!(files(directory.path()), expected(&[("a", "2"), ("c", "1")]));
+    assert_eq!(last_offset(&directory), Some(1));
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn a_notification_that_cannot_be_used_is_acknowledged_and_left_aside() {
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[("/a", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+    source.asked();
+    assert_eq!(at.deliver("a.1", "<hello/>").await.status(), 204);
+    let of_a_change_list =
+        source.notification().replace(r#"capability="resourcelist""#, r#"capability="changelist""#);
+    assert_eq!(at.deliver("a.2", &of_a_change_list).await.status(), 204);
+    assert_eq!(at.deliver("a.3", &source.notification()).await.status(), 204);
+    destination.synchronised().await;
+    assert_eq!(source.asked(), ["/resourcelist.xml"], "one synchronisation for the one that mattered");
+    assert_eq!(last_offset(&directory), Some(3));
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn after_a_restart_secret_and_callback_are_the_same_and_the_copy_is_synchronised_first() {
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[("/a", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut first = Destination::start(options(&source, directory.path()));
+    let before = hub.accept(600).await;
+    first.synchronised().await;
+    before.deliver("a.1", &source.notification()).await;
+    first.synchronised().await;
+    // Torn down as a crash would: nothing gets the chance to say goodbye.
+    first.task.abort();
+    assert!(first.task.await.unwrap_err().is_cancelled());
+
+    publish(&source, &[("/a", "2")]);
+    let mut restarted = options(&source, directory.path());
+    restarted.listen = before.address;
+    let mut second = Destination::start(restarted);
+    let after = hub.accept(600).await;
+    assert_eq!(before, after);
+    assert_eq!(second.synchronised().await.updated, 1);
+    source.asked();
+    assert_eq!(after.deliver("a.1", &source.notification()).await.status(), 204);
+    assert_eq!(after.deliver("a.2", &source.notification()).await.status(), 204);
+    second.synchronised().await;
+    assert_eq!(source.asked(), ["/resourcelist.xml"], "the notification handled before the crash is known");
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_that_fails_is_tried_again_and_its_notification_stays_open() {
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[("/a", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+    source.remove("/resourcelist.xml");
+    at.deliver("a.1", &source.notification()).await;
+    loop {
+        if let Event::SyncFailed { .. } = destination.event().await {
+            break;
+        }
+    }
+    assert_eq!(last_offset(&directory), None);
+    publish(&source, &[("/a", "2")]);
+    assert_eq!(destination.synchronised().await.updated, 1);
+    assert_eq!(files(directory.path()), expected(&[("a", "2")]));
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_hub_that_answers_the_copy_is_made_all_the_same() {
+    let hub = Hub::answering(|_| Vec::new()).await;
+    let source = source(&hub, &[("/a", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    assert_eq!(destination.synchronised().await.created, 1);
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn the_safety_look_needs_no_notification() {
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[("/a", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut with_poll = options(&source, directory.path());
+    with_poll.poll = Duration::from_millis(300);
+    let mut destination = Destination::start(with_poll);
+    hub.accept(600).await;
+    destination.synchronised().await;
+    publish(&source, &[("/a", "2")]);
+    while destination.synchronised().await.updated == 0 {}
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn w009_asked_to_it_unsubscribes_at_the_end() {
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[("/a", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut polite = options(&source, directory.path());
+    polite.unsubscribe_on_exit = true;
+    let mut destination = Destination::start(polite);
+    hub.accept(600).await;
+    destination.synchronised().await;
+    tokio::join!(destination.stop(), hub.accept(0));
+}
+
+#[tokio::test]
+async fn a_set_without_a_channel_is_named() {
+    let source = Source::start().await;
+    source.announce(None);
+    publish(&source, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let result = listen(options(&source, directory.path()), |_| {}, std::future::pending()).await;
+    assert!(matches!(result, Err(ListenError::NoChannel { .. })));
+}
+
+#[tokio::test]
+async fn a_shutdown_does_not_wait_for_a_source_that_is_silent() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let destination = Destination::start(ListenOptions::new(url, directory.path()));
+    let _connection = silent.accept().await.unwrap();
+    destination.stop().await;
+}
