@@ -1,0 +1,136 @@
+//! The command line: settings are parsed before anything is opened; a bad one ends with exit code 64.
+
+// Doc comments of arguments are the help text in a terminal, where Markdown would only disturb.
+#![allow(clippy::doc_markdown)]
+
+mod serve;
+mod tools;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use resync_hub::config::{self, Config, ConfigError, LogFormat, Overrides};
+use tracing_subscriber::EnvFilter;
+
+/// The exit code of a bad configuration.
+const BAD_CONFIGURATION: u8 = 64;
+
+/// A WebSub hub for ResourceSync communities: it loses nothing that it acknowledged.
+#[derive(Debug, Parser)]
+#[command(name = "resync-hub", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the hub (also without a command)
+    Serve(Settings),
+    /// Make, list and revoke the tokens of publishers
+    #[command(subcommand)]
+    Token(tools::Token),
+    /// Check the configuration, or print the effective one
+    #[command(subcommand)]
+    Config(tools::ConfigCommand),
+    /// Ask a running hub whether it is ready (exit code 0 or 1)
+    Healthcheck(tools::Healthcheck),
+}
+
+/// Settings of the hub; every key of the configuration file has an environment variable too (RESYNC_HUB_…).
+#[derive(Args, Clone, Debug, Default)]
+struct Settings {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG")]
+    config: Option<PathBuf>,
+    /// Address to listen on, for example 127.0.0.1:8080 (env: RESYNC_HUB_LISTEN)
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// URL by which the world reaches the hub, for example https://hub.example (env: RESYNC_HUB_PUBLIC_URL)
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Folder for everything the hub remembers (env: RESYNC_HUB_DATA_DIR)
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Try it out: no tokens, no rate limits, callbacks on loopback allowed; listens on loopback only
+    #[arg(long, env = "RESYNC_HUB_DEV")]
+    dev: bool,
+}
+
+impl Settings {
+    fn load(&self) -> Result<Config, ConfigError> {
+        let given =
+            [("listen", &self.listen), ("public_url", &self.public_url), ("data_dir", &self.data_dir)];
+        let flags: Overrides =
+            given.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect();
+        let config = config::load(self.config.as_deref(), |name| std::env::var(name).ok(), &flags)?;
+        if self.dev { config.into_dev() } else { Ok(config) }
+    }
+}
+
+/// Runs what the command line asks for.
+pub(crate) fn run(cli: Cli) -> ExitCode {
+    let command = cli.command.unwrap_or(Command::Serve(cli.serve));
+    let result = match command {
+        Command::Serve(settings) => serve::run(&settings),
+        Command::Token(token) => tools::token(token),
+        Command::Config(command) => tools::config(command),
+        Command::Healthcheck(check) => tools::healthcheck(&check),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(&failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Why a command ends with another exit code than 0.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn new(message: impl std::fmt::Display) -> Self {
+        Self { code: 1, message: message.to_string() }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self { code: BAD_CONFIGURATION, message: error.to_string() }
+    }
+}
+
+/// Writes to standard output; a reader that has gone away is no reason to fail.
+fn say(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "resync-hub: {text}");
+}
+
+fn start_logging(config: &Config) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&config.log.filter).map_err(|error| Failure {
+        code: BAD_CONFIGURATION,
+        message: format!(
+            "log.filter is no filter ({error}): write for example \"info\" or \"info,resync_hub=debug\""
+        ),
+    })?;
+    let colour =
+        io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match config.log.format {
+        LogFormat::Pretty => builder.with_ansi(colour).with_target(false).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! `resync-hub serve`: start, say where and what to try, wait for a signal, stop.
+
+use resync_hub::Hub;
+use resync_hub::config::{Config, PublishPolicy};
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+
+use super::{Failure, Settings, say, start_logging};
+
+pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
+    let config = settings.load()?;
+    start_logging(&config)?;
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)?;
+    runtime.block_on(serve(&config, settings.dev))
+}
+
+async fn serve(config: &Config, dev: bool) -> Result<(), Failure> {
+    let hub = Hub::start(config).await.map_err(Failure::new)?;
+    greet(&hub, config, dev);
+    wait_for_signal().await.map_err(Failure::new)?;
+    info!("stopping: finishing what is under way");
+    hub.stop().await;
+    info!("stopped");
+    Ok(())
+}
+
+async fn wait_for_signal() -> std::io::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+fn greet(hub: &Hub, config: &Config, dev: bool) {
+    let url = hub.url();
+    say(format_args!(
+        "resync-hub {} listening on http://{}",
+        env!("CARGO_PKG_VERSION"),
+        hub.public_address()
+    ));
+    say(format_args!("  hub      {url}"));
+    say(format_args!("  store    {:?} in {}", config.store.engine, config.data_dir.display()));
+    say(format_args!(
+        "  admin    http://{}  (health at /readyz; token in {})",
+        hub.admin_address(),
+        config.admin_token_file().display()
+    ));
+    if dev {
+        say("  dev      anybody on this machine may publish, callbacks on loopback are allowed");
+        say(next_steps(url));
+    } else if config.publish.policy == PublishPolicy::Token {
+        say("\nA Source needs a token to post notifications:");
+        say(format_args!(
+            "  resync-hub token add my-library --topic-prefix https://source.example/ --data-dir {}",
+            config.data_dir.display()
+        ));
+    }
+}
+
+/// Commands that can be pasted into other terminals.
+fn next_steps(url: &str) -> String {
+    format!(
+        "
+Try it, each in a terminal of its own:
+
+  # 1. a Source: make documents for a folder and serve them
+  cargo run --release --bin resync-source -- build docs --base-url http://127.0.0.1:8090/ --out demo/site --hub {url}
+  cargo run --release --bin resync-source -- serve --out demo/site --listen 127.0.0.1:8090
+
+  # 2. a Destination: subscribe and keep a copy in step
+  cargo run --release --bin resync-destination -- listen http://127.0.0.1:8090/ --into demo/copy
+
+  # 3. change something in docs/, then tell the hub
+  cargo run --release --bin resync-source -- publish --out demo/site
+
+Or by hand, as any WebSub publisher would:
+
+  curl -i {url} -H 'Content-Type: text/plain' \\
+       -H 'Link: <http://example.com/topic>; rel=\"self\", <{url}>; rel=\"hub\"' -d 'hello'
+
+Stop with Ctrl-C; what was accepted is delivered at the next start."
+    )
+}

@@ -1,0 +1,300 @@
+//! Configuration: the commented default file is the compiled-in default, and every mistake is named with its remedy.
+
+mod layers;
+mod values;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use resync_core::websub::SignatureMethod;
+use serde::Deserialize;
+use url::Url;
+
+pub use layers::{Overrides, load};
+pub use values::DEFAULT_TOML;
+
+use crate::delivery::RetryPolicy;
+use crate::store::Engine;
+
+/// Why there is no usable configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("the configuration file {path} cannot be read: {reason}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The file is no TOML.
+    #[error("the configuration file {path} is no TOML: {reason}")]
+    Syntax {
+        /// Which file.
+        path: PathBuf,
+        /// What the parser says.
+        reason: String,
+    },
+    /// Keys or values that the hub does not understand; all of them.
+    #[error("the configuration has mistakes:\n{}", .0.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n"))]
+    Problems(Vec<String>),
+}
+
+/// The effective configuration of a hub.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Config {
+    /// Where the hub listens.
+    pub listen: SocketAddr,
+    /// How the world reaches it; `None` means `http://` and the address it listens on.
+    #[serde(deserialize_with = "values::optional_url")]
+    pub public_url: Option<Url>,
+    /// Everything that the hub remembers is below this folder.
+    pub data_dir: PathBuf,
+    /// `[store]`
+    pub store: StoreConfig,
+    /// `[lease]`
+    pub lease: LeaseConfig,
+    /// `[delivery]`
+    pub delivery: DeliveryConfig,
+    /// `[retention]`
+    pub retention: RetentionConfig,
+    /// `[publish]`
+    pub publish: PublishConfig,
+    /// `[egress]`
+    pub egress: EgressConfig,
+    /// `[limits]`
+    pub limits: LimitsConfig,
+    /// `[signature]`
+    pub signature: SignatureConfig,
+    /// `[admin]`
+    pub admin: AdminConfig,
+    /// `[log]`
+    pub log: LogConfig,
+}
+
+/// `[store]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct StoreConfig {
+    /// The embedded engine.
+    pub engine: Engine,
+}
+
+/// `[lease]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct LeaseConfig {
+    /// The shortest lease.
+    #[serde(deserialize_with = "values::duration")]
+    pub min: Duration,
+    /// The lease without a wish.
+    #[serde(deserialize_with = "values::duration")]
+    pub default: Duration,
+    /// The longest lease.
+    #[serde(deserialize_with = "values::duration")]
+    pub max: Duration,
+    /// The share by which the default is shortened at most.
+    pub spread: f64,
+}
+
+/// `[delivery]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct DeliveryConfig {
+    /// Pauses for hosts in trouble.
+    #[serde(deserialize_with = "values::durations")]
+    pub schedule: Vec<Duration>,
+    /// Pauses after refusals.
+    #[serde(deserialize_with = "values::durations")]
+    pub schedule_4xx: Vec<Duration>,
+    /// When a 410 is asked to be confirmed.
+    #[serde(deserialize_with = "values::duration")]
+    pub gone_confirm_after: Duration,
+    /// For a connection.
+    #[serde(deserialize_with = "values::duration")]
+    pub connect_timeout: Duration,
+    /// For a whole request.
+    #[serde(deserialize_with = "values::duration")]
+    pub timeout: Duration,
+    /// Requests at once.
+    pub max_in_flight: usize,
+    /// Requests at once to one origin.
+    pub per_host: usize,
+}
+
+/// `[retention]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct RetentionConfig {
+    /// How long the log keeps notifications.
+    #[serde(deserialize_with = "values::duration")]
+    pub age: Duration,
+    /// At most so much of bodies.
+    #[serde(deserialize_with = "values::size")]
+    pub size: u64,
+}
+
+/// `[publish]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct PublishConfig {
+    /// Who may post content.
+    pub policy: PublishPolicy,
+    /// The largest body taken, in bytes.
+    #[serde(deserialize_with = "values::size")]
+    pub max_body: u64,
+    /// How long an idempotency key is remembered.
+    #[serde(deserialize_with = "values::duration")]
+    pub idempotency_ttl: Duration,
+    /// For fetching a topic.
+    #[serde(deserialize_with = "values::duration")]
+    pub fetch_timeout: Duration,
+}
+
+/// Who may post content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PublishPolicy {
+    /// Whoever has a token for the topic.
+    Token,
+    /// Anybody.
+    Open,
+}
+
+/// `[egress]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct EgressConfig {
+    /// Networks that may be contacted although they are not public.
+    pub allow: Vec<IpNet>,
+    /// The only ports that may be contacted.
+    pub ports: Vec<u16>,
+}
+
+/// `[limits]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct LimitsConfig {
+    /// Whether requests are rate-limited.
+    pub enabled: bool,
+}
+
+/// `[signature]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct SignatureConfig {
+    /// The method of `X-Hub-Signature`.
+    #[serde(deserialize_with = "values::parsed")]
+    pub method: SignatureMethod,
+}
+
+/// `[admin]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct AdminConfig {
+    /// Where health and the admin API listen.
+    pub listen: SocketAddr,
+    /// Where the token is; empty means `data_dir/admin-token`.
+    pub token_file: PathBuf,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct LogConfig {
+    /// How lines look.
+    pub format: LogFormat,
+    /// What is logged, in the syntax of `tracing` filters.
+    pub filter: String,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Pretty,
+    /// For machines.
+    Json,
+}
+
+impl Config {
+    /// Everything open, on loopback only: for trying things out.
+    ///
+    /// # Errors
+    /// When the hub would listen on anything but loopback.
+    pub fn into_dev(mut self) -> Result<Self, ConfigError> {
+        if !self.listen.ip().is_loopback() || !self.admin.listen.ip().is_loopback() {
+            let problem = format!(
+                "--dev opens everything and therefore listens on loopback only, not on {}: use --listen 127.0.0.1:8080, or leave out --dev",
+                if self.listen.ip().is_loopback() { self.admin.listen } else { self.listen }
+            );
+            return Err(ConfigError::Problems(vec![problem]));
+        }
+        self.publish.policy = PublishPolicy::Open;
+        self.limits.enabled = false;
+        self.lease.min = self.lease.min.min(Duration::from_secs(1));
+        self.egress
+            .allow
+            .extend(LOOPBACK.iter().map(|net| net.parse::<IpNet>().expect("the networks are valid")));
+        Ok(self)
+    }
+
+    /// What a hub does with failed deliveries.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy {
+            trouble: self.delivery.schedule.clone(),
+            refused: self.delivery.schedule_4xx.clone(),
+            gone_confirm_after: self.delivery.gone_confirm_after,
+        }
+    }
+
+    /// Where the admin token is.
+    pub fn admin_token_file(&self) -> PathBuf {
+        if self.admin.token_file.as_os_str().is_empty() {
+            self.data_dir.join("admin-token")
+        } else {
+            self.admin.token_file.clone()
+        }
+    }
+
+    /// Where the publishers' tokens are.
+    pub fn publisher_tokens_file(&self) -> PathBuf {
+        publisher_tokens_file(&self.data_dir)
+    }
+
+    /// Mistakes that no single value shows.
+    fn contradictions(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut claim = |holds: bool, otherwise: String| {
+            if !holds {
+                found.push(otherwise);
+            }
+        };
+        let LeaseConfig { min, default, max, spread } = self.lease;
+        claim(
+            !min.is_zero() && min <= default && default <= max,
+            format!(
+                "lease.min ≤ lease.default ≤ lease.max must hold, and none may be 0: they are {min:?}, {default:?}, {max:?}"
+            ),
+        );
+        claim(
+            (0.0..=0.9).contains(&spread),
+            format!("lease.spread must lie between 0 and 0.9, it is {spread}"),
+        );
+        claim(self.delivery.max_in_flight > 0, "delivery.max_in_flight must be at least 1".to_owned());
+        claim(self.delivery.per_host > 0, "delivery.per_host must be at least 1".to_owned());
+        claim(!self.delivery.timeout.is_zero(), "delivery.timeout must not be 0".to_owned());
+        claim(!self.publish.fetch_timeout.is_zero(), "publish.fetch_timeout must not be 0".to_owned());
+        claim(self.publish.max_body > 0, "publish.max_body must not be 0".to_owned());
+        let horizon: Duration = self.delivery.schedule.iter().sum();
+        claim(
+            self.retention.age >= horizon.mul_f64(1.5),
+            format!(
+                "retention.age must be at least 1.5 times the sum of delivery.schedule, or the log forgets what is still being tried: {} is too short for {}",
+                humantime::format_duration(self.retention.age),
+                humantime::format_duration(horizon)
+            ),
+        );
+        found
+    }
+}
+
+/// Where the publishers' tokens of a hub with this data folder are.
+pub fn publisher_tokens_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("publisher-tokens.json")
+}
+
+const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];

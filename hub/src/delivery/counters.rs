@@ -1,0 +1,69 @@
+//! What delivery counts, for the operator.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use serde::Serialize;
+
+use super::shard::Counts;
+use crate::store::Shard;
+
+/// Totals since the start of the process.
+#[derive(Debug)]
+pub struct Counters {
+    delivered: AtomicU64,
+    failed: AtomicU64,
+    skipped: AtomicU64,
+    lost_to_retention: AtomicU64,
+    laggards: Vec<AtomicUsize>,
+}
+
+/// The totals at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Attempts answered with 2xx.
+    pub delivered: u64,
+    /// All other attempts.
+    pub failed: u64,
+    /// Notifications given up for a subscription.
+    pub skipped: u64,
+    /// Notifications that retention removed before a laggard got them.
+    pub lost_to_retention: u64,
+    /// Subscriptions that are behind.
+    pub laggards: usize,
+}
+
+impl Counters {
+    pub(super) fn new(shards: u16) -> Self {
+        Self {
+            delivered: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            lost_to_retention: AtomicU64::new(0),
+            laggards: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    pub(super) fn add(&self, counts: Counts) {
+        self.delivered.fetch_add(counts.delivered, Ordering::Relaxed);
+        self.failed.fetch_add(counts.failed, Ordering::Relaxed);
+        self.skipped.fetch_add(counts.skipped, Ordering::Relaxed);
+        self.lost_to_retention.fetch_add(counts.lost_to_retention, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_laggards(&self, shard: Shard, laggards: usize) {
+        if let Some(gauge) = self.laggards.get(usize::from(shard.0)) {
+            gauge.store(laggards, Ordering::Relaxed);
+        }
+    }
+
+    /// The totals now; they trail what happens by up to a checkpoint interval.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            delivered: self.delivered.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            skipped: self.skipped.load(Ordering::Relaxed),
+            lost_to_retention: self.lost_to_retention.load(Ordering::Relaxed),
+            laggards: self.laggards.iter().map(|gauge| gauge.load(Ordering::Relaxed)).sum(),
+        }
+    }
+}

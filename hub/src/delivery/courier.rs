@@ -1,0 +1,227 @@
+//! One attempt, from the records to the outcome: build the request, send it, say what the answer means.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderName, Request};
+use http_body_util::Full;
+use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID};
+use tracing::{debug, warn};
+
+use super::schedule::Outcome;
+use super::shard::{Attempt, Finished};
+use crate::egress::{self, EgressClient, EgressError, ReadLimit};
+use crate::store::{Notification, Rule, Shard, Store, StoreError, Subscription};
+
+/// More of an answer is not even read (W-156).
+const ANSWER_READ: usize = 16 * 1024;
+
+/// The header of a signed delivery (W-166).
+const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
+
+/// Carries deliveries out.
+#[derive(Clone, Debug)]
+pub(super) struct Courier {
+    store: Arc<dyn Store>,
+    client: EgressClient,
+    method: SignatureMethod,
+}
+
+impl Courier {
+    pub(super) fn new(store: Arc<dyn Store>, client: EgressClient, method: SignatureMethod) -> Self {
+        Self { store, client, method }
+    }
+
+    /// Makes the attempt. Never fails: whatever happens is an outcome.
+    pub(super) async fn carry(&self, shard: Shard, attempt: &Attempt) -> Finished {
+        match self.try_carry(shard, attempt).await {
+            Ok(finished) => finished,
+            Err(error) => {
+                warn!(%error, topic = attempt.topic.0, offset = attempt.offset.0, "delivery postponed: store unreadable");
+                Finished::Postponed
+            }
+        }
+    }
+
+    async fn try_carry(&self, shard: Shard, attempt: &Attempt) -> Result<Finished, StoreError> {
+        let subscription = self.store.subscription(shard, attempt.topic, attempt.subscription).await?;
+        let Some(subscription) = subscription else { return Ok(Finished::Vanished) };
+        let Some(notification) = self.owed(attempt).await? else { return Ok(Finished::Postponed) };
+        if notification.offset > attempt.offset && notification.rule == Rule::Every {
+            return Ok(Finished::Gap { next: notification.offset });
+        }
+        let outcome = self.send(&subscription, &notification, attempt.number).await;
+        Ok(Finished::Answered { offset: notification.offset, outcome })
+    }
+
+    /// The notification that this attempt is about: the next of the log, or the newest version where only that counts.
+    async fn owed(&self, attempt: &Attempt) -> Result<Option<Arc<Notification>>, StoreError> {
+        let mut found = self.store.notification_from(attempt.topic, attempt.offset).await?;
+        while let Some(notification) = &found {
+            if notification.rule == Rule::Every || notification.offset >= attempt.latest {
+                break;
+            }
+            found = self.store.notification_from(attempt.topic, notification.offset.next()).await?;
+        }
+        Ok(found)
+    }
+
+    async fn send(&self, subscription: &Subscription, notification: &Notification, number: u16) -> Outcome {
+        let id = notification.id();
+        let request = match request(subscription, notification, number, self.method) {
+            Ok(request) => request,
+            Err(error) => {
+                warn!(%id, subscription = subscription.id.0, %error, "delivery cannot be expressed as a request");
+                return Outcome::unreachable();
+            }
+        };
+        let answer = self.client.send(request, ReadLimit::Discard(ANSWER_READ)).await;
+        let outcome = match &answer {
+            Ok(answer) => Outcome::of_status(answer.status, retry_after(&answer.headers)),
+            Err(_) => Outcome::unreachable(),
+        };
+        log(&answer, subscription, notification, number);
+        outcome
+    }
+}
+
+fn log(
+    answer: &Result<egress::Answer, EgressError>,
+    subscription: &Subscription,
+    notification: &Notification,
+    number: u16,
+) {
+    let (id, subscriber) = (notification.id(), subscription.id.0);
+    match answer {
+        Ok(answer) if answer.status.is_success() => {
+            debug!(%id, subscription = subscriber, attempt = number, status = answer.status.as_u16(), "delivered");
+        }
+        Ok(answer) => {
+            warn!(%id, subscription = subscriber, attempt = number, status = answer.status.as_u16(), "delivery refused");
+        }
+        Err(error) => {
+            warn!(%id, subscription = subscriber, attempt = number, origin = subscription.callback.origin(), %error, "delivery failed");
+        }
+    }
+}
+
+/// The delivery request of WebSub section 7, with the identity that lets a Destination recognise repetitions.
+fn request(
+    subscription: &Subscription,
+    notification: &Notification,
+    number: u16,
+    method: SignatureMethod,
+) -> Result<Request<Full<Bytes>>, http::Error> {
+    let mut request = Request::post(egress::target(&subscription.callback)?)
+        .header(CONTENT_TYPE, HeaderValue::from_maybe_shared(notification.content_type.clone())?)
+        .header(LINK, links(notification).to_string())
+        .header(WEBHOOK_ID, notification.id().to_string())
+        .header(WEBHOOK_ATTEMPT, number)
+        .header(USER_AGENT, egress::USER_AGENT);
+    if let Some(secret) = &subscription.secret {
+        let signature = SigningKey::new(method, secret).sign(&notification.body);
+        request = request.header(SIGNATURE, signature.to_string());
+    }
+    request.body(Full::new(notification.body.clone()))
+}
+
+/// Hubs first, in the order in which the Source gave them (D-12, H-09).
+fn links(notification: &Notification) -> LinkHeader {
+    let links = &notification.links;
+    let header = links.hubs.iter().fold(LinkHeader::default(), |header, hub| header.push(hub, "hub"));
+    let header = header.push(&links.canonical, "self");
+    match &links.resourcesync {
+        Some(capability_list) => header.push(capability_list, "resourcesync"),
+        None => header,
+    }
+}
+
+/// `Retry-After` as seconds or as a date; anything else is ignored.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use resync_core::datetime::DateTime;
+    use resync_core::websub::Secret;
+
+    use super::*;
+    use crate::store::{NotificationLinks, Offset, SubscriptionId, TopicId};
+
+    fn subscription(secret: Option<&str>) -> Subscription {
+        Subscription {
+            id: SubscriptionId(7),
+            topic: TopicId(0xabc),
+            callback: "http://destination.example/cb?id=7&x=a%20b".parse().unwrap(),
+            topic_url: "http://source.example/framework/".parse().unwrap(),
+            secret: secret.map(|secret| Secret::new(secret).unwrap()),
+            lease: Duration::from_secs(60),
+            lease_end: DateTime::now(),
+            start: Offset(0),
+            created_at: DateTime::now(),
+            verified_at: DateTime::now(),
+        }
+    }
+
+    fn notification() -> Notification {
+        Notification {
+            topic: TopicId(0xabc),
+            offset: Offset(5),
+            content_type: Bytes::from_static(b"text/plain;charset=UTF-8"),
+            links: NotificationLinks {
+                hubs: vec!["http://hub.example/websub/".to_owned()],
+                canonical: "http://source.example/framework/".to_owned(),
+                resourcesync: Some("http://source.example/capabilitylist.xml".to_owned()),
+            },
+            body: Bytes::from_static(b"Gr\xc3\xbc\xc3\x9fe\n"),
+            rule: Rule::Every,
+            received_at: DateTime::now(),
+        }
+    }
+
+    #[test]
+    fn w080_w141_w145_w166_a_delivery_is_a_post_with_the_topics_type_links_and_signature() {
+        let request =
+            request(&subscription(Some("s3cr3t")), &notification(), 2, SignatureMethod::Sha256).unwrap();
+        let header = |name: &str| request.headers().get(name).unwrap().to_str().unwrap();
+        assert_eq!(request.method(), "POST");
+        assert_eq!(request.uri(), "http://destination.example/cb?id=7&x=a%20b");
+        assert_eq!(header("content-type"), "text/plain;charset=UTF-8");
+        assert_eq!(
+            header("link"),
+            "<http://hub.example/websub/>; rel=\"hub\", <http://source.example/framework/>; rel=\"self\", \
+             <http://source.example/capabilitylist.xml>; rel=\"resourcesync\""
+        );
+        assert_eq!(
+            header("x-hub-signature"),
+            "sha256=a7b730e30c5f1b3f41b47c1c24253616889a65a57a8ca56929106f55ae627bbd"
+        );
+        assert_eq!(header("webhook-id"), "0000000000000abc.5");
+        assert_eq!(header("webhook-attempt"), "2");
+    }
+
+    #[test]
+    fn h10_without_a_secret_there_is_no_signature() {
+        let request = request(&subscription(None), &notification(), 1, SignatureMethod::Sha256).unwrap();
+        assert!(request.headers().get("x-hub-signature").is_none());
+    }
+
+    #[test]
+    fn retry_after_is_read_as_seconds_or_as_a_date() {
+        let hint = |value: &str| retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]));
+        assert_eq!(hint("120"), Some(Duration::from_secs(120)));
+        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(90));
+        assert!(
+            hint(&soon)
+                .is_some_and(|pause| pause <= Duration::from_secs(90) && pause > Duration::from_secs(80))
+        );
+        assert_eq!(hint("whenever"), None);
+    }
+}

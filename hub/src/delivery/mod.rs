@@ -1,0 +1,152 @@
+//! Delivery: what a topic's log holds reaches every subscription, in order, until it is acknowledged or given up.
+//!
+//! One worker per core, each with its own runtime, connections and shards; nothing is shared between them on the way of a
+//! notification. A worker drives its shards' machines (`shard`), which decide and know no input or output; it lets the
+//! `courier` make the requests, and saves the progress.
+
+mod counters;
+mod courier;
+mod hosts;
+mod schedule;
+mod shard;
+mod sweep;
+mod worker;
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use resync_core::websub::SignatureMethod;
+use tokio::runtime;
+use tokio::sync::{mpsc, watch};
+
+pub use counters::{Counters, Totals};
+pub use schedule::RetryPolicy;
+
+use crate::egress::{EgressClient, Guard};
+use crate::store::{Shard, Store, StoreError, StoreEvent};
+use courier::Courier;
+use shard::{Limits, Machine, Now};
+use worker::{Owned, Worker};
+
+/// Subscriptions of one topic and shard that a sweep has on their way at once.
+const WINDOW: usize = 1_024;
+
+/// How deliveries are made.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// When to repeat and when to give up.
+    pub retry: RetryPolicy,
+    /// For a connection.
+    pub connect_timeout: Duration,
+    /// For a whole request.
+    pub timeout: Duration,
+    /// Requests at once, over all workers.
+    pub max_in_flight: usize,
+    /// Requests at once to one origin.
+    pub per_host: usize,
+    /// The method of signatures.
+    pub signature: SignatureMethod,
+}
+
+/// The running delivery.
+#[derive(Debug)]
+pub struct Delivery {
+    counters: Arc<Counters>,
+    stop: watch::Sender<bool>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Delivery {
+    /// Takes over all shards of the store and starts one worker per core.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the state of delivery cannot be read.
+    pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
+        let counters = Arc::new(Counters::new(store.shards()));
+        let (stop, stopped) = watch::channel(false);
+        let count = worker_count(store.shards());
+        let mut workers = Vec::new();
+        for index in 0..count {
+            let events = store.watch();
+            let mut owned = Vec::new();
+            for shard in (0..store.shards()).filter(|shard| usize::from(*shard) % count == index).map(Shard) {
+                owned.push(take_over(&store, shard, &settings).await?);
+            }
+            let plan = Plan {
+                store: Arc::clone(&store),
+                guard: guard.clone(),
+                settings: settings.clone(),
+                counters: Arc::clone(&counters),
+                max_in_flight: settings.max_in_flight.div_ceil(count),
+                owned,
+                events,
+                stopped: stopped.clone(),
+            };
+            let worker = thread::Builder::new().name(format!("delivery-{index}")).spawn(move || plan.run());
+            workers
+                .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
+        }
+        Ok(Self { counters, stop, workers })
+    }
+
+    /// What has been delivered and what has not.
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Stops making requests, waits for those in flight (no longer than a request may take) and saves the progress.
+    pub async fn stop(self) {
+        // Workers that are gone already need no telling.
+        let _ = self.stop.send(true);
+        let joined = tokio::task::spawn_blocking(move || {
+            for worker in self.workers {
+                if worker.join().is_err() {
+                    tracing::error!("a delivery worker had panicked");
+                }
+            }
+        });
+        if joined.await.is_err() {
+            tracing::error!("waiting for the delivery workers failed");
+        }
+    }
+}
+
+fn worker_count(shards: u16) -> usize {
+    thread::available_parallelism().map_or(1, usize::from).clamp(1, usize::from(shards.max(1)))
+}
+
+async fn take_over(store: &Arc<dyn Store>, shard: Shard, settings: &Settings) -> Result<Owned, StoreError> {
+    let epoch = store.claim(shard).await?;
+    let state = store.load_shard(shard).await?;
+    let limits = Limits { per_host: settings.per_host, window: WINDOW, retry: settings.retry.clone() };
+    Ok(Owned { shard, epoch, machine: Machine::new(shard, limits, state, Now::read()) })
+}
+
+/// What a worker's thread needs to begin.
+struct Plan {
+    store: Arc<dyn Store>,
+    guard: Guard,
+    settings: Settings,
+    counters: Arc<Counters>,
+    max_in_flight: usize,
+    owned: Vec<Owned>,
+    events: mpsc::UnboundedReceiver<StoreEvent>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Plan {
+    fn run(self) {
+        let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return tracing::error!(%error, "no runtime for delivery"),
+        };
+        runtime.block_on(async {
+            let Settings { connect_timeout, timeout, per_host, signature, .. } = self.settings;
+            let client = EgressClient::new(self.guard, connect_timeout, timeout, per_host);
+            let courier = Courier::new(Arc::clone(&self.store), client, signature);
+            let worker = Worker::new(self.store, courier, self.counters, self.max_in_flight, self.owned);
+            worker.run(self.events, self.stopped, timeout).await;
+        });
+    }
+}

@@ -1,0 +1,186 @@
+//! When a failed delivery is tried again, and when its notification is given up (DESIGN: failure classes).
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::store::FailureClass;
+
+/// No `Retry-After` may postpone an attempt further than this.
+const LONGEST_HINT: Duration = Duration::from_secs(3_600);
+/// After so long without a single success …
+const DORMANT_AFTER: Duration = Duration::from_secs(24 * 3_600);
+/// … a subscription is tried at most this often.
+const DORMANT_PAUSE: Duration = Duration::from_secs(3_600);
+/// Delays differ by up to this share either way, so that what failed together does not return together.
+const JITTER: f64 = 0.2;
+
+/// The delays after the first, second, … failure of one notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// For hosts in trouble.
+    pub trouble: Vec<Duration>,
+    /// For refusals.
+    pub refused: Vec<Duration>,
+    /// How long after a 410 the subscriber is asked once more.
+    pub gone_confirm_after: Duration,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// 2xx.
+    Delivered,
+    /// Anything else.
+    Failed(Failure),
+}
+
+/// What is known about a failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// The class that decides about the schedule.
+    pub(super) class: FailureClass,
+    /// The status, if there was an answer.
+    pub(super) status: Option<u16>,
+    /// The subscriber's `Retry-After`.
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// What to do after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// The same notification again, after this pause.
+    Retry(Duration),
+    /// On to the next notification, after this pause.
+    Skip(Duration),
+    /// The subscription is over.
+    End,
+}
+
+impl Outcome {
+    /// The outcome that a status stands for (W-149, W-152).
+    pub(super) fn of_status(status: StatusCode, retry_after: Option<Duration>) -> Self {
+        let class = match status.as_u16() {
+            200..=299 => return Self::Delivered,
+            410 => FailureClass::Gone,
+            408 | 425 | 429 | 500.. => FailureClass::Trouble,
+            _ => FailureClass::Refused,
+        };
+        Self::Failed(Failure { class, status: Some(status.as_u16()), retry_after })
+    }
+
+    /// No answer at all.
+    pub(super) fn unreachable() -> Self {
+        Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: None })
+    }
+}
+
+impl RetryPolicy {
+    /// What follows the `attempts`-th failure (1 = the first) of one notification. `was_gone` tells that the attempt before
+    /// was answered 410 too; `failing_for` how long there has been no success.
+    pub(super) fn decide(
+        &self,
+        failure: &Failure,
+        attempts: u16,
+        was_gone: bool,
+        failing_for: Duration,
+    ) -> Decision {
+        let delays = match failure.class {
+            FailureClass::Gone if was_gone => return Decision::End,
+            FailureClass::Gone => return Decision::Retry(self.gone_confirm_after),
+            FailureClass::Refused => &self.refused,
+            FailureClass::Trouble | FailureClass::Slow => &self.trouble,
+        };
+        let floor = if failing_for >= DORMANT_AFTER { DORMANT_PAUSE } else { Duration::ZERO };
+        match delays.get(usize::from(attempts.saturating_sub(1))) {
+            Some(delay) => {
+                let hint = failure.retry_after.unwrap_or_default().min(LONGEST_HINT);
+                Decision::Retry(jittered(*delay).max(hint).max(floor))
+            }
+            None => Decision::Skip(floor),
+        }
+    }
+}
+
+fn jittered(delay: Duration) -> Duration {
+    delay.mul_f64(1.0 + JITTER * (2.0 * fastrand::f64() - 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn policy() -> RetryPolicy {
+        RetryPolicy {
+            trouble: vec![MINUTE, 2 * MINUTE, 8 * MINUTE],
+            refused: vec![MINUTE],
+            gone_confirm_after: MINUTE,
+        }
+    }
+
+    fn failure(status: u16) -> Failure {
+        match Outcome::of_status(StatusCode::from_u16(status).unwrap(), None) {
+            Outcome::Failed(failure) => failure,
+            Outcome::Delivered => panic!("{status} is a success"),
+        }
+    }
+
+    #[test]
+    fn w149_every_2xx_is_a_success() {
+        for status in [200, 202, 204, 299] {
+            assert_eq!(Outcome::of_status(StatusCode::from_u16(status).unwrap(), None), Outcome::Delivered);
+        }
+    }
+
+    #[test]
+    fn w152_redirects_and_refusals_are_failures_of_the_short_schedule() {
+        for status in [301, 307, 400, 401, 403, 404, 422, 451] {
+            assert_eq!(failure(status).class, FailureClass::Refused, "{status}");
+        }
+    }
+
+    #[test]
+    fn trouble_of_the_host_gets_the_long_schedule() {
+        for status in [408, 425, 429, 500, 502, 503, 504, 599] {
+            assert_eq!(failure(status).class, FailureClass::Trouble, "{status}");
+        }
+    }
+
+    #[test]
+    fn delays_follow_the_schedule_within_the_jitter_and_end_in_a_skip() {
+        for (attempt, expected) in [(1, MINUTE), (2, 2 * MINUTE), (3, 8 * MINUTE)] {
+            let Decision::Retry(delay) = policy().decide(&failure(503), attempt, false, Duration::ZERO)
+            else {
+                panic!("attempt {attempt} must be repeated");
+            };
+            assert!(delay >= expected.mul_f64(0.8) && delay <= expected.mul_f64(1.2), "{attempt}: {delay:?}");
+        }
+        assert_eq!(policy().decide(&failure(503), 4, false, Duration::ZERO), Decision::Skip(Duration::ZERO));
+        assert_eq!(policy().decide(&failure(404), 2, false, Duration::ZERO), Decision::Skip(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_retry_after_only_ever_postpones_and_by_no_more_than_an_hour() {
+        let hinted = |hint| Failure { retry_after: Some(hint), ..failure(429) };
+        let decide = |hint| policy().decide(&hinted(hint), 1, false, Duration::ZERO);
+        assert_eq!(decide(30 * MINUTE), Decision::Retry(30 * MINUTE));
+        assert_eq!(decide(600 * MINUTE), Decision::Retry(60 * MINUTE));
+        let Decision::Retry(delay) = decide(Duration::ZERO) else { panic!("must be repeated") };
+        assert!(delay >= MINUTE.mul_f64(0.8));
+    }
+
+    #[test]
+    fn w151_a_410_is_confirmed_once_before_the_subscription_ends() {
+        assert_eq!(policy().decide(&failure(410), 1, false, Duration::ZERO), Decision::Retry(MINUTE));
+        assert_eq!(policy().decide(&failure(410), 2, true, Duration::ZERO), Decision::End);
+    }
+
+    #[test]
+    fn after_a_day_of_nothing_but_failures_attempts_are_at_most_hourly() {
+        let day = Duration::from_secs(25 * 3_600);
+        assert_eq!(policy().decide(&failure(503), 1, false, day), Decision::Retry(DORMANT_PAUSE));
+        assert_eq!(policy().decide(&failure(503), 4, false, day), Decision::Skip(DORMANT_PAUSE));
+    }
+}

@@ -1,0 +1,475 @@
+//! One shard's delivery as a state machine without input or output: what to send next, and what an answer means.
+//!
+//! Time comes in with every call and requests go out as values, so that the whole of it runs in a simulation.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use resync_core::datetime::DateTime;
+
+use super::hosts::{HostId, Hosts};
+use super::schedule::{Decision, Failure, Outcome, RetryPolicy};
+use super::sweep::{Phase, Step, TopicState};
+use crate::store::{
+    Checkpoint, Ended, FailureClass, Offset, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId,
+    Topic, TopicId,
+};
+
+/// The present moment on both clocks: leases follow the wall, timers the monotonic one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    /// For pauses.
+    pub(super) monotonic: Instant,
+    /// For leases and for what is written down.
+    pub(super) wall: DateTime,
+}
+
+impl Now {
+    /// What the machine's clocks say.
+    pub(super) fn read() -> Self {
+        Self { monotonic: Instant::now(), wall: DateTime::now() }
+    }
+}
+
+/// Limits of one shard.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    /// Requests to one origin at once.
+    pub(super) per_host: usize,
+    /// Subscriptions of one topic that a sweep has on their way at once.
+    pub(super) window: usize,
+    /// When to repeat.
+    pub(super) retry: RetryPolicy,
+}
+
+/// A request to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    /// The topic.
+    pub(super) topic: TopicId,
+    /// Who gets it.
+    pub(super) subscription: SubscriptionId,
+    /// The notification.
+    pub(super) offset: Offset,
+    /// The newest fetched version: older ones that are fetched too need not be sent.
+    pub(super) latest: Offset,
+    /// How many times this has been tried, this one included.
+    pub(super) number: u16,
+    host: HostId,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Finished {
+    /// A request was made for this offset (the attempt's, or a newer version's).
+    Answered {
+        /// What was sent.
+        offset: Offset,
+        /// How that ended.
+        outcome: Outcome,
+    },
+    /// The log no longer holds what is owed; this is the oldest notification after it that it holds.
+    Gap {
+        /// Where to go on.
+        next: Offset,
+    },
+    /// The store could not be read: nothing was tried.
+    Postponed,
+    /// The subscription has ended meanwhile.
+    Vanished,
+}
+
+/// What the shard has counted since it was asked last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Answers of 2xx.
+    pub(super) delivered: u64,
+    /// All other attempts.
+    pub(super) failed: u64,
+    /// Notifications given up.
+    pub(super) skipped: u64,
+    /// Notifications that were owed and no longer in the log.
+    pub(super) lost_to_retention: u64,
+}
+
+/// The delivery of one shard.
+#[derive(Debug)]
+pub(super) struct Machine {
+    shard: Shard,
+    limits: Limits,
+    hosts: Hosts,
+    topics: HashMap<TopicId, TopicState>,
+    /// Topics whose sweep can take up more, each once, in turn.
+    round: VecDeque<TopicId>,
+    in_round: HashSet<TopicId>,
+    timers: BinaryHeap<Reverse<(Instant, TopicId, SubscriptionId)>>,
+    touched: HashSet<TopicId>,
+    skips: Vec<Skip>,
+    ended: Vec<(TopicId, SubscriptionId, Ended)>,
+    checkpoints: u32,
+    counts: Counts,
+    retired: bool,
+}
+
+/// How long a delivery waits when the store could not be read.
+const POSTPONED: Duration = Duration::from_secs(1);
+/// How long the end of a subscription may take before it is asked for again.
+const ENDING: Duration = Duration::from_secs(5);
+
+impl Machine {
+    /// Goes on where the shard was left.
+    pub(super) fn new(shard: Shard, limits: Limits, state: ShardState, now: Now) -> Self {
+        let mut machine = Self {
+            shard,
+            hosts: Hosts::new(limits.per_host),
+            limits,
+            topics: HashMap::new(),
+            round: VecDeque::new(),
+            in_round: HashSet::new(),
+            timers: BinaryHeap::new(),
+            touched: HashSet::new(),
+            skips: Vec::new(),
+            ended: Vec::new(),
+            checkpoints: 1,
+            counts: Counts::default(),
+            retired: false,
+        };
+        machine.load(state, now);
+        machine
+    }
+
+    fn load(&mut self, state: ShardState, now: Now) {
+        let marks: HashMap<_, _> = state.watermarks.into_iter().collect();
+        for topic in &state.topics {
+            self.topics.insert(topic.id, TopicState::new(topic, marks.get(&topic.id).copied()));
+        }
+        for slot in &state.slots {
+            self.put_slot(slot);
+        }
+        for laggard in &state.laggards {
+            let Some(topic) = self.topics.get_mut(&laggard.topic) else { continue };
+            if topic.slot(laggard.subscription).is_none() {
+                continue;
+            }
+            let due = now.monotonic + pause_until(laggard.next_attempt, now.wall);
+            topic.restore(laggard, due);
+            self.timers.push(Reverse((due, laggard.topic, laggard.subscription)));
+        }
+        let topics: Vec<_> = self.topics.keys().copied().collect();
+        for topic in topics {
+            self.settle(topic);
+        }
+    }
+
+    /// Takes in what became durable.
+    pub(super) fn apply(&mut self, event: &StoreEvent) {
+        if self.retired {
+            return;
+        }
+        match event {
+            StoreEvent::Appended { topic, offset, rule } => {
+                if let Some(state) = self.topics.get_mut(topic) {
+                    state.appended(*offset, *rule == Rule::Latest);
+                    self.settle(*topic);
+                }
+            }
+            StoreEvent::Subscribed { shard, slot, topic } if *shard == self.shard => {
+                self.topics.entry(topic.id).or_insert_with(|| fresh(topic));
+                self.put_slot(slot);
+            }
+            StoreEvent::Unsubscribed { shard, topic, id } if *shard == self.shard => self.remove(*topic, *id),
+            StoreEvent::Subscribed { .. } | StoreEvent::Unsubscribed { .. } => {}
+        }
+    }
+
+    /// The next request to make, as long as there is one that may be made now.
+    pub(super) fn next(&mut self, now: Now) -> Option<Attempt> {
+        self.fire_timers(now);
+        // Each call takes up something new before it serves who waits, so that neither starves the other.
+        self.sweep_one();
+        loop {
+            let Some((host, (topic, id))) = self.hosts.take() else {
+                if self.sweep_one() {
+                    continue;
+                }
+                return None;
+            };
+            match self.start(host, topic, id, now) {
+                Some(attempt) => return Some(attempt),
+                None => self.hosts.release(host),
+            }
+        }
+    }
+
+    /// Takes in what became of a request.
+    pub(super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
+        self.hosts.release(attempt.host);
+        let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
+        let Some(member) = topic.member(attempt.subscription) else { return };
+        match finished {
+            Finished::Answered { offset, outcome: Outcome::Delivered } => {
+                member.cursor = offset;
+                member.attempts = 0;
+                member.failing_since = None;
+                member.class = FailureClass::Slow;
+                self.counts.delivered += 1;
+                self.go_on(attempt.topic, attempt.subscription);
+            }
+            Finished::Answered { offset, outcome: Outcome::Failed(failure) } => {
+                self.counts.failed += 1;
+                self.failed(attempt, offset, &failure, now);
+            }
+            Finished::Gap { next } => {
+                let owed = Offset(next.0.saturating_sub(1)).max(attempt.offset);
+                self.counts.lost_to_retention += owed.0 - member.cursor.0;
+                member.cursor = owed;
+                self.go_on(attempt.topic, attempt.subscription);
+            }
+            Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
+            Finished::Vanished => self.remove(attempt.topic, attempt.subscription),
+        }
+    }
+
+    /// When the next timer is due, if any.
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((due, ..))| *due)
+    }
+
+    /// Subscriptions that are over and have to be ended in the store.
+    pub(super) fn take_ended(&mut self) -> Vec<(TopicId, SubscriptionId, Ended)> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// What was counted since the last call.
+    pub(super) fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// How many subscriptions are behind the watermark.
+    pub(super) fn laggards(&self) -> usize {
+        self.topics.values().map(TopicState::laggards).sum()
+    }
+
+    /// Ends all subscriptions whose lease is over (W-123); delivery itself never waits for this.
+    pub(super) fn expire(&mut self, now: Now) {
+        let over: Vec<_> = self
+            .topics
+            .iter()
+            .flat_map(|(topic, state)| {
+                state.slots().filter(|(_, slot)| slot.lease_end <= now.wall).map(|(id, _)| (*topic, id))
+            })
+            .collect();
+        self.ended.extend(over.into_iter().map(|(topic, id)| (topic, id, Ended::Expired)));
+    }
+
+    /// The progress since the last checkpoint, to be saved as a whole.
+    pub(super) fn checkpoint(&mut self, now: Now) -> Checkpoint {
+        let mut checkpoint = Checkpoint { skips: std::mem::take(&mut self.skips), ..Checkpoint::default() };
+        let number = self.checkpoints;
+        self.checkpoints = self.checkpoints.wrapping_add(1);
+        for id in std::mem::take(&mut self.touched) {
+            let Some(topic) = self.topics.get_mut(&id) else { continue };
+            let part = topic.checkpoint(number, now.monotonic, now.wall);
+            if part.watermark.is_some_and(|mark| mark.sweep.is_some()) {
+                self.touched.insert(id);
+            }
+            checkpoint.watermarks.extend(part.watermark.map(|mark| (id, mark)));
+            checkpoint.laggards.extend(part.laggards);
+            checkpoint.caught_up.extend(part.caught_up.into_iter().map(|subscription| (id, subscription)));
+            self.settle_quietly(id);
+        }
+        checkpoint
+    }
+
+    /// Whether there is progress to save.
+    pub(super) fn has_progress(&self) -> bool {
+        !self.touched.is_empty() || !self.skips.is_empty()
+    }
+
+    /// Forgets everything: another owner delivers for this shard now.
+    pub(super) fn retire(&mut self) {
+        self.retired = true;
+        self.topics.clear();
+        self.round.clear();
+        self.timers.clear();
+        self.touched.clear();
+        self.skips.clear();
+        self.ended.clear();
+    }
+
+    fn put_slot(&mut self, slot: &Slot) {
+        let host = self.hosts.intern(&slot.origin);
+        if let Some(topic) = self.topics.get_mut(&slot.topic) {
+            topic.put_slot(slot.id, slot, host);
+        }
+    }
+
+    fn remove(&mut self, topic: TopicId, id: SubscriptionId) {
+        if let Some(state) = self.topics.get_mut(&topic) {
+            state.remove_slot(id);
+            self.settle(topic);
+            if self.topics.get(&topic).is_some_and(TopicState::is_unused) {
+                self.topics.remove(&topic);
+            }
+        }
+    }
+
+    /// Asks for the end of a subscription. Until the store says that it has ended, or that it was renewed at the last moment,
+    /// it keeps its place and gets nothing.
+    fn end(&mut self, topic: TopicId, id: SubscriptionId, why: Ended, now: Now) {
+        self.ended.push((topic, id, why));
+        self.back_off(topic, id, ENDING, now);
+    }
+
+    fn fire_timers(&mut self, now: Now) {
+        while let Some(Reverse((due, topic, id))) = self.timers.peek().copied() {
+            if due > now.monotonic {
+                return;
+            }
+            self.timers.pop();
+            let Some(state) = self.topics.get_mut(&topic) else { continue };
+            let Some(host) = state.slot(id).map(|slot| slot.host) else { continue };
+            // A timer may be older than the member's present pause; only the one that belongs to it counts.
+            match state.member(id) {
+                Some(member) if member.phase == Phase::Backoff(due) => member.phase = Phase::Waiting,
+                Some(_) | None => continue,
+            }
+            self.hosts.wait(host, (topic, id));
+        }
+    }
+
+    /// Lets the next topic in turn take up one subscription; tells whether anything moved.
+    fn sweep_one(&mut self) -> bool {
+        while let Some(id) = self.round.pop_front() {
+            self.in_round.remove(&id);
+            let Some(topic) = self.topics.get_mut(&id) else { continue };
+            match topic.step(self.limits.window, self.checkpoints) {
+                Step::Wait(host, subscription) => {
+                    self.hosts.wait(host, (id, subscription));
+                    self.join_round(id);
+                    return true;
+                }
+                Step::Blocked => self.settle(id),
+            }
+        }
+        false
+    }
+
+    fn join_round(&mut self, id: TopicId) {
+        let more = self.topics.get(&id).is_some_and(|topic| topic.has_more(self.limits.window));
+        if more && self.in_round.insert(id) {
+            self.round.push_back(id);
+        }
+    }
+
+    fn start(&mut self, host: HostId, topic: TopicId, id: SubscriptionId, now: Now) -> Option<Attempt> {
+        let state = self.topics.get_mut(&topic)?;
+        if state.slot(id)?.lease_end <= now.wall {
+            self.end(topic, id, Ended::Expired, now);
+            return None;
+        }
+        let (head, latest) = (state.head(), state.latest());
+        let member = state.member(id).filter(|member| member.phase == Phase::Waiting)?;
+        if member.cursor >= head {
+            self.go_on(topic, id);
+            return None;
+        }
+        member.phase = Phase::InFlight;
+        let (offset, number) = (member.cursor.next(), member.attempts.saturating_add(1));
+        Some(Attempt { topic, subscription: id, offset, latest, number, host })
+    }
+
+    fn failed(&mut self, attempt: &Attempt, offset: Offset, failure: &Failure, now: Now) {
+        let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
+        let Some(member) = topic.member(attempt.subscription) else { return };
+        if offset != attempt.offset {
+            member.attempts = 0;
+        }
+        member.cursor = Offset(offset.0 - 1);
+        let was_gone = member.attempts > 0 && member.class == FailureClass::Gone;
+        member.attempts = member.attempts.saturating_add(1);
+        member.class = failure.class;
+        let since = *member.failing_since.get_or_insert(now.wall);
+        let failing_for = pause_until(now.wall, since);
+        match self.limits.retry.decide(failure, member.attempts, was_gone, failing_for) {
+            Decision::Retry(pause) => self.back_off(attempt.topic, attempt.subscription, pause, now),
+            Decision::Skip(pause) => {
+                member.cursor = offset;
+                member.attempts = 0;
+                self.counts.skipped += 1;
+                self.skips.push(Skip {
+                    topic: attempt.topic,
+                    subscription: attempt.subscription,
+                    offset,
+                    at: now.wall,
+                    class: failure.class,
+                    status: failure.status,
+                });
+                self.after_skip(attempt, pause, now);
+            }
+            Decision::End => self.end(attempt.topic, attempt.subscription, Ended::Gone, now),
+        }
+    }
+
+    /// The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
+    fn after_skip(&mut self, attempt: &Attempt, pause: Duration, now: Now) {
+        if pause.is_zero() {
+            self.go_on(attempt.topic, attempt.subscription);
+        } else {
+            self.back_off(attempt.topic, attempt.subscription, pause, now);
+        }
+    }
+
+    fn back_off(&mut self, topic: TopicId, id: SubscriptionId, pause: Duration, now: Now) {
+        let Some(state) = self.topics.get_mut(&topic) else { return };
+        let due = now.monotonic + pause;
+        if let Some(member) = state.member(id) {
+            member.phase = Phase::Backoff(due);
+            state.detach(id);
+            self.timers.push(Reverse((due, topic, id)));
+        }
+        self.settle(topic);
+    }
+
+    /// A member has moved: it goes on to its next notification or is done.
+    fn go_on(&mut self, topic: TopicId, id: SubscriptionId) {
+        let Some(state) = self.topics.get_mut(&topic) else { return };
+        let host = state.slot(id).map(|slot| slot.host);
+        if state.advanced(id)
+            && let Some(host) = host
+        {
+            self.hosts.wait(host, (topic, id));
+        }
+        self.settle(topic);
+    }
+
+    /// After anything that may have changed a topic: sweeps end and begin, and the next checkpoint looks at it.
+    fn settle(&mut self, topic: TopicId) {
+        self.touched.insert(topic);
+        self.settle_quietly(topic);
+    }
+
+    fn settle_quietly(&mut self, id: TopicId) {
+        let Some(topic) = self.topics.get_mut(&id) else { return };
+        for (host, subscription) in topic.settle() {
+            self.hosts.wait(host, (id, subscription));
+        }
+        self.join_round(id);
+    }
+}
+
+/// A topic that this shard hears of through its first subscription: nothing before that is owed to anybody here.
+fn fresh(topic: &Topic) -> TopicState {
+    let mark = crate::store::Watermark { done: topic.head, sweep: None };
+    TopicState::new(topic, Some(mark))
+}
+
+/// Wall clocks may have jumped back: then there is no pause.
+fn pause_until(later: DateTime, earlier: DateTime) -> Duration {
+    later.to_system_time().duration_since(earlier.to_system_time()).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "simulation.rs"]
+mod simulation;

@@ -1,0 +1,379 @@
+//! One topic in one shard: the watermark, the sweep that moves it, and the laggards that do not hold it back.
+//!
+//! A sweep brings every subscription, in the order of the ids, from the watermark to a target. A subscription takes part
+//! as a *member* while it is on its way. An *attached* member holds the sweep back; as soon as it fails, or is slower than
+//! a checkpoint interval, or the next sweep waits only for it, it is *detached*: from then on it is a laggard with a record
+//! of its own, and the watermark passes it by. So a healthy sweep leaves a handful of records, whatever its size.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use resync_core::datetime::DateTime;
+
+use super::hosts::HostId;
+use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Sweep, Topic, TopicId, Watermark};
+
+/// The state of one topic in one shard.
+#[derive(Debug)]
+pub(super) struct TopicState {
+    id: TopicId,
+    head: Offset,
+    latest: Offset,
+    done: Offset,
+    pass: Option<Pass>,
+    slots: BTreeMap<SubscriptionId, HotSlot>,
+    members: BTreeMap<SubscriptionId, Member>,
+    attached: BTreeSet<SubscriptionId>,
+    parked: Vec<SubscriptionId>,
+    changed: BTreeSet<SubscriptionId>,
+    caught_up: Vec<SubscriptionId>,
+    mark_changed: bool,
+}
+
+/// The sweep under way.
+#[derive(Debug)]
+struct Pass {
+    target: Offset,
+    /// Every subscription up to here has been taken up.
+    position: SubscriptionId,
+    exhausted: bool,
+}
+
+/// What delivery needs of a subscription that has nothing to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HotSlot {
+    pub(super) host: HostId,
+    pub(super) start: Offset,
+    pub(super) lease_end: DateTime,
+}
+
+/// A subscription on its way.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// It is done through here.
+    pub(super) cursor: Offset,
+    /// Failed attempts at the next notification.
+    pub(super) attempts: u16,
+    pub(super) failing_since: Option<DateTime>,
+    pub(super) class: FailureClass,
+    pub(super) phase: Phase,
+    saved: bool,
+    joined: u32,
+}
+
+/// What a member waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A place at its host.
+    Waiting,
+    /// An answer.
+    InFlight,
+    /// The next attempt's time.
+    Backoff(Instant),
+    /// The end of the sweep: it is at the target already.
+    Parked,
+}
+
+/// The next thing that a sweep finds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// This subscription is owed something and waits for its host now.
+    Wait(HostId, SubscriptionId),
+    /// Nothing to take up until members move on.
+    Blocked,
+}
+
+impl TopicState {
+    pub(super) fn new(topic: &Topic, mark: Option<Watermark>) -> Self {
+        let mark = mark.unwrap_or_default();
+        let pass =
+            mark.sweep.map(|sweep| Pass { target: sweep.target, position: sweep.through, exhausted: false });
+        Self {
+            id: topic.id,
+            head: topic.head,
+            latest: topic.latest,
+            done: mark.done,
+            pass,
+            slots: BTreeMap::new(),
+            members: BTreeMap::new(),
+            attached: BTreeSet::new(),
+            parked: Vec::new(),
+            changed: BTreeSet::new(),
+            caught_up: Vec::new(),
+            mark_changed: false,
+        }
+    }
+
+    /// Puts back a laggard of an earlier life, due at `due`.
+    pub(super) fn restore(&mut self, laggard: &Laggard, due: Instant) {
+        let member = Member {
+            cursor: laggard.cursor,
+            attempts: laggard.attempts,
+            failing_since: laggard.failing_since,
+            class: laggard.class,
+            phase: Phase::Backoff(due),
+            saved: true,
+            joined: 0,
+        };
+        self.members.insert(laggard.subscription, member);
+    }
+
+    pub(super) fn appended(&mut self, offset: Offset, newest_only: bool) {
+        self.head = self.head.max(offset);
+        if newest_only {
+            self.latest = self.latest.max(offset);
+        }
+    }
+
+    pub(super) fn put_slot(&mut self, id: SubscriptionId, slot: &Slot, host: HostId) {
+        self.slots.insert(id, HotSlot { host, start: slot.start, lease_end: slot.lease_end });
+    }
+
+    pub(super) fn slot(&self, id: SubscriptionId) -> Option<&HotSlot> {
+        self.slots.get(&id)
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = (SubscriptionId, &HotSlot)> {
+        self.slots.iter().map(|(id, slot)| (*id, slot))
+    }
+
+    pub(super) fn remove_slot(&mut self, id: SubscriptionId) {
+        self.slots.remove(&id);
+        self.remove_member(id);
+    }
+
+    pub(super) fn is_unused(&self) -> bool {
+        self.slots.is_empty() && !self.mark_changed && self.caught_up.is_empty()
+    }
+
+    pub(super) fn member(&mut self, id: SubscriptionId) -> Option<&mut Member> {
+        self.members.get_mut(&id)
+    }
+
+    pub(super) fn latest(&self) -> Offset {
+        self.latest
+    }
+
+    pub(super) fn head(&self) -> Offset {
+        self.head
+    }
+
+    /// How many subscriptions are not where the watermark is.
+    pub(super) fn laggards(&self) -> usize {
+        self.members.len() - self.attached.len()
+    }
+
+    /// Begins the next sweep where one is due; returns members that it wakes.
+    pub(super) fn begin(&mut self) -> Vec<(HostId, SubscriptionId)> {
+        if self.pass.is_some() || self.head <= self.done {
+            return Vec::new();
+        }
+        self.mark_changed = true;
+        if self.slots.is_empty() {
+            self.done = self.head;
+            return Vec::new();
+        }
+        self.pass = Some(Pass { target: self.head, position: SubscriptionId(0), exhausted: false });
+        self.wake_parked()
+    }
+
+    /// Members that were ahead of the last target and are behind this one.
+    fn wake_parked(&mut self) -> Vec<(HostId, SubscriptionId)> {
+        let goal = self.goal();
+        let mut woken = Vec::new();
+        for id in std::mem::take(&mut self.parked) {
+            let (Some(slot), Some(member)) = (self.slots.get(&id), self.members.get_mut(&id)) else {
+                continue;
+            };
+            if member.cursor < goal {
+                member.phase = Phase::Waiting;
+                woken.push((slot.host, id));
+            } else {
+                self.parked.push(id);
+            }
+        }
+        woken
+    }
+
+    /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval.
+    pub(super) fn step(&mut self, window: usize, checkpoint: u32) -> Step {
+        let Some(pass) = &mut self.pass else { return Step::Blocked };
+        if self.attached.len() >= window {
+            return Step::Blocked;
+        }
+        let after = SubscriptionId(pass.position.0 + 1);
+        for (&id, slot) in self.slots.range(after..) {
+            pass.position = id;
+            if slot.start >= pass.target || self.members.contains_key(&id) {
+                continue;
+            }
+            let member = Member {
+                cursor: self.done.max(slot.start),
+                attempts: 0,
+                failing_since: None,
+                class: FailureClass::Slow,
+                phase: Phase::Waiting,
+                saved: false,
+                joined: checkpoint,
+            };
+            self.members.insert(id, member);
+            self.attached.insert(id);
+            return Step::Wait(slot.host, id);
+        }
+        pass.exhausted = true;
+        Step::Blocked
+    }
+
+    /// Whether the sweep could take up more subscriptions.
+    pub(super) fn has_more(&self, window: usize) -> bool {
+        self.pass.as_ref().is_some_and(|pass| !pass.exhausted) && self.attached.len() < window
+    }
+
+    /// A member is done through its cursor; tells whether it has further to go.
+    pub(super) fn advanced(&mut self, id: SubscriptionId) -> bool {
+        let goal = self.goal();
+        let sweeping = self.pass.is_some();
+        let Some(member) = self.members.get_mut(&id) else { return false };
+        if member.saved {
+            self.changed.insert(id);
+        }
+        if member.cursor < goal {
+            member.phase = Phase::Waiting;
+            return true;
+        }
+        let ahead = member.cursor > goal;
+        if sweeping && (ahead || !self.attached.contains(&id)) {
+            member.phase = Phase::Parked;
+            self.attached.remove(&id);
+            self.parked.push(id);
+            self.changed.insert(id);
+        } else if ahead {
+            member.phase = Phase::Parked;
+            self.parked.push(id);
+            self.changed.insert(id);
+        } else {
+            self.remove_member(id);
+        }
+        false
+    }
+
+    /// Lets the sweep go on without this member, which becomes a laggard.
+    pub(super) fn detach(&mut self, id: SubscriptionId) {
+        self.attached.remove(&id);
+        self.changed.insert(id);
+        self.mark_changed = true;
+    }
+
+    /// Ends the sweep if nothing holds it back any more; returns members that the next one wakes.
+    pub(super) fn settle(&mut self) -> Vec<(HostId, SubscriptionId)> {
+        let Some(pass) = &self.pass else { return self.begin() };
+        if !pass.exhausted {
+            return Vec::new();
+        }
+        let target = pass.target;
+        if !self.attached.is_empty() {
+            if self.head <= target {
+                return Vec::new();
+            }
+            // The next sweep is due: who is still on the way goes on as a laggard instead of holding up everybody else.
+            let late = std::mem::take(&mut self.attached);
+            self.changed.extend(late);
+        }
+        self.done = target;
+        self.pass = None;
+        self.mark_changed = true;
+        self.dismiss_parked();
+        self.begin()
+    }
+
+    fn dismiss_parked(&mut self) {
+        let done = self.done;
+        for id in std::mem::take(&mut self.parked) {
+            match self.members.get(&id) {
+                Some(member) if member.cursor > done => self.parked.push(id),
+                Some(_) => self.remove_member(id),
+                None => {}
+            }
+        }
+    }
+
+    /// What has changed since the last checkpoint. Members that were attached during the whole interval are detached.
+    pub(super) fn checkpoint(&mut self, number: u32, now: Instant, wall: DateTime) -> TopicCheckpoint {
+        let slow: Vec<_> = self
+            .attached
+            .iter()
+            .copied()
+            .filter(|id| self.members.get(id).is_some_and(|m| m.joined < number))
+            .collect();
+        for id in slow {
+            self.detach(id);
+        }
+        let goal = self.goal();
+        let mut laggards = Vec::new();
+        for id in std::mem::take(&mut self.changed) {
+            let Some(member) = self.members.get_mut(&id) else { continue };
+            let implied = member.phase == Phase::Parked && member.cursor <= goal;
+            if self.attached.contains(&id) || (implied && !member.saved) {
+                continue;
+            }
+            member.saved = true;
+            laggards.push(member.laggard(self.id, id, now, wall));
+        }
+        let moved = std::mem::take(&mut self.mark_changed) || self.pass.is_some();
+        // Who caught up and fell behind again since the last checkpoint has a new record, which must stay.
+        let mut caught_up = std::mem::take(&mut self.caught_up);
+        caught_up.retain(|id| !self.members.get(id).is_some_and(|member| member.saved));
+        TopicCheckpoint { watermark: moved.then(|| self.watermark()), laggards, caught_up }
+    }
+
+    fn watermark(&self) -> Watermark {
+        let sweep = self.pass.as_ref().map(|pass| Sweep {
+            target: pass.target,
+            through: self.attached.first().map_or(pass.position, |id| SubscriptionId(id.0 - 1)),
+        });
+        Watermark { done: self.done, sweep }
+    }
+
+    /// Where members have to get.
+    fn goal(&self) -> Offset {
+        self.pass.as_ref().map_or(self.done, |pass| pass.target)
+    }
+
+    fn remove_member(&mut self, id: SubscriptionId) {
+        self.attached.remove(&id);
+        self.changed.remove(&id);
+        if self.members.remove(&id).is_some_and(|member| member.saved) {
+            self.caught_up.push(id);
+        }
+    }
+}
+
+/// What one topic adds to a checkpoint.
+#[derive(Debug)]
+pub(super) struct TopicCheckpoint {
+    pub(super) watermark: Option<Watermark>,
+    pub(super) laggards: Vec<Laggard>,
+    pub(super) caught_up: Vec<SubscriptionId>,
+}
+
+impl Member {
+    fn laggard(&self, topic: TopicId, subscription: SubscriptionId, now: Instant, wall: DateTime) -> Laggard {
+        let next_attempt = match self.phase {
+            Phase::Backoff(due) => later(wall, due.saturating_duration_since(now)),
+            Phase::Waiting | Phase::InFlight | Phase::Parked => wall,
+        };
+        Laggard {
+            topic,
+            subscription,
+            cursor: self.cursor,
+            attempts: self.attempts,
+            next_attempt,
+            failing_since: self.failing_since,
+            class: self.class,
+        }
+    }
+}
+
+fn later(wall: DateTime, pause: std::time::Duration) -> DateTime {
+    DateTime::from_system_time(wall.to_system_time() + pause)
+}

@@ -1,0 +1,269 @@
+//! One core's share of delivery: a loop that feeds its shards' machines, makes their requests and saves their progress.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Future, FutureExt, join_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tracing::{error, warn};
+
+use super::counters::Counters;
+use super::courier::Courier;
+use super::shard::{Attempt, Finished, Machine, Now};
+use crate::store::{Checkpoint, Ended, Epoch, Shard, Store, StoreError, StoreEvent, SubscriptionId, TopicId};
+
+/// Half of the interval within which a crash may repeat deliveries: what a crash repeats is younger than two of these.
+const CHECKPOINT_EVERY: Duration = Duration::from_millis(125);
+/// The same bound in deliveries.
+const CHECKPOINT_AFTER: u64 = 2_048;
+/// How often idle subscriptions are looked through for leases that are over.
+const EXPIRE_EVERY: Duration = Duration::from_secs(30);
+/// Events and answers taken in at once before new requests are made.
+const BATCH: usize = 256;
+
+/// A shard that this worker owns.
+pub(super) struct Owned {
+    pub(super) shard: Shard,
+    pub(super) epoch: Epoch,
+    pub(super) machine: Machine,
+}
+
+/// Something that the store has to take before it is forgotten here.
+enum Save {
+    Checkpoint(Shard, Epoch, Checkpoint),
+    End(Shard, TopicId, SubscriptionId, Ended),
+}
+
+type Carried = Pin<Box<dyn Future<Output = (usize, Attempt, Finished)>>>;
+type Saving = Pin<Box<dyn Future<Output = Vec<(Save, Result<(), StoreError>)>>>>;
+
+pub(super) struct Worker {
+    store: Arc<dyn Store>,
+    courier: Courier,
+    counters: Arc<Counters>,
+    max_in_flight: usize,
+    owned: Vec<Owned>,
+    turn: usize,
+    in_flight: FuturesUnordered<Carried>,
+    unsaved: VecDeque<Save>,
+    saving: Option<Saving>,
+    delivered_since_save: u64,
+}
+
+impl Worker {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        courier: Courier,
+        counters: Arc<Counters>,
+        max_in_flight: usize,
+        owned: Vec<Owned>,
+    ) -> Self {
+        Self {
+            store,
+            courier,
+            counters,
+            max_in_flight: max_in_flight.max(1),
+            owned,
+            turn: 0,
+            in_flight: FuturesUnordered::new(),
+            unsaved: VecDeque::new(),
+            saving: None,
+            delivered_since_save: 0,
+        }
+    }
+
+    /// Delivers until `stop` turns true; then finishes what is in flight within `grace` and saves the progress.
+    pub(super) async fn run(
+        mut self,
+        mut events: mpsc::UnboundedReceiver<StoreEvent>,
+        mut stop: watch::Receiver<bool>,
+        grace: Duration,
+    ) {
+        let mut checkpoints = interval(CHECKPOINT_EVERY);
+        checkpoints.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut expiry = interval(EXPIRE_EVERY);
+        while !*stop.borrow() {
+            self.start_requests();
+            let timer = self.next_timer();
+            tokio::select! {
+                Some(event) = events.recv() => self.take_events(event, &mut events),
+                Some(carried) = self.in_flight.next(), if !self.in_flight.is_empty() => self.take_answers(carried),
+                results = run_or_wait(&mut self.saving) => self.take_saved(results),
+                () = wait_until(timer) => {}
+                _ = checkpoints.tick() => self.save_progress(),
+                _ = expiry.tick() => self.expire(),
+                _ = stop.changed() => {}
+            }
+            if self.delivered_since_save >= CHECKPOINT_AFTER {
+                self.save_progress();
+            }
+        }
+        self.finish(grace).await;
+    }
+
+    async fn finish(&mut self, grace: Duration) {
+        let drained = timeout(grace, async {
+            while let Some(carried) = self.in_flight.next().await {
+                self.take_answers(carried);
+            }
+        });
+        if drained.await.is_err() {
+            warn!(
+                in_flight = self.in_flight.len(),
+                "deliveries still in flight at shutdown: they will be repeated"
+            );
+        }
+        if let Some(saving) = self.saving.take() {
+            let results = saving.await;
+            self.take_saved(results);
+        }
+        self.save_progress();
+        if let Some(saving) = self.saving.take() {
+            let results = saving.await;
+            self.take_saved(results);
+        }
+    }
+
+    fn take_events(&mut self, first: StoreEvent, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+        let more = std::iter::from_fn(|| events.try_recv().ok()).take(BATCH);
+        for event in std::iter::once(first).chain(more) {
+            self.owned.iter_mut().for_each(|owned| owned.machine.apply(&event));
+        }
+    }
+
+    fn take_answers(&mut self, first: (usize, Attempt, Finished)) {
+        let now = Now::read();
+        let mut taken = 0;
+        let mut next = Some(first);
+        while let Some((index, attempt, finished)) = next {
+            self.delivered_since_save += 1;
+            if let Some(owned) = self.owned.get_mut(index) {
+                owned.machine.finished(&attempt, finished, now);
+            }
+            taken += 1;
+            next = if taken < BATCH { self.in_flight.next().now_or_never().flatten() } else { None };
+        }
+    }
+
+    /// Makes as many requests as may be in flight, the shards in turn.
+    fn start_requests(&mut self) {
+        let now = Now::read();
+        let mut idle = 0;
+        while self.in_flight.len() < self.max_in_flight && idle < self.owned.len() {
+            self.turn = (self.turn + 1) % self.owned.len();
+            let index = self.turn;
+            let owned = &mut self.owned[index];
+            match owned.machine.next(now) {
+                None => idle += 1,
+                Some(attempt) => {
+                    idle = 0;
+                    let (courier, shard) = (self.courier.clone(), owned.shard);
+                    self.in_flight.push(Box::pin(async move {
+                        let finished = courier.carry(shard, &attempt).await;
+                        (index, attempt, finished)
+                    }));
+                }
+            }
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.owned.iter().filter_map(|owned| owned.machine.next_timer()).min().map(Instant::from_std)
+    }
+
+    fn expire(&mut self) {
+        let now = Now::read();
+        self.owned.iter_mut().for_each(|owned| owned.machine.expire(now));
+    }
+
+    /// Starts saving what has moved, unless a save is under way already.
+    fn save_progress(&mut self) {
+        self.count();
+        if self.saving.is_some() {
+            return;
+        }
+        self.delivered_since_save = 0;
+        let now = Now::read();
+        for owned in &mut self.owned {
+            if owned.machine.has_progress() {
+                let checkpoint = owned.machine.checkpoint(now);
+                if !checkpoint.is_empty() {
+                    self.unsaved.push_back(Save::Checkpoint(owned.shard, owned.epoch, checkpoint));
+                }
+            }
+            let ended = owned.machine.take_ended();
+            self.unsaved
+                .extend(ended.into_iter().map(|(topic, id, why)| Save::End(owned.shard, topic, id, why)));
+        }
+        if !self.unsaved.is_empty() {
+            let store = Arc::clone(&self.store);
+            let saves = std::mem::take(&mut self.unsaved);
+            self.saving =
+                Some(Box::pin(
+                    async move { join_all(saves.into_iter().map(|save| put(&store, save))).await },
+                ));
+        }
+    }
+
+    fn count(&mut self) {
+        for owned in &mut self.owned {
+            self.counters.add(owned.machine.take_counts());
+            self.counters.set_laggards(owned.shard, owned.machine.laggards());
+        }
+    }
+
+    fn take_saved(&mut self, results: Vec<(Save, Result<(), StoreError>)>) {
+        self.saving = None;
+        let mut again = VecDeque::new();
+        for (save, result) in results {
+            match result {
+                Ok(()) => {}
+                Err(StoreError::Fenced) => self.lose(&save),
+                Err(error) => {
+                    error!(%error, "progress of delivery not saved, trying again");
+                    again.push_back(save);
+                }
+            }
+        }
+        again.append(&mut self.unsaved);
+        self.unsaved = again;
+    }
+
+    /// Another owner has taken the shard over: whatever is decided here counts no more.
+    fn lose(&mut self, save: &Save) {
+        let (Save::Checkpoint(shard, ..) | Save::End(shard, ..)) = save;
+        error!(shard = shard.0, "this shard has a newer owner: delivery for it stops here");
+        if let Some(owned) = self.owned.iter_mut().find(|owned| owned.shard == *shard) {
+            owned.machine.retire();
+        }
+    }
+}
+
+async fn put(store: &Arc<dyn Store>, save: Save) -> (Save, Result<(), StoreError>) {
+    let result = match &save {
+        Save::Checkpoint(shard, epoch, checkpoint) => {
+            store.checkpoint(*shard, *epoch, checkpoint.clone()).await
+        }
+        Save::End(shard, topic, id, why) => store.end(*shard, *topic, *id, *why).await,
+    };
+    (save, result)
+}
+
+async fn run_or_wait(saving: &mut Option<Saving>) -> Vec<(Save, Result<(), StoreError>)> {
+    match saving {
+        Some(saving) => saving.await,
+        None => pending().await,
+    }
+}
+
+async fn wait_until(timer: Option<Instant>) {
+    match timer {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}

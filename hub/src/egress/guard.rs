@@ -1,0 +1,230 @@
+//! Which addresses the hub may contact (D-20, B-32): global unicast only, unless the operator allows more.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use url::Host;
+
+/// An address that the guard has let through. Connections are made to nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicAddress(SocketAddr);
+
+impl PublicAddress {
+    /// The socket address to connect to.
+    pub fn socket(self) -> SocketAddr {
+        self.0
+    }
+}
+
+/// Why an address may not be contacted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Forbidden {
+    /// The address is private, local, reserved or a translation of such a one.
+    #[error("{0} is not a public address; an operator may allow it with [egress] allow = [\"{1}\"]")]
+    Address(IpAddr, IpNet),
+    /// The port is not on the operator's list.
+    #[error("port {0} is not among the ports this hub may contact")]
+    Port(u16),
+}
+
+/// The operator's rules, shared by everything that leaves the hub.
+#[derive(Clone, Debug, Default)]
+pub struct Guard(Arc<Rules>);
+
+#[derive(Debug, Default)]
+struct Rules {
+    allow: Vec<IpNet>,
+    ports: Vec<u16>,
+}
+
+impl Guard {
+    /// `allow` lists networks that may be contacted although they are not public; empty `ports` means any port.
+    pub fn new(allow: Vec<IpNet>, ports: Vec<u16>) -> Self {
+        Self(Arc::new(Rules { allow, ports }))
+    }
+
+    /// The proof that this address may be contacted.
+    ///
+    /// # Errors
+    /// [`Forbidden`], naming the address or the port.
+    pub fn check(&self, address: SocketAddr) -> Result<PublicAddress, Forbidden> {
+        if !self.0.ports.is_empty() && !self.0.ports.contains(&address.port()) {
+            return Err(Forbidden::Port(address.port()));
+        }
+        let ip = canonical(address.ip());
+        let allowed = self.0.allow.iter().any(|net| net.contains(&ip) || net.contains(&address.ip()));
+        if allowed || is_public(ip) { Ok(PublicAddress(address)) } else { Err(forbidden(address.ip())) }
+    }
+
+    /// Judges a URL whose host is an address literal without asking any resolver; names pass here and are judged when
+    /// they are resolved.
+    ///
+    /// # Errors
+    /// [`Forbidden`] when the literal may not be contacted.
+    pub fn check_literal(&self, url: &url::Url) -> Result<(), Forbidden> {
+        let port = url.port_or_known_default().unwrap_or(0);
+        let ip = match url.host() {
+            Some(Host::Ipv4(ip)) => IpAddr::V4(ip),
+            Some(Host::Ipv6(ip)) => IpAddr::V6(ip),
+            Some(Host::Domain(_)) | None => return Ok(()),
+        };
+        self.check(SocketAddr::new(ip, port)).map(|_| ())
+    }
+}
+
+fn forbidden(ip: IpAddr) -> Forbidden {
+    Forbidden::Address(ip, IpNet::from(ip))
+}
+
+/// An IPv4-mapped address is the IPv4 address: what the operator allows as IPv4 is allowed in this spelling too.
+fn canonical(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
+        IpAddr::V4(_) => ip,
+    }
+}
+
+fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => is_public_v4(v4),
+        IpAddr::V6(v6) => is_public_v6(v6),
+    }
+}
+
+const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
+}
+
+const fn v6(a: u16, b: u16, c: u16, prefix: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), prefix)
+}
+
+/// Private, shared, loopback, link-local, documentation, benchmark, multicast and reserved IPv4 networks.
+const CLOSED_V4: &[Ipv4Net] = &[
+    v4(0, 0, 0, 0, 8),
+    v4(10, 0, 0, 0, 8),
+    v4(100, 64, 0, 0, 10),
+    v4(127, 0, 0, 0, 8),
+    v4(169, 254, 0, 0, 16),
+    v4(172, 16, 0, 0, 12),
+    v4(192, 0, 0, 0, 24),
+    v4(192, 0, 2, 0, 24),
+    v4(192, 88, 99, 0, 24),
+    v4(192, 168, 0, 0, 16),
+    v4(198, 18, 0, 0, 15),
+    v4(198, 51, 100, 0, 24),
+    v4(203, 0, 113, 0, 24),
+    v4(224, 0, 0, 0, 4),
+    v4(240, 0, 0, 0, 4),
+];
+
+/// The same for IPv6. `::/8` as a block covers unspecified, loopback, IPv4-compatible, IPv4-mapped, SIIT and whatever
+/// else embeds an IPv4 address there: listing encodings one by one has let some through elsewhere.
+const CLOSED_V6: &[Ipv6Net] = &[
+    v6(0, 0, 0, 8),
+    v6(0x64, 0xff9b, 0, 32),
+    v6(0x100, 0, 0, 64),
+    v6(0x2001, 0, 0, 23),
+    v6(0x2001, 0xdb8, 0, 32),
+    v6(0x2002, 0, 0, 16),
+    v6(0x3fff, 0, 0, 20),
+    v6(0x5f00, 0, 0, 16),
+    v6(0xfc00, 0, 0, 7),
+    v6(0xfe80, 0, 0, 10),
+    v6(0xfec0, 0, 0, 10),
+    v6(0xff00, 0, 0, 8),
+];
+
+/// DNS64 networks reach the IPv4 world through this prefix, so its verdict is that of the embedded address.
+const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
+
+fn is_public_v4(ip: Ipv4Addr) -> bool {
+    !CLOSED_V4.iter().any(|net| net.contains(&ip))
+}
+
+fn is_public_v6(ip: Ipv6Addr) -> bool {
+    if NAT64.contains(&ip) {
+        let [.., a, b, c, d] = ip.octets();
+        return is_public_v4(Ipv4Addr::new(a, b, c, d));
+    }
+    // An ISATAP interface identifier embeds an IPv4 address under any prefix.
+    let isatap = matches!(ip.segments(), [_, _, _, _, 0 | 0x200, 0x5efe, _, _]);
+    !isatap && !CLOSED_V6.iter().any(|net| net.contains(&ip))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(guard: &Guard, ip: &str) -> bool {
+        guard.check(SocketAddr::new(ip.parse().unwrap(), 443)).is_ok()
+    }
+
+    #[test]
+    fn b32_private_and_translated_addresses_are_refused_in_every_spelling() {
+        let guard = Guard::default();
+        for ip in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.31.255.255",
+            "192.168.0.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "255.255.255.255",
+            "224.0.0.1",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:0:7f00:1",
+            "::7f00:1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::808:808",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+            "2001:db8::1",
+            "2001:0:7f00:1::",
+            "2002:7f00:1::",
+            "2606:4700::5efe:7f00:1",
+        ] {
+            assert!(!verdict(&guard, ip), "{ip} must not be contacted");
+        }
+    }
+
+    #[test]
+    fn b32_public_addresses_pass_also_through_nat64() {
+        let guard = Guard::default();
+        for ip in ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "64:ff9b::808:808"] {
+            assert!(verdict(&guard, ip), "{ip} may be contacted");
+        }
+    }
+
+    #[test]
+    fn b32_address_literals_are_judged_as_the_url_standard_reads_them() {
+        let guard = Guard::default();
+        for url in ["http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://[::ffff:7f00:1]/"] {
+            assert!(guard.check_literal(&url.parse().unwrap()).is_err(), "{url} is loopback");
+        }
+        assert!(guard.check_literal(&"http://destination.example/".parse().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn an_operator_allows_a_network_and_its_mapped_spelling() {
+        let guard = Guard::new(vec!["127.0.0.0/8".parse().unwrap()], vec![]);
+        assert!(verdict(&guard, "127.4.5.6"));
+        assert!(verdict(&guard, "::ffff:127.0.0.1"));
+        assert!(!verdict(&guard, "10.0.0.1"));
+        assert!(!verdict(&guard, "::1"));
+    }
+
+    #[test]
+    fn a_port_list_closes_all_other_ports() {
+        let guard = Guard::new(vec![], vec![443]);
+        assert!(guard.check("8.8.8.8:443".parse().unwrap()).is_ok());
+        assert_eq!(guard.check("8.8.8.8:25".parse().unwrap()), Err(Forbidden::Port(25)));
+    }
+}

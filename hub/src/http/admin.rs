@@ -1,0 +1,145 @@
+//! The operator's listener: health for everybody who may reach it, the admin API behind a token.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::reply::text;
+use crate::delivery::{Counters, Totals};
+use crate::store::{Shard, Store, StoreError, Topic};
+
+/// What the operator's listener shows.
+#[derive(Clone, Debug)]
+pub struct AdminState {
+    /// The records.
+    pub store: Arc<dyn Store>,
+    /// What delivery counts.
+    pub counters: Arc<Counters>,
+    /// SHA-256 of the admin token, so that comparing takes the same time whatever is presented.
+    pub token_hash: [u8; 32],
+}
+
+#[derive(Serialize)]
+struct Status {
+    version: &'static str,
+    topics: usize,
+    subscriptions: usize,
+    deliveries: Totals,
+}
+
+#[derive(Serialize)]
+struct TopicView {
+    id: String,
+    url: String,
+    first: u64,
+    head: u64,
+}
+
+#[derive(Serialize)]
+struct SubscriptionView {
+    id: u64,
+    topic: String,
+    /// Never the whole callback: it is a capability (W-195).
+    callback_origin: String,
+    start: u64,
+    lease_end: String,
+}
+
+/// The operator's routes.
+pub fn admin(state: AdminState) -> Router {
+    let api = Router::new()
+        .route("/status", get(status))
+        .route("/topics", get(topics))
+        .route("/subscriptions", get(subscriptions))
+        .layer(from_fn_with_state(state.clone(), require_token))
+        .with_state(state.clone());
+    Router::new()
+        .route("/livez", get(|| async { text(StatusCode::OK, "alive") }))
+        .route("/readyz", get(ready))
+        .with_state(state)
+        .nest("/api/v1", api)
+        .fallback(|| async {
+            text(StatusCode::NOT_FOUND, "nothing here: try /livez, /readyz or /api/v1/status")
+        })
+}
+
+async fn require_token(State(state): State<AdminState>, request: Request, next: Next) -> Response {
+    let presented =
+        request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    match presented {
+        Some(token) if Sha256::digest(token.trim())[..] == state.token_hash => next.run(request).await,
+        Some(_) | None => {
+            text(StatusCode::UNAUTHORIZED, "send Authorization: Bearer and the admin token of this hub")
+        }
+    }
+}
+
+async fn ready(State(state): State<AdminState>) -> Response {
+    match state.store.health() {
+        Ok(()) => text(StatusCode::OK, "ready"),
+        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format_args!("not ready: {error}")),
+    }
+}
+
+async fn status(State(state): State<AdminState>) -> Response {
+    let answer = async {
+        let (topics, slots) = (state.store.topics().await?.len(), slots(&state).await?.len());
+        let deliveries = state.counters.totals();
+        Ok(Status { version: env!("CARGO_PKG_VERSION"), topics, subscriptions: slots, deliveries })
+    };
+    json(answer.await)
+}
+
+async fn topics(State(state): State<AdminState>) -> Response {
+    let view = |topic: Topic| TopicView {
+        id: format!("{:016x}", topic.id.0),
+        url: topic.url.as_str().to_owned(),
+        first: topic.first.0,
+        head: topic.head.0,
+    };
+    json(state.store.topics().await.map(|topics| topics.into_iter().map(view).collect::<Vec<_>>()))
+}
+
+async fn subscriptions(State(state): State<AdminState>) -> Response {
+    json(slots(&state).await)
+}
+
+async fn slots(state: &AdminState) -> Result<Vec<SubscriptionView>, StoreError> {
+    let mut found = Vec::new();
+    for shard in (0..state.store.shards()).map(Shard) {
+        let loaded = state.store.load_shard(shard).await?;
+        let url = |slot: &crate::store::Slot| {
+            loaded
+                .topics
+                .iter()
+                .find(|topic| topic.id == slot.topic)
+                .map(|topic| topic.url.as_str().to_owned())
+        };
+        found.extend(loaded.slots.iter().map(|slot| SubscriptionView {
+            id: slot.id.0,
+            topic: url(slot).unwrap_or_default(),
+            callback_origin: slot.origin.clone(),
+            start: slot.start.0,
+            lease_end: slot.lease_end.to_string(),
+        }));
+    }
+    Ok(found)
+}
+
+fn json<T: Serialize>(answer: Result<T, StoreError>) -> Response {
+    let encoded = answer
+        .map_err(|error| error.to_string())
+        .and_then(|value| serde_json::to_vec(&value).map_err(|error| error.to_string()));
+    match encoded {
+        Ok(bytes) => ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response(),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
+}

@@ -1,0 +1,227 @@
+//! A whole hub in one value: the rooms put together, started in order and stopped in order.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use resync_core::websub::Secret;
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::config::Config;
+use crate::delivery::{self, Delivery, Totals};
+use crate::egress::{EgressClient, Guard};
+use crate::http::{AdminState, EndpointState, RateLimit, admin, public, serve};
+use crate::store::{self, Store, StoreError};
+use crate::subscriptions::{LeasePolicy, Requests, Verification};
+use crate::topics::{Authority, Fetching, Intake, Pings, TokensError, keep_trimming};
+
+/// Connections kept for verification and topic fetches, per host.
+const IDLE_PER_HOST: usize = 2;
+
+/// Why a hub does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The publishers' tokens cannot be used.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {reason}; choose another with {flag}")]
+    Listen {
+        /// Which address.
+        address: SocketAddr,
+        /// Why not.
+        reason: String,
+        /// How to choose another.
+        flag: &'static str,
+    },
+    /// The admin token cannot be used.
+    #[error("the admin token in {path} cannot be used: {reason}")]
+    AdminToken {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// A running hub.
+#[derive(Debug)]
+pub struct Hub {
+    url: Arc<str>,
+    public_address: SocketAddr,
+    admin_address: SocketAddr,
+    store: Arc<dyn Store>,
+    delivery: Delivery,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+impl Hub {
+    /// Opens the store, takes up what was left undone, and listens.
+    ///
+    /// # Errors
+    /// [`StartError`], each saying what to do.
+    pub async fn start(config: &Config) -> Result<Self, StartError> {
+        let store = store::open(config.store.engine, &config.data_dir)?;
+        let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
+        let token_hash = admin_token(&config.admin_token_file())?;
+        let listener = listen(config.listen, "--listen").await?;
+        let admin_listener = listen(config.admin.listen, "[admin] listen").await?;
+        let (public_address, admin_address) =
+            (address(&listener, config.listen), address(&admin_listener, config.admin.listen));
+        let url: Arc<str> = hub_url(config, public_address).into();
+
+        let guard = Guard::new(config.egress.allow.clone(), config.egress.ports.clone());
+        let (stop, stopped) = watch::channel(false);
+        let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
+        let mut tasks = JoinSet::new();
+        let requests = start_verification(config, &store, &guard, &stopped, &mut tasks).await?;
+        let pings = start_fetching(config, &store, &guard, &url, &stopped, &mut tasks).await?;
+        tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
+
+        let admin_state = AdminState { store: Arc::clone(&store), counters: delivery.counters(), token_hash };
+        let endpoint = EndpointState {
+            requests,
+            pings,
+            intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
+            limits: RateLimit::new(config.limits.enabled),
+            max_body: usize::try_from(config.publish.max_body).unwrap_or(usize::MAX),
+            hub_url: Arc::clone(&url),
+        };
+        tasks.spawn(serve(admin_listener, admin(admin_state), stopped.clone()));
+        tasks.spawn(serve(listener, public(endpoint), stopped));
+        Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks })
+    }
+
+    /// The hub's URL: what `Link rel="hub"` says.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Where the hub listens.
+    pub fn public_address(&self) -> SocketAddr {
+        self.public_address
+    }
+
+    /// Where health and the admin API listen.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    /// What has been delivered since the start.
+    pub fn totals(&self) -> Totals {
+        self.delivery.counters().totals()
+    }
+
+    /// Takes nothing in any more, finishes what is under way, saves the progress and closes the store.
+    pub async fn stop(mut self) {
+        // Tasks that are gone already need no telling.
+        let _ = self.stop.send(true);
+        while self.tasks.join_next().await.is_some() {}
+        self.delivery.stop().await;
+        drop(self.store);
+    }
+}
+
+async fn start_verification(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    guard: &Guard,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> Result<Requests, StoreError> {
+    let client = EgressClient::new(
+        guard.clone(),
+        config.delivery.connect_timeout,
+        config.delivery.timeout,
+        IDLE_PER_HOST,
+    );
+    let verification = Verification::new(Arc::clone(store), client, LeasePolicy::new(&config.lease));
+    let (sender, receiver) = mpsc::unbounded_channel();
+    // What waits is read before anything new can come in, so that nothing is verified twice.
+    let waiting = store.requests().await?;
+    tasks.spawn(verification.run(waiting, receiver, stopped.clone()));
+    Ok(Requests::new(Arc::clone(store), guard.clone(), sender))
+}
+
+async fn start_fetching(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    guard: &Guard,
+    url: &str,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> Result<Pings, StoreError> {
+    let client = EgressClient::new(
+        guard.clone(),
+        config.delivery.connect_timeout,
+        config.publish.fetch_timeout,
+        IDLE_PER_HOST,
+    );
+    let largest = usize::try_from(config.publish.max_body).unwrap_or(usize::MAX);
+    let fetching = Fetching::new(Arc::clone(store), client, url.to_owned(), largest);
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let waiting = store.pings().await?;
+    tasks.spawn(fetching.run(waiting, receiver, stopped.clone()));
+    Ok(Pings::new(Arc::clone(store), sender))
+}
+
+fn delivery_settings(config: &Config) -> delivery::Settings {
+    delivery::Settings {
+        retry: config.retry_policy(),
+        connect_timeout: config.delivery.connect_timeout,
+        timeout: config.delivery.timeout,
+        max_in_flight: config.delivery.max_in_flight,
+        per_host: config.delivery.per_host,
+        signature: config.signature.method,
+    }
+}
+
+fn hub_url(config: &Config, listening: SocketAddr) -> String {
+    let base = config.public_url.as_ref().map_or_else(|| format!("http://{listening}"), ToString::to_string);
+    format!("{}/websub/", base.trim_end_matches('/'))
+}
+
+async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Listen {
+        address,
+        reason: error.to_string(),
+        flag,
+    })
+}
+
+/// The address with the port that was really taken.
+fn address(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
+    listener.local_addr().unwrap_or(asked)
+}
+
+/// The hash of the admin token, which is made at the first start and readable by the hub's user only.
+fn admin_token(path: &Path) -> Result<[u8; 32], StartError> {
+    let token = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make_admin_token(path),
+        read => read,
+    };
+    let unusable = |reason: String| StartError::AdminToken { path: path.to_owned(), reason };
+    let token = token.map_err(|error| unusable(error.to_string()))?;
+    if token.trim().is_empty() {
+        return Err(unusable("it is empty; remove the file to have a new one made".to_owned()));
+    }
+    Ok(Sha256::digest(token.trim()).into())
+}
+
+fn make_admin_token(path: &Path) -> io::Result<String> {
+    let token = String::from_utf8_lossy(Secret::random().as_bytes()).into_owned();
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    io::Write::write_all(&mut file, token.as_bytes())?;
+    file.sync_all()?;
+    Ok(token)
+}

@@ -1,0 +1,44 @@
+//! A WebSub hub for ResourceSync communities: it loses nothing that it acknowledged.
+//!
+//! The way of a notification, one room after the other:
+//!
+//! 1. [`http`] reads the request and tells posted content, pings and subscription requests apart;
+//! 2. [`topics`] checks and authorises the notification and appends it to its topic's log;
+//! 3. [`store`] makes it durable, which is what the Source's 2xx stands for, and wakes
+//! 4. [`delivery`], which sweeps over the topic's subscriptions and keeps the laggards apart;
+//! 5. [`egress`] is the only way out, to the subscriber's callback.
+//!
+//! [`subscriptions`] is the way in for subscribers: request, verification of intent, lease.
+//!
+//! # Example
+//!
+//! A hub inside another program (the `resync-hub` binary is little more than this):
+//!
+//! ```
+//! use resync_hub::{Hub, config};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let data_dir = folder.path().display().to_string();
+//! let flags = vec![("listen", "127.0.0.1:0".into()), ("admin.listen", "127.0.0.1:0".into()), ("data_dir", data_dir)];
+//! let config = config::load(None, |_| None, &flags)?.into_dev()?;
+//! tokio::runtime::Runtime::new()?.block_on(async {
+//!     let hub = Hub::start(&config).await?;
+//!     assert!(hub.url().ends_with("/websub/"));
+//!     hub.stop().await;
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+
+#![deny(missing_docs)]
+
+pub mod config;
+pub mod delivery;
+pub mod egress;
+pub mod http;
+mod hub;
+pub mod store;
+pub mod subscriptions;
+pub mod topics;
+
+pub use hub::{Hub, StartError};

@@ -1,0 +1,204 @@
+//! The state of delivery: owners, watermarks, laggards and skips.
+
+use super::{Place, append, at, behind, callback, on_every_engine, posted, subscribe, the, topic};
+use crate::store::{
+    Checkpoint, Ended, Epoch, FailureClass, Laggard, Offset, Shard, Skip, StoreError, Subscription,
+    SubscriptionId, Sweep, Watermark,
+};
+
+on_every_engine!(
+    progress_is_found_again_after_reopening,
+    a_subscription_that_caught_up_is_no_laggard_any_more,
+    laggards_of_ended_subscriptions_are_left_out,
+    a_subscription_that_is_in_both_lists_stays_a_laggard,
+    an_owner_with_an_older_epoch_is_refused,
+    a_refused_checkpoint_changes_nothing,
+    nobody_owns_a_shard_that_was_never_claimed,
+    epochs_grow_across_reopening,
+    shards_do_not_mix,
+    a_shard_knows_the_topics_of_its_subscriptions_and_no_others,
+    skips_are_listed_up_to_the_limit,
+);
+
+const WATERMARK: Watermark =
+    Watermark { done: Offset(1), sweep: Some(Sweep { target: Offset(2), through: SubscriptionId(7) }) };
+
+fn skip(subscription: &Subscription, offset: u64) -> Skip {
+    Skip {
+        topic: subscription.topic,
+        subscription: subscription.id,
+        offset: Offset(offset),
+        at: at(1_700_000_000),
+        class: FailureClass::Refused,
+        status: Some(403),
+    }
+}
+
+async fn progress_is_found_again_after_reopening(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    append(&*store, posted(&url, "x")).await;
+    let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
+    let laggards = [FailureClass::Slow, FailureClass::Refused, FailureClass::Trouble, FailureClass::Gone];
+    let epoch = store.claim(shard).await.unwrap();
+    for class in laggards {
+        let laggard = Laggard { class, failing_since: None, ..behind(&subscription, 1) };
+        let checkpoint = Checkpoint {
+            watermarks: vec![(subscription.topic, WATERMARK)],
+            laggards: vec![laggard],
+            skips: vec![skip(&subscription, 1)],
+            caught_up: vec![],
+        };
+        store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+        assert_eq!(store.load_shard(shard).await.unwrap().laggards, [laggard]);
+    }
+    let store = place.reopen(store);
+    let state = store.load_shard(shard).await.unwrap();
+    assert_eq!(state.topics, [the(&*store, &url).await]);
+    assert_eq!(state.watermarks, [(subscription.topic, WATERMARK)]);
+    assert_eq!(state.laggards.len(), 1);
+    assert_eq!(state.laggards[0].class, FailureClass::Gone);
+    assert_eq!(state.slots.len(), 1);
+    assert_eq!(state.slots[0].id, subscription.id);
+    assert_eq!(state.slots[0].lease_end, subscription.lease_end);
+    assert_eq!(store.skips(shard, 10).await.unwrap(), [skip(&subscription, 1)]);
+}
+
+async fn a_subscription_that_caught_up_is_no_laggard_any_more(place: Place) {
+    let store = place.open();
+    let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let late = Checkpoint { laggards: vec![behind(&subscription, 0)], ..Checkpoint::default() };
+    store.checkpoint(shard, epoch, late).await.unwrap();
+    let done = Checkpoint { caught_up: vec![(subscription.topic, subscription.id)], ..Checkpoint::default() };
+    store.checkpoint(shard, epoch, done).await.unwrap();
+    let store = place.reopen(store);
+    assert!(store.load_shard(shard).await.unwrap().laggards.is_empty());
+}
+
+async fn laggards_of_ended_subscriptions_are_left_out(place: Place) {
+    let store = place.open();
+    let (shard, ended) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let (_, alive) = subscribe(&*store, &topic("t"), &callback("e")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let checkpoint =
+        || Checkpoint { laggards: vec![behind(&ended, 0), behind(&alive, 0)], ..Checkpoint::default() };
+    // In one group or in two, the end comes first.
+    let (end, saved) = tokio::join!(
+        store.end(shard, ended.topic, ended.id, Ended::Gone),
+        store.checkpoint(shard, epoch, checkpoint())
+    );
+    end.unwrap();
+    saved.unwrap();
+    assert_eq!(store.load_shard(shard).await.unwrap().laggards, [behind(&alive, 0)]);
+    store.checkpoint(shard, epoch, checkpoint()).await.unwrap();
+    let store = place.reopen(store);
+    assert_eq!(store.load_shard(shard).await.unwrap().laggards, [behind(&alive, 0)]);
+}
+
+async fn a_subscription_that_is_in_both_lists_stays_a_laggard(place: Place) {
+    let store = place.open();
+    let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let checkpoint = Checkpoint {
+        laggards: vec![behind(&subscription, 0)],
+        caught_up: vec![(subscription.topic, subscription.id)],
+        ..Checkpoint::default()
+    };
+    store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    assert_eq!(store.load_shard(shard).await.unwrap().laggards.len(), 1);
+}
+
+async fn an_owner_with_an_older_epoch_is_refused(place: Place) {
+    let store = place.open();
+    let paused = store.claim(Shard(3)).await.unwrap();
+    let successor = store.claim(Shard(3)).await.unwrap();
+    assert!(paused < successor);
+    let outcome = store.checkpoint(Shard(3), paused, Checkpoint::default()).await;
+    assert!(matches!(outcome, Err(StoreError::Fenced)), "{outcome:?}");
+    store.checkpoint(Shard(3), successor, Checkpoint::default()).await.unwrap();
+}
+
+async fn a_refused_checkpoint_changes_nothing(place: Place) {
+    let store = place.open();
+    let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let paused = store.claim(shard).await.unwrap();
+    store.claim(shard).await.unwrap();
+    let checkpoint = Checkpoint {
+        watermarks: vec![(subscription.topic, WATERMARK)],
+        laggards: vec![behind(&subscription, 0)],
+        skips: vec![skip(&subscription, 1)],
+        caught_up: vec![],
+    };
+    assert!(store.checkpoint(shard, paused, checkpoint).await.is_err());
+    let state = store.load_shard(shard).await.unwrap();
+    assert!(state.watermarks.is_empty() && state.laggards.is_empty());
+    assert!(store.skips(shard, 10).await.unwrap().is_empty());
+}
+
+async fn nobody_owns_a_shard_that_was_never_claimed(place: Place) {
+    let store = place.open();
+    let outcome = store.checkpoint(Shard(0), Epoch(1), Checkpoint::default()).await;
+    assert!(matches!(outcome, Err(StoreError::Fenced)), "{outcome:?}");
+}
+
+async fn epochs_grow_across_reopening(place: Place) {
+    let store = place.open();
+    let before = store.claim(Shard(0)).await.unwrap();
+    let store = place.reopen(store);
+    store.checkpoint(Shard(0), before, Checkpoint::default()).await.unwrap();
+    let after = store.claim(Shard(0)).await.unwrap();
+    assert!(before < after);
+    let outcome = store.checkpoint(Shard(0), before, Checkpoint::default()).await;
+    assert!(matches!(outcome, Err(StoreError::Fenced)), "{outcome:?}");
+}
+
+async fn shards_do_not_mix(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    for number in 0..40 {
+        let callback =
+            resync_core::websub::CallbackUrl::parse(&format!("http://d{number}.example/cb")).unwrap();
+        subscribe(&*store, &url, &callback).await;
+    }
+    let mut seen = 0;
+    let mut used = 0;
+    for shard in (0..store.shards()).map(Shard) {
+        let state = store.load_shard(shard).await.unwrap();
+        for slot in &state.slots {
+            let callback = resync_core::websub::CallbackUrl::parse(&slot.origin).unwrap();
+            assert_eq!(Shard::of(&callback, store.shards()), shard);
+        }
+        seen += state.slots.len();
+        used += usize::from(!state.slots.is_empty());
+    }
+    assert_eq!(seen, 40);
+    assert!(used > 1, "forty origins should not share one shard");
+}
+
+async fn a_shard_knows_the_topics_of_its_subscriptions_and_no_others(place: Place) {
+    let store = place.open();
+    append(&*store, posted(&topic("nobody-subscribed"), "x")).await;
+    let (shard, _) = subscribe(&*store, &topic("a"), &callback("d")).await;
+    subscribe(&*store, &topic("b"), &callback("d")).await;
+    subscribe(&*store, &topic("a"), &callback("e")).await;
+    let mut urls: Vec<_> =
+        store.load_shard(shard).await.unwrap().topics.into_iter().map(|topic| topic.url).collect();
+    urls.sort();
+    assert_eq!(urls, [topic("a"), topic("b")]);
+}
+
+async fn skips_are_listed_up_to_the_limit(place: Place) {
+    let store = place.open();
+    let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let skips: Vec<_> = (1..=5).map(|offset| skip(&subscription, offset)).collect();
+    // A repeated checkpoint, as after a crash, counts each once.
+    for _ in 0..2 {
+        let checkpoint = Checkpoint { skips: skips.clone(), ..Checkpoint::default() };
+        store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    }
+    assert_eq!(store.skips(shard, 100).await.unwrap(), skips);
+    assert_eq!(store.skips(shard, 2).await.unwrap(), skips[..2]);
+    assert!(store.skips(Shard((shard.0 + 1) % store.shards()), 100).await.unwrap().is_empty());
+}

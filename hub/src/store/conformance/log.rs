@@ -1,0 +1,198 @@
+//! Appending and reading.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+
+use super::{DAY, Place, append, at, is_new, named, on_every_engine, posted, read, the, told, topic};
+use crate::store::{NewNotification, NotificationLinks, Offset, Rule, StoreEvent, TopicId};
+
+on_every_engine!(
+    a_notification_is_read_as_it_was_appended,
+    a_body_of_any_size_comes_back_byte_for_byte,
+    what_the_log_does_not_hold_is_none,
+    a_topic_is_the_same_under_percent_encoded_unreserved_characters_w073,
+    topics_have_random_identities,
+    fetched_versions_move_the_latest_offset,
+    concurrent_appends_get_dense_offsets_and_are_all_durable,
+    events_are_told_in_the_order_of_the_log_to_everybody,
+    a_repetition_is_recognised_in_the_same_group,
+    a_repetition_is_recognised_after_reopening,
+    a_repetition_after_its_time_is_a_new_notification,
+    the_same_key_on_another_topic_is_another_notification,
+    a_very_long_idempotency_key_is_taken,
+);
+
+async fn a_notification_is_read_as_it_was_appended(place: Place) {
+    let store = place.open();
+    let new = NewNotification {
+        content_type: Bytes::from_static(b"text/xml; charset=\"utf-8\"\xFF"),
+        links: NotificationLinks {
+            hubs: vec!["https://hub.example/a".into(), "https://hub.example/b".into()],
+            canonical: "https://source.example/self?x=%7E".into(),
+            resourcesync: Some("https://source.example/capabilitylist.xml".into()),
+        },
+        rule: Rule::Latest,
+        received_at: "2026-01-03T09:00:00.123456789Z".parse().unwrap(),
+        ..posted(&topic("t"), "<urlset/>\0\0")
+    };
+    let (id, offset) = append(&*store, new.clone()).await;
+    assert_eq!(offset, Offset(1));
+    let cached = read(&*store, id, offset).await.unwrap();
+
+    let store = place.reopen(store);
+    let read = read(&*store, id, offset).await.unwrap();
+    assert_eq!(read, cached);
+    assert_eq!((read.topic, read.offset), (id, offset));
+    assert_eq!(read.content_type, new.content_type);
+    assert_eq!(read.links, new.links);
+    assert_eq!(read.body, new.body);
+    assert_eq!(read.rule, new.rule);
+    assert_eq!(read.received_at, new.received_at);
+}
+
+async fn a_body_of_any_size_comes_back_byte_for_byte(place: Place) {
+    const PART: usize = 64 * 1024;
+    let mut store = place.open();
+    let mut bodies = Vec::new();
+    for size in [0, 1, PART - 1, PART, PART + 1, 2 * PART, 5 * 1024 * 1024 + 7] {
+        // Zeros and every other byte, at no period that a part could hide.
+        let body: Bytes = (0..=u8::MAX).chain([0]).cycle().take(size).collect();
+        let (id, offset) = append(&*store, posted(&topic("t"), body.clone())).await;
+        bodies.push((id, offset, body));
+    }
+    for _ in 0..2 {
+        for (id, offset, body) in &bodies {
+            let read = read(&*store, *id, *offset).await.unwrap();
+            assert!(read.body == *body, "{} bytes", body.len());
+        }
+        store = place.reopen(store);
+    }
+}
+
+async fn what_the_log_does_not_hold_is_none(place: Place) {
+    let store = place.open();
+    let (id, offset) = append(&*store, posted(&topic("t"), "x")).await;
+    assert!(store.notification_from(id, offset.next()).await.unwrap().is_none());
+    assert!(store.notification_from(TopicId(id.0 ^ 1), offset).await.unwrap().is_none());
+    assert!(store.topic(&topic("other")).await.unwrap().is_none());
+}
+
+async fn a_topic_is_the_same_under_percent_encoded_unreserved_characters_w073(place: Place) {
+    let store = place.open();
+    append(&*store, posted(&topic("~t"), "1")).await;
+    append(&*store, posted(&topic("%7Et"), "2")).await;
+    let store = place.reopen(store);
+    append(&*store, posted(&topic("%7et"), "3")).await;
+    let topics = store.topics().await.unwrap();
+    assert_eq!(topics.len(), 1);
+    assert_eq!(topics[0].url.as_str(), "https://source.example/~t");
+    assert_eq!(topics[0].head, Offset(3));
+}
+
+async fn topics_have_random_identities(place: Place) {
+    let store = place.open();
+    let mut seen = BTreeSet::new();
+    for number in 0..20 {
+        let (id, _) = append(&*store, posted(&topic(&number.to_string()), "x")).await;
+        assert!(id.0 != 0 && i64::try_from(id.0).is_ok());
+        seen.insert(id);
+    }
+    assert_eq!(seen.len(), 20);
+    let other = Place::new(place.engine);
+    let (id, _) = append(&*other.open(), posted(&topic("0"), "x")).await;
+    assert!(!seen.contains(&id));
+}
+
+async fn fetched_versions_move_the_latest_offset(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    append(&*store, posted(&url, "posted")).await;
+    assert_eq!(the(&*store, &url).await.latest, Offset(0));
+    append(&*store, NewNotification { rule: Rule::Latest, ..posted(&url, "fetched") }).await;
+    append(&*store, posted(&url, "posted")).await;
+    let store = place.reopen(store);
+    let topic = the(&*store, &url).await;
+    assert_eq!((topic.first, topic.latest, topic.head), (Offset(1), Offset(2), Offset(3)));
+}
+
+async fn concurrent_appends_get_dense_offsets_and_are_all_durable(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let appends = (0..256).map(|number| append(&*store, posted(&url, format!("body {number}"))));
+    let places = join_all(appends).await;
+    let offsets: BTreeSet<_> = places.iter().map(|(_, offset)| offset.0).collect();
+    assert_eq!(offsets, (1..=256).collect());
+
+    let store = place.reopen(store);
+    assert_eq!(the(&*store, &url).await.head, Offset(256));
+    for (number, (id, offset)) in places.into_iter().enumerate() {
+        let read = read(&*store, id, offset).await.unwrap();
+        assert_eq!(read.body, format!("body {number}"));
+    }
+}
+
+async fn events_are_told_in_the_order_of_the_log_to_everybody(place: Place) {
+    let store = place.open();
+    let mut first = store.watch();
+    let mut second = store.watch();
+    let closed = store.watch();
+    drop(closed);
+    let url = topic("t");
+    join_all((0..50).map(|number| append(&*store, posted(&url, number.to_string())))).await;
+    for events in [told(&mut first), told(&mut second)] {
+        let offsets = events.iter().map(|event| match event {
+            StoreEvent::Appended { offset, rule: Rule::Every, .. } => offset.0,
+            other => panic!("{other:?}"),
+        });
+        assert!(offsets.eq(1..=50));
+    }
+    assert!(told(&mut store.watch()).is_empty());
+}
+
+async fn a_repetition_is_recognised_in_the_same_group(place: Place) {
+    let store = place.open();
+    let new = named(posted(&topic("t"), "x"), "key", at(1_000));
+    let outcomes = join_all((0..32).map(|_| store.append(new.clone(), DAY))).await;
+    let outcomes: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| is_new(**outcome)).count(), 1);
+    assert!(outcomes.iter().all(|outcome| outcome.id().offset == 1));
+    assert_eq!(the(&*store, &topic("t")).await.head, Offset(1));
+}
+
+async fn a_repetition_is_recognised_after_reopening(place: Place) {
+    let store = place.open();
+    let first = store.append(named(posted(&topic("t"), "x"), "key", at(1_000)), DAY).await.unwrap();
+    let store = place.reopen(store);
+    let again = store.append(named(posted(&topic("t"), "x"), "key", at(2_000)), DAY).await.unwrap();
+    assert!(is_new(first) && !is_new(again));
+    assert_eq!(first.id(), again.id());
+}
+
+async fn a_repetition_after_its_time_is_a_new_notification(place: Place) {
+    let store = place.open();
+    let remember = Duration::from_secs(10);
+    let outcomes = [
+        store.append(named(posted(&topic("t"), "x"), "key", at(1_000)), remember).await.unwrap(),
+        store.append(named(posted(&topic("t"), "x"), "key", at(1_009)), remember).await.unwrap(),
+        store.append(named(posted(&topic("t"), "x"), "key", at(1_010)), remember).await.unwrap(),
+        store.append(named(posted(&topic("t"), "x"), "key", at(1_011)), remember).await.unwrap(),
+    ];
+    assert_eq!(outcomes.map(is_new), [true, false, true, false]);
+    assert_eq!(outcomes.map(|outcome| outcome.id().offset), [1, 1, 2, 2]);
+}
+
+async fn the_same_key_on_another_topic_is_another_notification(place: Place) {
+    let store = place.open();
+    assert!(is_new(store.append(named(posted(&topic("a"), "x"), "key", at(1)), DAY).await.unwrap()));
+    assert!(is_new(store.append(named(posted(&topic("b"), "x"), "key", at(1)), DAY).await.unwrap()));
+}
+
+async fn a_very_long_idempotency_key_is_taken(place: Place) {
+    let store = place.open();
+    let key = "k".repeat(100_000);
+    assert!(is_new(store.append(named(posted(&topic("t"), "x"), &key, at(1)), DAY).await.unwrap()));
+    assert!(!is_new(store.append(named(posted(&topic("t"), "x"), &key, at(1)), DAY).await.unwrap()));
+}

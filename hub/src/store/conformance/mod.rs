@@ -1,0 +1,174 @@
+//! What every engine has to do, told as tests that run against each of them.
+
+mod delivery;
+mod log;
+mod model;
+mod opening;
+mod requests;
+mod retention;
+mod subscribing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
+use tempfile::TempDir;
+
+use super::{
+    Activation, Appended, Engine, FailureClass, Intent, Laggard, NewNotification, NewRequest, Notification,
+    NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreEvent, Subscription, Topic, TopicId,
+};
+use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+
+/// Runs each test of the file on each engine.
+macro_rules! on_every_engine {
+    ($($test:ident),+ $(,)?) => {
+        mod fjall {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::store::conformance::Place::new(crate::store::Engine::Fjall)).await;
+            })+
+        }
+        mod sled {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::store::conformance::Place::new(crate::store::Engine::Sled)).await;
+            })+
+        }
+    };
+}
+use on_every_engine;
+
+const DAY: Duration = Duration::from_secs(86_400);
+const LEASE: Duration = Duration::from_secs(3_600);
+
+/// A directory in which a store can be opened again and again.
+struct Place {
+    engine: Engine,
+    directory: TempDir,
+}
+
+impl Place {
+    fn new(engine: Engine) -> Self {
+        Self { engine, directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        super::open(self.engine, self.directory.path()).unwrap()
+    }
+
+    /// The store after a clean end of the process.
+    fn reopen(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        assert_eq!(Arc::strong_count(&store), 1, "somebody keeps the store open");
+        drop(store);
+        self.open()
+    }
+}
+
+fn topic(name: &str) -> TopicUrl {
+    TopicUrl::parse(&format!("https://source.example/{name}")).unwrap()
+}
+
+fn callback(name: &str) -> CallbackUrl {
+    CallbackUrl::parse(&format!("https://destination.example/{name}")).unwrap()
+}
+
+fn at(seconds: i64) -> DateTime {
+    DateTime::from_unix_millis(seconds * 1000).unwrap()
+}
+
+fn posted(topic: &TopicUrl, body: impl Into<Bytes>) -> NewNotification {
+    NewNotification {
+        topic: topic.clone(),
+        content_type: Bytes::from_static(b"application/xml"),
+        links: NotificationLinks {
+            hubs: vec!["https://hub.example/websub/".into()],
+            canonical: topic.as_str().into(),
+            resourcesync: None,
+        },
+        body: body.into(),
+        rule: Rule::Every,
+        idempotency_key: None,
+        received_at: DateTime::now(),
+    }
+}
+
+fn named(notification: NewNotification, key: &str, received_at: DateTime) -> NewNotification {
+    NewNotification { idempotency_key: Some(key.into()), received_at, ..notification }
+}
+
+async fn append(store: &dyn Store, notification: NewNotification) -> (TopicId, Offset) {
+    let id = store.append(notification, DAY).await.unwrap().id();
+    (TopicId(id.topic), Offset(id.offset))
+}
+
+/// The notification at this very offset.
+async fn read(store: &dyn Store, topic: TopicId, offset: Offset) -> Option<Arc<Notification>> {
+    let found = store.notification_from(topic, offset).await.unwrap();
+    found.filter(|notification| notification.offset == offset)
+}
+
+fn is_new(appended: Appended) -> bool {
+    matches!(appended, Appended::New(_))
+}
+
+async fn the(store: &dyn Store, url: &TopicUrl) -> Topic {
+    store.topic(url).await.unwrap().unwrap()
+}
+
+fn secret(text: &str) -> Secret {
+    Secret::new(text.as_bytes().to_vec()).unwrap()
+}
+
+async fn ask(store: &dyn Store, topic: &TopicUrl, callback: &CallbackUrl, intent: Intent) -> PendingRequest {
+    let request =
+        NewRequest { topic: topic.clone(), callback: callback.clone(), intent, received_at: DateTime::now() };
+    store.put_request(request).await.unwrap()
+}
+
+async fn ask_to_subscribe(
+    store: &dyn Store,
+    topic: &TopicUrl,
+    callback: &CallbackUrl,
+    key: &str,
+) -> PendingRequest {
+    ask(store, topic, callback, Intent::Subscribe { lease: Some(60), secret: Some(secret(key)) }).await
+}
+
+async fn activate(store: &dyn Store, request: &PendingRequest, asked_at: DateTime) -> Activation {
+    store.activate(VerifiedSubscription::assumed(request.clone(), LEASE, asked_at)).await.unwrap()
+}
+
+async fn deactivate(store: &dyn Store, request: &PendingRequest) -> Activation {
+    store.deactivate(VerifiedUnsubscription::assumed(request.clone())).await.unwrap()
+}
+
+async fn subscribe(
+    store: &dyn Store,
+    topic: &TopicUrl,
+    callback: &CallbackUrl,
+) -> (Shard, Arc<Subscription>) {
+    let request = ask_to_subscribe(store, topic, callback, "first secret").await;
+    assert!(matches!(activate(store, &request, DateTime::now()).await, Activation::Done));
+    let shard = Shard::of(callback, store.shards());
+    (shard, store.find_subscription(topic, callback).await.unwrap().unwrap())
+}
+
+fn behind(subscription: &Subscription, cursor: u64) -> Laggard {
+    Laggard {
+        topic: subscription.topic,
+        subscription: subscription.id,
+        cursor: Offset(cursor),
+        attempts: 3,
+        next_attempt: at(2_000_000_000),
+        failing_since: Some(at(1_000_000_000)),
+        class: FailureClass::Trouble,
+    }
+}
+
+/// What has been told so far.
+fn told(events: &mut tokio::sync::mpsc::UnboundedReceiver<StoreEvent>) -> Vec<StoreEvent> {
+    std::iter::from_fn(|| events.try_recv().ok()).collect()
+}

@@ -1,0 +1,77 @@
+//! Opening and closing a data directory.
+
+use std::fs;
+
+use futures_util::FutureExt as _;
+
+use super::{Place, append, on_every_engine, posted, the, topic};
+use crate::store::{Engine, Offset, StoreError, open};
+
+on_every_engine!(
+    a_second_process_is_locked_out,
+    the_other_engine_is_refused_by_name,
+    a_newer_format_is_refused,
+    an_unreadable_mark_is_damage,
+    what_waits_when_the_store_is_dropped_is_still_done,
+    the_number_of_shards_is_fixed,
+    a_data_directory_is_made_with_its_parents,
+);
+
+async fn a_second_process_is_locked_out(place: Place) {
+    let store = place.open();
+    let error = open(place.engine, place.directory.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+    append(&*store, posted(&topic("t"), "the first owner is not disturbed")).await;
+    drop(store);
+    place.open();
+}
+
+async fn the_other_engine_is_refused_by_name(place: Place) {
+    drop(place.open());
+    let (other, made_by) = match place.engine {
+        Engine::Fjall => (Engine::Sled, "fjall"),
+        Engine::Sled => (Engine::Fjall, "sled"),
+    };
+    let error = open(other, place.directory.path()).unwrap_err();
+    assert!(matches!(&error, StoreError::OtherEngine { found, .. } if found == made_by), "{error}");
+    place.open();
+}
+
+async fn a_newer_format_is_refused(place: Place) {
+    drop(place.open());
+    fs::write(place.directory.path().join("engine"), "tomorrows-engine 2\n").unwrap();
+    let error = open(place.engine, place.directory.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Format { found: 2, supported: 1 }), "{error}");
+}
+
+async fn an_unreadable_mark_is_damage(place: Place) {
+    drop(place.open());
+    for mark in ["", "fjall", "fjall one", "sled 1 2", "fjall 99999"] {
+        fs::write(place.directory.path().join("engine"), mark).unwrap();
+        let error = open(place.engine, place.directory.path()).unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { space: "engine", .. }), "{mark}: {error}");
+    }
+}
+
+async fn what_waits_when_the_store_is_dropped_is_still_done(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    append(&*store, posted(&url, "first")).await;
+    // Polled once, so that the command is on its way, and then given up by the caller.
+    let _ = store.append(posted(&url, "second"), super::DAY).now_or_never();
+    let store = place.reopen(store);
+    assert_eq!(the(&*store, &url).await.head, Offset(2));
+}
+
+async fn the_number_of_shards_is_fixed(place: Place) {
+    let store = place.open();
+    assert_eq!(store.shards(), 16);
+    let store = place.reopen(store);
+    assert_eq!(store.shards(), 16);
+}
+
+async fn a_data_directory_is_made_with_its_parents(place: Place) {
+    let deep = place.directory.path().join("a/b/c");
+    open(place.engine, &deep).unwrap();
+    assert!(deep.join("engine").is_file());
+}

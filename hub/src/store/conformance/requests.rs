@@ -1,0 +1,122 @@
+//! What was acknowledged and still has to be done: pings and requests.
+
+use super::{
+    Place, activate, ask, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret, topic,
+};
+use crate::store::{Activation, Intent, NewRequest};
+
+on_every_engine!(
+    pings_wait_until_they_are_removed,
+    a_newer_ping_replaces_the_older_one_of_its_topic,
+    requests_are_kept_as_they_came_oldest_first,
+    a_newer_request_replaces_the_older_one_of_its_pair_d17,
+    removing_a_replaced_request_leaves_the_newer_one,
+    request_identities_are_never_given_twice,
+    a_request_is_gone_once_it_was_applied,
+    a_replaced_request_changes_nothing_even_after_the_newer_one_was_applied_d17,
+    a_removed_request_changes_nothing,
+);
+
+async fn pings_wait_until_they_are_removed(place: Place) {
+    let store = place.open();
+    let b = store.put_ping(topic("~b")).await.unwrap();
+    let a = store.put_ping(topic("a")).await.unwrap();
+    let store = place.reopen(store);
+    assert_eq!(store.pings().await.unwrap(), [b.clone(), a.clone()]);
+    store.remove_ping(&a).await.unwrap();
+    store.remove_ping(&a).await.unwrap();
+    let store = place.reopen(store);
+    assert_eq!(store.pings().await.unwrap(), [b]);
+}
+
+async fn a_newer_ping_replaces_the_older_one_of_its_topic(place: Place) {
+    let store = place.open();
+    let older = store.put_ping(topic("~t")).await.unwrap();
+    let store = place.reopen(store);
+    let newer = store.put_ping(topic("%7Et")).await.unwrap();
+    assert!(older.id < newer.id);
+    store.remove_ping(&older).await.unwrap();
+    assert_eq!(store.pings().await.unwrap(), std::slice::from_ref(&newer));
+    store.remove_ping(&newer).await.unwrap();
+    assert!(store.pings().await.unwrap().is_empty());
+}
+
+async fn requests_are_kept_as_they_came_oldest_first(place: Place) {
+    let store = place.open();
+    let intents = [
+        Intent::Subscribe { lease: Some(u64::MAX), secret: Some(secret("s")) },
+        Intent::Unsubscribe,
+        Intent::Subscribe { lease: None, secret: None },
+    ];
+    let mut requests = Vec::new();
+    for (number, intent) in (0..).zip(intents) {
+        let callback = callback(&format!("%7E{number}"));
+        let new = NewRequest { topic: topic("t"), callback, intent, received_at: at(number) };
+        requests.push(store.put_request(new).await.unwrap());
+    }
+    let store = place.reopen(store);
+    let waiting = store.requests().await.unwrap();
+    assert_eq!(waiting, requests);
+    assert_eq!(waiting[0].callback.as_str(), "https://destination.example/%7E0");
+}
+
+async fn a_newer_request_replaces_the_older_one_of_its_pair_d17(place: Place) {
+    let store = place.open();
+    let older = ask_to_subscribe(&*store, &topic("t"), &callback("~d"), "older").await;
+    let newer = ask_to_subscribe(&*store, &topic("t"), &callback("%7Ed"), "newer").await;
+    let other = ask_to_subscribe(&*store, &topic("t"), &callback("e"), "other").await;
+    assert!(older.id < newer.id);
+    let store = place.reopen(store);
+    assert_eq!(store.requests().await.unwrap(), [newer, other]);
+}
+
+async fn removing_a_replaced_request_leaves_the_newer_one(place: Place) {
+    let store = place.open();
+    let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
+    let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
+    store.remove_request(&older).await.unwrap();
+    assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
+    store.remove_request(&newer).await.unwrap();
+    let store = place.reopen(store);
+    assert!(store.requests().await.unwrap().is_empty());
+}
+
+async fn request_identities_are_never_given_twice(place: Place) {
+    let store = place.open();
+    let first = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
+    store.remove_request(&first).await.unwrap();
+    let store = place.reopen(store);
+    let second = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
+    assert!(first.id < second.id);
+}
+
+async fn a_request_is_gone_once_it_was_applied(place: Place) {
+    let store = place.open();
+    let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
+    assert!(matches!(activate(&*store, &request, at(0)).await, Activation::Done));
+    let goodbye = ask(&*store, &topic("t"), &callback("d"), Intent::Unsubscribe).await;
+    assert!(matches!(deactivate(&*store, &goodbye).await, Activation::Done));
+    assert!(store.requests().await.unwrap().is_empty());
+    let store = place.reopen(store);
+    assert!(store.requests().await.unwrap().is_empty());
+}
+
+async fn a_replaced_request_changes_nothing_even_after_the_newer_one_was_applied_d17(place: Place) {
+    let store = place.open();
+    let (topic, callback) = (topic("t"), callback("d"));
+    let hello = ask_to_subscribe(&*store, &topic, &callback, "s").await;
+    let goodbye = ask(&*store, &topic, &callback, Intent::Unsubscribe).await;
+    assert!(matches!(activate(&*store, &hello, at(0)).await, Activation::Superseded));
+    assert!(matches!(deactivate(&*store, &goodbye).await, Activation::Done));
+    let store = place.reopen(store);
+    assert!(matches!(activate(&*store, &hello, at(0)).await, Activation::Superseded));
+    assert!(store.find_subscription(&topic, &callback).await.unwrap().is_none());
+}
+
+async fn a_removed_request_changes_nothing(place: Place) {
+    let store = place.open();
+    let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
+    store.remove_request(&request).await.unwrap();
+    assert!(matches!(activate(&*store, &request, at(0)).await, Activation::Superseded));
+    assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
+}

@@ -1,0 +1,201 @@
+//! Retention: what may be forgotten, and nothing else.
+
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::TopicUrl;
+
+use super::{
+    Place, append, at, callback, is_new, named, on_every_engine, posted, read, subscribe, the, topic,
+};
+use crate::store::{
+    Checkpoint, FailureClass, NewNotification, Offset, Skip, Store, StoreEvent, TopicId, Trimmed,
+};
+
+on_every_engine!(
+    old_notifications_are_forgotten,
+    the_newest_of_each_topic_is_kept,
+    the_oldest_of_all_topics_make_room_first,
+    large_bodies_are_forgotten_whole,
+    more_than_one_slice_is_forgotten_at_once,
+    trimming_an_empty_store_does_nothing,
+    what_is_kept_survives_trimming_and_reopening,
+    offsets_go_on_after_trimming,
+    skips_go_with_their_notifications,
+    expired_idempotency_keys_are_forgotten,
+    idempotency_keys_outlive_their_notifications,
+);
+
+const EVERYTHING: u64 = u64::MAX;
+
+async fn append_at(store: &dyn Store, topic: &TopicUrl, seconds: i64, bytes: usize) -> TopicId {
+    let new = NewNotification { received_at: at(seconds), ..posted(topic, vec![7; bytes]) };
+    append(store, new).await.0
+}
+
+async fn held(store: &dyn Store, topic: TopicId, offsets: std::ops::RangeInclusive<u64>) -> Vec<u64> {
+    let mut held = Vec::new();
+    for offset in offsets {
+        if read(store, topic, Offset(offset)).await.is_some() {
+            held.push(offset);
+        }
+    }
+    held
+}
+
+async fn old_notifications_are_forgotten(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let mut id = TopicId(0);
+    for second in 1..=5 {
+        id = append_at(&*store, &url, second, 10).await;
+    }
+    let trimmed = store.trim(at(3), EVERYTHING).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 20 });
+    assert_eq!(the(&*store, &url).await.first, Offset(3));
+    assert_eq!(held(&*store, id, 1..=5).await, [3, 4, 5]);
+    let next = store.notification_from(id, Offset(1)).await.unwrap().unwrap();
+    assert_eq!(next.offset, Offset(3));
+    assert_eq!(store.trim(at(3), EVERYTHING).await.unwrap(), Trimmed::default());
+}
+
+async fn the_newest_of_each_topic_is_kept(place: Place) {
+    let store = place.open();
+    let mut ids = Vec::new();
+    for name in ["a", "b"] {
+        append_at(&*store, &topic(name), 1, 10).await;
+        ids.push(append_at(&*store, &topic(name), 2, 10).await);
+    }
+    let trimmed = store.trim(DateTime::now(), 0).await.unwrap();
+    assert_eq!(trimmed.notifications, 2);
+    for id in ids {
+        assert_eq!(held(&*store, id, 1..=2).await, [2]);
+    }
+}
+
+async fn the_oldest_of_all_topics_make_room_first(place: Place) {
+    let store = place.open();
+    let a = append_at(&*store, &topic("a"), 1, 100).await;
+    let b = append_at(&*store, &topic("b"), 2, 100).await;
+    append_at(&*store, &topic("a"), 3, 100).await;
+    append_at(&*store, &topic("b"), 4, 100).await;
+    append_at(&*store, &topic("a"), 5, 100).await;
+    append_at(&*store, &topic("b"), 6, 100).await;
+    let trimmed = store.trim(at(0), 350).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 3, bytes: 300 });
+    assert_eq!(held(&*store, a, 1..=3).await, [3]);
+    assert_eq!(held(&*store, b, 1..=3).await, [2, 3]);
+}
+
+async fn large_bodies_are_forgotten_whole(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let id = append_at(&*store, &url, 1, 1_000_000).await;
+    append_at(&*store, &url, 2, 10).await;
+    assert_eq!(store.trim(at(2), EVERYTHING).await.unwrap(), Trimmed { notifications: 1, bytes: 1_000_000 });
+    let store = place.reopen(store);
+    assert_eq!(held(&*store, id, 1..=2).await, [2]);
+}
+
+async fn more_than_one_slice_is_forgotten_at_once(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let appends = (1..=2_500).map(|second| append_at(&*store, &url, second, 1));
+    futures_util::future::join_all(appends).await;
+    let trimmed = store.trim(at(10_000), EVERYTHING).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 2_499, bytes: 2_499 });
+    assert_eq!(the(&*store, &url).await.first, Offset(2_500));
+}
+
+async fn trimming_an_empty_store_does_nothing(place: Place) {
+    let store = place.open();
+    assert_eq!(store.trim(DateTime::now(), 0).await.unwrap(), Trimmed::default());
+    subscribe(&*store, &topic("t"), &callback("d")).await;
+    assert_eq!(store.trim(DateTime::now(), 0).await.unwrap(), Trimmed::default());
+    assert_eq!(the(&*store, &topic("t")).await.first, Offset(1));
+}
+
+async fn what_is_kept_survives_trimming_and_reopening(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    for second in 1..=4 {
+        append_at(&*store, &url, second, 100).await;
+    }
+    store.trim(at(2), EVERYTHING).await.unwrap();
+    let store = place.reopen(store);
+    let topic = the(&*store, &url).await;
+    assert_eq!((topic.first, topic.head), (Offset(2), Offset(4)));
+    // The bytes and the age of what is left were kept too.
+    assert_eq!(store.trim(at(3), EVERYTHING).await.unwrap(), Trimmed { notifications: 1, bytes: 100 });
+    assert_eq!(store.trim(at(0), 199).await.unwrap(), Trimmed { notifications: 1, bytes: 100 });
+    assert_eq!(held(&*store, topic.id, 1..=4).await, [4]);
+}
+
+async fn offsets_go_on_after_trimming(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    for second in 1..=3 {
+        append_at(&*store, &url, second, 1).await;
+    }
+    store.trim(DateTime::now(), 0).await.unwrap();
+    let store = place.reopen(store);
+    let mut events = store.watch();
+    append_at(&*store, &url, 4, 1).await;
+    assert!(matches!(events.try_recv(), Ok(StoreEvent::Appended { offset: Offset(4), .. })));
+}
+
+async fn skips_go_with_their_notifications(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    for second in 1..=3 {
+        append_at(&*store, &url, second, 1).await;
+    }
+    let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let skip = |offset| Skip {
+        topic: subscription.topic,
+        subscription: subscription.id,
+        offset: Offset(offset),
+        at: at(9),
+        class: FailureClass::Trouble,
+        status: None,
+    };
+    let checkpoint = Checkpoint { skips: (1..=3).map(skip).collect(), ..Checkpoint::default() };
+    store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    store.trim(at(3), EVERYTHING).await.unwrap();
+    assert_eq!(store.skips(shard, 10).await.unwrap(), [skip(3)]);
+}
+
+async fn expired_idempotency_keys_are_forgotten(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let minute = Duration::from_secs(60);
+    let now = DateTime::now();
+    let past = at(1_000);
+    store.append(named(posted(&url, "x"), "old", past), minute).await.unwrap();
+    store.append(named(posted(&url, "x"), "new", now), minute).await.unwrap();
+    // Seen long ago, then again just now: only the older sighting has expired.
+    store.append(named(posted(&url, "x"), "both", past), minute).await.unwrap();
+    store.append(named(posted(&url, "x"), "both", now), minute).await.unwrap();
+    store.trim(at(0), EVERYTHING).await.unwrap();
+    let store = place.reopen(store);
+    // By their own times all of these would still be repetitions.
+    let again = |key, at| store.append(named(posted(&url, "x"), key, at), minute);
+    assert!(is_new(again("old", past).await.unwrap()));
+    assert!(!is_new(again("new", now).await.unwrap()));
+    assert!(!is_new(again("both", now).await.unwrap()));
+}
+
+async fn idempotency_keys_outlive_their_notifications(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let now = DateTime::now();
+    let day = Duration::from_secs(86_400);
+    let first = store.append(named(posted(&url, "x"), "key", now), day).await.unwrap();
+    append(&*store, posted(&url, "y")).await;
+    store.trim(at(0), 0).await.unwrap();
+    assert!(read(&*store, TopicId(first.id().topic), Offset(1)).await.is_none());
+    let again = store.append(named(posted(&url, "x"), "key", now), day).await.unwrap();
+    assert!(!is_new(again));
+    assert_eq!(again.id(), first.id());
+}

@@ -1,0 +1,250 @@
+//! Subscriptions: beginning, renewal and end.
+
+use futures_util::future::join_all;
+use resync_core::datetime::DateTime;
+
+use super::{
+    LEASE, Place, activate, append, ask, ask_to_subscribe, at, behind, callback, deactivate, on_every_engine,
+    posted, secret, subscribe, the, told, topic,
+};
+use crate::store::{
+    Activation, Checkpoint, Ended, Intent, Offset, Shard, Slot, Store, StoreEvent, SubscriptionId, TopicId,
+};
+
+on_every_engine!(
+    a_subscription_begins_at_the_head_of_the_log,
+    a_subscription_may_come_before_the_first_notification,
+    a_renewal_keeps_identity_and_cursor_and_brings_the_new_secret_w061,
+    a_request_changes_nothing_before_it_is_verified,
+    percent_encoded_unreserved_characters_make_no_second_subscription_w073,
+    a_hundred_parallel_requests_for_one_pair_end_as_one_subscription_b34,
+    an_unsubscribed_pair_is_gone_with_its_laggard,
+    unsubscribing_the_unknown_is_no_error_d07,
+    subscribing_again_after_the_end_is_a_new_subscription,
+    an_expired_subscription_ends,
+    a_renewed_lease_does_not_expire,
+    a_subscriber_that_is_gone_ends_at_once,
+    ending_the_unknown_is_no_error,
+    events_carry_the_new_state,
+    a_renewal_is_seen_at_once,
+);
+
+async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    for number in 0..3 {
+        append(&*store, posted(&url, number.to_string())).await;
+    }
+    let asked_at = at(1_700_000_000);
+    let request = ask_to_subscribe(&*store, &url, &callback("d"), "s").await;
+    append(&*store, posted(&url, "while it was verified")).await;
+    activate(&*store, &request, asked_at).await;
+
+    let store = place.reopen(store);
+    let subscription = store.find_subscription(&url, &callback("d")).await.unwrap().unwrap();
+    assert_eq!(subscription.start, Offset(4));
+    assert_eq!(subscription.topic, the(&*store, &url).await.id);
+    assert_eq!(subscription.secret, Some(secret("s")));
+    assert_eq!(subscription.lease, LEASE);
+    assert_eq!(subscription.lease_end, at(1_700_003_600));
+    assert_eq!((subscription.created_at, subscription.verified_at), (asked_at, asked_at));
+    let shard = Shard::of(&callback("d"), store.shards());
+    assert_eq!(
+        store.subscription(shard, subscription.topic, subscription.id).await.unwrap(),
+        Some(subscription)
+    );
+}
+
+async fn a_subscription_may_come_before_the_first_notification(place: Place) {
+    let store = place.open();
+    let (_, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    assert_eq!(subscription.start, Offset(0));
+    let topic = the(&*store, &topic("t")).await;
+    assert_eq!((topic.first, topic.head, topic.latest), (Offset(1), Offset(0), Offset(0)));
+    let (id, offset) = append(&*store, posted(&topic.url, "x")).await;
+    assert_eq!((id, offset), (topic.id, Offset(1)));
+}
+
+async fn a_renewal_keeps_identity_and_cursor_and_brings_the_new_secret_w061(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let (shard, first) = subscribe(&*store, &url, &callback("d")).await;
+    for number in 0..5 {
+        append(&*store, posted(&url, number.to_string())).await;
+    }
+    let epoch = store.claim(shard).await.unwrap();
+    let laggard = behind(&first, 2);
+    let checkpoint = Checkpoint { laggards: vec![laggard], ..Checkpoint::default() };
+    store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+
+    let request = ask_to_subscribe(&*store, &url, &callback("d"), "second secret").await;
+    activate(&*store, &request, at(2_000_000_000)).await;
+    let store = place.reopen(store);
+    let renewed = store.find_subscription(&url, &callback("d")).await.unwrap().unwrap();
+    assert_eq!((renewed.id, renewed.topic, renewed.start), (first.id, first.topic, first.start));
+    assert_eq!(renewed.created_at, first.created_at);
+    assert_eq!(renewed.verified_at, at(2_000_000_000));
+    assert_eq!(renewed.lease_end, at(2_000_003_600));
+    assert_eq!(renewed.secret, Some(secret("second secret")));
+    let state = store.load_shard(shard).await.unwrap();
+    assert_eq!(state.laggards, [laggard]);
+    assert_eq!(state.slots.len(), 1);
+}
+
+async fn a_request_changes_nothing_before_it_is_verified(place: Place) {
+    let store = place.open();
+    let (_, before) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    ask_to_subscribe(&*store, &topic("t"), &callback("d"), "second secret").await;
+    ask(&*store, &topic("t"), &callback("d"), Intent::Unsubscribe).await;
+    let store = place.reopen(store);
+    assert_eq!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap(), Some(before));
+}
+
+async fn percent_encoded_unreserved_characters_make_no_second_subscription_w073(place: Place) {
+    let store = place.open();
+    let (shard, first) = subscribe(&*store, &topic("~t"), &callback("~d")).await;
+    let (same_shard, second) = subscribe(&*store, &topic("%7Et"), &callback("%7ed")).await;
+    assert_eq!((shard, first.id), (same_shard, second.id));
+    assert_eq!(store.load_shard(shard).await.unwrap().slots.len(), 1);
+    // Deliveries go to what the subscriber wrote last, and it is told its own spelling of the topic (W-190, D-01).
+    assert_eq!(second.callback.as_str(), "https://destination.example/%7ed");
+    assert_eq!(second.topic_url.as_str(), "https://source.example/%7Et");
+}
+
+async fn a_hundred_parallel_requests_for_one_pair_end_as_one_subscription_b34(place: Place) {
+    let store = place.open();
+    let (url, callback) = (topic("t"), callback("d"));
+    let requests: Vec<_> = (0..100).map(|number| format!("secret {number}")).collect();
+    let requests = join_all(requests.iter().map(|key| ask_to_subscribe(&*store, &url, &callback, key))).await;
+    let outcomes = join_all(requests.iter().map(|request| activate(&*store, request, at(0)))).await;
+    assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Activation::Done)).count(), 1);
+    let newest = requests.iter().max_by_key(|request| request.id).unwrap();
+    let Intent::Subscribe { secret, .. } = &newest.intent else { unreachable!() };
+    let subscription = store.find_subscription(&url, &callback).await.unwrap().unwrap();
+    assert_eq!(subscription.secret, *secret);
+    assert_eq!(all_slots(&*store).await.len(), 1);
+}
+
+async fn an_unsubscribed_pair_is_gone_with_its_laggard(place: Place) {
+    let mut store = place.open();
+    let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let (_, neighbour) = subscribe(&*store, &topic("t"), &callback("e")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let laggards = vec![behind(&subscription, 0), behind(&neighbour, 0)];
+    store.checkpoint(shard, epoch, Checkpoint { laggards, ..Checkpoint::default() }).await.unwrap();
+
+    let goodbye = ask(&*store, &topic("t"), &callback("d"), Intent::Unsubscribe).await;
+    deactivate(&*store, &goodbye).await;
+    for _ in 0..2 {
+        assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
+        assert!(store.subscription(shard, subscription.topic, subscription.id).await.unwrap().is_none());
+        let state = store.load_shard(shard).await.unwrap();
+        assert_eq!(state.slots.len(), 1);
+        assert_eq!(state.laggards, [behind(&neighbour, 0)]);
+        store = place.reopen(store);
+    }
+}
+
+async fn unsubscribing_the_unknown_is_no_error_d07(place: Place) {
+    let store = place.open();
+    let mut events = store.watch();
+    let goodbye = ask(&*store, &topic("t"), &callback("d"), Intent::Unsubscribe).await;
+    assert!(matches!(deactivate(&*store, &goodbye).await, Activation::Done));
+    assert!(told(&mut events).is_empty());
+}
+
+async fn subscribing_again_after_the_end_is_a_new_subscription(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let (shard, first) = subscribe(&*store, &url, &callback("d")).await;
+    store.end(shard, first.topic, first.id, Ended::Gone).await.unwrap();
+    append(&*store, posted(&url, "x")).await;
+    let store = place.reopen(store);
+    let (_, second) = subscribe(&*store, &url, &callback("d")).await;
+    assert!(first.id < second.id);
+    assert_eq!(second.start, Offset(1));
+}
+
+async fn an_expired_subscription_ends(place: Place) {
+    let store = place.open();
+    let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
+    activate(&*store, &request, at(1_000)).await;
+    let subscription = store.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
+    let shard = Shard::of(&callback("d"), store.shards());
+    let mut events = store.watch();
+    store.end(shard, subscription.topic, subscription.id, Ended::Expired).await.unwrap();
+    assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
+    let events = told(&mut events);
+    assert!(
+        matches!(events[..], [StoreEvent::Unsubscribed { shard: of, topic, id }]
+            if (of, topic, id) == (shard, subscription.topic, subscription.id)),
+        "{events:?}"
+    );
+}
+
+async fn a_renewed_lease_does_not_expire(place: Place) {
+    let store = place.open();
+    let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
+    activate(&*store, &request, at(1_000)).await;
+    let (shard, renewed) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    store.end(shard, renewed.topic, renewed.id, Ended::Expired).await.unwrap();
+    assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_some());
+}
+
+async fn a_subscriber_that_is_gone_ends_at_once(place: Place) {
+    let store = place.open();
+    let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    store.end(shard, subscription.topic, subscription.id, Ended::Gone).await.unwrap();
+    let store = place.reopen(store);
+    assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
+    assert!(store.load_shard(shard).await.unwrap().slots.is_empty());
+}
+
+async fn ending_the_unknown_is_no_error(place: Place) {
+    let store = place.open();
+    store.end(Shard(0), TopicId(7), SubscriptionId(7), Ended::Gone).await.unwrap();
+}
+
+async fn events_carry_the_new_state(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    append(&*store, posted(&url, "x")).await;
+    let mut events = store.watch();
+    let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
+    store.end(shard, subscription.topic, subscription.id, Ended::Gone).await.unwrap();
+    let slot = Slot {
+        id: subscription.id,
+        topic: subscription.topic,
+        origin: "https://destination.example".into(),
+        start: Offset(1),
+        lease_end: subscription.lease_end,
+    };
+    let bounds = the(&*store, &url).await;
+    let events = told(&mut events);
+    let [StoreEvent::Subscribed { shard: of, slot: told, topic }, StoreEvent::Unsubscribed { .. }] =
+        &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!((*of, told, topic), (shard, &slot, &bounds));
+}
+
+async fn a_renewal_is_seen_at_once(place: Place) {
+    let store = place.open();
+    let (shard, first) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    for number in 0..20 {
+        let key = format!("secret {number}");
+        let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), &key).await;
+        activate(&*store, &request, DateTime::now()).await;
+        let read = store.subscription(shard, first.topic, first.id).await.unwrap().unwrap();
+        assert_eq!(read.secret, Some(secret(&key)));
+    }
+}
+
+async fn all_slots(store: &dyn Store) -> Vec<Slot> {
+    let mut slots = Vec::new();
+    for shard in (0..store.shards()).map(Shard) {
+        slots.extend(store.load_shard(shard).await.unwrap().slots);
+    }
+    slots
+}

@@ -1,0 +1,349 @@
+//! How a record becomes bytes and comes back checked.
+//!
+//! ```text
+//! version: u8 | fields … | CRC-32 of (space tag, key, version, fields): u32 big-endian
+//! ```
+//!
+//! The key is part of the checksum, so that a record which turns up in the wrong place is as damaged as one with a wrong
+//! bit. Whole numbers are LEB128, byte strings carry their length in front, options a 0 or a 1. Whatever does not decode is
+//! [`StoreError::Damaged`] with the place and the reason; nothing here panics.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::{Buf, Bytes};
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, TopicUrl};
+
+use super::engine::Space;
+use crate::store::{Result, StoreError};
+
+/// The version that is written. A reader refuses what it does not know.
+const VERSION: u8 = 1;
+const CHECKSUM_BYTES: usize = 4;
+
+/// The seconds since 1970 that a [`DateTime`] can hold: the years 1 to 9999.
+const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_207_200;
+
+/// Something that is kept in one space.
+pub(super) trait Record: Sized {
+    /// Where it is kept.
+    const SPACE: Space;
+
+    fn encode(&self, out: &mut Encoder);
+
+    /// Reads the fields; [`open`] has checked the frame and refuses what is left over.
+    fn decode(fields: &mut Decoder) -> std::result::Result<Self, Fault>;
+}
+
+/// What is wrong with a record's fields.
+pub(super) type Fault = String;
+
+/// The bytes to keep under `key`.
+pub(super) fn seal<R: Record>(key: &[u8], record: &R) -> Vec<u8> {
+    let mut out = Encoder(vec![VERSION]);
+    record.encode(&mut out);
+    let checksum = checksum(R::SPACE, key, &out.0);
+    out.0.extend_from_slice(&checksum.to_be_bytes());
+    out.0
+}
+
+/// The record that is kept under `key`.
+pub(super) fn open<R: Record>(key: &[u8], value: &Bytes) -> Result<R> {
+    open_beginning(R::SPACE, key, value, |fields| {
+        let record = R::decode(fields)?;
+        fields.finish()?;
+        Ok(record)
+    })
+}
+
+/// The first fields of the record that is kept under `key`. The checksum of the whole is checked all the same.
+pub(super) fn open_beginning<T>(
+    space: Space,
+    key: &[u8],
+    value: &Bytes,
+    read: impl FnOnce(&mut Decoder) -> std::result::Result<T, Fault>,
+) -> Result<T> {
+    unframe(space, key, value).and_then(|mut fields| read(&mut fields)).map_err(|reason| {
+        StoreError::Damaged { space: space.name(), reason: format!("key {}: {reason}", hex::encode(key)) }
+    })
+}
+
+fn unframe(space: Space, key: &[u8], value: &Bytes) -> std::result::Result<Decoder, Fault> {
+    let end = value.len().checked_sub(CHECKSUM_BYTES).filter(|end| *end > 0).ok_or("it is too short")?;
+    let (content, kept) = value.split_at(end);
+    if kept != checksum(space, key, content).to_be_bytes() {
+        return Err("its checksum does not match".into());
+    }
+    if content[0] != VERSION {
+        return Err(format!("its version is {}, this hub reads {VERSION}", content[0]));
+    }
+    Ok(Decoder(value.slice(1..end)))
+}
+
+fn checksum(space: Space, key: &[u8], content: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&[space.tag()]);
+    hasher.update(key);
+    hasher.update(content);
+    hasher.finalize()
+}
+
+/// Writes fields.
+#[derive(Debug)]
+pub(super) struct Encoder(Vec<u8>);
+
+impl Encoder {
+    pub(super) fn byte(&mut self, value: u8) {
+        self.0.push(value);
+    }
+
+    pub(super) fn number(&mut self, mut value: u64) {
+        loop {
+            let [low, ..] = value.to_le_bytes();
+            value >>= 7;
+            if value == 0 {
+                return self.0.push(low);
+            }
+            self.0.push(low | 0x80);
+        }
+    }
+
+    pub(super) fn bytes(&mut self, value: &[u8]) {
+        self.number(value.len() as u64);
+        self.0.extend_from_slice(value);
+    }
+
+    pub(super) fn text(&mut self, value: &str) {
+        self.bytes(value.as_bytes());
+    }
+
+    pub(super) fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        self.byte(u8::from(value.is_some()));
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    pub(super) fn time(&mut self, value: DateTime) {
+        let (seconds, nanos) = split(value.to_system_time());
+        self.0.extend_from_slice(&seconds.to_be_bytes());
+        self.number(u64::from(nanos));
+    }
+
+    pub(super) fn duration(&mut self, value: Duration) {
+        self.number(value.as_secs());
+        self.number(u64::from(value.subsec_nanos()));
+    }
+}
+
+/// Reads fields in the order in which they were written.
+#[derive(Debug)]
+pub(super) struct Decoder(Bytes);
+
+impl Decoder {
+    pub(super) fn byte(&mut self) -> std::result::Result<u8, Fault> {
+        self.0.try_get_u8().map_err(|_| "it ends too early".into())
+    }
+
+    pub(super) fn number(&mut self) -> std::result::Result<u64, Fault> {
+        let mut value = 0_u64;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7F);
+            if (bits << shift) >> shift != bits {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err("a number is too large".into())
+    }
+
+    /// A number that has to fit a smaller type.
+    pub(super) fn small<T: TryFrom<u64>>(&mut self) -> std::result::Result<T, Fault> {
+        T::try_from(self.number()?).map_err(|_| "a number is too large".into())
+    }
+
+    /// A part of the record itself: nothing is copied.
+    pub(super) fn bytes(&mut self) -> std::result::Result<Bytes, Fault> {
+        let length: usize = self.small()?;
+        if length > self.0.len() {
+            return Err("a field is longer than the record".into());
+        }
+        Ok(self.0.split_to(length))
+    }
+
+    pub(super) fn text(&mut self) -> std::result::Result<String, Fault> {
+        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| "a text is not UTF-8".into())
+    }
+
+    pub(super) fn option<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> std::result::Result<T, Fault>,
+    ) -> std::result::Result<Option<T>, Fault> {
+        match self.byte()? {
+            0 => Ok(None),
+            1 => read(self).map(Some),
+            other => Err(format!("an option is marked with {other}")),
+        }
+    }
+
+    pub(super) fn time(&mut self) -> std::result::Result<DateTime, Fault> {
+        let seconds = self.0.try_get_i64().map_err(|_| Fault::from("it ends too early"))?;
+        let nanos: u32 = self.small()?;
+        join(seconds, nanos).map(DateTime::from_system_time).ok_or_else(|| "a moment is out of range".into())
+    }
+
+    pub(super) fn duration(&mut self) -> std::result::Result<Duration, Fault> {
+        let seconds = self.number()?;
+        let nanos: u32 = self.small()?;
+        if nanos >= 1_000_000_000 {
+            return Err("a duration is out of range".into());
+        }
+        Ok(Duration::new(seconds, nanos))
+    }
+
+    pub(super) fn topic_url(&mut self) -> std::result::Result<TopicUrl, Fault> {
+        TopicUrl::parse(&self.text()?).map_err(|error| format!("a topic is no URL: {error}"))
+    }
+
+    pub(super) fn callback_url(&mut self) -> std::result::Result<CallbackUrl, Fault> {
+        CallbackUrl::parse(&self.text()?).map_err(|error| format!("a callback is no URL: {error}"))
+    }
+
+    /// Fields without their frame.
+    #[cfg(test)]
+    pub(super) fn over(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+
+    fn finish(&self) -> std::result::Result<(), Fault> {
+        if self.0.is_empty() { Ok(()) } else { Err(format!("{} bytes are left over", self.0.len())) }
+    }
+}
+
+/// Whole seconds since 1970, rounded down, and the rest.
+fn split(time: SystemTime) -> (i64, u32) {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
+        Err(error) => {
+            let before = error.duration();
+            let seconds = -i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
+            match before.subsec_nanos() {
+                0 => (seconds, 0),
+                nanos => (seconds - 1, 1_000_000_000 - nanos),
+            }
+        }
+    }
+}
+
+fn join(seconds: i64, nanos: u32) -> Option<SystemTime> {
+    if !SECONDS.contains(&seconds) || nanos >= 1_000_000_000 {
+        return None;
+    }
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let start = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    start?.checked_add(Duration::from_nanos(u64::from(nanos)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One field of every kind.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Sample {
+        byte: u8,
+        number: u64,
+        bytes: Vec<u8>,
+        text: String,
+        option: Option<u64>,
+        time: DateTime,
+        duration: Duration,
+    }
+
+    impl Record for Sample {
+        const SPACE: Space = Space::Pings;
+
+        fn encode(&self, out: &mut Encoder) {
+            out.byte(self.byte);
+            out.number(self.number);
+            out.bytes(&self.bytes);
+            out.text(&self.text);
+            out.option(self.option, Encoder::number);
+            out.time(self.time);
+            out.duration(self.duration);
+        }
+
+        fn decode(fields: &mut Decoder) -> std::result::Result<Self, Fault> {
+            Ok(Self {
+                byte: fields.byte()?,
+                number: fields.number()?,
+                bytes: fields.bytes()?.to_vec(),
+                text: fields.text()?,
+                option: fields.option(Decoder::number)?,
+                time: fields.time()?,
+                duration: fields.duration()?,
+            })
+        }
+    }
+
+    prop_compose! {
+        fn sample()(
+            byte in any::<u8>(), number in any::<u64>(), bytes in any::<Vec<u8>>(), text in any::<String>(),
+            option in any::<Option<u64>>(), seconds in -62_135_596_800_i64..253_402_000_000, nanos in 0..1_000_000_000_u32,
+            duration in (any::<u64>(), 0..1_000_000_000_u32),
+        ) -> Sample {
+            let time = DateTime::from_system_time(join(seconds, nanos).unwrap());
+            Sample { byte, number, bytes, text, option, time, duration: Duration::new(duration.0, duration.1) }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(sample in sample(), key in any::<Vec<u8>>()) {
+            let kept = Bytes::from(seal(&key, &sample));
+            prop_assert_eq!(open::<Sample>(&key, &kept).unwrap(), sample);
+        }
+
+        #[test]
+        fn a_changed_bit_is_damage(sample in sample(), key in any::<[u8; 8]>(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+            let mut kept = seal(&key, &sample);
+            let place = place.index(kept.len());
+            kept[place] ^= 1 << bit;
+            let outcome = open::<Sample>(&key, &kept.into());
+            prop_assert!(matches!(outcome, Err(StoreError::Damaged { space: "pings", .. })), "{:?}", outcome);
+        }
+
+        #[test]
+        fn a_record_in_the_wrong_place_is_damage(sample in sample(), key in any::<[u8; 8]>(), other in any::<[u8; 8]>()) {
+            prop_assume!(key != other);
+            let kept = Bytes::from(seal(&key, &sample));
+            prop_assert!(open::<Sample>(&other, &kept).is_err());
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_an_error(value in any::<Vec<u8>>()) {
+            prop_assert!(open::<Sample>(b"key", &value.into()).is_err());
+        }
+
+        #[test]
+        fn arbitrary_fields_under_a_right_checksum_never_panic(fields in any::<Vec<u8>>()) {
+            let mut decoder = Decoder(fields.into());
+            let _ = Sample::decode(&mut decoder);
+        }
+    }
+
+    #[test]
+    fn a_newer_record_is_refused_by_its_version() {
+        let mut kept = vec![2, 0];
+        let checksum = checksum(Space::Pings, b"key", &kept);
+        kept.extend_from_slice(&checksum.to_be_bytes());
+        let error = open::<Sample>(b"key", &kept.into()).unwrap_err();
+        assert!(error.to_string().contains("its version is 2, this hub reads 1"), "{error}");
+    }
+}

@@ -1,0 +1,90 @@
+//! The data directory: one owner at a time, and a mark that says what made it.
+//!
+//! `lock` is locked as long as the store is open. `engine` holds the engine's name and the version of the data format.
+//! The data itself is in a folder with the engine's name.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use crate::store::{Engine, Result, StoreError};
+
+/// The version of the data format that this code writes and reads.
+pub(super) const FORMAT: u16 = 1;
+const MARK: &str = "engine";
+
+/// Takes the directory over, making it if need be. The store is unlocked when the returned file is closed.
+pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
+    fs::create_dir_all(directory).map_err(|e| cannot("make", directory, &e))?;
+    let path = directory.join("lock");
+    let lock = File::create(&path).map_err(|e| cannot("open", &path, &e))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(StoreError::Locked { path: directory.display().to_string() });
+        }
+        Err(TryLockError::Error(error)) => return Err(cannot("lock", &path, &error)),
+    }
+    check_mark(engine, directory)?;
+    Ok(lock)
+}
+
+fn check_mark(engine: Engine, directory: &Path) -> Result<()> {
+    let path = directory.join(MARK);
+    let mark = match fs::read_to_string(&path) {
+        Ok(mark) => mark,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return write_mark(engine, directory).map_err(|e| cannot("write", &path, &e));
+        }
+        Err(error) => return Err(cannot("read", &path, &error)),
+    };
+    let damaged = || StoreError::Damaged { space: MARK, reason: format!("{} says {mark:?}", path.display()) };
+    let (name, format) = mark.trim().split_once(' ').ok_or_else(damaged)?;
+    let format = format.parse::<u16>().map_err(|_| damaged())?;
+    if format > FORMAT {
+        return Err(StoreError::Format { found: format, supported: FORMAT });
+    }
+    if name != engine.name() {
+        return Err(StoreError::OtherEngine {
+            path: directory.display().to_string(),
+            found: name.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// In one step: after a crash the mark is whole or missing.
+fn write_mark(engine: Engine, directory: &Path) -> io::Result<()> {
+    let draft = directory.join("engine.tmp");
+    let mut file = File::create(&draft)?;
+    writeln!(file, "{} {FORMAT}", engine.name())?;
+    file.sync_all()?;
+    fs::rename(&draft, directory.join(MARK))?;
+    sync_directory(directory)
+}
+
+#[cfg(unix)]
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Elsewhere a directory cannot be opened as a file, and a rename needs no further step.
+#[cfg(not(unix))]
+fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+fn cannot(act: &str, path: &Path, error: &io::Error) -> StoreError {
+    let message = format!("cannot {act} {}: {error}", path.display());
+    if act == "read" { StoreError::Read(message) } else { StoreError::Write(message) }
+}
+
+impl Engine {
+    /// The name in the configuration, in the mark, and of the folder.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fjall => "fjall",
+            Self::Sled => "sled",
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Keys: big-endian, so that their order is the order of the numbers in them.
+//!
+//! Pairs and idempotency keys are kept as SHA-256, which bounds their length. All of this is the data format: changing it
+//! means a new version.
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, TopicUrl};
+use sha2::{Digest as _, Sha256};
+
+use crate::store::{Offset, RequestId, Shard, SubscriptionId, TopicId};
+
+/// A topic and a callback by their keys (W-073), hashed.
+pub(super) type Pair = [u8; 32];
+
+pub(super) fn pair(topic: &TopicUrl, callback: &CallbackUrl) -> Pair {
+    digest(&[topic.key().as_bytes(), callback.key().as_bytes()])
+}
+
+/// What was decided when the store was made.
+pub(super) const FOUNDATION: &[u8] = b"foundation";
+pub(super) const COUNTERS: &[u8] = b"counters";
+
+pub(super) fn epoch(shard: Shard) -> Vec<u8> {
+    [b"epoch/".as_slice(), &shard.0.to_be_bytes()].concat()
+}
+
+pub(super) fn topic(id: TopicId) -> Vec<u8> {
+    id.0.to_be_bytes().to_vec()
+}
+
+pub(super) fn log(topic: TopicId, offset: Offset) -> Vec<u8> {
+    [topic.0.to_be_bytes(), offset.0.to_be_bytes()].concat()
+}
+
+pub(super) fn body(topic: TopicId, offset: Offset, part: u64) -> Vec<u8> {
+    [topic.0.to_be_bytes(), offset.0.to_be_bytes(), part.to_be_bytes()].concat()
+}
+
+pub(super) fn ping(topic: &TopicUrl) -> Vec<u8> {
+    digest(&[topic.key().as_bytes()]).to_vec()
+}
+
+pub(super) fn request(id: RequestId) -> Vec<u8> {
+    id.0.to_be_bytes().to_vec()
+}
+
+pub(super) fn shard(shard: Shard) -> Vec<u8> {
+    shard.0.to_be_bytes().to_vec()
+}
+
+/// A topic within a shard: watermarks, and the beginning of its subscriptions, laggards and skips.
+pub(super) fn shard_topic(shard: Shard, topic: TopicId) -> Vec<u8> {
+    [shard.0.to_be_bytes().as_slice(), &topic.0.to_be_bytes()].concat()
+}
+
+/// Subscriptions and laggards.
+pub(super) fn subscription(shard: Shard, topic: TopicId, id: SubscriptionId) -> Vec<u8> {
+    [shard.0.to_be_bytes().as_slice(), &topic.0.to_be_bytes(), &id.0.to_be_bytes()].concat()
+}
+
+/// The offset before the subscription, so that retention removes a range.
+pub(super) fn skip(shard: Shard, topic: TopicId, offset: Offset, id: SubscriptionId) -> Vec<u8> {
+    [skips_from(shard, topic, offset).as_slice(), &id.0.to_be_bytes()].concat()
+}
+
+pub(super) fn skips_from(shard: Shard, topic: TopicId, offset: Offset) -> Vec<u8> {
+    [shard.0.to_be_bytes().as_slice(), &topic.0.to_be_bytes(), &offset.0.to_be_bytes()].concat()
+}
+
+pub(super) fn idempotency(topic: TopicId, key: &str) -> Vec<u8> {
+    [topic.0.to_be_bytes().as_slice(), &digest(&[key.as_bytes()])].concat()
+}
+
+pub(super) fn expiry(expires: DateTime, idempotency: &[u8]) -> Vec<u8> {
+    [expiry_until(expires).as_slice(), idempotency].concat()
+}
+
+/// Everything before this key has expired at `now`. Flipping the sign bit sorts moments before 1970 first.
+pub(super) fn expiry_until(now: DateTime) -> Vec<u8> {
+    (now.unix_millis() ^ i64::MIN).to_be_bytes().to_vec()
+}
+
+/// The idempotency key that an expiry record is about.
+pub(super) fn idempotency_of_expiry(expiry: &[u8]) -> Vec<u8> {
+    expiry.iter().skip(size_of::<i64>()).copied().collect()
+}
+
+/// Length before each part, so that no two lists of parts have the same bytes.
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn moment() -> impl Strategy<Value = DateTime> {
+        (-60_000_000_000_i64..250_000_000_000)
+            .prop_map(|seconds| DateTime::from_unix_millis(seconds * 1000).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn expiry_keys_are_in_the_order_of_time(a in moment(), b in moment()) {
+            prop_assert_eq!(a.cmp(&b), expiry_until(a).cmp(&expiry_until(b)));
+            prop_assert_eq!(idempotency_of_expiry(&expiry(a, b"name")), b"name");
+        }
+    }
+
+    #[test]
+    fn w073_a_pair_is_the_same_under_percent_encoded_unreserved_characters() {
+        let topic = |text| TopicUrl::parse(text).unwrap();
+        let callback = |text| CallbackUrl::parse(text).unwrap();
+        let plain = pair(&topic("http://s.example/~t"), &callback("http://d.example/~c"));
+        assert_eq!(plain, pair(&topic("HTTP://S.example:80/%7Et"), &callback("http://d.example/%7ec")));
+        assert_ne!(plain, pair(&topic("http://s.example/~t"), &callback("http://d.example/~d")));
+    }
+
+    #[test]
+    fn parts_of_a_list_cannot_be_shifted() {
+        assert_ne!(digest(&[b"ab", b"c"]), digest(&[b"a", b"bc"]));
+    }
+}

@@ -1,0 +1,255 @@
+//! Records of topics and their logs, and what was decided for the whole store.
+
+use bytes::Bytes;
+use resync_core::datetime::DateTime;
+
+use super::Decoded;
+use crate::store::embedded::codec::{Decoder, Encoder, Record};
+use crate::store::embedded::engine::Space;
+use crate::store::{Epoch, NotificationLinks, Offset, Ping, PingId, Rule, SubscriptionId, Topic, TopicId};
+
+/// What was decided when the store was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Foundation {
+    pub(in super::super) shards: u16,
+}
+
+impl Record for Foundation {
+    const SPACE: Space = Space::Meta;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.shards.into());
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        let shards = fields.small()?;
+        if shards == 0 { Err("there are no shards".into()) } else { Ok(Self { shards }) }
+    }
+}
+
+/// The identities that were given out last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Counters {
+    pub(in super::super) subscription: SubscriptionId,
+    pub(in super::super) request: u64,
+    pub(in super::super) ping: u64,
+}
+
+impl Record for Counters {
+    const SPACE: Space = Space::Meta;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.subscription.0);
+        out.number(self.request);
+        out.number(self.ping);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            subscription: SubscriptionId(fields.number()?),
+            request: fields.number()?,
+            ping: fields.number()?,
+        })
+    }
+}
+
+impl Record for Epoch {
+    const SPACE: Space = Space::Meta;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.0);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        fields.number().map(Self)
+    }
+}
+
+/// A topic with what retention needs to know of its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct TopicState {
+    pub(in super::super) topic: Topic,
+    /// How many bytes of bodies the log holds.
+    pub(in super::super) bytes: u64,
+    /// When its oldest notification came in; `None` when it holds none.
+    pub(in super::super) oldest: Option<DateTime>,
+}
+
+impl Record for TopicState {
+    const SPACE: Space = Space::Topics;
+
+    fn encode(&self, out: &mut Encoder) {
+        let Topic { id, url, first, head, latest } = &self.topic;
+        out.number(id.0);
+        out.text(url.as_str());
+        out.number(first.0);
+        out.number(head.0);
+        out.number(latest.0);
+        out.number(self.bytes);
+        out.option(self.oldest, Encoder::time);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        let topic = Topic {
+            id: TopicId(fields.number()?),
+            url: fields.topic_url()?,
+            first: Offset(fields.number()?),
+            head: Offset(fields.number()?),
+            latest: Offset(fields.number()?),
+        };
+        Ok(Self { topic, bytes: fields.number()?, oldest: fields.option(Decoder::time)? })
+    }
+}
+
+/// A notification in the log; topic and offset are its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct LogRecord {
+    pub(in super::super) rule: Rule,
+    pub(in super::super) received_at: DateTime,
+    pub(in super::super) content_type: Bytes,
+    pub(in super::super) links: NotificationLinks,
+    pub(in super::super) body: Body,
+}
+
+/// Where a body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum Body {
+    /// In the log record.
+    Here(Bytes),
+    /// In parts of [`Body::PART`] bytes, the last one shorter.
+    Parts { bytes: u64 },
+}
+
+impl Body {
+    /// Above this size a body is kept in parts of this size.
+    pub(in super::super) const PART: usize = 64 * 1024;
+
+    pub(in super::super) fn len(&self) -> u64 {
+        match self {
+            Self::Here(body) => body.len() as u64,
+            Self::Parts { bytes } => *bytes,
+        }
+    }
+
+    /// How many parts are kept elsewhere.
+    pub(in super::super) fn parts(&self) -> u64 {
+        match self {
+            Self::Here(_) => 0,
+            Self::Parts { bytes } => bytes.div_ceil(Self::PART as u64),
+        }
+    }
+}
+
+impl Record for LogRecord {
+    const SPACE: Space = Space::Log;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.byte(match self.rule {
+            Rule::Every => 0,
+            Rule::Latest => 1,
+        });
+        out.time(self.received_at);
+        out.bytes(&self.content_type);
+        out.number(self.links.hubs.len() as u64);
+        self.links.hubs.iter().for_each(|hub| out.text(hub));
+        out.text(&self.links.canonical);
+        out.option(self.links.resourcesync.as_deref(), Encoder::text);
+        match &self.body {
+            Body::Here(body) => {
+                out.byte(0);
+                out.bytes(body);
+            }
+            Body::Parts { bytes } => {
+                out.byte(1);
+                out.number(*bytes);
+            }
+        }
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        let rule = match fields.byte()? {
+            0 => Rule::Every,
+            1 => Rule::Latest,
+            other => return Err(format!("rule {other} is unknown")),
+        };
+        let received_at = fields.time()?;
+        let content_type = fields.bytes()?;
+        let hubs = (0..fields.number()?).map(|_| fields.text()).collect::<Decoded<_>>()?;
+        let links = NotificationLinks {
+            hubs,
+            canonical: fields.text()?,
+            resourcesync: fields.option(Decoder::text)?,
+        };
+        let body = match fields.byte()? {
+            0 => Body::Here(fields.bytes()?),
+            1 => Body::Parts { bytes: fields.number()? },
+            other => return Err(format!("body {other} is unknown")),
+        };
+        Ok(Self { rule, received_at, content_type, links, body })
+    }
+}
+
+/// A part of a large body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Part(pub(in super::super) Bytes);
+
+impl Record for Part {
+    const SPACE: Space = Space::Bodies;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.bytes(&self.0);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        fields.bytes().map(Self)
+    }
+}
+
+impl Record for Ping {
+    const SPACE: Space = Space::Pings;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.id.0);
+        out.text(self.topic.as_str());
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self { id: PingId(fields.number()?), topic: fields.topic_url()? })
+    }
+}
+
+/// What a publisher's name for a notification stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Remembered {
+    pub(in super::super) offset: Offset,
+    pub(in super::super) seen_at: DateTime,
+    pub(in super::super) expires: DateTime,
+}
+
+impl Record for Remembered {
+    const SPACE: Space = Space::Idempotency;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.offset.0);
+        out.time(self.seen_at);
+        out.time(self.expires);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self { offset: Offset(fields.number()?), seen_at: fields.time()?, expires: fields.time()? })
+    }
+}
+
+/// The presence of an expiry key says everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Expiry;
+
+impl Record for Expiry {
+    const SPACE: Space = Space::IdempotencyExpiry;
+
+    fn encode(&self, _: &mut Encoder) {}
+
+    fn decode(_: &mut Decoder) -> Decoded<Self> {
+        Ok(Self)
+    }
+}

@@ -1,0 +1,14 @@
+//! What is kept in each space: the fields of every record in their order.
+//!
+//! All of this is the data format: changing it means a new version.
+
+mod log;
+mod subscriptions;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use log::{Body, Counters, Expiry, Foundation, LogRecord, Part, Remembered, TopicState};
+pub(super) use subscriptions::{Address, TopicWatermark, slot_of};
+
+type Decoded<T> = std::result::Result<T, super::codec::Fault>;

@@ -1,0 +1,225 @@
+//! Records of requests and subscriptions, and of the state of delivery.
+
+use resync_core::websub::Secret;
+
+use super::Decoded;
+use crate::store::embedded::codec::{Decoder, Encoder, Record};
+use crate::store::embedded::engine::Space;
+use crate::store::{
+    FailureClass, Intent, Laggard, Offset, PendingRequest, RequestId, Shard, Skip, Slot, Subscription,
+    SubscriptionId, Sweep, TopicId, Watermark,
+};
+
+impl Record for PendingRequest {
+    const SPACE: Space = Space::Requests;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.id.0);
+        out.text(self.topic.as_str());
+        out.text(self.callback.as_str());
+        out.time(self.received_at);
+        match &self.intent {
+            Intent::Unsubscribe => out.byte(0),
+            Intent::Subscribe { lease, secret } => {
+                out.byte(1);
+                out.option(*lease, Encoder::number);
+                keep_secret(out, secret.as_ref());
+            }
+        }
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            id: RequestId(fields.number()?),
+            topic: fields.topic_url()?,
+            callback: fields.callback_url()?,
+            received_at: fields.time()?,
+            intent: match fields.byte()? {
+                0 => Intent::Unsubscribe,
+                1 => {
+                    Intent::Subscribe { lease: fields.option(Decoder::number)?, secret: kept_secret(fields)? }
+                }
+                other => return Err(format!("intent {other} is unknown")),
+            },
+        })
+    }
+}
+
+impl Record for Subscription {
+    const SPACE: Space = Space::Subscriptions;
+
+    /// What a [`Slot`] needs comes first, so that a million of them load without a URL being parsed.
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.id.0);
+        out.number(self.topic.0);
+        out.text(&self.callback.origin());
+        out.number(self.start.0);
+        out.time(self.lease_end);
+        out.text(self.callback.as_str());
+        out.text(self.topic_url.as_str());
+        keep_secret(out, self.secret.as_ref());
+        out.duration(self.lease);
+        out.time(self.created_at);
+        out.time(self.verified_at);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        let slot = slot_of(fields)?;
+        Ok(Self {
+            id: slot.id,
+            topic: slot.topic,
+            start: slot.start,
+            lease_end: slot.lease_end,
+            callback: fields.callback_url()?,
+            topic_url: fields.topic_url()?,
+            secret: kept_secret(fields)?,
+            lease: fields.duration()?,
+            created_at: fields.time()?,
+            verified_at: fields.time()?,
+        })
+    }
+}
+
+/// The beginning of a subscription's record.
+pub(in super::super) fn slot_of(fields: &mut Decoder) -> Decoded<Slot> {
+    Ok(Slot {
+        id: SubscriptionId(fields.number()?),
+        topic: TopicId(fields.number()?),
+        origin: fields.text()?,
+        start: Offset(fields.number()?),
+        lease_end: fields.time()?,
+    })
+}
+
+/// Where the subscription of a pair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Address {
+    pub(in super::super) shard: Shard,
+    pub(in super::super) topic: TopicId,
+    pub(in super::super) id: SubscriptionId,
+}
+
+impl Record for Address {
+    const SPACE: Space = Space::SubscriptionIndex;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.shard.0.into());
+        out.number(self.topic.0);
+        out.number(self.id.0);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            shard: Shard(fields.small()?),
+            topic: TopicId(fields.number()?),
+            id: SubscriptionId(fields.number()?),
+        })
+    }
+}
+
+/// A watermark with the topic that it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct TopicWatermark(pub(in super::super) TopicId, pub(in super::super) Watermark);
+
+impl Record for TopicWatermark {
+    const SPACE: Space = Space::Watermarks;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.0.0);
+        out.number(self.1.done.0);
+        out.option(self.1.sweep, |out, sweep| {
+            out.number(sweep.target.0);
+            out.number(sweep.through.0);
+        });
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        let topic = TopicId(fields.number()?);
+        let done = Offset(fields.number()?);
+        let sweep = fields.option(|fields| {
+            Ok(Sweep { target: Offset(fields.number()?), through: SubscriptionId(fields.number()?) })
+        })?;
+        Ok(Self(topic, Watermark { done, sweep }))
+    }
+}
+
+impl Record for Laggard {
+    const SPACE: Space = Space::Laggards;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.topic.0);
+        out.number(self.subscription.0);
+        out.number(self.cursor.0);
+        out.number(self.attempts.into());
+        out.time(self.next_attempt);
+        out.option(self.failing_since, Encoder::time);
+        out.byte(encode_class(self.class));
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            topic: TopicId(fields.number()?),
+            subscription: SubscriptionId(fields.number()?),
+            cursor: Offset(fields.number()?),
+            attempts: fields.small()?,
+            next_attempt: fields.time()?,
+            failing_since: fields.option(Decoder::time)?,
+            class: decode_class(fields)?,
+        })
+    }
+}
+
+impl Record for Skip {
+    const SPACE: Space = Space::Skips;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.topic.0);
+        out.number(self.subscription.0);
+        out.number(self.offset.0);
+        out.time(self.at);
+        out.byte(encode_class(self.class));
+        out.option(self.status, |out, status| out.number(status.into()));
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            topic: TopicId(fields.number()?),
+            subscription: SubscriptionId(fields.number()?),
+            offset: Offset(fields.number()?),
+            at: fields.time()?,
+            class: decode_class(fields)?,
+            status: fields.option(Decoder::small)?,
+        })
+    }
+}
+
+fn encode_class(class: FailureClass) -> u8 {
+    match class {
+        FailureClass::Slow => 0,
+        FailureClass::Refused => 1,
+        FailureClass::Trouble => 2,
+        FailureClass::Gone => 3,
+    }
+}
+
+fn decode_class(fields: &mut Decoder) -> Decoded<FailureClass> {
+    match fields.byte()? {
+        0 => Ok(FailureClass::Slow),
+        1 => Ok(FailureClass::Refused),
+        2 => Ok(FailureClass::Trouble),
+        3 => Ok(FailureClass::Gone),
+        other => Err(format!("class of failure {other} is unknown")),
+    }
+}
+
+/// Every secret goes to disk through here.
+fn keep_secret(out: &mut Encoder, secret: Option<&Secret>) {
+    out.option(secret, |out, secret| out.bytes(secret.as_bytes()));
+}
+
+/// Every secret comes from disk through here.
+fn kept_secret(fields: &mut Decoder) -> Decoded<Option<Secret>> {
+    fields.option(|fields| {
+        Secret::new(fields.bytes()?.to_vec()).map_err(|error| format!("a secret is bad: {error}"))
+    })
+}

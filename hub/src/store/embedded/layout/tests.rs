@@ -1,0 +1,181 @@
+//! Every record comes back, and nothing that is read can panic.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
+
+use super::super::codec::{Decoder, Record, open, open_beginning, seal};
+use super::super::engine::Space;
+use super::*;
+use crate::store::{
+    Epoch, FailureClass, Intent, Laggard, NotificationLinks, Offset, PendingRequest, Ping, PingId, RequestId,
+    Rule, Shard, Skip, Slot, Subscription, SubscriptionId, Sweep, Topic, TopicId, Watermark,
+};
+
+fn time() -> impl Strategy<Value = DateTime> {
+    (-60_000_000_000_i64..250_000_000_000)
+        .prop_map(|seconds| DateTime::from_unix_millis(seconds * 1000 + 1).unwrap())
+}
+
+fn class() -> impl Strategy<Value = FailureClass> {
+    prop::sample::select(vec![
+        FailureClass::Slow,
+        FailureClass::Refused,
+        FailureClass::Trouble,
+        FailureClass::Gone,
+    ])
+}
+
+fn topic_url() -> impl Strategy<Value = TopicUrl> {
+    "https?://[a-z]{1,20}\\.example(:[1-9][0-9]{0,3})?/([a-z~._?=&-]|%[0-9A-Fa-f]{2}){0,40}"
+        .prop_filter_map("no URL", |text| TopicUrl::parse(&text).ok())
+}
+
+fn callback_url() -> impl Strategy<Value = CallbackUrl> {
+    topic_url().prop_map(|url| CallbackUrl::parse(url.as_str()).unwrap())
+}
+
+fn secret() -> impl Strategy<Value = Option<Secret>> {
+    prop::option::of("\\PC{1,40}".prop_map(|text| Secret::new(text).unwrap()))
+}
+
+prop_compose! {
+    fn subscription()(
+        id in any::<u64>(), topic in any::<u64>(), start in any::<u64>(), callback in callback_url(),
+        topic_url in topic_url(), secret in secret(), lease in any::<u32>(), times in (time(), time(), time()),
+    ) -> Subscription {
+        Subscription {
+            id: SubscriptionId(id), topic: TopicId(topic), callback, topic_url, secret,
+            lease: Duration::from_secs(lease.into()), lease_end: times.0, start: Offset(start),
+            created_at: times.1, verified_at: times.2,
+        }
+    }
+}
+
+prop_compose! {
+    fn request()(
+        id in any::<u64>(), topic in topic_url(), callback in callback_url(), received_at in time(),
+        subscribe in any::<bool>(), lease in any::<Option<u64>>(), secret in secret(),
+    ) -> PendingRequest {
+        let intent = if subscribe { Intent::Subscribe { lease, secret } } else { Intent::Unsubscribe };
+        PendingRequest { id: RequestId(id), topic, callback, intent, received_at }
+    }
+}
+
+prop_compose! {
+    fn log_record()(
+        latest in any::<bool>(), received_at in time(), content_type in any::<Vec<u8>>(), hubs in any::<Vec<String>>(),
+        canonical in any::<String>(), resourcesync in any::<Option<String>>(), body in any::<Result<Vec<u8>, u64>>(),
+    ) -> LogRecord {
+        LogRecord {
+            rule: if latest { Rule::Latest } else { Rule::Every },
+            received_at,
+            content_type: content_type.into(),
+            links: NotificationLinks { hubs, canonical, resourcesync },
+            body: body.map_or_else(|bytes| Body::Parts { bytes }, |body| Body::Here(body.into())),
+        }
+    }
+}
+
+prop_compose! {
+    fn laggard()(
+        numbers in any::<(u64, u64, u64, u16)>(), next_attempt in time(), failing_since in prop::option::of(time()),
+        class in class(),
+    ) -> Laggard {
+        let (topic, subscription, cursor, attempts) = numbers;
+        Laggard {
+            topic: TopicId(topic), subscription: SubscriptionId(subscription), cursor: Offset(cursor), attempts,
+            next_attempt, failing_since, class,
+        }
+    }
+}
+
+prop_compose! {
+    fn skip()(
+        numbers in any::<(u64, u64, u64)>(), at in time(), class in class(), status in any::<Option<u16>>(),
+    ) -> Skip {
+        let (topic, subscription, offset) = numbers;
+        Skip { topic: TopicId(topic), subscription: SubscriptionId(subscription), offset: Offset(offset), at, class, status }
+    }
+}
+
+prop_compose! {
+    fn watermark()(topic in any::<u64>(), done in any::<u64>(), sweep in any::<Option<(u64, u64)>>()) -> TopicWatermark {
+        let sweep = sweep.map(|(target, through)| Sweep { target: Offset(target), through: SubscriptionId(through) });
+        TopicWatermark(TopicId(topic), Watermark { done: Offset(done), sweep })
+    }
+}
+
+prop_compose! {
+    fn topic_state()(
+        numbers in any::<(u64, u64, u64, u64, u64)>(), url in topic_url(), oldest in prop::option::of(time()),
+    ) -> TopicState {
+        let (id, first, head, latest, bytes) = numbers;
+        let topic = Topic { id: TopicId(id), url, first: Offset(first), head: Offset(head), latest: Offset(latest) };
+        TopicState { topic, bytes, oldest }
+    }
+}
+
+fn comes_back<R: Record + Debug + PartialEq>(record: &R) {
+    let kept = Bytes::from(seal(b"key", record));
+    assert_eq!(&open::<R>(b"key", &kept).unwrap(), record);
+}
+
+proptest! {
+    #[test]
+    fn every_record_comes_back(
+        subscription in subscription(), request in request(), log_record in log_record(), laggard in laggard(),
+        skip in skip(), watermark in watermark(), topic in topic_state(), address in any::<(u16, u64, u64)>(),
+        times in (time(), time()),
+    ) {
+        comes_back(&subscription);
+        comes_back(&request);
+        comes_back(&log_record);
+        comes_back(&laggard);
+        comes_back(&skip);
+        comes_back(&watermark);
+        comes_back(&topic);
+        comes_back(&Ping { id: PingId(address.1), topic: topic.topic.url.clone() });
+        comes_back(&Epoch(address.1));
+        comes_back(&Counters { subscription: SubscriptionId(address.1), request: address.2, ping: address.1 ^ 1 });
+        comes_back(&Address { shard: Shard(address.0), topic: TopicId(address.1), id: SubscriptionId(address.2) });
+        comes_back(&Remembered { offset: Offset(address.1), seen_at: times.0, expires: times.1 });
+        comes_back(&Foundation { shards: address.0.max(1) });
+        comes_back(&Expiry);
+    }
+
+    #[test]
+    fn urls_come_back_as_they_were_written(subscription in subscription()) {
+        let kept = Bytes::from(seal(b"key", &subscription));
+        let read: Subscription = open(b"key", &kept).unwrap();
+        prop_assert_eq!(read.callback.as_str(), subscription.callback.as_str());
+        prop_assert_eq!(read.topic_url.as_str(), subscription.topic_url.as_str());
+    }
+
+    #[test]
+    fn a_slot_is_the_beginning_of_its_subscription(subscription in subscription()) {
+        let kept = Bytes::from(seal(b"key", &subscription));
+        let slot = open_beginning(Space::Subscriptions, b"key", &kept, slot_of).unwrap();
+        let Subscription { id, topic, start, lease_end, .. } = subscription;
+        prop_assert_eq!(slot, Slot { id, topic, origin: subscription.callback.origin(), start, lease_end });
+    }
+
+    #[test]
+    fn arbitrary_fields_never_panic(bytes in any::<Vec<u8>>()) {
+        let _ = Subscription::decode(&mut Decoder::over(bytes.clone()));
+        let _ = PendingRequest::decode(&mut Decoder::over(bytes.clone()));
+        let _ = LogRecord::decode(&mut Decoder::over(bytes.clone()));
+        let _ = Laggard::decode(&mut Decoder::over(bytes.clone()));
+        let _ = Skip::decode(&mut Decoder::over(bytes.clone()));
+        let _ = TopicWatermark::decode(&mut Decoder::over(bytes.clone()));
+        let _ = TopicState::decode(&mut Decoder::over(bytes.clone()));
+        let _ = Remembered::decode(&mut Decoder::over(bytes.clone()));
+        let _ = Address::decode(&mut Decoder::over(bytes.clone()));
+        let _ = Part::decode(&mut Decoder::over(bytes.clone()));
+        let _ = Foundation::decode(&mut Decoder::over(bytes));
+    }
+}

@@ -1,0 +1,252 @@
+//! The embedded store: one writer thread over an ordered key-value engine.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `engine`, `fjall`, `sled` | what an engine must do, and the two that do it |
+//! | `directory` | lock and format of the data directory |
+//! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
+//! | `memory`, `cache`, `shared` | what is held in memory, and reading |
+//! | `transaction`, `writer` | commands, and the thread that commits them in groups |
+
+mod cache;
+mod codec;
+mod directory;
+mod engine;
+mod fjall;
+mod key;
+mod layout;
+mod memory;
+mod shared;
+mod sled;
+mod transaction;
+mod writer;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, TopicUrl};
+use tokio::sync::mpsc;
+
+use self::engine::{Batch, Engine, Keys, Space};
+use self::layout::Foundation;
+use self::memory::Ledger;
+use self::shared::Shared;
+use self::writer::Writer;
+use super::{
+    Activation, Appended, Checkpoint, Ended, Epoch, NewNotification, NewRequest, Notification, Offset,
+    PendingRequest, Ping, Result, Shard, ShardState, Skip, Store, StoreError, StoreEvent, Subscription,
+    SubscriptionId, Topic, TopicId, Trimmed,
+};
+use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+
+/// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
+const SHARDS: u16 = 16;
+/// Records that retention removes in one command, so that publishers wait for milliseconds at most.
+const SLICE: usize = 1024;
+/// About how many bytes a small command writes.
+const SMALL: usize = 512;
+
+/// Opens or makes the store in `directory`.
+pub(super) fn open(engine: super::Engine, directory: &Path) -> Result<Arc<dyn Store>> {
+    let lock = directory::take(engine, directory)?;
+    let data = directory.join(engine.name());
+    let opened: Box<dyn Engine> = match engine {
+        super::Engine::Fjall => Box::new(fjall::Fjall::open(&data)?),
+        super::Engine::Sled => Box::new(sled::Sled::open(&data)?),
+    };
+    let store = Embedded::over(opened, Some(lock))?;
+    tracing::info!(
+        engine = engine.name(),
+        directory = %directory.display(),
+        topics = store.shared.topics().len(),
+        bytes = store.shared.engine.disk_size()?,
+        "store opened"
+    );
+    Ok(Arc::new(store))
+}
+
+#[derive(Debug)]
+struct Embedded {
+    /// First, so that it ends before the engine closes.
+    writer: Writer,
+    shared: Arc<Shared>,
+    shards: u16,
+}
+
+impl Embedded {
+    fn over(engine: Box<dyn Engine>, lock: Option<File>) -> Result<Self> {
+        let Foundation { shards } = match memory::foundation(engine.as_ref())? {
+            Some(foundation) => foundation,
+            None => found(engine.as_ref())?,
+        };
+        let ledger = Ledger::load(engine.as_ref(), shards)?;
+        let shared = Arc::new(Shared::new(engine, lock)?);
+        let writer = Writer::start(shared.clone(), ledger, shards)?;
+        Ok(Self { writer, shared, shards })
+    }
+
+    /// Reads that may take long run where they hold up nobody.
+    async fn read<T, F>(&self, read: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Shared) -> Result<T> + Send + 'static,
+    {
+        let shared = self.shared.clone();
+        let task = tokio::task::spawn_blocking(move || read(&shared));
+        task.await.map_err(|error| StoreError::Read(error.to_string()))?
+    }
+}
+
+fn found(engine: &dyn Engine) -> Result<Foundation> {
+    let foundation = Foundation { shards: SHARDS };
+    let mut batch = Batch::default();
+    batch.put(Space::Meta, key::FOUNDATION.to_vec(), codec::seal(key::FOUNDATION, &foundation));
+    engine.commit(&batch)?;
+    Ok(foundation)
+}
+
+#[async_trait]
+impl Store for Embedded {
+    fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    fn health(&self) -> Result<()> {
+        self.shared.health()
+    }
+
+    fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent> {
+        self.shared.watch()
+    }
+
+    async fn topic(&self, url: &TopicUrl) -> Result<Option<Topic>> {
+        let topics = self.shared.topics();
+        Ok(topics.id(url.key()).and_then(|id| topics.get(id)).map(|state| state.topic.clone()))
+    }
+
+    async fn topics(&self) -> Result<Vec<Topic>> {
+        Ok(self.shared.topics().iter().map(|state| state.topic.clone()).collect())
+    }
+
+    async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
+        let bytes = SMALL + notification.body.len();
+        self.writer.run(bytes, move |transaction| transaction.append(notification, remember)).await
+    }
+
+    async fn notification_from(&self, topic: TopicId, offset: Offset) -> Result<Option<Arc<Notification>>> {
+        let Some(found) = self.shared.first_from(topic, offset) else { return Ok(None) };
+        if let Some(notification) = self.shared.cached_notification(topic, found) {
+            return Ok(Some(notification));
+        }
+        self.read(move |shared| shared.read_notification_from(topic, found)).await
+    }
+
+    async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed> {
+        let mut trimmed = Trimmed::default();
+        loop {
+            let slice = self.writer.run(SMALL, move |t| t.trim(older_than, max_bytes, SLICE)).await?;
+            trimmed.notifications += slice.trimmed.notifications;
+            trimmed.bytes += slice.trimmed.bytes;
+            for (topic, first) in slice.topics {
+                while self.writer.run(SMALL, move |t| t.forget_skips(topic, first, SLICE)).await? {}
+            }
+            if !slice.more {
+                break;
+            }
+        }
+        let now = DateTime::now();
+        while self.writer.run(SMALL, move |t| t.forget_idempotency(now, SLICE)).await? {}
+        Ok(trimmed)
+    }
+
+    async fn put_ping(&self, topic: TopicUrl) -> Result<Ping> {
+        self.writer.run(SMALL, move |transaction| Ok(transaction.put_ping(topic))).await
+    }
+
+    async fn remove_ping(&self, ping: &Ping) -> Result<()> {
+        let ping = ping.clone();
+        self.writer.run(SMALL, move |transaction| transaction.remove_ping(&ping)).await
+    }
+
+    async fn pings(&self) -> Result<Vec<Ping>> {
+        let mut pings: Vec<Ping> = self.read(|shared| shared.list(&Keys::all()).collect()).await?;
+        pings.sort_by_key(|ping| ping.id);
+        Ok(pings)
+    }
+
+    async fn put_request(&self, request: NewRequest) -> Result<PendingRequest> {
+        self.writer.run(SMALL, move |transaction| Ok(transaction.put_request(request))).await
+    }
+
+    async fn remove_request(&self, request: &PendingRequest) -> Result<()> {
+        let request = request.clone();
+        self.writer
+            .run(SMALL, move |transaction| {
+                transaction.remove_request(&request);
+                Ok(())
+            })
+            .await
+    }
+
+    async fn requests(&self) -> Result<Vec<PendingRequest>> {
+        self.read(|shared| shared.list(&Keys::all()).collect()).await
+    }
+
+    async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation> {
+        self.writer.run(SMALL, move |transaction| transaction.activate(&verified)).await
+    }
+
+    async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation> {
+        self.writer.run(SMALL, move |transaction| transaction.deactivate(&verified)).await
+    }
+
+    async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()> {
+        self.writer.run(SMALL, move |transaction| transaction.end(shard, topic, id, why)).await
+    }
+
+    async fn subscription(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+    ) -> Result<Option<Arc<Subscription>>> {
+        // One small record: handing it to another thread would take longer than reading it.
+        self.shared.subscription(shard, topic, id)
+    }
+
+    async fn find_subscription(
+        &self,
+        topic: &TopicUrl,
+        callback: &CallbackUrl,
+    ) -> Result<Option<Arc<Subscription>>> {
+        self.shared.find_subscription(topic, callback)
+    }
+
+    async fn claim(&self, shard: Shard) -> Result<Epoch> {
+        self.writer.run(SMALL, move |transaction| Ok(transaction.claim(shard))).await
+    }
+
+    async fn load_shard(&self, shard: Shard) -> Result<ShardState> {
+        self.read(move |shared| shared.load_shard(shard)).await
+    }
+
+    async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()> {
+        let records = checkpoint.watermarks.len() + checkpoint.laggards.len() + checkpoint.skips.len();
+        self.writer
+            .run(SMALL + records * 64, move |transaction| transaction.checkpoint(shard, epoch, &checkpoint))
+            .await
+    }
+
+    async fn skips(&self, shard: Shard, limit: usize) -> Result<Vec<Skip>> {
+        self.read(move |shared| shared.list(&Keys::prefix(key::shard(shard))).take(limit).collect()).await
+    }
+}

@@ -1,0 +1,219 @@
+//! What readers and the writer share: the engine, the bounds of the logs, the caches, and who listens.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use bytes::BytesMut;
+use tokio::sync::mpsc;
+
+use super::cache::{Notifications, Subscriptions};
+use super::codec::{self, Record};
+use super::engine::{Batch, Engine, Keys, Space};
+use super::key::{self, pair};
+use super::layout::{Address, Body, LogRecord, Part, TopicWatermark, slot_of};
+use super::memory::Topics;
+use super::transaction::Staged;
+use crate::store::{
+    Laggard, Notification, Offset, Result, Shard, ShardState, Slot, StoreError, StoreEvent, Subscription,
+    SubscriptionId, TopicId,
+};
+use resync_core::websub::{CallbackUrl, TopicUrl};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) engine: Box<dyn Engine>,
+    topics: RwLock<Topics>,
+    notifications: Notifications,
+    subscriptions: Subscriptions,
+    watchers: Mutex<Vec<mpsc::UnboundedSender<StoreEvent>>>,
+    /// Held from the beginning of a commit until memory has followed it. Whoever holds it sees both in agreement.
+    gate: Mutex<()>,
+    /// Why the last commit failed, if it did.
+    failure: Mutex<Option<StoreError>>,
+    /// After the engine, so that the directory is free only when the engine has closed its files.
+    _lock: Option<File>,
+}
+
+impl Shared {
+    pub(super) fn new(engine: Box<dyn Engine>, lock: Option<File>) -> Result<Self> {
+        Ok(Self {
+            topics: RwLock::new(Topics::load(engine.as_ref())?),
+            engine,
+            notifications: Notifications::default(),
+            subscriptions: Subscriptions::default(),
+            watchers: Mutex::default(),
+            gate: Mutex::default(),
+            failure: Mutex::default(),
+            _lock: lock,
+        })
+    }
+
+    pub(super) fn topics(&self) -> RwLockReadGuard<'_, Topics> {
+        self.topics.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        lock(&self.watchers).push(sender);
+        receiver
+    }
+
+    /// Makes the batch durable; only then memory follows and the events are told.
+    pub(super) fn commit(&self, batch: &Batch, staged: &mut Staged) -> Result<()> {
+        let _gate = lock(&self.gate);
+        if !batch.is_empty() {
+            let outcome = self.engine.commit(batch);
+            *lock(&self.failure) = outcome.as_ref().err().cloned();
+            outcome?;
+        }
+        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        staged.topics.drain().for_each(|(_, state)| topics.put(state));
+        drop(topics);
+        staged.notifications.drain(..).for_each(|notification| self.notifications.put(notification));
+        self.subscriptions.forget(&staged.changed_subscriptions);
+        self.tell(&staged.events);
+        Ok(())
+    }
+
+    /// How the last commit went.
+    pub(super) fn health(&self) -> Result<()> {
+        lock(&self.failure).clone().map_or(Ok(()), Err)
+    }
+
+    fn tell(&self, events: &[StoreEvent]) {
+        if !events.is_empty() {
+            lock(&self.watchers)
+                .retain(|watcher| events.iter().all(|event| watcher.send(event.clone()).is_ok()));
+        }
+    }
+
+    fn get<R: Record>(&self, key: &[u8]) -> Result<Option<R>> {
+        self.engine.get(R::SPACE, key)?.map(|value| codec::open(key, &value)).transpose()
+    }
+
+    /// Every record of a range.
+    pub(super) fn list<R: Record>(&self, keys: &Keys) -> impl Iterator<Item = Result<R>> {
+        self.engine.scan(R::SPACE, keys).map(|record| {
+            let (key, value) = record?;
+            codec::open(&key, &value)
+        })
+    }
+
+    /// The first offset at or after this one that the log of the topic holds.
+    pub(super) fn first_from(&self, topic: TopicId, offset: Offset) -> Option<Offset> {
+        let topics = self.topics();
+        let topic = &topics.get(topic)?.topic;
+        Some(offset.max(topic.first)).filter(|offset| *offset <= topic.head)
+    }
+
+    pub(super) fn cached_notification(&self, topic: TopicId, offset: Offset) -> Option<Arc<Notification>> {
+        self.notifications.get(topic, offset)
+    }
+
+    /// Reads the first notification at or after an offset.
+    pub(super) fn read_notification_from(
+        &self,
+        topic: TopicId,
+        offset: Offset,
+    ) -> Result<Option<Arc<Notification>>> {
+        let mut sought = self.first_from(topic, offset);
+        while let Some(offset) = sought {
+            if let Some(notification) = self.assemble(topic, offset)? {
+                let notification = Arc::new(notification);
+                self.notifications.put(notification.clone());
+                return Ok(Some(notification));
+            }
+            // Retention may have removed it a moment ago, and memory be about to follow.
+            let _gate = lock(&self.gate);
+            sought = self.first_from(topic, offset);
+            if sought == Some(offset) {
+                let key = hex::encode(key::log(topic, offset));
+                let reason = format!("key {key}: the log should hold all of it, but a part is missing");
+                return Err(StoreError::Damaged { space: Space::Log.name(), reason });
+            }
+        }
+        Ok(None)
+    }
+
+    fn assemble(&self, topic: TopicId, offset: Offset) -> Result<Option<Notification>> {
+        let Some(record) = self.get::<LogRecord>(&key::log(topic, offset))? else { return Ok(None) };
+        let body = match &record.body {
+            Body::Here(body) => body.clone(),
+            Body::Parts { .. } => {
+                let mut body = BytesMut::new();
+                for number in 0..record.body.parts() {
+                    let Some(Part(part)) = self.get(&key::body(topic, offset, number))? else {
+                        return Ok(None);
+                    };
+                    body.extend_from_slice(&part);
+                }
+                body.freeze()
+            }
+        };
+        let LogRecord { rule, received_at, content_type, links, .. } = record;
+        Ok(Some(Notification { topic, offset, content_type, links, body, rule, received_at }))
+    }
+
+    pub(super) fn subscription(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+    ) -> Result<Option<Arc<Subscription>>> {
+        let place = (shard, topic, id);
+        match self.subscriptions.get(place) {
+            Ok(subscription) => Ok(Some(subscription)),
+            Err(reading) => {
+                let record = self.get::<Subscription>(&key::subscription(shard, topic, id))?;
+                let Some(subscription) = record.map(Arc::new) else { return Ok(None) };
+                self.subscriptions.put(place, subscription.clone(), reading);
+                Ok(Some(subscription))
+            }
+        }
+    }
+
+    pub(super) fn find_subscription(
+        &self,
+        topic: &TopicUrl,
+        callback: &CallbackUrl,
+    ) -> Result<Option<Arc<Subscription>>> {
+        match self.get(&pair(topic, callback))? {
+            Some(Address { shard, topic, id }) => self.subscription(shard, topic, id),
+            None => Ok(None),
+        }
+    }
+
+    /// The shard as of one commit: none passes while it is read.
+    pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
+        let _gate = lock(&self.gate);
+        let range = Keys::prefix(key::shard(shard));
+        let mut slots = Vec::new();
+        let mut topics = Vec::new();
+        let known = self.topics();
+        for record in self.engine.scan(Space::Subscriptions, &range) {
+            let (key, value) = record?;
+            let slot = codec::open_beginning(Space::Subscriptions, &key, &value, slot_of)?;
+            // The slots of a topic stand together.
+            if slots.last().is_none_or(|last: &Slot| last.topic != slot.topic) {
+                let state = known.get(slot.topic).ok_or_else(|| StoreError::Damaged {
+                    space: Space::Topics.name(),
+                    reason: format!("subscription {} is of a topic that is missing", slot.id.0),
+                })?;
+                topics.push(state.topic.clone());
+            }
+            slots.push(slot);
+        }
+        let mut watermarks = Vec::new();
+        for topic in &topics {
+            let watermark = self.get(&key::shard_topic(shard, topic.id))?;
+            watermarks.extend(watermark.map(|TopicWatermark(topic, watermark)| (topic, watermark)));
+        }
+        let laggards = self.list::<Laggard>(&range).collect::<Result<_>>()?;
+        Ok(ShardState { slots, topics, watermarks, laggards })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What they guard is complete between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

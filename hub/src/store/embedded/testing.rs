@@ -1,0 +1,74 @@
+//! An engine for tests: a map in memory whose commits can be held up, counted, and made to fail.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use bytes::Bytes;
+
+use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
+use crate::store::{Result, StoreError};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fragile(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    records: RwLock<BTreeMap<(Space, Vec<u8>), Bytes>>,
+    full: AtomicBool,
+    commits: AtomicUsize,
+    hold: Mutex<()>,
+}
+
+impl Fragile {
+    /// Whether the disk is full.
+    pub(super) fn set_full(&self, full: bool) {
+        self.0.full.store(full, Ordering::SeqCst);
+    }
+
+    pub(super) fn commits(&self) -> usize {
+        self.0.commits.load(Ordering::SeqCst)
+    }
+
+    /// Commits wait as long as the guard lives.
+    pub(super) fn hold(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.0.hold.lock().unwrap()
+    }
+}
+
+impl Engine for Fragile {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
+        Ok(self.0.records.read().unwrap().get(&(space, key.to_vec())).cloned())
+    }
+
+    fn scan(&self, space: Space, keys: &Keys) -> Scan<'_> {
+        let records = self.0.records.read().unwrap();
+        let inside = |key: &[u8]| key >= keys.from.as_slice() && keys.to.as_deref().is_none_or(|to| key < to);
+        let found: Vec<_> = records
+            .iter()
+            .filter(|((of, key), _)| *of == space && inside(key))
+            .map(|((_, key), value)| Ok((Bytes::from(key.clone()), value.clone())))
+            .collect();
+        Box::new(found.into_iter())
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<()> {
+        self.0.commits.fetch_add(1, Ordering::SeqCst);
+        let _held = self.hold();
+        if self.0.full.load(Ordering::SeqCst) {
+            return Err(StoreError::Write("no space left on device".into()));
+        }
+        let mut records = self.0.records.write().unwrap();
+        for (space, key, change) in batch.iter() {
+            match change {
+                Change::Put(value) => records.insert((space, key.to_vec()), Bytes::copy_from_slice(value)),
+                Change::Remove => records.remove(&(space, key.to_vec())),
+            };
+        }
+        Ok(())
+    }
+
+    fn disk_size(&self) -> Result<u64> {
+        Ok(0)
+    }
+}

@@ -1,0 +1,325 @@
+//! What the conformance suite cannot see from outside: groups, failed commits, and damaged records.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, TopicUrl};
+
+use super::engine::{Batch, Engine, Keys, Space};
+use super::key;
+use super::memory::{Ledger, Topics};
+use super::testing::Fragile;
+use super::transaction::Transaction;
+use super::{Embedded, SHARDS, fjall::Fjall, sled::Sled};
+use crate::store::{
+    Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Laggard, NewNotification, NewRequest,
+    NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent, TopicId,
+};
+use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn topic() -> TopicUrl {
+    TopicUrl::parse("https://source.example/t").unwrap()
+}
+
+fn callback() -> CallbackUrl {
+    CallbackUrl::parse("https://destination.example/d").unwrap()
+}
+
+fn posted(body: impl Into<Bytes>, key: Option<&str>) -> NewNotification {
+    NewNotification {
+        topic: topic(),
+        content_type: Bytes::from_static(b"application/xml"),
+        links: NotificationLinks::default(),
+        body: body.into(),
+        rule: Rule::Every,
+        idempotency_key: key.map(Into::into),
+        received_at: DateTime::now(),
+    }
+}
+
+fn asked(intent: Intent) -> NewRequest {
+    NewRequest { topic: topic(), callback: callback(), intent, received_at: DateTime::now() }
+}
+
+const SUBSCRIBE: Intent = Intent::Subscribe { lease: None, secret: None };
+
+fn verified(request: &PendingRequest) -> VerifiedSubscription {
+    VerifiedSubscription::assumed(request.clone(), DAY, DateTime::now())
+}
+
+/// Applies commands to one group on an empty store.
+fn in_one_group<T>(commands: impl FnOnce(&mut Transaction<'_>) -> T) -> (T, Vec<StoreEvent>) {
+    let engine = Fragile::default();
+    let topics = Topics::default();
+    let ledger = Ledger::load(&engine, SHARDS).unwrap();
+    let mut transaction = Transaction::new(&engine, &topics, &ledger, SHARDS);
+    let outcome = commands(&mut transaction);
+    (outcome, transaction.finish().1.events)
+}
+
+#[test]
+fn a_repetition_is_recognised_within_a_group() {
+    let (outcomes, events) = in_one_group(|group| {
+        [posted("1", Some("a")), posted("2", Some("a")), posted("3", Some("b"))]
+            .map(|new| group.append(new, DAY).unwrap())
+    });
+    assert!(matches!(outcomes, [Appended::New(_), Appended::Repeated(_), Appended::New(_)]), "{outcomes:?}");
+    assert_eq!(outcomes.map(|outcome| outcome.id().offset), [1, 1, 2]);
+    assert_eq!(events.len(), 2);
+}
+
+#[test]
+fn a_subscription_begins_after_the_notifications_of_its_group() {
+    let ((), events) = in_one_group(|group| {
+        group.append(posted("1", None), DAY).unwrap();
+        let request = group.put_request(asked(SUBSCRIBE));
+        group.activate(&verified(&request)).unwrap();
+        group.append(posted("2", None), DAY).unwrap();
+    });
+    let [
+        StoreEvent::Appended { .. },
+        StoreEvent::Subscribed { slot, topic, .. },
+        StoreEvent::Appended { offset, .. },
+    ] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!((slot.start, topic.head, *offset), (Offset(1), Offset(1), Offset(2)));
+}
+
+#[test]
+fn the_newest_request_of_a_group_counts_d17() {
+    let ((first, second), events) = in_one_group(|group| {
+        let hello = group.put_request(asked(SUBSCRIBE));
+        let goodbye = group.put_request(asked(Intent::Unsubscribe));
+        let second = group.deactivate(&VerifiedUnsubscription::assumed(goodbye)).unwrap();
+        (group.activate(&verified(&hello)).unwrap(), second)
+    });
+    assert!(matches!((first, second), (Activation::Superseded, Activation::Done)));
+    assert!(events.is_empty());
+}
+
+#[test]
+fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
+    in_one_group(|group| {
+        let request = group.put_request(asked(SUBSCRIBE));
+        group.activate(&verified(&request)).unwrap();
+        let shard = Shard::of(&callback(), SHARDS);
+        let epoch = group.claim(shard);
+        let (topic, id) = group.newest_subscription();
+        let laggard = Laggard {
+            topic,
+            subscription: id,
+            cursor: Offset(0),
+            attempts: 1,
+            next_attempt: DateTime::now(),
+            failing_since: None,
+            class: FailureClass::Trouble,
+        };
+        let progress = Checkpoint { laggards: vec![laggard], ..Checkpoint::default() };
+        group.checkpoint(shard, epoch, &progress).unwrap();
+        assert!(group.keeps_laggard(shard, topic, id));
+        group.end(shard, topic, id, Ended::Gone).unwrap();
+        group.checkpoint(shard, epoch, &progress).unwrap();
+        assert!(!group.keeps_laggard(shard, topic, id));
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_during_a_commit_shares_the_next_one() {
+    let engine = Fragile::default();
+    let store = Embedded::over(Box::new(engine.clone()), None).unwrap();
+    let before = engine.commits();
+    // Fewer than the channel operations that tokio grants a task at once.
+    let mut appends: Vec<_> = (0..100).map(|_| store.append(posted("x", None), DAY)).collect();
+    let held = engine.hold();
+    assert!((&mut appends[0]).now_or_never().is_none());
+    while engine.commits() == before {
+        std::thread::yield_now();
+    }
+    for append in &mut appends[1..] {
+        assert!(append.now_or_never().is_none());
+    }
+    drop(held);
+    let outcomes = join_all(appends).await;
+    assert_eq!(engine.commits(), before + 2);
+    let offsets = outcomes.into_iter().map(|outcome| outcome.unwrap().id().offset);
+    assert!(offsets.eq(1..=100));
+}
+
+#[tokio::test]
+async fn a_failed_commit_leaves_memory_as_the_disk_is() {
+    let engine = Fragile::default();
+    let store = Embedded::over(Box::new(engine.clone()), None).unwrap();
+    store.append(posted("1", Some("first")), DAY).await.unwrap();
+    let waiting = store.put_request(asked(SUBSCRIBE)).await.unwrap();
+    let epoch = store.claim(Shard(0)).await.unwrap();
+    let mut events = store.watch();
+
+    engine.set_full(true);
+    let failed = store.append(posted("2", Some("second")), DAY).await;
+    assert!(matches!(failed, Err(StoreError::Write(_))), "{failed:?}");
+    assert!(matches!(store.health(), Err(StoreError::Write(_))), "the operator can see it");
+    assert!(store.put_request(asked(Intent::Unsubscribe)).await.is_err());
+    assert!(store.activate(verified(&waiting)).await.is_err());
+    assert!(store.claim(Shard(0)).await.is_err());
+    let known = store.topic(&topic()).await.unwrap().unwrap();
+    assert_eq!(known.head, Offset(1));
+    assert!(store.notification_from(known.id, Offset(2)).await.unwrap().is_none());
+    assert!(store.find_subscription(&topic(), &callback()).await.unwrap().is_none());
+    assert!(events.try_recv().is_err());
+
+    engine.set_full(false);
+    let again = store.append(posted("2", Some("second")), DAY).await.unwrap();
+    assert!(store.health().is_ok());
+    assert!(matches!(again, Appended::New(id) if id.offset == 2), "{again:?}");
+    store.checkpoint(Shard(0), epoch, Checkpoint::default()).await.unwrap();
+    assert!(matches!(store.activate(verified(&waiting)).await.unwrap(), Activation::Done));
+    assert!(matches!(events.try_recv(), Ok(StoreEvent::Appended { offset: Offset(2), .. })));
+}
+
+#[tokio::test]
+async fn a_command_that_fails_takes_nobody_of_its_group_along() {
+    let engine = Fragile::default();
+    let store = Embedded::over(Box::new(engine.clone()), None).unwrap();
+    let held = engine.hold();
+    let mut first = store.append(posted("1", None), DAY);
+    assert!((&mut first).now_or_never().is_none());
+    let (_, refused, second) = {
+        let mut refused = store.checkpoint(Shard(0), crate::store::Epoch(9), Checkpoint::default());
+        let mut second = store.append(posted("2", None), DAY);
+        assert!((&mut refused).now_or_never().is_none());
+        assert!((&mut second).now_or_never().is_none());
+        drop(held);
+        tokio::join!(first, refused, second)
+    };
+    assert!(matches!(refused, Err(StoreError::Fenced)));
+    assert_eq!(second.unwrap().id().offset, 2);
+}
+
+#[tokio::test]
+async fn retention_leaves_nothing_behind() {
+    let engine = Fragile::default();
+    let store = Embedded::over(Box::new(engine.clone()), None).unwrap();
+    let long_ago = DateTime::from_unix_millis(0).unwrap();
+    for body in [vec![0; 300_000], vec![1; 10], vec![2; 10]] {
+        let new = NewNotification { received_at: long_ago, ..posted(body, Some("key")) };
+        store.append(new, Duration::ZERO).await.unwrap();
+    }
+    let trimmed = store.trim(DateTime::now(), u64::MAX).await.unwrap();
+    assert_eq!((trimmed.notifications, trimmed.bytes), (2, 300_010));
+    let left = |space| engine.scan(space, &Keys::all()).count();
+    assert_eq!(left(Space::Log), 1);
+    assert_eq!(left(Space::Bodies), 0);
+    assert_eq!(left(Space::Idempotency), 0);
+    assert_eq!(left(Space::IdempotencyExpiry), 0);
+}
+
+/// Opens the engine below the store that is in `directory`.
+type OpenEngine = fn(&Path) -> Box<dyn Engine>;
+
+const ENGINES: [(crate::store::Engine, OpenEngine); 2] = [
+    (crate::store::Engine::Fjall, |directory| Box::new(Fjall::open(&directory.join("fjall")).unwrap())),
+    (crate::store::Engine::Sled, |directory| Box::new(Sled::open(&directory.join("sled")).unwrap())),
+];
+
+/// Flips a bit in the first record of a space.
+fn damage(engine: &dyn Engine, space: Space) {
+    let (key, value) = engine.scan(space, &Keys::all()).next().unwrap().unwrap();
+    let mut value = value.to_vec();
+    let middle = value.len() / 2;
+    value[middle] ^= 1;
+    let mut batch = Batch::default();
+    batch.put(space, key.to_vec(), value);
+    engine.commit(&batch).unwrap();
+}
+
+fn is_damage_of<T: std::fmt::Debug>(outcome: Result<T, StoreError>, space: &str) {
+    match outcome {
+        Err(StoreError::Damaged { space: named, .. }) => assert_eq!(named, space),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_named() {
+    for (engine, open_engine) in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let store = super::open(engine, directory.path()).unwrap();
+        let id = store.append(posted(vec![1; 70_000], None), DAY).await.unwrap().id();
+        let request = store.put_request(asked(SUBSCRIBE)).await.unwrap();
+        store.activate(verified(&request)).await.unwrap();
+        store.put_request(asked(SUBSCRIBE)).await.unwrap();
+        drop(store);
+
+        let raw = open_engine(directory.path());
+        damage(raw.as_ref(), Space::Log);
+        damage(raw.as_ref(), Space::Subscriptions);
+        drop(raw);
+        let store = super::open(engine, directory.path()).unwrap();
+        is_damage_of(store.notification_from(TopicId(id.topic), Offset(1)).await, "log");
+        is_damage_of(store.find_subscription(&topic(), &callback()).await, "subscriptions");
+        is_damage_of(store.load_shard(Shard::of(&callback(), SHARDS)).await, "subscriptions");
+        drop(store);
+
+        for space in [Space::Requests, Space::Topics, Space::Meta] {
+            damage(open_engine(directory.path()).as_ref(), space);
+            is_damage_of(super::open(engine, directory.path()), space.name());
+            // The second flip repairs the first.
+            damage(open_engine(directory.path()).as_ref(), space);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_part_of_a_body_is_damage() {
+    for (engine, open_engine) in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let store = super::open(engine, directory.path()).unwrap();
+        let id = store.append(posted(vec![1; 200_000], None), DAY).await.unwrap().id();
+        drop(store);
+        let raw = open_engine(directory.path());
+        let mut batch = Batch::default();
+        batch.remove(Space::Bodies, key::body(TopicId(id.topic), Offset(id.offset), 2));
+        raw.commit(&batch).unwrap();
+        drop(raw);
+        let store = super::open(engine, directory.path()).unwrap();
+        is_damage_of(store.notification_from(TopicId(id.topic), Offset(1)).await, "log");
+    }
+}
+
+#[test]
+fn engines_keep_spaces_apart_and_keys_in_order() {
+    for (_, open_engine) in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = open_engine(directory.path());
+        let mut batch = Batch::default();
+        for space in Space::ALL {
+            for key in [&[0xFF, 0xFF][..], &[1, 2], &[1], &[1, 0xFF], &[2]] {
+                batch.put(space, key.to_vec(), vec![space.tag()]);
+            }
+        }
+        engine.commit(&batch).unwrap();
+        for space in Space::ALL {
+            let keys = |range: Keys| -> Vec<Vec<u8>> {
+                engine
+                    .scan(space, &range)
+                    .map(Result::unwrap)
+                    .inspect(|(_, value)| assert_eq!(value[..], [space.tag()]))
+                    .map(|(key, _)| key.to_vec())
+                    .collect()
+            };
+            assert_eq!(keys(Keys::all()), [&[1][..], &[1, 2], &[1, 0xFF], &[2], &[0xFF, 0xFF]]);
+            assert_eq!(keys(Keys::prefix(vec![1])), [&[1][..], &[1, 2], &[1, 0xFF]]);
+            assert_eq!(keys(Keys::between(vec![1, 2], vec![2])), [[1, 2], [1, 0xFF]]);
+            assert!(keys(Keys::between(vec![2], vec![1])).is_empty());
+        }
+        assert!(engine.disk_size().unwrap() > 0);
+    }
+}

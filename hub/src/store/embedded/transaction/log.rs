@@ -1,0 +1,105 @@
+//! Commands on the log: append, and the pings that lead to an append later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::{NotificationId, TopicUrl};
+
+use super::{Transaction, after};
+use crate::store::embedded::engine::Space;
+use crate::store::embedded::key;
+use crate::store::embedded::layout::{Body, Expiry, LogRecord, Part, Remembered};
+use crate::store::{
+    Appended, NewNotification, Notification, Offset, Ping, PingId, Result, Rule, StoreEvent, TopicId,
+};
+
+impl Transaction<'_> {
+    pub(in super::super) fn append(&mut self, new: NewNotification, remember: Duration) -> Result<Appended> {
+        if let (Some(name), Some(topic)) = (&new.idempotency_key, self.topic_id(&new.topic)) {
+            let seen = self.get::<Remembered>(&key::idempotency(topic, name))?;
+            if let Some(seen) = seen.filter(|seen| after(seen.seen_at, remember) > new.received_at) {
+                return Ok(Appended::Repeated(NotificationId { topic: topic.0, offset: seen.offset.0 }));
+            }
+        }
+        let (topic, offset) = self.advance_head(&new);
+        if let Some(name) = &new.idempotency_key {
+            self.remember(topic, name, offset, new.received_at, remember);
+        }
+        let body = self.put_body(topic, offset, &new);
+        let record = LogRecord {
+            rule: new.rule,
+            received_at: new.received_at,
+            content_type: new.content_type,
+            links: new.links,
+            body,
+        };
+        self.put(key::log(topic, offset), &record);
+        let notification = Notification {
+            topic,
+            offset,
+            content_type: record.content_type,
+            links: record.links,
+            body: new.body,
+            rule: record.rule,
+            received_at: record.received_at,
+        };
+        self.staged.events.push(StoreEvent::Appended { topic, offset, rule: notification.rule });
+        let id = notification.id();
+        self.staged.notifications.push(Arc::new(notification));
+        Ok(Appended::New(id))
+    }
+
+    pub(in super::super) fn put_ping(&mut self, topic: TopicUrl) -> Ping {
+        let counters = self.counters();
+        counters.ping += 1;
+        let ping = Ping { id: PingId(counters.ping), topic };
+        self.put(key::ping(&ping.topic), &ping);
+        ping
+    }
+
+    pub(in super::super) fn remove_ping(&mut self, ping: &Ping) -> Result<()> {
+        let key = key::ping(&ping.topic);
+        if self.get::<Ping>(&key)?.is_some_and(|waiting| waiting.id == ping.id) {
+            self.batch.remove(Space::Pings, key);
+        }
+        Ok(())
+    }
+
+    fn advance_head(&mut self, new: &NewNotification) -> (TopicId, Offset) {
+        let state = self.topic_mut(&new.topic);
+        let offset = state.topic.head.next();
+        state.topic.head = offset;
+        if new.rule == Rule::Latest {
+            state.topic.latest = offset;
+        }
+        state.bytes += new.body.len() as u64;
+        state.oldest.get_or_insert(new.received_at);
+        (state.topic.id, offset)
+    }
+
+    fn remember(
+        &mut self,
+        topic: TopicId,
+        name: &str,
+        offset: Offset,
+        seen_at: DateTime,
+        remember: Duration,
+    ) {
+        let key = key::idempotency(topic, name);
+        let expires = after(seen_at, remember);
+        self.put(key::expiry(expires, &key), &Expiry);
+        self.put(key, &Remembered { offset, seen_at, expires });
+    }
+
+    fn put_body(&mut self, topic: TopicId, offset: Offset, new: &NewNotification) -> Body {
+        if new.body.len() <= Body::PART {
+            return Body::Here(new.body.clone());
+        }
+        for (number, start) in (0..).zip((0..new.body.len()).step_by(Body::PART)) {
+            let end = new.body.len().min(start + Body::PART);
+            self.put(key::body(topic, offset, number), &Part(new.body.slice(start..end)));
+        }
+        Body::Parts { bytes: new.body.len() as u64 }
+    }
+}

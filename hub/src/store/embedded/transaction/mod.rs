@@ -1,0 +1,159 @@
+//! A group of commands on its way to one commit: each sees what the earlier ones have done, and nothing is real before the
+//! engine has taken the whole.
+//!
+//! A command that fails must leave nothing behind in the group, so every command reads whatever can fail before it writes.
+
+mod log;
+mod progress;
+mod retention;
+mod subscriptions;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use resync_core::datetime::DateTime;
+use resync_core::websub::TopicUrl;
+
+use super::codec::{self, Record};
+use super::engine::{Batch, Change, Engine, Space};
+use super::key::{self, Pair};
+use super::layout::{Counters, TopicState};
+use super::memory::{Ledger, Topics};
+use crate::store::{
+    Epoch, Notification, Offset, RequestId, Result, Shard, StoreEvent, SubscriptionId, Topic, TopicId,
+};
+
+pub(super) struct Transaction<'a> {
+    engine: &'a dyn Engine,
+    topics: &'a Topics,
+    ledger: &'a Ledger,
+    shards: u16,
+    batch: Batch,
+    staged: Staged,
+}
+
+/// What memory will hold once the commit has succeeded.
+#[derive(Debug, Default)]
+pub(super) struct Staged {
+    pub(super) topics: HashMap<TopicId, TopicState>,
+    new_topics: HashMap<Box<str>, TopicId>,
+    /// `None`: no request of the pair waits any more.
+    pub(super) pending: HashMap<Pair, Option<RequestId>>,
+    pub(super) counters: Option<Counters>,
+    pub(super) epochs: HashMap<Shard, Epoch>,
+    pub(super) notifications: Vec<Arc<Notification>>,
+    pub(super) changed_subscriptions: Vec<(Shard, TopicId, SubscriptionId)>,
+    pub(super) events: Vec<StoreEvent>,
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) fn new(engine: &'a dyn Engine, topics: &'a Topics, ledger: &'a Ledger, shards: u16) -> Self {
+        Self { engine, topics, ledger, shards, batch: Batch::default(), staged: Staged::default() }
+    }
+
+    /// What to commit, and what to remember then.
+    pub(super) fn finish(mut self) -> (Batch, Staged) {
+        for (id, state) in &self.staged.topics {
+            let key = key::topic(*id);
+            let value = codec::seal(&key, state);
+            self.batch.put(Space::Topics, key, value);
+        }
+        for (shard, epoch) in &self.staged.epochs {
+            let key = key::epoch(*shard);
+            let value = codec::seal(&key, epoch);
+            self.batch.put(Space::Meta, key, value);
+        }
+        if let Some(counters) = &self.staged.counters {
+            self.batch.put(Space::Meta, key::COUNTERS.to_vec(), codec::seal(key::COUNTERS, counters));
+        }
+        (self.batch, self.staged)
+    }
+
+    fn get<R: Record>(&self, key: &[u8]) -> Result<Option<R>> {
+        let value = match self.batch.change(R::SPACE, key) {
+            Some(Change::Put(value)) => Some(Bytes::copy_from_slice(value)),
+            Some(Change::Remove) => None,
+            None => self.engine.get(R::SPACE, key)?,
+        };
+        value.map(|value| codec::open(key, &value)).transpose()
+    }
+
+    fn exists(&self, space: Space, key: &[u8]) -> Result<bool> {
+        match self.batch.change(space, key) {
+            Some(change) => Ok(*change != Change::Remove),
+            None => Ok(self.engine.get(space, key)?.is_some()),
+        }
+    }
+
+    fn put<R: Record>(&mut self, key: Vec<u8>, record: &R) {
+        let value = codec::seal(&key, record);
+        self.batch.put(R::SPACE, key, value);
+    }
+
+    fn topic_id(&self, url: &TopicUrl) -> Option<TopicId> {
+        self.staged.new_topics.get(url.key()).copied().or_else(|| self.topics.id(url.key()))
+    }
+
+    fn topic_state(&self, id: TopicId) -> Option<&TopicState> {
+        self.staged.topics.get(&id).or_else(|| self.topics.get(id))
+    }
+
+    /// The topic with this URL, made if need be, ready to be changed.
+    fn topic_mut(&mut self, url: &TopicUrl) -> &mut TopicState {
+        let known = self.topic_id(url);
+        let id = known.unwrap_or_else(|| self.new_topic_id());
+        if known.is_none() {
+            self.staged.new_topics.insert(url.key().into(), id);
+        }
+        let topics = self.topics;
+        self.staged
+            .topics
+            .entry(id)
+            .or_insert_with(|| topics.get(id).cloned().unwrap_or_else(|| empty(id, url)))
+    }
+
+    /// Random, so that no other hub and no later store gives the same identities to its notifications.
+    fn new_topic_id(&self) -> TopicId {
+        loop {
+            let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+            // The fixed bits of a UUID lie in different places of its halves. Without the top bit the number fits an i64.
+            let id = TopicId((high ^ low) >> 1);
+            if id.0 != 0 && self.topic_state(id).is_none() {
+                return id;
+            }
+        }
+    }
+
+    fn counters(&mut self) -> &mut Counters {
+        self.staged.counters.get_or_insert(self.ledger.counters)
+    }
+
+    fn epoch(&self, shard: Shard) -> Epoch {
+        self.staged.epochs.get(&shard).or_else(|| self.ledger.epochs.get(&shard)).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+impl Transaction<'_> {
+    /// The subscription that changed last.
+    pub(super) fn newest_subscription(&self) -> (TopicId, SubscriptionId) {
+        self.staged.changed_subscriptions.last().map(|(_, topic, id)| (*topic, *id)).unwrap()
+    }
+
+    pub(super) fn keeps_laggard(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> bool {
+        self.exists(Space::Laggards, &key::subscription(shard, topic, id)).unwrap()
+    }
+}
+
+fn empty(id: TopicId, url: &TopicUrl) -> TopicState {
+    let topic = Topic { id, url: url.clone(), first: Offset(1), head: Offset(0), latest: Offset(0) };
+    TopicState { topic, bytes: 0, oldest: None }
+}
+
+/// `by` later; at most the last moment that can be written down.
+fn after(time: DateTime, by: Duration) -> DateTime {
+    const LAST: Duration = Duration::from_secs(253_402_207_200);
+    DateTime::from_system_time(time.to_system_time().checked_add(by).unwrap_or(SystemTime::UNIX_EPOCH + LAST))
+}

@@ -1,0 +1,47 @@
+//! Commands on the state of delivery: who owns a shard, and how far it is.
+
+use super::Transaction;
+use crate::store::embedded::engine::Space;
+use crate::store::embedded::key;
+use crate::store::embedded::layout::TopicWatermark;
+use crate::store::{Checkpoint, Epoch, Result, Shard, StoreError};
+
+impl Transaction<'_> {
+    pub(in super::super) fn claim(&mut self, shard: Shard) -> Epoch {
+        let epoch = Epoch(self.epoch(shard).0 + 1);
+        self.staged.epochs.insert(shard, epoch);
+        epoch
+    }
+
+    pub(in super::super) fn checkpoint(
+        &mut self,
+        shard: Shard,
+        epoch: Epoch,
+        progress: &Checkpoint,
+    ) -> Result<()> {
+        if epoch != self.epoch(shard) {
+            return Err(StoreError::Fenced);
+        }
+        let mut behind = Vec::with_capacity(progress.laggards.len());
+        for laggard in &progress.laggards {
+            let key = key::subscription(shard, laggard.topic, laggard.subscription);
+            if self.exists(Space::Subscriptions, &key)? {
+                behind.push((key, laggard));
+            }
+        }
+        for (topic, watermark) in &progress.watermarks {
+            self.put(key::shard_topic(shard, *topic), &TopicWatermark(*topic, *watermark));
+        }
+        // Before the laggards: should a subscription be in both, repeating a delivery is better than losing one.
+        for (topic, id) in &progress.caught_up {
+            self.batch.remove(Space::Laggards, key::subscription(shard, *topic, *id));
+        }
+        for (key, laggard) in behind {
+            self.put(key, laggard);
+        }
+        for skip in &progress.skips {
+            self.put(key::skip(shard, skip.topic, skip.offset, skip.subscription), skip);
+        }
+        Ok(())
+    }
+}

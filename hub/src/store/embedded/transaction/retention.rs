@@ -1,0 +1,152 @@
+//! Commands of retention. Each removes a bounded slice, so that publishers never wait for a large cleaning.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use resync_core::datetime::DateTime;
+
+use super::Transaction;
+use crate::store::embedded::engine::{Keys, Space};
+use crate::store::embedded::key;
+use crate::store::embedded::layout::{LogRecord, Remembered, TopicState};
+use crate::store::{Offset, Result, Shard, StoreError, TopicId, Trimmed};
+
+/// What one command removed.
+#[derive(Debug, Default)]
+pub(in super::super) struct Slice {
+    pub(in super::super) trimmed: Trimmed,
+    /// The topics whose logs became shorter, with their new first offsets.
+    pub(in super::super) topics: BTreeMap<TopicId, Offset>,
+    /// There may be more to remove.
+    pub(in super::super) more: bool,
+}
+
+/// A notification that may go.
+struct Victim {
+    topic: TopicId,
+    offset: Offset,
+    parts: u64,
+}
+
+impl Transaction<'_> {
+    /// Removes at most `limit` notifications: those received before `older_than`, and the oldest ones of all topics while
+    /// bodies take more than `max_bytes`. The newest of each topic stays.
+    pub(in super::super) fn trim(
+        &mut self,
+        older_than: DateTime,
+        max_bytes: u64,
+        limit: usize,
+    ) -> Result<Slice> {
+        let mut bytes = self.states().map(|state| state.bytes).sum::<u64>();
+        let mut oldest: BinaryHeap<_> = self
+            .states()
+            .filter(|state| bytes > max_bytes || state.oldest.is_some_and(|oldest| oldest < older_than))
+            .filter_map(candidate)
+            .collect();
+        let mut changed: HashMap<TopicId, TopicState> = HashMap::new();
+        let mut victims = Vec::new();
+        let mut slice = Slice::default();
+        while let Some(Reverse((received_at, topic))) = oldest.pop() {
+            if received_at >= older_than && bytes <= max_bytes {
+                break;
+            }
+            if victims.len() == limit {
+                slice.more = true;
+                break;
+            }
+            let Some(mut state) = changed.remove(&topic).or_else(|| self.topic_state(topic).cloned()) else {
+                continue;
+            };
+            let offset = state.topic.first;
+            let record = self.log_record(topic, offset)?;
+            victims.push(Victim { topic, offset, parts: record.body.parts() });
+            let removed = record.body.len();
+            bytes = bytes.saturating_sub(removed);
+            slice.trimmed.bytes += removed;
+            state.bytes = state.bytes.saturating_sub(removed);
+            state.topic.first = offset.next();
+            state.oldest = Some(self.log_record(topic, offset.next())?.received_at);
+            oldest.extend(candidate(&state));
+            changed.insert(topic, state);
+        }
+        slice.trimmed.notifications = victims.len() as u64;
+        slice.topics = changed.iter().map(|(id, state)| (*id, state.topic.first)).collect();
+        self.staged.topics.extend(changed);
+        for victim in victims {
+            self.remove_notification(&victim);
+        }
+        Ok(slice)
+    }
+
+    /// Forgets at most `limit` skips of notifications before `first`; returns whether there may be more.
+    pub(in super::super) fn forget_skips(
+        &mut self,
+        topic: TopicId,
+        first: Offset,
+        limit: usize,
+    ) -> Result<bool> {
+        let mut keys = Vec::new();
+        for shard in (0..self.shards).map(Shard) {
+            let range = Keys::between(key::shard_topic(shard, topic), key::skips_from(shard, topic, first));
+            for record in self.engine.scan(Space::Skips, &range).take(limit - keys.len()) {
+                keys.push(record?.0);
+            }
+        }
+        let more = keys.len() == limit;
+        for key in keys {
+            self.batch.remove(Space::Skips, key.to_vec());
+        }
+        Ok(more)
+    }
+
+    /// Forgets at most `limit` idempotency keys that have expired at `now`; returns whether there may be more.
+    pub(in super::super) fn forget_idempotency(&mut self, now: DateTime, limit: usize) -> Result<bool> {
+        let range = Keys::between(Vec::new(), key::expiry_until(now));
+        let mut expired = Vec::new();
+        for record in self.engine.scan(Space::IdempotencyExpiry, &range).take(limit) {
+            let expiry = record?.0;
+            let name = key::idempotency_of_expiry(&expiry);
+            // The same name may have been used anew since then.
+            let current = self
+                .get::<Remembered>(&name)?
+                .is_some_and(|seen| key::expiry(seen.expires, &name) == *expiry);
+            expired.push((expiry, current.then_some(name)));
+        }
+        let more = expired.len() == limit;
+        for (expiry, name) in expired {
+            self.batch.remove(Space::IdempotencyExpiry, expiry.to_vec());
+            if let Some(name) = name {
+                self.batch.remove(Space::Idempotency, name);
+            }
+        }
+        Ok(more)
+    }
+
+    /// Every topic as this group leaves it.
+    fn states(&self) -> impl Iterator<Item = &TopicState> {
+        let untouched = self.topics.iter().filter(|state| !self.staged.topics.contains_key(&state.topic.id));
+        untouched.chain(self.staged.topics.values())
+    }
+
+    fn log_record(&self, topic: TopicId, offset: Offset) -> Result<LogRecord> {
+        let key = key::log(topic, offset);
+        self.get(&key)?.ok_or_else(|| StoreError::Damaged {
+            space: Space::Log.name(),
+            reason: format!("key {}: the log should hold it, but it is missing", hex::encode(&key)),
+        })
+    }
+
+    fn remove_notification(&mut self, victim: &Victim) {
+        let Victim { topic, offset, parts } = *victim;
+        self.batch.remove(Space::Log, key::log(topic, offset));
+        for part in 0..parts {
+            self.batch.remove(Space::Bodies, key::body(topic, offset, part));
+        }
+    }
+}
+
+/// When the oldest notification of the topic came in, if it is not the only one.
+fn candidate(state: &TopicState) -> Option<Reverse<(DateTime, TopicId)>> {
+    let oldest = state.oldest.filter(|_| state.topic.first < state.topic.head)?;
+    Some(Reverse((oldest, state.topic.id)))
+}

@@ -1,0 +1,184 @@
+//! Commands on requests and subscriptions: who is subscribed, since when, and whose word counts.
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::Secret;
+
+use super::{Transaction, after};
+use crate::store::embedded::engine::Space;
+use crate::store::embedded::key::{self, Pair, pair};
+use crate::store::embedded::layout::Address;
+use crate::store::{
+    Activation, Ended, Intent, NewRequest, PendingRequest, RequestId, Result, Shard, Slot, StoreError,
+    StoreEvent, Subscription, SubscriptionId, TopicId,
+};
+use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+
+impl Transaction<'_> {
+    pub(in super::super) fn put_request(&mut self, new: NewRequest) -> PendingRequest {
+        let counters = self.counters();
+        counters.request += 1;
+        let id = RequestId(counters.request);
+        let NewRequest { topic, callback, intent, received_at } = new;
+        let pair = pair(&topic, &callback);
+        self.forget_pending(pair);
+        let request = PendingRequest { id, topic, callback, intent, received_at };
+        self.put(key::request(id), &request);
+        self.staged.pending.insert(pair, Some(id));
+        request
+    }
+
+    pub(in super::super) fn remove_request(&mut self, request: &PendingRequest) {
+        let pair = pair(&request.topic, &request.callback);
+        if self.pending(pair) == Some(request.id) {
+            self.forget_pending(pair);
+        }
+    }
+
+    pub(in super::super) fn activate(&mut self, verified: &VerifiedSubscription) -> Result<Activation> {
+        let request = verified.request();
+        let pair = pair(&request.topic, &request.callback);
+        if self.pending(pair) != Some(request.id) {
+            return Ok(Activation::Superseded);
+        }
+        let known = self.addressed(pair)?;
+        self.forget_pending(pair);
+        let (shard, subscription) = match known {
+            Some((address, known)) => (address.shard, renewed(&known, verified)),
+            None => self.begun(pair, verified),
+        };
+        let place = (shard, subscription.topic, subscription.id);
+        self.put(key::subscription(place.0, place.1, place.2), &subscription);
+        self.staged.changed_subscriptions.push(place);
+        self.announce(shard, &subscription);
+        Ok(Activation::Done)
+    }
+
+    pub(in super::super) fn deactivate(&mut self, verified: &VerifiedUnsubscription) -> Result<Activation> {
+        let request = verified.request();
+        let pair = pair(&request.topic, &request.callback);
+        if self.pending(pair) != Some(request.id) {
+            return Ok(Activation::Superseded);
+        }
+        let address = self.get::<Address>(&pair)?;
+        self.forget_pending(pair);
+        if let Some(Address { shard, topic, id }) = address {
+            self.remove_subscription(pair, shard, topic, id);
+        }
+        Ok(Activation::Done)
+    }
+
+    pub(in super::super) fn end(
+        &mut self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+        why: Ended,
+    ) -> Result<()> {
+        let Some(subscription) = self.get::<Subscription>(&key::subscription(shard, topic, id))? else {
+            return Ok(());
+        };
+        // The lease may have been renewed after the caller had seen its end.
+        if why == Ended::Expired && subscription.lease_end > DateTime::now() {
+            return Ok(());
+        }
+        let pair = pair(&subscription.topic_url, &subscription.callback);
+        self.remove_subscription(pair, shard, topic, id);
+        Ok(())
+    }
+
+    /// The newest waiting request of the pair.
+    fn pending(&self, pair: Pair) -> Option<RequestId> {
+        match self.staged.pending.get(&pair) {
+            Some(staged) => *staged,
+            None => self.ledger.pending.get(&pair).copied(),
+        }
+    }
+
+    fn forget_pending(&mut self, pair: Pair) {
+        if let Some(id) = self.pending(pair) {
+            self.batch.remove(Space::Requests, key::request(id));
+            self.staged.pending.insert(pair, None);
+        }
+    }
+
+    fn addressed(&self, pair: Pair) -> Result<Option<(Address, Subscription)>> {
+        let Some(address) = self.get::<Address>(&pair)? else { return Ok(None) };
+        let key = key::subscription(address.shard, address.topic, address.id);
+        let subscription = self.get(&key)?.ok_or_else(|| StoreError::Damaged {
+            space: Space::Subscriptions.name(),
+            reason: format!("key {}: the index names it, but it is missing", hex::encode(&key)),
+        })?;
+        Ok(Some((address, subscription)))
+    }
+
+    fn begun(&mut self, pair: Pair, verified: &VerifiedSubscription) -> (Shard, Subscription) {
+        let request = verified.request();
+        let counters = self.counters();
+        counters.subscription.0 += 1;
+        let id = counters.subscription;
+        let topic = &self.topic_mut(&request.topic).topic;
+        let (topic, start) = (topic.id, topic.head);
+        let shard = Shard::of(&request.callback, self.shards);
+        self.put(pair.to_vec(), &Address { shard, topic, id });
+        let subscription = Subscription {
+            id,
+            topic,
+            callback: request.callback.clone(),
+            topic_url: request.topic.clone(),
+            secret: secret(request),
+            lease: verified.lease(),
+            lease_end: after(verified.asked_at(), verified.lease()),
+            start,
+            created_at: verified.asked_at(),
+            verified_at: verified.asked_at(),
+        };
+        (shard, subscription)
+    }
+
+    fn remove_subscription(&mut self, pair: Pair, shard: Shard, topic: TopicId, id: SubscriptionId) {
+        let key = key::subscription(shard, topic, id);
+        self.batch.remove(Space::SubscriptionIndex, pair.to_vec());
+        self.batch.remove(Space::Laggards, key.clone());
+        self.batch.remove(Space::Subscriptions, key);
+        self.staged.changed_subscriptions.push((shard, topic, id));
+        self.staged.events.push(StoreEvent::Unsubscribed { shard, topic, id });
+    }
+
+    fn announce(&mut self, shard: Shard, subscription: &Subscription) {
+        let Some(topic) = self.topic_state(subscription.topic).map(|state| state.topic.clone()) else {
+            return;
+        };
+        let slot = Slot {
+            id: subscription.id,
+            topic: subscription.topic,
+            origin: subscription.callback.origin(),
+            start: subscription.start,
+            lease_end: subscription.lease_end,
+        };
+        self.staged.events.push(StoreEvent::Subscribed { shard, slot, topic });
+    }
+}
+
+/// The subscriber's newest words; identity, place and beginning stay (W-061).
+fn renewed(known: &Subscription, verified: &VerifiedSubscription) -> Subscription {
+    let request = verified.request();
+    Subscription {
+        callback: request.callback.clone(),
+        topic_url: request.topic.clone(),
+        secret: secret(request),
+        lease: verified.lease(),
+        lease_end: after(verified.asked_at(), verified.lease()),
+        verified_at: verified.asked_at(),
+        id: known.id,
+        topic: known.topic,
+        start: known.start,
+        created_at: known.created_at,
+    }
+}
+
+fn secret(request: &PendingRequest) -> Option<Secret> {
+    match &request.intent {
+        Intent::Subscribe { secret, .. } => secret.clone(),
+        Intent::Unsubscribe => None,
+    }
+}

@@ -1,0 +1,52 @@
+//! What can go wrong with storage, by what one can do about it.
+
+/// Why an operation on the store failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has the store open.
+    #[error("the store in {path} is in use by another process: stop it, or choose another --data-dir")]
+    Locked {
+        /// Where the store is.
+        path: String,
+    },
+    /// A newer version of the hub wrote the store.
+    #[error(
+        "the store has format {found}, this hub reads up to {supported}: use the newer hub that wrote it"
+    )]
+    Format {
+        /// What was found.
+        found: u16,
+        /// What this version can read.
+        supported: u16,
+    },
+    /// The store was made by the other embedded engine.
+    #[error(
+        "the store in {path} was made by engine {found}: set [store] engine = \"{found}\", or choose another --data-dir"
+    )]
+    OtherEngine {
+        /// Where the store is.
+        path: String,
+        /// What made it.
+        found: String,
+    },
+    /// A record does not match its checksum or its format.
+    #[error("a record of {space} is damaged ({reason}): restore from a backup")]
+    Damaged {
+        /// Which kind of record.
+        space: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Somebody else owns the shard by now.
+    #[error("the shard has a newer owner")]
+    Fenced,
+    /// The disk did not take the write; nothing of it is acknowledged.
+    #[error("the store could not write: {0}")]
+    Write(String),
+    /// The disk did not give the data.
+    #[error("the store could not read: {0}")]
+    Read(String),
+    /// The store has been closed.
+    #[error("the store is closed")]
+    Closed,
+}

@@ -1,0 +1,152 @@
+//! Storage: what the hub needs to remember, as one small trait. No engine's type leaves this folder.
+//!
+//! The trait speaks of notifications, subscriptions, watermarks and laggards, so that an embedded key-value engine and a
+//! replicated database can both stand behind it. Every method that changes something returns only when the change is
+//! durable: what was acknowledged survives `kill -9` and, as far as the engine keeps its promise, a power cut.
+//!
+//! The unit of ownership is the *shard* (a hash of the callback's origin): whoever claims a shard gets an epoch, and a
+//! checkpoint that carries an older epoch is refused, so a paused owner cannot write over its successor.
+
+mod embedded;
+mod error;
+mod records;
+
+#[cfg(test)]
+mod conformance;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, TopicUrl};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+pub use error::StoreError;
+pub use records::{
+    Activation, Appended, Checkpoint, Ended, Epoch, FailureClass, Intent, Laggard, NewNotification,
+    NewRequest, Notification, NotificationLinks, Offset, PendingRequest, Ping, PingId, RequestId, Rule,
+    Shard, ShardState, Skip, Slot, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed,
+    Watermark,
+};
+
+use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+
+/// The result of every storage operation.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Which embedded engine keeps the data (`[store] engine`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// fjall 3: log-structured, synced before every acknowledgement.
+    #[default]
+    Fjall,
+    /// sled 0.34: survives `kill -9`, but has lost acknowledged records in simulated power cuts.
+    Sled,
+}
+
+/// Opens (or creates) the embedded store in `directory`.
+///
+/// # Errors
+/// [`StoreError::Locked`] when another process has it open, [`StoreError::Format`] when a newer version wrote it,
+/// [`StoreError::OtherEngine`] when it was made by the other engine.
+pub fn open(engine: Engine, directory: &Path) -> Result<Arc<dyn Store>> {
+    embedded::open(engine, directory)
+}
+
+/// What the hub needs of its storage.
+#[async_trait]
+pub trait Store: std::fmt::Debug + Send + Sync + 'static {
+    /// How many shards the subscriptions are divided into; fixed when the store is made.
+    fn shards(&self) -> u16;
+
+    /// What happens from now on, in the order in which it became durable. Each receiver gets every event.
+    ///
+    /// A reader that calls this before [`Store::load_shard`] misses nothing; it may see an event that the loaded state
+    /// already holds, so events must be applied idempotently.
+    fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent>;
+
+    /// Whether the store takes writes.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`] when the last write failed: nothing is acknowledged until that is mended.
+    fn health(&self) -> Result<()>;
+
+    // Topics and their logs.
+
+    /// The topic with this URL, if anybody ever published to it or subscribed.
+    async fn topic(&self, url: &TopicUrl) -> Result<Option<Topic>>;
+    /// Every topic with the bounds of its log.
+    async fn topics(&self) -> Result<Vec<Topic>>;
+    /// Appends to the topic's log, which is made if need be; returns once the record is durable.
+    ///
+    /// A notification whose idempotency key was seen on this topic within `remember` is not appended again: the first one's
+    /// identity is returned.
+    async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended>;
+    /// The first notification at or after this offset that the log still holds; `None` when there is none yet.
+    async fn notification_from(&self, topic: TopicId, offset: Offset) -> Result<Option<Arc<Notification>>>;
+    /// Forgets notifications received before `older_than`, then the oldest ones until at most `max_bytes` of bodies remain.
+    /// The newest notification of each topic is kept.
+    async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed>;
+
+    // Pings that were acknowledged and not yet acted on.
+
+    /// Remembers that this topic has to be fetched; replaces an older ping of the same topic.
+    async fn put_ping(&self, topic: TopicUrl) -> Result<Ping>;
+    /// Forgets a ping that was served. One that was replaced meanwhile is left alone.
+    async fn remove_ping(&self, ping: &Ping) -> Result<()>;
+    /// All that wait; read at start.
+    async fn pings(&self) -> Result<Vec<Ping>>;
+
+    // Requests that were acknowledged and not yet verified.
+
+    /// Remembers a request before it is acknowledged. It replaces an older one for the same topic and callback (D-17).
+    async fn put_request(&self, request: NewRequest) -> Result<PendingRequest>;
+    /// Forgets a request that failed verification. One that was replaced meanwhile is left alone.
+    async fn remove_request(&self, request: &PendingRequest) -> Result<()>;
+    /// All that wait, oldest first; read at start.
+    async fn requests(&self) -> Result<Vec<PendingRequest>>;
+
+    // Subscriptions.
+
+    /// Puts a verified subscription in force: new, or in the place of the one with the same topic and callback, which keeps
+    /// its identity and its cursor (W-061). A new one starts at the offset that the topic's log has at this moment.
+    ///
+    /// Only a request that still waits has a say: one that was replaced, removed or applied already changes nothing (D-17).
+    async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation>;
+    /// Ends the subscription that a verified unsubscribe request names; unknown ones are no error (D-07).
+    async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation>;
+    /// Ends a subscription for another reason. Unknown ones are no error. One that has [`Ended::Expired`] ends only if its
+    /// lease is over by the wall clock, since it may have been renewed after the caller had seen its end.
+    async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()>;
+    /// The whole record of one subscription.
+    async fn subscription(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+    ) -> Result<Option<Arc<Subscription>>>;
+    /// The subscription of this pair.
+    async fn find_subscription(
+        &self,
+        topic: &TopicUrl,
+        callback: &CallbackUrl,
+    ) -> Result<Option<Arc<Subscription>>>;
+
+    // The state of delivery.
+
+    /// Takes the shard over: every earlier epoch of it is refused from now on.
+    async fn claim(&self, shard: Shard) -> Result<Epoch>;
+    /// Everything that a shard's owner needs to go on where the last one stopped.
+    async fn load_shard(&self, shard: Shard) -> Result<ShardState>;
+    /// Saves the progress of delivery, all of it or nothing. Laggards of a subscription that has ended are left out.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when `epoch` is not the newest of this shard.
+    async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()>;
+    /// Notifications that were given up for a subscription of this shard, at most `limit`.
+    async fn skips(&self, shard: Shard, limit: usize) -> Result<Vec<Skip>>;
+}

@@ -1,0 +1,412 @@
+//! The records that the hub keeps, free of any engine and any encoding.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, NotificationId, Secret, TopicUrl};
+
+/// A topic's identity: random, so that a hub set up anew never repeats the notification identities of its predecessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(pub u64);
+
+/// A subscription's identity; grows with every new subscription of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubscriptionId(pub u64);
+
+/// The place of a notification in its topic's log. The first is 1; 0 stands before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offset(pub u64);
+
+impl Offset {
+    /// The place after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A part of the subscriptions that one owner delivers to: a hash of the callback's origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shard(pub u16);
+
+impl Shard {
+    /// The shard of a callback, so that all callbacks of one origin share their limits.
+    ///
+    /// The hash is part of the data format: it must never change.
+    pub fn of(callback: &CallbackUrl, shards: u16) -> Self {
+        let hash = crc32fast::hash(callback.origin().as_bytes());
+        let shard = hash % u32::from(shards.max(1));
+        Self(u16::try_from(shard).expect("a remainder of a u16 is a u16"))
+    }
+}
+
+/// Which owner of a shard wrote; grows with every claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch(pub u64);
+
+/// How far behind a subscriber may stay on a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Posted content: every notification, in log order.
+    Every,
+    /// Fetched content: only the newest version counts.
+    Latest,
+}
+
+/// A topic with the bounds of its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Its identity.
+    pub id: TopicId,
+    /// Its URL as first seen.
+    pub url: TopicUrl,
+    /// The oldest notification that the log still holds; `head.next()` when it holds none.
+    pub first: Offset,
+    /// The newest notification; 0 when there never was one.
+    pub head: Offset,
+    /// The newest fetched version (`Rule::Latest`); 0 when there never was one.
+    pub latest: Offset,
+}
+
+/// The link targets that travel with a notification (W-144…W-147, FN-044), byte for byte as the Source gave them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NotificationLinks {
+    /// `rel="hub"`, in the Source's order.
+    pub hubs: Vec<String>,
+    /// `rel="self"`: the topic's canonical URL.
+    pub canonical: String,
+    /// `rel="resourcesync"`: the Capability List, where the Source named it.
+    pub resourcesync: Option<String>,
+}
+
+/// A notification that is about to be appended.
+#[derive(Clone, Debug)]
+pub struct NewNotification {
+    /// The topic.
+    pub topic: TopicUrl,
+    /// The value of `Content-Type`, byte for byte (W-141).
+    pub content_type: Bytes,
+    /// What the delivery's `Link` header says.
+    pub links: NotificationLinks,
+    /// The payload, byte for byte.
+    pub body: Bytes,
+    /// Whether every one counts or only the newest.
+    pub rule: Rule,
+    /// What the publisher calls this notification, so that its repetition is recognised.
+    pub idempotency_key: Option<String>,
+    /// When it came in.
+    pub received_at: DateTime,
+}
+
+/// A notification of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// The topic.
+    pub topic: TopicId,
+    /// Its place in the log.
+    pub offset: Offset,
+    /// The value of `Content-Type`.
+    pub content_type: Bytes,
+    /// What the delivery's `Link` header says.
+    pub links: NotificationLinks,
+    /// The payload.
+    pub body: Bytes,
+    /// Whether every one counts or only the newest.
+    pub rule: Rule,
+    /// When it came in.
+    pub received_at: DateTime,
+}
+
+impl Notification {
+    /// The identity that every attempt on every node carries.
+    pub fn id(&self) -> NotificationId {
+        NotificationId { topic: self.topic.0, offset: self.offset.0 }
+    }
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// It is a new notification.
+    New(NotificationId),
+    /// The publisher had sent it before.
+    Repeated(NotificationId),
+}
+
+impl Appended {
+    /// The notification's identity in either case.
+    pub fn id(self) -> NotificationId {
+        match self {
+            Self::New(id) | Self::Repeated(id) => id,
+        }
+    }
+}
+
+/// What retention removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    /// How many notifications.
+    pub notifications: u64,
+    /// How many bytes of bodies.
+    pub bytes: u64,
+}
+
+/// A ping's identity; grows with every ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PingId(pub u64);
+
+/// A topic that a publisher said has changed, to be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ping {
+    /// Which ping of its topic this is.
+    pub id: PingId,
+    /// The topic.
+    pub topic: TopicUrl,
+}
+
+/// A pending request's identity; grows with every request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What a subscriber asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// `hub.mode=subscribe`.
+    Subscribe {
+        /// The lease it asked for, in seconds.
+        lease: Option<u64>,
+        /// The key for signatures.
+        secret: Option<Secret>,
+    },
+    /// `hub.mode=unsubscribe`.
+    Unsubscribe,
+}
+
+/// A request before it has an identity.
+#[derive(Clone, Debug)]
+pub struct NewRequest {
+    /// The topic as the subscriber wrote it.
+    pub topic: TopicUrl,
+    /// The callback as the subscriber wrote it.
+    pub callback: CallbackUrl,
+    /// What it asked for.
+    pub intent: Intent,
+    /// When it came in.
+    pub received_at: DateTime,
+}
+
+/// A request that was acknowledged and waits for verification of intent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingRequest {
+    /// Which request of its pair this is.
+    pub id: RequestId,
+    /// The topic as the subscriber wrote it.
+    pub topic: TopicUrl,
+    /// The callback as the subscriber wrote it.
+    pub callback: CallbackUrl,
+    /// What it asked for.
+    pub intent: Intent,
+    /// When it came in.
+    pub received_at: DateTime,
+}
+
+/// What became of a verified request.
+#[derive(Clone, Debug)]
+pub enum Activation {
+    /// It is in force.
+    Done,
+    /// It no longer waits, usually because a newer request for the same pair took its place: nothing was changed (D-17).
+    Superseded,
+}
+
+/// A subscription in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Its identity.
+    pub id: SubscriptionId,
+    /// Its topic.
+    pub topic: TopicId,
+    /// Where deliveries go, exactly as the subscriber wrote it (W-190).
+    pub callback: CallbackUrl,
+    /// The topic as the subscriber wrote it, for what is echoed to it (D-01).
+    pub topic_url: TopicUrl,
+    /// The key for signatures.
+    pub secret: Option<Secret>,
+    /// How long the lease is.
+    pub lease: Duration,
+    /// When it ends (wall clock).
+    pub lease_end: DateTime,
+    /// The log's newest offset when the subscription began: only later notifications are owed.
+    pub start: Offset,
+    /// When it was first verified.
+    pub created_at: DateTime,
+    /// When it was last verified.
+    pub verified_at: DateTime,
+}
+
+/// The little that delivery keeps in memory of each subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The subscription.
+    pub id: SubscriptionId,
+    /// Its topic.
+    pub topic: TopicId,
+    /// The callback's origin, by which limits are kept.
+    pub origin: String,
+    /// Only later notifications are owed.
+    pub start: Offset,
+    /// When the lease ends (wall clock).
+    pub lease_end: DateTime,
+}
+
+/// Why a subscription ended without being asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The lease ran out (W-123).
+    Expired,
+    /// The subscriber answered 410, twice (W-151).
+    Gone,
+}
+
+/// How far one shard of a topic is: every subscription is done through `done`, except the laggards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watermark {
+    /// Everything up to here is done.
+    pub done: Offset,
+    /// The sweep that was under way.
+    pub sweep: Option<Sweep>,
+}
+
+/// A pass over the subscriptions of a topic in the order of their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// The pass brings every subscription up to here.
+    pub target: Offset,
+    /// All subscriptions with ids up to this one are there already, except the laggards.
+    pub through: SubscriptionId,
+}
+
+/// Why the last attempt failed, as far as the schedule cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    /// Nothing failed: it is only slower than the others.
+    Slow,
+    /// 3xx and 4xx: perhaps this very message is refused.
+    Refused,
+    /// 408, 425, 429, 5xx, network, TLS, DNS: the host is in trouble.
+    Trouble,
+    /// 410: the subscriber says that the subscription is gone; it is asked once more.
+    Gone,
+}
+
+/// A subscription whose place is not the watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Laggard {
+    /// The topic.
+    pub topic: TopicId,
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// It is done through this offset.
+    pub cursor: Offset,
+    /// How many attempts at the next notification have failed.
+    pub attempts: u16,
+    /// Not before this moment (wall clock).
+    pub next_attempt: DateTime,
+    /// When the present row of failures began.
+    pub failing_since: Option<DateTime>,
+    /// Why the last attempt failed.
+    pub class: FailureClass,
+}
+
+/// A notification that was given up for one subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skip {
+    /// The topic.
+    pub topic: TopicId,
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// The notification.
+    pub offset: Offset,
+    /// When it was given up.
+    pub at: DateTime,
+    /// Why.
+    pub class: FailureClass,
+    /// The last status, if there was an answer.
+    pub status: Option<u16>,
+}
+
+/// A shard as it was left.
+#[derive(Clone, Debug, Default)]
+pub struct ShardState {
+    /// The subscriptions, in any order.
+    pub slots: Vec<Slot>,
+    /// The topics that these subscriptions are of, and no others.
+    pub topics: Vec<Topic>,
+    /// The watermarks of these topics, as far as there are any.
+    pub watermarks: Vec<(TopicId, Watermark)>,
+    /// The laggards.
+    pub laggards: Vec<Laggard>,
+}
+
+/// Progress to save.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoint {
+    /// New watermarks.
+    pub watermarks: Vec<(TopicId, Watermark)>,
+    /// New states of laggards.
+    pub laggards: Vec<Laggard>,
+    /// Laggards that are at the watermark again.
+    pub caught_up: Vec<(TopicId, SubscriptionId)>,
+    /// Notifications given up.
+    pub skips: Vec<Skip>,
+}
+
+impl Checkpoint {
+    /// Whether there is nothing to save.
+    pub fn is_empty(&self) -> bool {
+        self.watermarks.is_empty()
+            && self.laggards.is_empty()
+            && self.caught_up.is_empty()
+            && self.skips.is_empty()
+    }
+}
+
+/// Something that became durable.
+#[derive(Clone, Debug)]
+pub enum StoreEvent {
+    /// A notification was appended.
+    Appended {
+        /// The topic.
+        topic: TopicId,
+        /// Its place.
+        offset: Offset,
+        /// Whether it supersedes the fetched versions before it.
+        rule: Rule,
+    },
+    /// A subscription began or was renewed.
+    Subscribed {
+        /// Who delivers to it.
+        shard: Shard,
+        /// The new state.
+        slot: Slot,
+        /// The topic with its bounds at this moment.
+        topic: Topic,
+    },
+    /// A subscription ended.
+    Unsubscribed {
+        /// Who delivered to it.
+        shard: Shard,
+        /// The topic.
+        topic: TopicId,
+        /// The subscription.
+        id: SubscriptionId,
+    },
+}

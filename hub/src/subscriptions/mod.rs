@@ -1,0 +1,11 @@
+//! Subscriptions: from a request over verification of intent to a lease in force.
+
+mod lease;
+mod requests;
+mod verification;
+mod verified;
+
+pub use lease::LeasePolicy;
+pub use requests::{NotAccepted, Requests};
+pub use verification::Verification;
+pub use verified::{VerifiedSubscription, VerifiedUnsubscription};

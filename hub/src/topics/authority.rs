@@ -1,0 +1,266 @@
+//! Who may publish what: bearer tokens, each with the topic prefixes that it may speak for, stored as hashes.
+//!
+//! The tokens live in one small file beside the store, so that `resync-hub token` works while the hub runs; the hub reads
+//! the file again when it has changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::TopicUrl;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tracing::error;
+
+use crate::config::PublishPolicy;
+
+/// Why a publisher is turned away.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// No token, or one that is unknown or revoked.
+    #[error(
+        "posting content needs a token of this hub: send Authorization: Bearer TOKEN (the operator makes one with `resync-hub token add`)"
+    )]
+    NoToken,
+    /// The token is for other topics.
+    #[error(
+        "this token may not speak for the topic: ask the operator for one with a matching --topic-prefix"
+    )]
+    OtherTopics,
+}
+
+/// Why the tokens cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    /// The file cannot be used.
+    #[error("the publishers' tokens in {path} cannot be used: {reason}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// No token of this name.
+    #[error("there is no token named {0}: `resync-hub token list` shows all")]
+    Unknown(String),
+    /// The name is taken.
+    #[error("there is a token named {0} already: revoke it first, or choose another name")]
+    Taken(String),
+}
+
+/// Decides who may post content for a topic.
+#[derive(Clone, Debug)]
+pub struct Authority {
+    policy: PublishPolicy,
+    tokens: Arc<Mutex<Cached>>,
+}
+
+/// The file of tokens.
+#[derive(Debug)]
+pub struct Tokens {
+    path: PathBuf,
+    records: BTreeMap<String, TokenInfo>,
+}
+
+/// One token, without the token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenInfo {
+    /// SHA-256 of the token, in hex. The token is random and long, so a plain hash is enough.
+    hash: String,
+    /// It may speak for topics that begin like one of these.
+    pub topic_prefixes: Vec<String>,
+    /// When it was made.
+    pub created_at: String,
+}
+
+/// A token that was just made; it can be seen only now.
+#[derive(Debug)]
+pub struct NewToken(pub String);
+
+/// What tells one version of the file from the next: every save makes a new file, so that two within one tick of the
+/// file system's clock differ too.
+type Stamp = (SystemTime, u64);
+
+#[derive(Debug)]
+struct Cached {
+    tokens: Tokens,
+    stamp: Option<Stamp>,
+}
+
+impl Authority {
+    /// The authority of a hub whose tokens are in this file, which need not exist.
+    ///
+    /// # Errors
+    /// When the file exists and cannot be used.
+    pub fn new(policy: PublishPolicy, tokens: &Path) -> Result<Self, TokensError> {
+        let cached = Cached { stamp: stamp(tokens), tokens: Tokens::open(tokens)? };
+        Ok(Self { policy, tokens: Arc::new(Mutex::new(cached)) })
+    }
+
+    /// Whether whoever has this token may speak for this topic.
+    ///
+    /// # Errors
+    /// [`Denied`], saying what is missing.
+    pub fn allows(&self, token: Option<&str>, topic: &TopicUrl) -> Result<(), Denied> {
+        if self.policy == PublishPolicy::Open {
+            return Ok(());
+        }
+        let token = token.ok_or(Denied::NoToken)?;
+        let mut cached = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.refresh();
+        let info = cached.tokens.find(token).ok_or(Denied::NoToken)?;
+        if info.covers(topic) { Ok(()) } else { Err(Denied::OtherTopics) }
+    }
+}
+
+impl Cached {
+    fn refresh(&mut self) {
+        let stamp = stamp(&self.tokens.path);
+        if stamp == self.stamp {
+            return;
+        }
+        match Tokens::open(&self.tokens.path) {
+            Ok(tokens) => *self = Self { tokens, stamp },
+            Err(error) => error!(%error, "the publishers' tokens stay as they were"),
+        }
+    }
+}
+
+impl Tokens {
+    /// Reads the file; one that does not exist holds no tokens.
+    ///
+    /// # Errors
+    /// When it exists and cannot be used.
+    pub fn open(path: &Path) -> Result<Self, TokensError> {
+        let records = match fs::read(path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unusable(path, &error))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(unusable(path, &error)),
+        };
+        Ok(Self { path: path.to_owned(), records })
+    }
+
+    /// Makes a token that may speak for topics with these prefixes.
+    ///
+    /// # Errors
+    /// When the name is taken or the file cannot be written.
+    pub fn add(&mut self, name: &str, topic_prefixes: Vec<String>) -> Result<NewToken, TokensError> {
+        if self.records.contains_key(name) {
+            return Err(TokensError::Taken(name.to_owned()));
+        }
+        let token = format!("rsh_{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+        let info = TokenInfo { hash: hash(&token), topic_prefixes, created_at: DateTime::now().to_string() };
+        self.records.insert(name.to_owned(), info);
+        self.save()?;
+        Ok(NewToken(token))
+    }
+
+    /// Makes a token worthless.
+    ///
+    /// # Errors
+    /// When there is none of this name or the file cannot be written.
+    pub fn revoke(&mut self, name: &str) -> Result<(), TokensError> {
+        self.records.remove(name).ok_or_else(|| TokensError::Unknown(name.to_owned()))?;
+        self.save()
+    }
+
+    /// All tokens by name.
+    pub fn list(&self) -> impl Iterator<Item = (&str, &TokenInfo)> {
+        self.records.iter().map(|(name, info)| (name.as_str(), info))
+    }
+
+    fn find(&self, token: &str) -> Option<&TokenInfo> {
+        let wanted = hash(token);
+        self.records.values().find(|info| info.hash == wanted)
+    }
+
+    /// Readers see the old file or the new one, never half of it; only the hub's user may read it.
+    fn save(&self) -> Result<(), TokensError> {
+        let write = || -> io::Result<()> {
+            let folder = self.path.parent().unwrap_or(Path::new("."));
+            fs::create_dir_all(folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            file.write_all(&serde_json::to_vec_pretty(&self.records)?)?;
+            file.as_file().sync_all()?;
+            file.persist(&self.path)?;
+            fs::File::open(folder)?.sync_all()
+        };
+        write().map_err(|error| unusable(&self.path, &error))
+    }
+}
+
+impl TokenInfo {
+    fn covers(&self, topic: &TopicUrl) -> bool {
+        self.topic_prefixes.iter().any(|prefix| topic.as_str().starts_with(prefix.as_str()))
+    }
+}
+
+fn unusable(path: &Path, error: &dyn std::error::Error) -> TokensError {
+    TokensError::File { path: path.to_owned(), reason: error.to_string() }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.ino()))
+}
+
+fn hash(token: &str) -> String {
+    hex::encode(Sha256::digest(token.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(url: &str) -> TopicUrl {
+        url.parse().unwrap()
+    }
+
+    #[test]
+    fn a_token_speaks_for_its_prefixes_and_for_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
+        let NewToken(token) =
+            Tokens::open(&path).unwrap().add("library", vec!["http://source.example/".to_owned()]).unwrap();
+        assert_eq!(authority.allows(Some(&token), &topic("http://source.example/framework/")), Ok(()));
+        assert_eq!(authority.allows(Some(&token), &topic("http://other.example/")), Err(Denied::OtherTopics));
+        assert_eq!(
+            authority.allows(Some("rsh_guess"), &topic("http://source.example/")),
+            Err(Denied::NoToken)
+        );
+        assert_eq!(authority.allows(None, &topic("http://source.example/")), Err(Denied::NoToken));
+    }
+
+    #[test]
+    fn a_revoked_token_is_worthless_at_once_in_a_running_hub() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let mut tokens = Tokens::open(&path).unwrap();
+        let NewToken(token) = tokens.add("library", vec!["http://".to_owned()]).unwrap();
+        let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
+        assert!(authority.allows(Some(&token), &topic("http://source.example/")).is_ok());
+        tokens.revoke("library").unwrap();
+        assert_eq!(authority.allows(Some(&token), &topic("http://source.example/")), Err(Denied::NoToken));
+        assert!(matches!(tokens.revoke("library"), Err(TokensError::Unknown(_))));
+    }
+
+    #[test]
+    fn the_file_holds_no_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let NewToken(token) = Tokens::open(&path).unwrap().add("library", vec![]).unwrap();
+        assert!(!fs::read_to_string(&path).unwrap().contains(token.trim_start_matches("rsh_")));
+    }
+
+    #[test]
+    fn an_open_hub_asks_for_nothing() {
+        let authority = Authority::new(PublishPolicy::Open, Path::new("/nonexistent/tokens")).unwrap();
+        assert_eq!(authority.allows(None, &topic("http://anybody.example/")), Ok(()));
+    }
+}

@@ -1,0 +1,291 @@
+//! Posted content: a Source's notification, checked, authorised, appended to its topic's log, and only then acknowledged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, LINK};
+use resync_core::datetime::DateTime;
+use resync_core::document::{Capability, RawDocument, Root};
+use resync_core::rules::Violations;
+use resync_core::websub::{LinkHeader, TopicUrl, UrlError};
+use resync_core::xml::{self, ReadError};
+use tracing::info;
+
+use super::authority::{Authority, Denied};
+use crate::store::{Appended, NewNotification, NotificationLinks, Rule, Store, StoreError};
+
+/// The header by which a publisher marks the repetition of a post.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Longer keys are refused.
+const LONGEST_KEY: usize = 255;
+
+/// A notification that is in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted(pub Appended);
+
+/// Why posted content is not taken. Every text says what would be right.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// No `Content-Type`.
+    #[error(
+        "the post has no Content-Type: send Content-Type: application/xml for a ResourceSync notification, or the topic's own type"
+    )]
+    NoType,
+    /// The type of a ResourceSync notification is not XML (FN-033).
+    #[error(
+        "a ResourceSync notification (Link rel=\"resourcesync\") is XML: send Content-Type: application/xml, not {0}"
+    )]
+    NotXml(String),
+    /// The `Link` header names no topic.
+    #[error(
+        "the post does not say which topic it is about: send Link: <topic URI>; rel=\"self\", <hub URI>; rel=\"hub\""
+    )]
+    NoTopic,
+    /// The `Link` header names more than one topic.
+    #[error("the post names several topics with rel=\"self\": send one post for each")]
+    SeveralTopics,
+    /// The `Link` header names no hub.
+    #[error("the post does not name its hub: add <hub URI>; rel=\"hub\" to the Link header")]
+    NoHub,
+    /// The topic is no URL.
+    #[error("the topic in Link rel=\"self\" cannot be used: {0}")]
+    Topic(UrlError),
+    /// The key is not usable.
+    #[error("Idempotency-Key must be 1 to {LONGEST_KEY} visible ASCII characters")]
+    Key,
+    /// The body is empty.
+    #[error("the post has no body: the notification itself goes into the body")]
+    Empty,
+    /// The body claims to be XML and is not.
+    #[error("the notification cannot be read: {0}")]
+    Unreadable(#[from] ReadError),
+    /// The document is no notification.
+    #[error(
+        "the document is a {0}, which is not sent as a notification: post a change-notification or a framework-notification that names it"
+    )]
+    NoNotification(String),
+    /// The document breaks rules.
+    #[error("the notification does not conform to ResourceSync:\n{0}")]
+    Document(Violations),
+    /// The publisher may not speak for this topic.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// It could not be made durable.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Takes posted content in.
+#[derive(Clone, Debug)]
+pub struct Intake {
+    store: Arc<dyn Store>,
+    authority: Authority,
+    remember: Duration,
+}
+
+impl Intake {
+    /// `remember` is how long idempotency keys hold.
+    pub fn new(store: Arc<dyn Store>, authority: Authority, remember: Duration) -> Self {
+        Self { store, authority, remember }
+    }
+
+    /// Checks the post and appends it to its topic's log. When this returns, the notification is durable.
+    ///
+    /// # Errors
+    /// [`Refused`], which leaves nothing behind.
+    pub async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Posted, Refused> {
+        let notification = check(headers, body)?;
+        self.authority.allows(bearer(headers), &notification.topic)?;
+        let topic = notification.topic.clone();
+        let bytes = notification.body.len();
+        let appended = self.store.append(notification, self.remember).await?;
+        match appended {
+            Appended::New(id) => info!(%id, topic = topic.as_str(), bytes, "notification accepted"),
+            Appended::Repeated(id) => {
+                info!(%id, topic = topic.as_str(), "notification repeated by its publisher");
+            }
+        }
+        Ok(Posted(appended))
+    }
+}
+
+/// The token of `Authorization: Bearer`.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+fn check(headers: &HeaderMap, body: Bytes) -> Result<NewNotification, Refused> {
+    let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
+    let essence = essence(content_type.as_bytes());
+    let header = LinkHeader::parse(headers.get_all(LINK).iter().map(http::HeaderValue::as_bytes));
+    let topic = topic(&header)?;
+    let links = NotificationLinks {
+        hubs: header.with_rel("hub").map(str::to_owned).collect(),
+        canonical: topic.as_str().to_owned(),
+        resourcesync: header.first("resourcesync").map(str::to_owned),
+    };
+    if links.hubs.is_empty() {
+        return Err(Refused::NoHub);
+    }
+    if body.is_empty() {
+        return Err(Refused::Empty);
+    }
+    let is_xml = matches!(essence.as_str(), "application/xml" | "text/xml");
+    if links.resourcesync.is_some() && !is_xml {
+        return Err(Refused::NotXml(essence));
+    }
+    if is_xml {
+        check_xml(&body, links.resourcesync.is_some())?;
+    }
+    Ok(NewNotification {
+        topic,
+        content_type: Bytes::copy_from_slice(content_type.as_bytes()),
+        links,
+        body,
+        rule: Rule::Every,
+        idempotency_key: idempotency_key(headers)?,
+        received_at: DateTime::now(),
+    })
+}
+
+/// The media type without its parameters, in lower case.
+fn essence(content_type: &[u8]) -> String {
+    let text = String::from_utf8_lossy(content_type);
+    text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+fn topic(header: &LinkHeader) -> Result<TopicUrl, Refused> {
+    let mut named = header.with_rel("self");
+    let first = named.next().ok_or(Refused::NoTopic)?;
+    if named.any(|other| other != first) {
+        return Err(Refused::SeveralTopics);
+    }
+    TopicUrl::parse(first).map_err(Refused::Topic)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refused> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let key = value.to_str().map_err(|_| Refused::Key)?.trim();
+    if key.is_empty() || key.len() > LONGEST_KEY { Err(Refused::Key) } else { Ok(Some(key.to_owned())) }
+}
+
+/// ResourceSync notifications must conform; other XML is the topic's own affair, unless the post claims to be ResourceSync.
+fn check_xml(body: &[u8], claims_resourcesync: bool) -> Result<(), Refused> {
+    let read = match xml::read(body) {
+        Ok(read) => read,
+        Err(ReadError::UnknownRoot { .. }) if !claims_resourcesync => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    match kind(&read.document) {
+        Kind::Notification => read.into_document().map(|_| ()).map_err(Refused::Document),
+        Kind::PlainSitemap if !claims_resourcesync => Ok(()),
+        Kind::PlainSitemap => read.into_document().map(|_| ()).map_err(Refused::Document),
+        Kind::Other(capability) => Err(Refused::NoNotification(capability)),
+    }
+}
+
+enum Kind {
+    Notification,
+    PlainSitemap,
+    Other(String),
+}
+
+fn kind(document: &RawDocument) -> Kind {
+    match document.header.capability() {
+        Some(Capability::ChangeNotification | Capability::FrameworkNotification) => Kind::Notification,
+        Some(capability) if document.header.root == Root::SitemapIndex => {
+            Kind::Other(format!("{capability} index"))
+        }
+        Some(capability) => Kind::Other(capability.to_string()),
+        None => Kind::PlainSitemap,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTIFICATION: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+  <rs:md capability="framework-notification"/>
+  <url><loc>http://source.example/resourcelist.xml</loc><rs:md change="updated" capability="resourcelist"/></url>
+</urlset>"#;
+    const LINKS: &str = "<http://source.example/framework/>; rel=\"self\", <http://hub.example/websub/>; rel=\"hub\", \
+                         <http://source.example/capabilitylist.xml>; rel=\"resourcesync\"";
+
+    fn checked(
+        content_type: Option<&str>,
+        link: Option<&str>,
+        body: &str,
+    ) -> Result<NewNotification, Refused> {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = content_type {
+            headers.insert(CONTENT_TYPE, value.parse().unwrap());
+        }
+        if let Some(value) = link {
+            headers.insert(LINK, value.parse().unwrap());
+        }
+        check(&headers, Bytes::copy_from_slice(body.as_bytes()))
+    }
+
+    #[test]
+    fn fn033_a_notification_with_its_links_is_taken_byte_for_byte() {
+        let taken = checked(Some("application/xml; charset=UTF-8"), Some(LINKS), NOTIFICATION).unwrap();
+        assert_eq!(taken.topic.as_str(), "http://source.example/framework/");
+        assert_eq!(taken.links.hubs, ["http://hub.example/websub/"]);
+        assert_eq!(taken.links.resourcesync.as_deref(), Some("http://source.example/capabilitylist.xml"));
+        assert_eq!(taken.content_type, "application/xml; charset=UTF-8");
+        assert_eq!(taken.body, NOTIFICATION);
+        assert_eq!(taken.rule, Rule::Every);
+    }
+
+    #[test]
+    fn fn033_what_a_post_lacks_is_named() {
+        let refused = |content_type, link, body| checked(content_type, link, body).unwrap_err().to_string();
+        assert!(refused(None, Some(LINKS), NOTIFICATION).contains("Content-Type: application/xml"));
+        assert!(refused(Some("text/plain"), Some(LINKS), NOTIFICATION).contains("not text/plain"));
+        assert!(refused(Some("application/xml"), None, NOTIFICATION).contains("rel=\"self\""));
+        assert!(
+            refused(Some("application/xml"), Some("<http://a.example/>; rel=\"self\""), NOTIFICATION)
+                .contains("rel=\"hub\"")
+        );
+        assert!(
+            refused(Some("application/xml"), Some("<ftp://a.example/>; rel=\"self\""), NOTIFICATION)
+                .contains("self")
+        );
+        assert!(refused(Some("application/xml"), Some(LINKS), "").contains("body"));
+    }
+
+    #[test]
+    fn fn020_fn023_a_document_that_breaks_a_rule_is_refused_with_the_rule() {
+        let index = NOTIFICATION
+            .replace("urlset", "sitemapindex")
+            .replace("<url>", "<sitemap>")
+            .replace("</url>", "</sitemap>");
+        assert!(matches!(checked(Some("application/xml"), Some(LINKS), &index), Err(Refused::Document(_))));
+        let without_change = NOTIFICATION.replace("change=\"updated\" ", "");
+        let refused = checked(Some("application/xml"), Some(LINKS), &without_change).unwrap_err().to_string();
+        assert!(refused.contains("FN-023") && refused.contains("line"), "{refused}");
+    }
+
+    #[test]
+    fn a_list_is_not_a_notification() {
+        let list = NOTIFICATION.replace("framework-notification", "resourcelist");
+        let refused = checked(Some("application/xml"), Some(LINKS), &list).unwrap_err().to_string();
+        assert!(refused.contains("resourcelist") && refused.contains("framework-notification"), "{refused}");
+    }
+
+    #[test]
+    fn content_of_any_other_type_is_the_topics_own_affair() {
+        let link = "<http://blog.example/>; rel=\"self\", <http://hub.example/websub/>; rel=\"hub\"";
+        assert!(checked(Some("text/html;charset=x"), Some(link), "\u{0}<p>").is_ok());
+        assert!(
+            checked(Some("application/xml"), Some(link), "<feed xmlns=\"http://www.w3.org/2005/Atom\"/>")
+                .is_ok()
+        );
+        assert!(matches!(checked(Some("application/xml"), Some(link), "<feed"), Err(Refused::Unreadable(_))));
+    }
+}

@@ -1,0 +1,11 @@
+//! Topics: how news of a topic comes in, by posted content or by a ping, and who may bring it.
+
+mod authority;
+mod fetch;
+mod intake;
+mod retention;
+
+pub use authority::{Authority, Denied, NewToken, TokenInfo, Tokens, TokensError};
+pub use fetch::{Fetching, Pings};
+pub use intake::{Intake, Posted, Refused};
+pub use retention::keep_trimming;
