@@ -1,0 +1,30 @@
+//! The test harness: real processes, raw HTTP, and subscribers whose temper can change.
+
+mod process;
+mod raw;
+mod receiver;
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+pub use process::{HubProcess, Process, binary};
+pub use raw::{Answer, form, post, request};
+pub use receiver::{Receiver, Reply, Seen};
+
+/// How long a test waits for something that must happen. Generous, since machines are shared; a test that waits so long
+/// has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until the condition holds; the description is what a failed test says.
+///
+/// # Panics
+/// When it does not hold within [`PATIENCE`].
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "it never happened: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}

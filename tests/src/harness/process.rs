@@ -1,0 +1,252 @@
+//! The real binaries as processes: started, watched, paused and killed.
+
+use std::collections::HashMap;
+use std::env;
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::{PATIENCE, eventually, raw};
+
+/// Where a binary of this workspace is: beside the test itself.
+///
+/// # Panics
+/// When it has not been built.
+pub fn binary(name: &str) -> PathBuf {
+    let test = env::current_exe().expect("a running test has a path");
+    let folder = test.ancestors().nth(2).expect("tests run in target/PROFILE/deps");
+    let path = folder.join(name);
+    assert!(path.exists(), "{} is missing: run `cargo build --workspace --bins` first", path.display());
+    path
+}
+
+/// A running process whose output is kept line by line.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    output: watch::Receiver<Vec<String>>,
+}
+
+impl Process {
+    /// Starts a binary of this workspace; it is killed when dropped.
+    pub fn start(name: &str, arguments: &[&str], environment: &HashMap<String, String>) -> Self {
+        let mut child = Command::new(binary(name))
+            .args(arguments)
+            .envs(environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a built binary can be started");
+        let (lines, output) = watch::channel(Vec::new());
+        collect(child.stdout.take().expect("standard output is piped"), lines.clone());
+        collect(child.stderr.take().expect("standard error is piped"), lines);
+        Self { name: name.to_owned(), child, output }
+    }
+
+    /// Waits for a line that contains this text and returns it.
+    ///
+    /// # Panics
+    /// When it does not come within [`PATIENCE`] or the process ends before.
+    pub async fn line(&mut self, text: &str) -> String {
+        self.line_number(text, 1).await
+    }
+
+    /// Waits for the n-th line that contains this text.
+    ///
+    /// # Panics
+    /// As [`Process::line`].
+    pub async fn line_number(&mut self, text: &str, number: usize) -> String {
+        let mut output = self.output.clone();
+        let matching =
+            |lines: &Vec<String>| lines.iter().filter(|line| line.contains(text)).nth(number - 1).cloned();
+        let waited = timeout(PATIENCE, output.wait_for(|lines| matching(lines).is_some())).await;
+        match waited {
+            Ok(Ok(lines)) => matching(&lines).expect("the condition held"),
+            Ok(Err(_)) | Err(_) => {
+                panic!("{} never said {text:?} (x{number}); it said:\n{}", self.name, self.said())
+            }
+        }
+    }
+
+    /// Everything it said so far, on both outputs.
+    pub fn said(&self) -> String {
+        self.output.borrow().iter().fold(String::new(), |mut text, line| {
+            writeln!(text, "{line}").expect("writing to a string succeeds");
+            text
+        })
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("a process of ours can be killed");
+    }
+
+    /// Asks it to stop and waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end within [`PATIENCE`].
+    pub async fn terminate(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait().await
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end within [`PATIENCE`].
+    pub async fn wait(&mut self) -> ExitStatus {
+        let ended = timeout(PATIENCE, self.child.wait()).await;
+        match ended {
+            Ok(status) => status.expect("a child can be waited for"),
+            Err(elapsed) => panic!("{} did not end ({elapsed}); it said:\n{}", self.name, self.said()),
+        }
+    }
+
+    /// Stops it as if the machine were asleep.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Wakes it up again.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid =
+            self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).expect("the process runs");
+        kill_process(pid, signal).expect("a process of ours takes signals");
+    }
+}
+
+fn collect(stream: impl AsyncRead + Unpin + Send + 'static, lines: watch::Sender<Vec<String>>) {
+    tokio::spawn(async move {
+        let mut reader = BufReader::new(stream).lines();
+        while let Ok(Some(line)) = reader.next_line().await {
+            lines.send_modify(|all| all.push(line));
+        }
+    });
+}
+
+/// A hub in a process of its own, which can be killed and started again on the same data and addresses.
+#[derive(Debug)]
+pub struct HubProcess {
+    process: Option<Process>,
+    data: PathBuf,
+    environment: HashMap<String, String>,
+    /// Where it listens.
+    pub address: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl HubProcess {
+    /// Starts a hub in `--dev` on free loopback ports, its data in this folder.
+    pub async fn start(data: &Path) -> Self {
+        Self::start_with(data, &[]).await
+    }
+
+    /// The same with keys of the configuration, as environment variables without their prefix.
+    pub async fn start_with(data: &Path, keys: &[(&str, &str)]) -> Self {
+        let (address, admin) = (free_address(), free_address());
+        let mut environment: HashMap<_, _> =
+            keys.iter().map(|(key, value)| (format!("RESYNC_HUB_{key}"), (*value).to_owned())).collect();
+        environment.insert("RESYNC_HUB_ADMIN_LISTEN".to_owned(), admin.to_string());
+        let mut hub = Self { process: None, data: data.to_owned(), environment, address, admin };
+        hub.restart().await;
+        hub
+    }
+
+    /// Starts it again after it was killed.
+    pub async fn restart(&mut self) {
+        let (listen, data) = (self.address.to_string(), self.data.display().to_string());
+        let arguments = ["--dev", "--listen", &listen, "--data-dir", &data];
+        let mut process = Process::start("resync-hub", &arguments, &self.environment);
+        process.line("listening on").await;
+        self.process = Some(process);
+    }
+
+    /// `kill -9`.
+    pub async fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill().await;
+        }
+    }
+
+    /// Asks it to stop; returns what it had said.
+    pub async fn stop(&mut self) -> (ExitStatus, String) {
+        let mut process = self.process.take().expect("the hub runs");
+        process.signal(Signal::TERM);
+        let status = process.wait().await;
+        (status, process.said())
+    }
+
+    /// The running process.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("the hub runs")
+    }
+
+    /// The URL of its endpoint.
+    pub fn url(&self) -> String {
+        format!("http://{}/websub/", self.address)
+    }
+
+    /// An answer of the admin API.
+    ///
+    /// # Panics
+    /// When the hub does not answer.
+    pub async fn admin(&self, path: &str) -> raw::Answer {
+        let token =
+            std::fs::read_to_string(self.data.join("admin-token")).expect("a started hub has an admin token");
+        let bytes = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n",
+            self.admin
+        );
+        raw::request(self.admin, bytes.as_bytes()).await.expect("a running hub answers its operator")
+    }
+
+    /// Waits until so many subscriptions are in force.
+    pub async fn until_subscribed(&self, count: usize) {
+        eventually(&format!("{count} subscriptions in force"), || async {
+            self.admin("/api/v1/status").await.text().contains(&format!("\"subscriptions\":{count},"))
+        })
+        .await;
+    }
+
+    /// Subscribes and waits until the subscription is in force as the n-th.
+    ///
+    /// # Panics
+    /// When the hub refuses.
+    pub async fn subscribe(&self, topic: &str, callback: &str, more: &[(&str, &str)], count: usize) {
+        let mut parameters =
+            vec![("hub.mode", "subscribe"), ("hub.topic", topic), ("hub.callback", callback)];
+        parameters.extend_from_slice(more);
+        let answer = raw::form(self.address, &parameters).await.expect("a running hub answers");
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        self.until_subscribed(count).await;
+    }
+
+    /// Posts plain content for a topic.
+    ///
+    /// # Errors
+    /// When the hub dies meanwhile.
+    pub async fn publish(&self, topic: &str, body: &str) -> std::io::Result<raw::Answer> {
+        let link = format!("<{topic}>; rel=\"self\", <{}>; rel=\"hub\"", self.url());
+        raw::post(self.address, &[("Content-Type", "text/plain"), ("Link", &link)], body.as_bytes()).await
+    }
+}
+
+/// A loopback address that was free a moment ago.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port is free");
+    listener.local_addr().expect("a bound socket has an address")
+}

@@ -1,0 +1,257 @@
+//! Subscriptions from outside: verification of intent decides, leases end, renewals leave no gap.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::time::{Duration, Instant};
+
+use resync_core::websub::{Secret, Signature};
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
+use tempfile::tempdir;
+
+type Temper = Box<dyn Fn(&Seen) -> Reply + Send + Sync>;
+
+const TOPIC: &str = "http://example.com/framework/";
+
+fn is_verification(seen: &Seen) -> bool {
+    seen.method == http::Method::GET
+}
+
+fn signed_with(delivery: &Seen, secret: &str) -> bool {
+    Signature::parse(delivery.header("x-hub-signature"))
+        .is_ok_and(|signature| signature.verify(&Secret::new(secret).unwrap(), &delivery.body).is_ok())
+}
+
+#[tokio::test]
+async fn b01_w090_the_answer_does_not_wait_for_the_callback() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let hanging = Receiver::start().await;
+    hanging.behave(|_| Reply::Hang);
+    let asked = Instant::now();
+    let parameters = [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &hanging.url("/cb"))];
+    assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
+    assert!(asked.elapsed() < Duration::from_secs(4), "H-01: the test suite would have given up");
+}
+
+#[tokio::test]
+async fn b04_w078_the_callbacks_query_stays_as_it_is() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let own = "/cb?foo=bar&red=fish&hub.mode=x&a=1+2&b=%20%2F&foo=&empty";
+    hub.subscribe(TOPIC, &destination.url(own), &[], 1).await;
+    let verification = destination.until_verified(1).await;
+    assert!(verification.target.starts_with(&format!("{own}&hub.")), "{}", verification.target);
+    assert_eq!(
+        verification.parameter("hub.mode").as_deref(),
+        Some("subscribe"),
+        "W-079: the hub's come last"
+    );
+
+    hub.publish(TOPIC, "news").await.unwrap();
+    assert_eq!(destination.until_delivered(1).await[0].target, own, "W-080, B-05");
+}
+
+#[tokio::test]
+async fn b06_w108_the_topic_is_echoed_as_it_was_written() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let topic = "http://EXAMPLE.com/%7efeed?a=1&b=2%26c=%25+d";
+    hub.subscribe(topic, &destination.url("/cb"), &[], 1).await;
+    assert_eq!(destination.until_verified(1).await.parameter("hub.topic").as_deref(), Some(topic));
+}
+
+#[tokio::test]
+async fn b07_w073_two_spellings_of_one_url_are_one_subscription() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    hub.subscribe("http://example.com/~feed", &destination.url("/%7Ecb"), &[], 1).await;
+    hub.subscribe("http://example.com/%7Efeed", &destination.url("/~cb"), &[], 1).await;
+    destination.until_verified(2).await;
+    hub.publish("http://example.com/%7efeed", "first").await.unwrap();
+    hub.publish("http://example.com/~feed", "second").await.unwrap();
+    let bodies: Vec<_> = destination.until_delivered(2).await.iter().map(Seen::text).collect();
+    assert_eq!(bodies, ["first", "second"]);
+}
+
+#[tokio::test]
+async fn b09_w119_w120_only_the_bare_challenge_with_2xx_confirms() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let elsewhere = Receiver::start().await;
+    let away = elsewhere.url("/yes");
+    let echo = |seen: &Seen| seen.parameter("hub.challenge").unwrap_or_default();
+    let tempers: Vec<Temper> = vec![
+        Box::new({
+            let away = away.clone();
+            move |_| Reply::With(302, "location", away.clone())
+        }),
+        Box::new(move |_| Reply::With(307, "location", away.clone())),
+        Box::new(move |seen| Reply::Status(404, echo(seen))),
+        Box::new(move |seen| Reply::Status(500, echo(seen))),
+        Box::new(|_| Reply::Status(200, "yes".to_owned())),
+        Box::new(move |seen| Reply::Status(200, format!("{} ", echo(seen)))),
+        Box::new(|_| Reply::Status(204, String::new())),
+    ];
+    let receivers = tempers.into_iter().map(async |temper| {
+        let receiver = Receiver::start().await;
+        receiver.behave(temper);
+        let parameters =
+            [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &receiver.url("/cb"))];
+        assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
+        receiver.until_verified(1).await;
+        receiver
+    });
+    let mut refusing = Vec::new();
+    for receiver in receivers {
+        refusing.push(receiver.await);
+    }
+    let agreeing = Receiver::start().await;
+    agreeing.behave(
+        move |seen| if is_verification(seen) { Reply::Status(299, echo(seen)) } else { Reply::Agree },
+    );
+    hub.subscribe(TOPIC, &agreeing.url("/cb"), &[], 1).await;
+    hub.publish(TOPIC, "news").await.unwrap();
+    agreeing.until_delivered(1).await;
+    assert!(refusing.iter().all(|receiver| receiver.deliveries().is_empty()));
+    assert!(elsewhere.seen().is_empty(), "no redirect was followed");
+}
+
+#[tokio::test]
+async fn b11_b12_w062_a_failed_verification_changes_nothing() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let callback = destination.url("/cb");
+    hub.subscribe(TOPIC, &callback, &[("hub.secret", "old")], 1).await;
+    destination
+        .behave(|seen| if is_verification(seen) { Reply::Status(404, String::new()) } else { Reply::Agree });
+    for (number, mode) in [(2, "subscribe"), (3, "unsubscribe")] {
+        let parameters =
+            [("hub.mode", mode), ("hub.topic", TOPIC), ("hub.callback", &callback), ("hub.secret", "new")];
+        assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
+        destination.until_verified(number).await;
+        hub.publish(TOPIC, mode).await.unwrap();
+        let deliveries = destination.until_delivered(number - 1).await;
+        assert!(signed_with(&deliveries[number - 2], "old"));
+    }
+}
+
+#[tokio::test]
+async fn b13_w061_a_new_secret_counts_from_its_verification_on() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let callback = destination.url("/cb");
+    let mut expected: Vec<Option<&str>> = Vec::new();
+    for secret in [Some("one"), Some("two"), None] {
+        let more: Vec<_> = secret.iter().map(|secret| ("hub.secret", *secret)).collect();
+        hub.subscribe(TOPIC, &callback, &more, 1).await;
+        let number = expected.len() + 1;
+        destination.until_verified(number).await;
+        // The verification has been answered; that it is in force shows in the lease, which grows with each renewal.
+        eventually("the renewal is in force", || async {
+            hub.publish(TOPIC, &format!("{secret:?}")).await.unwrap();
+            let seen = destination.until_delivered(destination.deliveries().len().max(1)).await;
+            let last = seen.last().expect("there is one").clone();
+            match secret {
+                Some(secret) => signed_with(&last, secret),
+                None => last.headers.get("x-hub-signature").is_none(),
+            }
+        })
+        .await;
+        expected.push(secret);
+    }
+}
+
+#[tokio::test]
+async fn b14_w123_nothing_is_delivered_after_the_lease_and_a_renewal_extends_it() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let (ending, renewing, control) =
+        (Receiver::start().await, Receiver::start().await, Receiver::start().await);
+    let lease = ("hub.lease_seconds", "4");
+    hub.subscribe(TOPIC, &ending.url("/cb"), &[lease], 1).await;
+    hub.subscribe(TOPIC, &renewing.url("/cb"), &[lease], 2).await;
+    hub.subscribe(TOPIC, &control.url("/cb"), &[], 3).await;
+    assert_eq!(ending.until_verified(1).await.parameter("hub.lease_seconds").as_deref(), Some("4"));
+    hub.subscribe(TOPIC, &renewing.url("/cb"), &[("hub.lease_seconds", "3600")], 3).await;
+    renewing.until_verified(2).await;
+    let asked = ending.until_verified(1).await.at;
+    eventually("the lease is over", || async { asked.elapsed() > Duration::from_millis(4_100) }).await;
+
+    hub.publish(TOPIC, "late news").await.unwrap();
+    control.until_delivered(1).await;
+    renewing.until_delivered(1).await;
+    hub.publish(TOPIC, "later news").await.unwrap();
+    control.until_delivered(2).await;
+    assert!(ending.deliveries().is_empty(), "W-123");
+}
+
+#[tokio::test]
+async fn b18_w002_pairs_of_topic_and_callback_are_independent() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let other = "http://example.com/other/";
+    hub.subscribe(TOPIC, &destination.url("/a"), &[], 1).await;
+    hub.subscribe(TOPIC, &destination.url("/b"), &[], 2).await;
+    hub.subscribe(other, &destination.url("/a"), &[], 3).await;
+    hub.publish(TOPIC, "framework").await.unwrap();
+    hub.publish(other, "other").await.unwrap();
+    let mut got: Vec<_> = destination
+        .until_delivered(3)
+        .await
+        .iter()
+        .map(|seen| (seen.path().to_owned(), seen.text()))
+        .collect();
+    got.sort();
+    let expected = [("/a", "framework"), ("/a", "other"), ("/b", "framework")];
+    assert_eq!(got, expected.map(|(path, body)| (path.to_owned(), body.to_owned())));
+}
+
+#[tokio::test]
+async fn b29_a_request_that_was_acknowledged_is_verified_even_after_kill_9() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    destination.behave(|_| Reply::Hang);
+    let parameters =
+        [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &destination.url("/cb"))];
+    assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
+    destination.until_verified(1).await;
+    hub.kill().await;
+    destination.behave(|_| Reply::Agree);
+    hub.restart().await;
+    destination.until_verified(2).await;
+    hub.until_subscribed(1).await;
+}
+
+#[tokio::test]
+async fn b34_d17_a_hundred_parallel_requests_for_a_pair_end_as_one_subscription() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let callback = destination.url("/cb");
+    let address = hub.address;
+    let requests: Vec<_> = (0..100)
+        .map(|_| {
+            let callback = callback.clone();
+            tokio::spawn(async move {
+                let parameters =
+                    [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &callback)];
+                form(address, &parameters).await.unwrap().status
+            })
+        })
+        .collect();
+    for request in requests {
+        assert_eq!(request.await.unwrap(), 202);
+    }
+    hub.until_subscribed(1).await;
+    hub.publish(TOPIC, "one").await.unwrap();
+    hub.publish(TOPIC, "two").await.unwrap();
+    let bodies: Vec<_> = destination.until_delivered(2).await.iter().map(Seen::text).collect();
+    assert_eq!(bodies, ["one", "two"]);
+}
