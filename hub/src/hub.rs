@@ -122,6 +122,15 @@ impl Hub {
         self.delivery.counters().totals()
     }
 
+    /// Waits until a part of the hub has died, which it does only by a fault of ours: then the process should end, and be
+    /// started again by whatever watches over it.
+    pub async fn broken(&mut self) {
+        tokio::select! {
+            () = self.delivery.broken() => {}
+            _ = self.tasks.join_next() => {}
+        }
+    }
+
     /// Takes nothing in any more, finishes what is under way, saves the progress and closes the store.
     pub async fn stop(mut self) {
         // Tasks that are gone already need no telling.

@@ -57,7 +57,7 @@ async fn b29_a_retry_survives_kill_9_and_a_restart() {
     hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
     hub.publish(TOPIC, "news").await.unwrap();
     destination.until_delivered(1).await;
-    // The failure is written down with the next checkpoint; the operator's view shows that it has been.
+    // The operator's view counts a laggard once its record is durable.
     eventually("the subscription is a laggard", || async {
         hub.admin("/api/v1/status").await.text().contains("\"laggards\":1")
     })
@@ -68,6 +68,7 @@ async fn b29_a_retry_survives_kill_9_and_a_restart() {
     let got = destination.until_delivered(2).await;
     assert_eq!(texts(&got), ["news", "news"]);
     assert_eq!(got[0].header("webhook-id"), got[1].header("webhook-id"));
+    assert_eq!(got[1].header("webhook-attempt"), "2", "the schedule goes on where it was");
 }
 
 #[tokio::test]

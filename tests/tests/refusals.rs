@@ -162,6 +162,16 @@ async fn fn033_malformed_posts_are_refused_with_the_reason() {
         hub.admin("/api/v1/topics").await.text().contains("\"head\":1"),
         "only the good one is in the log"
     );
+
+    for content_type in ["application/json", "multipart/form-data; boundary=x"] {
+        let answer = post(hub.address, &[("Content-Type", content_type)], b"{\"hub.mode\":\"subscribe\"}")
+            .await
+            .unwrap();
+        assert_refused(&answer, 415, &["application/x-www-form-urlencoded"]);
+    }
+    let keyed = [("Content-Type", "text/plain"), ("Link", both.as_str()), ("Idempotency-Key", "k")];
+    assert_eq!(post(hub.address, &keyed, b"one").await.unwrap().status, 202);
+    assert_refused(&post(hub.address, &keyed, b"another").await.unwrap(), 422, &["Idempotency-Key"]);
 }
 
 #[tokio::test]
@@ -177,6 +187,11 @@ async fn limits_of_method_size_and_path_have_their_own_status() {
         assert_refused(&answer, 405, &["POST"]);
         assert!(answer.header("allow").is_some_and(|allow| allow.contains("POST")));
     }
+    assert_refused(
+        &send("DELETE / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_owned()).await,
+        405,
+        &["GET"],
+    );
     let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
     let headers = [("Content-Type", "text/plain"), ("Link", link.as_str())];
     assert_refused(&post(hub.address, &headers, &vec![b'x'; 65_537]).await.unwrap(), 413, &["65536"]);
@@ -232,6 +247,10 @@ async fn publishing_needs_a_token_that_covers_the_topic() {
     let refused = send(TOPIC, None).await;
     assert_refused(&refused, 401, &["Authorization: Bearer", "token add"]);
     assert!(refused.header("www-authenticate").is_some());
+    let link = format!("<{TOPIC}>; rel=\"self\", <http://hub.example/websub/>; rel=\"hub\"");
+    let stranger = [("Content-Type", "application/xml"), ("Link", link.as_str())];
+    let unread = post(address, &stranger, b"<feed").await.unwrap();
+    assert_refused(&unread, 401, &["token"]);
     assert_refused(&send(TOPIC, Some("Bearer rsh_wrong".to_owned())).await, 401, &["token"]);
     assert_refused(
         &send("http://other.example/", Some(format!("Bearer {token}"))).await,

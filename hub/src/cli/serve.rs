@@ -2,9 +2,10 @@
 
 use resync_hub::Hub;
 use resync_hub::config::{Config, PublishPolicy};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::info;
+use tracing::{debug, info};
 
 use super::{Failure, Settings, say, start_logging};
 
@@ -16,13 +17,26 @@ pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
 }
 
 async fn serve(config: &Config, dev: bool) -> Result<(), Failure> {
-    let hub = Hub::start(config).await.map_err(Failure::new)?;
+    raise_file_limit();
+    let mut hub = Hub::start(config).await.map_err(Failure::new)?;
     greet(&hub, config, dev);
-    wait_for_signal().await.map_err(Failure::new)?;
+    tokio::select! {
+        signal = wait_for_signal() => signal.map_err(Failure::new)?,
+        () = hub.broken() => return Err(Failure::new("a part of the hub has died, see the log: start it again")),
+    }
     info!("stopping: finishing what is under way");
     hub.stop().await;
     info!("stopped");
     Ok(())
+}
+
+/// Every subscriber's host may hold a connection open: the process takes as many file descriptors as it may have.
+fn raise_file_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
+        // A sandbox may forbid it; the limit that it set then holds.
+        debug!(?current, "the limit of open files stays as it is");
+    }
 }
 
 async fn wait_for_signal() -> std::io::Result<()> {

@@ -214,6 +214,21 @@ mod tests {
     }
 
     #[test]
+    fn absurd_values_are_mistakes_and_never_a_panic() {
+        for (text, word) in [
+            ("[delivery]\nschedule = [\"18446744073709551615s\", \"1s\"]", "30 days"),
+            ("[delivery]\nmax_in_flight = 1000000000000", "max_in_flight"),
+            ("[delivery]\nconnect_timeout = \"0s\"", "connect_timeout"),
+            ("[lease]\nmax = \"18446744073709551615s\"", "lease.max"),
+            ("[retention]\nsize = \"0\"", "retention.size"),
+            ("public_url = \"https://hub.example/?a=b\"", "no query"),
+        ] {
+            let found = problems(text);
+            assert!(found.contains(word), "{text}: {found}");
+        }
+    }
+
+    #[test]
     fn dev_opens_everything_but_only_on_loopback() {
         let dev = load(None, nothing, &Vec::new()).unwrap().into_dev().unwrap();
         assert_eq!(dev.publish.policy, super::super::PublishPolicy::Open);

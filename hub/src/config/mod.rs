@@ -271,17 +271,53 @@ impl Config {
             ),
         );
         claim(
+            max <= LONGEST,
+            format!("lease.max must be at most 10 years: no lease is for ever, and it is {max:?}"),
+        );
+        claim(
             (0.0..=0.9).contains(&spread),
             format!("lease.spread must lie between 0 and 0.9, it is {spread}"),
         );
-        claim(self.delivery.max_in_flight > 0, "delivery.max_in_flight must be at least 1".to_owned());
-        claim(self.delivery.per_host > 0, "delivery.per_host must be at least 1".to_owned());
-        claim(!self.delivery.timeout.is_zero(), "delivery.timeout must not be 0".to_owned());
-        claim(!self.publish.fetch_timeout.is_zero(), "publish.fetch_timeout must not be 0".to_owned());
+        let delivery = &self.delivery;
+        for (key, value) in [
+            ("delivery.timeout", delivery.timeout),
+            ("delivery.connect_timeout", delivery.connect_timeout),
+            ("publish.fetch_timeout", self.publish.fetch_timeout),
+        ] {
+            let sensible = !value.is_zero() && value <= LONGEST_TIMEOUT;
+            claim(sensible, format!("{key} must be more than 0 and at most 10 minutes, it is {value:?}"));
+        }
+        for (key, value) in
+            [("delivery.max_in_flight", delivery.max_in_flight), ("delivery.per_host", delivery.per_host)]
+        {
+            let sensible = (1..=MOST_REQUESTS).contains(&value);
+            claim(sensible, format!("{key} must lie between 1 and {MOST_REQUESTS}, it is {value}"));
+        }
         claim(self.publish.max_body > 0, "publish.max_body must not be 0".to_owned());
-        let horizon: Duration = self.delivery.schedule.iter().sum();
         claim(
-            self.retention.age >= horizon.mul_f64(1.5),
+            self.retention.size > 0,
+            "retention.size must not be 0: the log has to hold what is being delivered".to_owned(),
+        );
+        if let Some(url) = &self.public_url {
+            let plain = url.query().is_none() && url.fragment().is_none();
+            claim(
+                plain,
+                format!(
+                    "public_url must have no query and no fragment, since /websub/ is put behind it: {url}"
+                ),
+            );
+        }
+        let pauses =
+            delivery.schedule.iter().chain(&delivery.schedule_4xx).chain([&delivery.gone_confirm_after]);
+        let sensible = pauses.into_iter().all(|pause| *pause <= LONGEST_PAUSE);
+        claim(
+            sensible,
+            "no pause of delivery.schedule, schedule_4xx or gone_confirm_after may be longer than 30 days"
+                .to_owned(),
+        );
+        let horizon = delivery.schedule.iter().fold(Duration::ZERO, |sum, pause| sum.saturating_add(*pause));
+        claim(
+            self.retention.age >= horizon.checked_mul(3).unwrap_or(Duration::MAX) / 2,
             format!(
                 "retention.age must be at least 1.5 times the sum of delivery.schedule, or the log forgets what is still being tried: {} is too short for {}",
                 humantime::format_duration(self.retention.age),
@@ -296,5 +332,10 @@ impl Config {
 pub fn publisher_tokens_file(data_dir: &Path) -> PathBuf {
     data_dir.join("publisher-tokens.json")
 }
+
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 24 * 3_600);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+const MOST_REQUESTS: usize = 1_000_000;
 
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];

@@ -53,7 +53,10 @@ impl Courier {
             return Ok(Finished::Gap { next: notification.offset });
         }
         let outcome = self.send(&subscription, &notification, attempt.number).await;
-        Ok(Finished::Answered { offset: notification.offset, outcome })
+        Ok(outcome.map_or(Finished::Postponed, |outcome| Finished::Answered {
+            offset: notification.offset,
+            outcome,
+        }))
     }
 
     /// The notification that this attempt is about: the next of the log, or the newest version where only that counts.
@@ -68,19 +71,26 @@ impl Courier {
         Ok(found)
     }
 
-    async fn send(&self, subscription: &Subscription, notification: &Notification, number: u16) -> Outcome {
+    /// `None` when nothing could be sent for want of something on this side.
+    async fn send(
+        &self,
+        subscription: &Subscription,
+        notification: &Notification,
+        number: u16,
+    ) -> Option<Outcome> {
         let id = notification.id();
         let request = match request(subscription, notification, number, self.method) {
             Ok(request) => request,
             Err(error) => {
                 warn!(%id, subscription = subscription.id.0, %error, "delivery cannot be expressed as a request");
-                return Outcome::unreachable();
+                return Some(Outcome::unreachable());
             }
         };
         let answer = self.client.send(request, ReadLimit::Discard(ANSWER_READ)).await;
         let outcome = match &answer {
-            Ok(answer) => Outcome::of_status(answer.status, retry_after(&answer.headers)),
-            Err(_) => Outcome::unreachable(),
+            Ok(answer) => Some(Outcome::of_status(answer.status, retry_after(&answer.headers))),
+            Err(EgressError::Exhausted) => None,
+            Err(_) => Some(Outcome::unreachable()),
         };
         log(&answer, subscription, notification, number);
         outcome

@@ -32,6 +32,9 @@ use worker::{Owned, Worker};
 /// Subscriptions of one topic and shard that a sweep has on their way at once.
 const WINDOW: usize = 1_024;
 
+/// How often the workers are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// How deliveries are made.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -88,6 +91,16 @@ impl Delivery {
                 .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
         }
         Ok(Self { counters, stop, workers })
+    }
+
+    /// Waits until a worker has died, which it does only by a fault of ours.
+    pub async fn broken(&self) {
+        loop {
+            if self.workers.iter().any(JoinHandle::is_finished) {
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// What has been delivered and what has not.

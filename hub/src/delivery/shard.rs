@@ -3,7 +3,7 @@
 //! Time comes in with every call and requests go out as values, so that the whole of it runs in a simulation.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
@@ -99,12 +99,13 @@ pub(super) struct Machine {
     shard: Shard,
     limits: Limits,
     hosts: Hosts,
-    topics: HashMap<TopicId, TopicState>,
+    /// Ordered, like all collections that are walked through: the same events make the same decisions.
+    topics: BTreeMap<TopicId, TopicState>,
     /// Topics whose sweep can take up more, each once, in turn.
     round: VecDeque<TopicId>,
     in_round: HashSet<TopicId>,
     timers: BinaryHeap<Reverse<(Instant, TopicId, SubscriptionId)>>,
-    touched: HashSet<TopicId>,
+    touched: BTreeSet<TopicId>,
     skips: Vec<Skip>,
     ended: Vec<(TopicId, SubscriptionId, Ended)>,
     checkpoints: u32,
@@ -124,11 +125,11 @@ impl Machine {
             shard,
             hosts: Hosts::new(limits.per_host),
             limits,
-            topics: HashMap::new(),
+            topics: BTreeMap::new(),
             round: VecDeque::new(),
             in_round: HashSet::new(),
             timers: BinaryHeap::new(),
-            touched: HashSet::new(),
+            touched: BTreeSet::new(),
             skips: Vec::new(),
             ended: Vec::new(),
             checkpoints: 1,
@@ -157,8 +158,10 @@ impl Machine {
             self.timers.push(Reverse((due, laggard.topic, laggard.subscription)));
         }
         let topics: Vec<_> = self.topics.keys().copied().collect();
-        for topic in topics {
-            self.settle(topic);
+        for id in topics {
+            // Versions may have come in after the last checkpoint. Nobody waits yet, so nobody is woken.
+            self.topics.get_mut(&id).map(TopicState::begin_anew);
+            self.settle(id);
         }
     }
 
@@ -170,7 +173,9 @@ impl Machine {
         match event {
             StoreEvent::Appended { topic, offset, rule } => {
                 if let Some(state) = self.topics.get_mut(topic) {
-                    state.appended(*offset, *rule == Rule::Latest);
+                    for (host, id) in state.appended(*offset, *rule == Rule::Latest) {
+                        self.hosts.wait(host, (*topic, id));
+                    }
                     self.settle(*topic);
                 }
             }
@@ -278,6 +283,9 @@ impl Machine {
             checkpoint.laggards.extend(part.laggards);
             checkpoint.caught_up.extend(part.caught_up.into_iter().map(|subscription| (id, subscription)));
             self.settle_quietly(id);
+            if self.topics.get(&id).is_some_and(TopicState::is_unused) {
+                self.topics.remove(&id);
+            }
         }
         checkpoint
     }
@@ -299,19 +307,19 @@ impl Machine {
     }
 
     fn put_slot(&mut self, slot: &Slot) {
-        let host = self.hosts.intern(&slot.origin);
-        if let Some(topic) = self.topics.get_mut(&slot.topic) {
-            topic.put_slot(slot.id, slot, host);
+        let Some(topic) = self.topics.get_mut(&slot.topic) else { return };
+        let host = self.hosts.join(&slot.origin);
+        if let Some(before) = topic.put_slot(slot.id, slot, host) {
+            self.hosts.leave(before.host);
         }
     }
 
     fn remove(&mut self, topic: TopicId, id: SubscriptionId) {
         if let Some(state) = self.topics.get_mut(&topic) {
-            state.remove_slot(id);
-            self.settle(topic);
-            if self.topics.get(&topic).is_some_and(TopicState::is_unused) {
-                self.topics.remove(&topic);
+            if let Some(slot) = state.remove_slot(id) {
+                self.hosts.leave(slot.host);
             }
+            self.settle(topic);
         }
     }
 
@@ -369,9 +377,9 @@ impl Machine {
             self.end(topic, id, Ended::Expired, now);
             return None;
         }
-        let (head, latest) = (state.head(), state.latest());
+        let (goal, latest) = (state.goal(), state.latest());
         let member = state.member(id).filter(|member| member.phase == Phase::Waiting)?;
-        if member.cursor >= head {
+        if member.cursor >= goal {
             self.go_on(topic, id);
             return None;
         }
@@ -451,11 +459,10 @@ impl Machine {
     }
 
     fn settle_quietly(&mut self, id: TopicId) {
-        let Some(topic) = self.topics.get_mut(&id) else { return };
-        for (host, subscription) in topic.settle() {
-            self.hosts.wait(host, (id, subscription));
+        if let Some(topic) = self.topics.get_mut(&id) {
+            topic.settle();
+            self.join_round(id);
         }
-        self.join_round(id);
     }
 }
 

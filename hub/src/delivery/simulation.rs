@@ -10,7 +10,9 @@ use fastrand::Rng;
 use super::*;
 use crate::store::{Laggard, Watermark};
 
-const TOPICS: u64 = 3;
+const TOPICS: u64 = 4;
+/// A topic whose content is fetched: only the newest version counts.
+const FETCHED: TopicId = TopicId(4);
 const HOSTS: u64 = 4;
 /// A lease, in seconds, that outlives the simulation.
 const LONG: u64 = 100_000_000;
@@ -20,6 +22,8 @@ const LONG: u64 = 100_000_000;
 struct Durable {
     slots: BTreeMap<SubscriptionId, Slot>,
     heads: HashMap<TopicId, Offset>,
+    /// The oldest notification that retention has left.
+    firsts: HashMap<TopicId, Offset>,
     marks: HashMap<TopicId, Watermark>,
     laggards: BTreeMap<(TopicId, SubscriptionId), Laggard>,
     skips: Vec<Skip>,
@@ -42,7 +46,11 @@ struct World {
     inboxes: BTreeMap<SubscriptionId, Inbox>,
     /// Subscribers that refuse everything from now on.
     sick: HashMap<SubscriptionId, u16>,
+    /// Checkpoints taken, and how many of them the store has.
     interval: u32,
+    saved: u32,
+    /// A checkpoint that the store did not take yet; until it does, nothing is sent.
+    unsaved: Option<Checkpoint>,
     next_id: u64,
 }
 
@@ -59,6 +67,8 @@ fn limits() -> Limits {
 impl World {
     fn new(seed: u64) -> Self {
         let now = Now::read();
+        // The schedule's jitter comes from here.
+        fastrand::seed(seed);
         Self {
             rng: Rng::with_seed(seed),
             now,
@@ -68,6 +78,8 @@ impl World {
             inboxes: BTreeMap::new(),
             sick: HashMap::new(),
             interval: 1,
+            saved: 0,
+            unsaved: None,
             next_id: 1,
         }
     }
@@ -79,8 +91,20 @@ impl World {
             url: "http://source.example/t".parse().unwrap(),
             first: Offset(1),
             head,
-            latest: Offset(0),
+            latest: if id == FETCHED { head } else { Offset(0) },
+            posted: if id == FETCHED { Offset(0) } else { head },
         }
+    }
+
+    fn first(&self, id: TopicId) -> Offset {
+        self.durable.firsts.get(&id).copied().unwrap_or(Offset(1))
+    }
+
+    /// Retention forgets everything but the newest notification.
+    fn trim(&mut self) {
+        let topic = self.any_topic();
+        let head = self.topic(topic).head.max(Offset(1));
+        self.durable.firsts.insert(topic, head);
     }
 
     fn any_topic(&mut self) -> TopicId {
@@ -91,7 +115,8 @@ impl World {
         let topic = self.any_topic();
         let head = self.durable.heads.entry(topic).or_default();
         *head = head.next();
-        let event = StoreEvent::Appended { topic, offset: *head, rule: Rule::Every };
+        let rule = if topic == FETCHED { Rule::Latest } else { Rule::Every };
+        let event = StoreEvent::Appended { topic, offset: *head, rule };
         self.machine.apply(&event);
     }
 
@@ -113,20 +138,14 @@ impl World {
         };
         self.durable.slots.insert(id, slot.clone());
         self.inboxes.insert(id, Inbox::default());
-        let topic = self.topic(topic);
+        let topic = Box::new(self.topic(topic));
         self.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
     }
 
     /// Most leases outlive the simulation, some are short.
     fn some_lease(&mut self) -> DateTime {
-        if self.rng.u8(0..4) == 0 {
-            {
-                let seconds = self.rng.u64(1..30);
-                self.lease(seconds)
-            }
-        } else {
-            self.lease(LONG)
-        }
+        let seconds = if self.rng.u8(0..4) == 0 { self.rng.u64(1..30) } else { LONG };
+        self.lease(seconds)
     }
 
     fn lease(&self, seconds: u64) -> DateTime {
@@ -139,7 +158,7 @@ impl World {
         let slot = self.durable.slots.get_mut(&id).unwrap();
         slot.lease_end = lease_end;
         let slot = slot.clone();
-        let topic = self.topic(slot.topic);
+        let topic = Box::new(self.topic(slot.topic));
         self.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
     }
 
@@ -157,6 +176,9 @@ impl World {
     }
 
     fn send(&mut self) {
+        if self.unsaved.is_some() {
+            return;
+        }
         for _ in 0..self.rng.usize(1..20) {
             match self.machine.next(self.now) {
                 Some(attempt) => {
@@ -179,6 +201,13 @@ impl World {
         }
         let at = self.rng.usize(0..self.in_flight.len());
         let attempt = self.in_flight.swap_remove(at);
+        let (first, offset) = (self.first(attempt.topic), sent(&attempt));
+        if offset < first {
+            return self.machine.finished(&attempt, Finished::Gap { next: first }, self.now);
+        }
+        if self.rng.u8(0..30) == 0 {
+            return self.machine.finished(&attempt, Finished::Postponed, self.now);
+        }
         let outcome = match self.sick.get(&attempt.subscription) {
             Some(status) => Outcome::of_status(http::StatusCode::from_u16(*status).unwrap(), None),
             None if self.rng.u8(0..20) == 0 => Outcome::unreachable(),
@@ -187,47 +216,43 @@ impl World {
         if outcome == Outcome::Delivered {
             self.receive(attempt, Some(self.interval));
         }
-        self.machine.finished(&attempt, Finished::Answered { offset: attempt.offset, outcome }, self.now);
+        self.machine.finished(&attempt, Finished::Answered { offset, outcome }, self.now);
     }
 
     /// `learned` is the interval in which the hub learns of it.
     fn receive(&mut self, attempt: Attempt, learned: Option<u32>) {
         let Some(slot) = self.durable.slots.get(&attempt.subscription) else { return };
-        assert!(attempt.offset > slot.start, "{attempt:?} is older than its subscription");
-        let skipped = |offset: Offset| {
-            self.durable.skips.iter().any(|s| s.subscription == attempt.subscription && s.offset == offset)
-                || self
-                    .machine
-                    .skips
-                    .iter()
-                    .any(|s| s.subscription == attempt.subscription && s.offset == offset)
+        let (offset, first) = (sent(&attempt), self.first(attempt.topic));
+        assert!(offset > slot.start, "{attempt:?} is older than its subscription");
+        let excused = |offset: Offset| {
+            let skips = self.durable.skips.iter().chain(&self.machine.skips);
+            let mut skips = skips.chain(self.unsaved.iter().flat_map(|checkpoint| &checkpoint.skips));
+            offset < first || skips.any(|s| s.subscription == attempt.subscription && s.offset == offset)
         };
         let inbox = self.inboxes.get_mut(&attempt.subscription).unwrap();
         let last = inbox.last.unwrap_or(slot.start);
-        if let Some(earlier) = inbox.got.get(&attempt.offset) {
+        if let Some(earlier) = inbox.got.get(&offset) {
             assert_eq!(*earlier, None, "{attempt:?} came twice although the hub knew it for two checkpoints");
+        } else if attempt.topic == FETCHED {
+            assert!(offset > last, "{attempt:?} is older than what came before");
         } else {
-            let missing = (last.0 + 1..attempt.offset.0).map(Offset).find(|offset| !skipped(*offset));
-            let held = |offset: &Offset| inbox.got.contains_key(offset);
-            assert!(missing.is_none_or(|offset| held(&offset)), "{attempt:?} came before {missing:?}");
+            let mut between = (last.0 + 1..offset.0).map(Offset);
+            let missing = between.find(|offset| !excused(*offset) && !inbox.got.contains_key(offset));
+            assert_eq!(missing, None, "{attempt:?} came too early");
         }
-        inbox.got.insert(attempt.offset, learned);
-        inbox.last = Some(attempt.offset);
+        inbox.got.insert(offset, learned);
+        inbox.last = Some(offset);
     }
 
+    /// As a worker does: a checkpoint that was not taken is offered again before there is another one.
     fn checkpoint(&mut self) {
-        let checkpoint = self.machine.checkpoint(self.now);
-        self.interval += 1;
-        self.durable.marks.extend(checkpoint.watermarks);
-        for laggard in checkpoint.laggards {
-            if self.durable.slots.contains_key(&laggard.subscription) {
-                self.durable.laggards.insert((laggard.topic, laggard.subscription), laggard);
-            }
+        if self.unsaved.is_none() {
+            self.unsaved = Some(self.machine.checkpoint(self.now));
+            self.interval += 1;
         }
-        for key in checkpoint.caught_up {
-            self.durable.laggards.remove(&key);
+        if self.rng.u8(0..6) > 0 {
+            self.save();
         }
-        self.durable.skips.extend(checkpoint.skips);
         for (topic, id, why) in self.machine.take_ended() {
             // As the store does: a renewal at the last moment wins, and an end is no error when it comes twice.
             let Some(slot) = self.durable.slots.get(&id) else { continue };
@@ -241,6 +266,21 @@ impl World {
         }
     }
 
+    fn save(&mut self) {
+        let Some(checkpoint) = self.unsaved.take() else { return };
+        self.saved = self.interval - 1;
+        self.durable.marks.extend(checkpoint.watermarks);
+        for laggard in checkpoint.laggards {
+            if self.durable.slots.contains_key(&laggard.subscription) {
+                self.durable.laggards.insert((laggard.topic, laggard.subscription), laggard);
+            }
+        }
+        for key in checkpoint.caught_up {
+            self.durable.laggards.remove(&key);
+        }
+        self.durable.skips.extend(checkpoint.skips);
+    }
+
     /// The process dies. Requests under way may have arrived or not; nobody will ever know here.
     fn crash(&mut self) {
         for attempt in std::mem::take(&mut self.in_flight) {
@@ -248,10 +288,11 @@ impl World {
                 self.receive(attempt, None);
             }
         }
-        let safe = self.interval.saturating_sub(1);
+        self.unsaved = None;
         for learned in self.inboxes.values_mut().flat_map(|inbox| inbox.got.values_mut()) {
-            *learned = learned.filter(|interval| *interval < safe);
+            *learned = learned.filter(|interval| *interval < self.saved);
         }
+        self.interval = self.saved + 1;
         let state = ShardState {
             slots: self.durable.slots.values().cloned().collect(),
             topics: (1..=TOPICS).map(|id| self.topic(TopicId(id))).collect(),
@@ -265,6 +306,13 @@ impl World {
         self.now.monotonic += Duration::from_secs(seconds);
         self.now.wall =
             DateTime::from_system_time(self.now.wall.to_system_time() + Duration::from_secs(seconds));
+    }
+
+    /// Somebody sets the wall clock, by up to a minute either way.
+    fn jump(&mut self) {
+        let (back, seconds) = (self.rng.bool(), Duration::from_secs(self.rng.u64(0..60)));
+        let wall = self.now.wall.to_system_time();
+        self.now.wall = DateTime::from_system_time(if back { wall - seconds } else { wall + seconds });
     }
 
     fn anything(&mut self) {
@@ -287,7 +335,12 @@ impl World {
                     self.sick.insert(id, status);
                 }
             }
-            97..99 => self.sick.clear(),
+            97 => self.sick.clear(),
+            98 => match self.rng.u8(0..3) {
+                0 => self.trim(),
+                1 => self.jump(),
+                _ => self.sick.clear(),
+            },
             _ => self.crash(),
         }
     }
@@ -296,21 +349,22 @@ impl World {
     fn run_dry(&mut self) {
         self.sick.clear();
         for _ in 0..10_000 {
-            while let Some(attempt) = self.machine.next(self.now) {
-                self.receive(attempt, Some(self.interval));
-                let finished = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
-                self.machine.finished(&attempt, finished, self.now);
-            }
+            self.save();
+            self.send();
             while !self.in_flight.is_empty() {
-                self.answer();
+                while !self.in_flight.is_empty() {
+                    self.answer();
+                }
+                self.send();
             }
             self.checkpoint();
             if self.machine.next_timer().is_none() && self.is_complete() {
                 return;
             }
-            self.wait(60);
+            self.wait(5);
         }
-        panic!("deliveries never came to an end: {:?}", self.machine);
+        let missing: Vec<_> = self.durable.slots.values().map(|slot| (slot, self.missing(slot))).collect();
+        panic!("deliveries never came to an end: {missing:#?} {:?}", self.machine);
     }
 
     fn is_complete(&self) -> bool {
@@ -319,11 +373,18 @@ impl World {
 
     fn missing(&self, slot: &Slot) -> Option<Offset> {
         let inbox = &self.inboxes[&slot.id];
-        (slot.start.0 + 1..=self.topic(slot.topic).head.0).map(Offset).find(|offset| {
+        let head = self.topic(slot.topic).head;
+        let owed = if slot.topic == FETCHED { head } else { slot.start.next().max(self.first(slot.topic)) };
+        (owed.max(slot.start.next()).0..=head.0).map(Offset).find(|offset| {
             let skipped = self.durable.skips.iter().any(|s| s.subscription == slot.id && s.offset == *offset);
             !skipped && !inbox.got.contains_key(offset)
         })
     }
+}
+
+/// What the courier sends for an attempt: the newest version where only that counts.
+fn sent(attempt: &Attempt) -> Offset {
+    if attempt.topic == FETCHED { attempt.offset.max(attempt.latest) } else { attempt.offset }
 }
 
 fn run(seed: u64) {
@@ -340,7 +401,9 @@ fn run(seed: u64) {
             slot.id
         );
     }
+    world.save();
     world.checkpoint();
+    world.save();
     assert!(world.durable.laggards.is_empty(), "seed {seed}: everybody is done, nobody is behind");
     assert_eq!(world.machine.laggards(), 0, "seed {seed}");
 }
@@ -361,7 +424,7 @@ fn a_healthy_fan_out_leaves_a_watermark_and_hardly_any_records_of_subscriptions(
     while let Some(attempt) = world.machine.next(world.now) {
         deliveries += 1;
         world.receive(attempt, Some(1));
-        let finished = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
+        let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
         world.machine.finished(&attempt, finished, world.now);
         if world.rng.u16(0..200) == 0 {
             let checkpoint = world.machine.checkpoint(world.now);

@@ -18,7 +18,10 @@ use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Sweep, T
 pub(super) struct TopicState {
     id: TopicId,
     head: Offset,
+    /// The newest fetched version.
     latest: Offset,
+    /// The newest posted notification: everybody gets it, although there are newer ones.
+    posted: Offset,
     done: Offset,
     pass: Option<Pass>,
     slots: BTreeMap<SubscriptionId, HotSlot>,
@@ -92,6 +95,7 @@ impl TopicState {
             id: topic.id,
             head: topic.head,
             latest: topic.latest,
+            posted: topic.posted,
             done: mark.done,
             pass,
             slots: BTreeMap::new(),
@@ -118,15 +122,47 @@ impl TopicState {
         self.members.insert(laggard.subscription, member);
     }
 
-    pub(super) fn appended(&mut self, offset: Offset, newest_only: bool) {
+    /// The log has grown. A fetched version supersedes a sweep that was about older versions only: nobody needs these any
+    /// more, and everybody needs the new one. Returns members that it wakes.
+    pub(super) fn appended(&mut self, offset: Offset, newest_only: bool) -> Vec<(HostId, SubscriptionId)> {
         self.head = self.head.max(offset);
-        if newest_only {
-            self.latest = self.latest.max(offset);
+        if !newest_only {
+            self.posted = self.posted.max(offset);
+            return Vec::new();
+        }
+        self.latest = self.latest.max(offset);
+        self.begin_anew()
+    }
+
+    /// Lets a sweep that is about fetched versions only begin anew when there is a newer one.
+    pub(super) fn begin_anew(&mut self) -> Vec<(HostId, SubscriptionId)> {
+        match &mut self.pass {
+            Some(pass) if self.done >= self.posted && pass.target < self.latest => {
+                *pass = Pass { target: self.latest, position: SubscriptionId(0), exhausted: false };
+                self.mark_changed = true;
+                self.wake_parked()
+            }
+            Some(_) | None => Vec::new(),
         }
     }
 
-    pub(super) fn put_slot(&mut self, id: SubscriptionId, slot: &Slot, host: HostId) {
-        self.slots.insert(id, HotSlot { host, start: slot.start, lease_end: slot.lease_end });
+    fn wake_parked(&mut self) -> Vec<(HostId, SubscriptionId)> {
+        let mut woken = Vec::new();
+        for id in std::mem::take(&mut self.parked) {
+            let (Some(slot), Some(member)) = (self.slots.get(&id), self.members.get_mut(&id)) else {
+                continue;
+            };
+            member.phase = Phase::Waiting;
+            // It is behind again, and the sweep will pass it by.
+            self.changed.insert(id);
+            woken.push((slot.host, id));
+        }
+        woken
+    }
+
+    /// Returns what it replaces.
+    pub(super) fn put_slot(&mut self, id: SubscriptionId, slot: &Slot, host: HostId) -> Option<HotSlot> {
+        self.slots.insert(id, HotSlot { host, start: slot.start, lease_end: slot.lease_end })
     }
 
     pub(super) fn slot(&self, id: SubscriptionId) -> Option<&HotSlot> {
@@ -137,9 +173,9 @@ impl TopicState {
         self.slots.iter().map(|(id, slot)| (*id, slot))
     }
 
-    pub(super) fn remove_slot(&mut self, id: SubscriptionId) {
-        self.slots.remove(&id);
+    pub(super) fn remove_slot(&mut self, id: SubscriptionId) -> Option<HotSlot> {
         self.remove_member(id);
+        self.slots.remove(&id)
     }
 
     pub(super) fn is_unused(&self) -> bool {
@@ -150,12 +186,9 @@ impl TopicState {
         self.members.get_mut(&id)
     }
 
+    /// The newest fetched version that the present sweep is about: nothing newer is sent, so that nobody gets ahead of it.
     pub(super) fn latest(&self) -> Offset {
-        self.latest
-    }
-
-    pub(super) fn head(&self) -> Offset {
-        self.head
+        self.latest.min(self.goal())
     }
 
     /// How many subscriptions are not where the watermark is.
@@ -163,36 +196,17 @@ impl TopicState {
         self.members.len() - self.attached.len()
     }
 
-    /// Begins the next sweep where one is due; returns members that it wakes.
-    pub(super) fn begin(&mut self) -> Vec<(HostId, SubscriptionId)> {
+    /// Begins the next sweep where one is due.
+    fn begin(&mut self) {
         if self.pass.is_some() || self.head <= self.done {
-            return Vec::new();
+            return;
         }
         self.mark_changed = true;
         if self.slots.is_empty() {
             self.done = self.head;
-            return Vec::new();
+        } else {
+            self.pass = Some(Pass { target: self.head, position: SubscriptionId(0), exhausted: false });
         }
-        self.pass = Some(Pass { target: self.head, position: SubscriptionId(0), exhausted: false });
-        self.wake_parked()
-    }
-
-    /// Members that were ahead of the last target and are behind this one.
-    fn wake_parked(&mut self) -> Vec<(HostId, SubscriptionId)> {
-        let goal = self.goal();
-        let mut woken = Vec::new();
-        for id in std::mem::take(&mut self.parked) {
-            let (Some(slot), Some(member)) = (self.slots.get(&id), self.members.get_mut(&id)) else {
-                continue;
-            };
-            if member.cursor < goal {
-                member.phase = Phase::Waiting;
-                woken.push((slot.host, id));
-            } else {
-                self.parked.push(id);
-            }
-        }
-        woken
     }
 
     /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval.
@@ -232,7 +246,9 @@ impl TopicState {
     /// A member is done through its cursor; tells whether it has further to go.
     pub(super) fn advanced(&mut self, id: SubscriptionId) -> bool {
         let goal = self.goal();
-        let sweeping = self.pass.is_some();
+        // Who finishes before the sweep has come by must not be taken up by it again. That is a laggard that has caught up, or
+        // a member of a sweep that began anew for a newer version.
+        let early = self.pass.as_ref().is_some_and(|pass| id > pass.position || !self.attached.contains(&id));
         let Some(member) = self.members.get_mut(&id) else { return false };
         if member.saved {
             self.changed.insert(id);
@@ -241,14 +257,9 @@ impl TopicState {
             member.phase = Phase::Waiting;
             return true;
         }
-        let ahead = member.cursor > goal;
-        if sweeping && (ahead || !self.attached.contains(&id)) {
+        if early {
             member.phase = Phase::Parked;
             self.attached.remove(&id);
-            self.parked.push(id);
-            self.changed.insert(id);
-        } else if ahead {
-            member.phase = Phase::Parked;
             self.parked.push(id);
             self.changed.insert(id);
         } else {
@@ -264,37 +275,23 @@ impl TopicState {
         self.mark_changed = true;
     }
 
-    /// Ends the sweep if nothing holds it back any more; returns members that the next one wakes.
-    pub(super) fn settle(&mut self) -> Vec<(HostId, SubscriptionId)> {
+    /// Ends the sweep if nothing holds it back any more, and begins the next one if it is due.
+    pub(super) fn settle(&mut self) {
         let Some(pass) = &self.pass else { return self.begin() };
-        if !pass.exhausted {
-            return Vec::new();
-        }
         let target = pass.target;
-        if !self.attached.is_empty() {
-            if self.head <= target {
-                return Vec::new();
-            }
-            // The next sweep is due: who is still on the way goes on as a laggard instead of holding up everybody else.
-            let late = std::mem::take(&mut self.attached);
-            self.changed.extend(late);
+        if !pass.exhausted || !(self.attached.is_empty() || self.head > target) {
+            return;
         }
+        // The next sweep is due: who is still on the way goes on as a laggard instead of holding up everybody else.
+        let late = std::mem::take(&mut self.attached);
+        self.changed.extend(late);
         self.done = target;
         self.pass = None;
         self.mark_changed = true;
-        self.dismiss_parked();
-        self.begin()
-    }
-
-    fn dismiss_parked(&mut self) {
-        let done = self.done;
         for id in std::mem::take(&mut self.parked) {
-            match self.members.get(&id) {
-                Some(member) if member.cursor > done => self.parked.push(id),
-                Some(_) => self.remove_member(id),
-                None => {}
-            }
+            self.remove_member(id);
         }
+        self.begin();
     }
 
     /// What has changed since the last checkpoint. Members that were attached during the whole interval are detached.
@@ -308,12 +305,13 @@ impl TopicState {
         for id in slow {
             self.detach(id);
         }
-        let goal = self.goal();
+        let through = self.watermark().sweep.map_or(SubscriptionId(u64::MAX), |sweep| sweep.through);
         let mut laggards = Vec::new();
         for id in std::mem::take(&mut self.changed) {
             let Some(member) = self.members.get_mut(&id) else { continue };
-            let implied = member.phase == Phase::Parked && member.cursor <= goal;
-            if self.attached.contains(&id) || (implied && !member.saved) {
+            // Who has caught up needs a record only where the sweep has not come by yet.
+            let implied = member.phase == Phase::Parked && !member.saved && id <= through;
+            if implied || self.attached.contains(&id) {
                 continue;
             }
             member.saved = true;
@@ -329,13 +327,17 @@ impl TopicState {
     fn watermark(&self) -> Watermark {
         let sweep = self.pass.as_ref().map(|pass| Sweep {
             target: pass.target,
-            through: self.attached.first().map_or(pass.position, |id| SubscriptionId(id.0 - 1)),
+            // Members may be ahead of the place where a sweep has begun anew.
+            through: self
+                .attached
+                .first()
+                .map_or(pass.position, |id| pass.position.min(SubscriptionId(id.0 - 1))),
         });
         Watermark { done: self.done, sweep }
     }
 
     /// Where members have to get.
-    fn goal(&self) -> Offset {
+    pub(super) fn goal(&self) -> Offset {
         self.pass.as_ref().map_or(self.done, |pass| pass.target)
     }
 

@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use futures_util::future::{Future, FutureExt, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use resync_core::websub::NotificationId;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::counters::Counters;
 use super::courier::Courier;
 use super::shard::{Attempt, Finished, Machine, Now};
-use crate::store::{Checkpoint, Ended, Epoch, Shard, Store, StoreError, StoreEvent, SubscriptionId, TopicId};
+use crate::store::{
+    Checkpoint, Ended, Epoch, Shard, Skip, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
+};
 
 /// Half of the interval within which a crash may repeat deliveries: what a crash repeats is younger than two of these.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(125);
@@ -53,6 +56,8 @@ pub(super) struct Worker {
     unsaved: VecDeque<Save>,
     saving: Option<Saving>,
     delivered_since_save: u64,
+    /// The last save failed: what is delivered now would be delivered again after a restart, so nothing is.
+    cannot_save: bool,
 }
 
 impl Worker {
@@ -74,6 +79,7 @@ impl Worker {
             unsaved: VecDeque::new(),
             saving: None,
             delivered_since_save: 0,
+            cannot_save: false,
         }
     }
 
@@ -152,6 +158,9 @@ impl Worker {
 
     /// Makes as many requests as may be in flight, the shards in turn.
     fn start_requests(&mut self) {
+        if self.cannot_save {
+            return;
+        }
         let now = Now::read();
         let mut idle = 0;
         while self.in_flight.len() < self.max_in_flight && idle < self.owned.len() {
@@ -183,14 +192,18 @@ impl Worker {
 
     /// Starts saving what has moved, unless a save is under way already.
     fn save_progress(&mut self) {
-        self.count();
         if self.saving.is_some() {
             return;
         }
         self.delivered_since_save = 0;
         let now = Now::read();
         for owned in &mut self.owned {
-            if owned.machine.has_progress() {
+            // A checkpoint that failed goes first and alone: a newer one beside it might be written before it.
+            let waits = self
+                .unsaved
+                .iter()
+                .any(|save| matches!(save, Save::Checkpoint(shard, ..) if *shard == owned.shard));
+            if owned.machine.has_progress() && !waits {
                 let checkpoint = owned.machine.checkpoint(now);
                 if !checkpoint.is_empty() {
                     self.unsaved.push_back(Save::Checkpoint(owned.shard, owned.epoch, checkpoint));
@@ -199,6 +212,15 @@ impl Worker {
             let ended = owned.machine.take_ended();
             self.unsaved
                 .extend(ended.into_iter().map(|(topic, id, why)| Save::End(owned.shard, topic, id, why)));
+            let counts = owned.machine.take_counts();
+            if counts.lost_to_retention > 0 {
+                warn!(
+                    shard = owned.shard.0,
+                    notifications = counts.lost_to_retention,
+                    "owed notifications were no longer in the log"
+                );
+            }
+            self.counters.add(counts);
         }
         if !self.unsaved.is_empty() {
             let store = Arc::clone(&self.store);
@@ -210,28 +232,40 @@ impl Worker {
         }
     }
 
-    fn count(&mut self) {
-        for owned in &mut self.owned {
-            self.counters.add(owned.machine.take_counts());
-            self.counters.set_laggards(owned.shard, owned.machine.laggards());
-        }
-    }
-
     fn take_saved(&mut self, results: Vec<(Save, Result<(), StoreError>)>) {
         self.saving = None;
+        self.cannot_save = false;
         let mut again = VecDeque::new();
         for (save, result) in results {
             match result {
-                Ok(()) => {}
+                Ok(()) => self.saved(&save),
                 Err(StoreError::Fenced) => self.lose(&save),
                 Err(error) => {
-                    error!(%error, "progress of delivery not saved, trying again");
+                    error!(%error, "progress of delivery not saved: delivery waits until it is");
+                    self.cannot_save = true;
                     again.push_back(save);
                 }
             }
         }
         again.append(&mut self.unsaved);
         self.unsaved = again;
+    }
+
+    fn saved(&self, save: &Save) {
+        match save {
+            Save::Checkpoint(shard, _, checkpoint) => {
+                for Skip { topic, subscription, offset, class, status, .. } in &checkpoint.skips {
+                    let id = NotificationId { topic: topic.0, offset: offset.0 };
+                    warn!(%id, subscription = subscription.0, ?class, status, "notification given up for this subscription");
+                }
+                if let Some(owned) = self.owned.iter().find(|owned| owned.shard == *shard) {
+                    self.counters.set_laggards(*shard, owned.machine.laggards());
+                }
+            }
+            Save::End(_, topic, id, why) => {
+                info!(topic = format!("{:016x}", topic.0), subscription = id.0, ?why, "subscription over");
+            }
+        }
     }
 
     /// Another owner has taken the shard over: whatever is decided here counts no more.

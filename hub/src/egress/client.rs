@@ -11,13 +11,16 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use resync_core::websub::CallbackUrl;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::connector::{ConnectError, GuardedConnector};
 use super::guard::{Forbidden, Guard};
 
 /// What every request of the hub calls itself.
 pub const USER_AGENT: &str = concat!("resync-hub/", env!("CARGO_PKG_VERSION"));
+
+/// How long an unwanted body may take.
+const DISCARD_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The hub's HTTP client. Its connections belong to the runtime that uses it, so each runtime has its own.
 #[derive(Clone, Debug)]
@@ -68,6 +71,9 @@ pub enum EgressError {
     /// No connection, or it broke.
     #[error("{0}")]
     Network(String),
+    /// This process has no file descriptor left for a connection: nothing was asked.
+    #[error("no file descriptor is left for a connection: raise the limit (LimitNOFILE, ulimit -n)")]
+    Exhausted,
     /// Not within the time.
     #[error("no complete answer within {0:?}")]
     Timeout(Duration),
@@ -97,20 +103,18 @@ impl EgressClient {
     /// # Errors
     /// [`EgressError`], by what the caller can do about it. An answer of any status is no error.
     pub async fn send(&self, request: Request<Full<Bytes>>, limit: ReadLimit) -> Result<Answer, EgressError> {
-        timeout(self.total, self.exchange(request, limit))
-            .await
-            .unwrap_or(Err(EgressError::Timeout(self.total)))
-    }
-
-    async fn exchange(&self, request: Request<Full<Bytes>>, limit: ReadLimit) -> Result<Answer, EgressError> {
-        let response = self.client.request(request).await.map_err(|error| name_cause(&error))?;
-        let (head, body) = response.into_parts();
+        let deadline = Instant::now() + self.total;
+        let late = |_| EgressError::Timeout(self.total);
+        let response = timeout_at(deadline, self.client.request(request)).await.map_err(late)?;
+        let (head, body) = response.map_err(|error| name_cause(&error))?.into_parts();
         let body = match limit {
             ReadLimit::Discard(most) => {
-                discard(body, most).await;
+                // The status is the answer. A body that does not end soon costs the connection, nothing else.
+                let patience = deadline.min(Instant::now() + DISCARD_PATIENCE);
+                let _ = timeout_at(patience, discard(body, most)).await;
                 Bytes::new()
             }
-            ReadLimit::Keep(most) => collect(body, most).await?,
+            ReadLimit::Keep(most) => timeout_at(deadline, collect(body, most)).await.map_err(late)??,
         };
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
@@ -150,10 +154,69 @@ fn name_cause(error: &legacy::Error) -> EgressError {
             Some(ConnectError::Forbidden(forbidden)) => return forbidden.clone().into(),
             Some(found @ ConnectError::Dns { .. }) => return EgressError::Dns(found.to_string()),
             Some(ConnectError::Timeout(limit)) => return EgressError::Timeout(*limit),
+            Some(ConnectError::Io(error)) if is_exhaustion(error) => return EgressError::Exhausted,
             Some(ConnectError::Io(_)) | None => {}
         }
         innermost = current.to_string();
         cause = current.source();
     }
     EgressError::Network(innermost)
+}
+
+/// EMFILE and ENFILE, which have no `ErrorKind` of their own yet.
+fn is_exhaustion(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(23 | 24))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers one connection with these bytes and then holds it open.
+    async fn peer(answer: &'static str) -> Uri {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await;
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        format!("http://{address}/").parse().unwrap()
+    }
+
+    fn client() -> EgressClient {
+        let guard = Guard::new(vec!["127.0.0.0/8".parse().unwrap()], vec![]);
+        EgressClient::new(guard, Duration::from_secs(1), Duration::from_secs(2), 1)
+    }
+
+    async fn send(answer: &'static str, limit: ReadLimit) -> Result<Answer, EgressError> {
+        let request = Request::get(peer(answer).await).body(Full::new(Bytes::new())).unwrap();
+        client().send(request, limit).await
+    }
+
+    #[tokio::test]
+    async fn w149_w156_the_status_counts_although_the_body_never_ends() {
+        let answer = send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab", ReadLimit::Discard(1_024)).await;
+        assert_eq!(answer.unwrap().status, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_wanted_must_end_in_time_and_within_its_limit() {
+        let stalled = send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab", ReadLimit::Keep(1_024)).await;
+        assert!(matches!(stalled, Err(EgressError::Timeout(_))), "{stalled:?}");
+        let large = send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", ReadLimit::Keep(4)).await;
+        assert!(matches!(large, Err(EgressError::TooLarge(4))), "{large:?}");
+    }
+
+    #[tokio::test]
+    async fn b32_a_name_that_resolves_to_a_forbidden_address_is_not_contacted() {
+        let request = Request::get("http://localhost:9/").body(Full::new(Bytes::new())).unwrap();
+        let closed = EgressClient::new(Guard::default(), Duration::from_secs(1), Duration::from_secs(2), 1);
+        let answer = closed.send(request, ReadLimit::Discard(0)).await;
+        assert!(matches!(answer, Err(EgressError::Forbidden(_))), "{answer:?}");
+    }
 }

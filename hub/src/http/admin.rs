@@ -1,5 +1,6 @@
 //! The operator's listener: health for everybody who may reach it, the admin API behind a token.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,12 +10,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
+use resync_core::websub::NotificationId;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::reply::text;
 use crate::delivery::{Counters, Totals};
-use crate::store::{Shard, Store, StoreError, Topic};
+use crate::store::{Shard, Skip, Store, StoreError, Topic};
 
 /// What the operator's listener shows.
 #[derive(Clone, Debug)]
@@ -53,12 +55,25 @@ struct SubscriptionView {
     lease_end: String,
 }
 
+#[derive(Serialize)]
+struct SkipView {
+    notification: String,
+    subscription: u64,
+    at: String,
+    class: String,
+    status: Option<u16>,
+}
+
+/// The most skips that one answer lists.
+const SKIPS_LISTED: usize = 10_000;
+
 /// The operator's routes.
 pub fn admin(state: AdminState) -> Router {
     let api = Router::new()
         .route("/status", get(status))
         .route("/topics", get(topics))
         .route("/subscriptions", get(subscriptions))
+        .route("/skips", get(skips))
         .layer(from_fn_with_state(state.clone(), require_token))
         .with_state(state.clone());
     Router::new()
@@ -112,20 +127,33 @@ async fn subscriptions(State(state): State<AdminState>) -> Response {
     json(slots(&state).await)
 }
 
+/// Notifications that were given up for a subscription.
+async fn skips(State(state): State<AdminState>) -> Response {
+    let listed = async {
+        let mut found = Vec::new();
+        for shard in (0..state.store.shards()).map(Shard) {
+            found.extend(state.store.skips(shard, SKIPS_LISTED - found.len()).await?);
+        }
+        let view = |skip: Skip| SkipView {
+            notification: NotificationId { topic: skip.topic.0, offset: skip.offset.0 }.to_string(),
+            subscription: skip.subscription.0,
+            at: skip.at.to_string(),
+            class: format!("{:?}", skip.class).to_lowercase(),
+            status: skip.status,
+        };
+        Ok(found.into_iter().map(view).collect::<Vec<_>>())
+    };
+    json(listed.await)
+}
+
 async fn slots(state: &AdminState) -> Result<Vec<SubscriptionView>, StoreError> {
     let mut found = Vec::new();
     for shard in (0..state.store.shards()).map(Shard) {
         let loaded = state.store.load_shard(shard).await?;
-        let url = |slot: &crate::store::Slot| {
-            loaded
-                .topics
-                .iter()
-                .find(|topic| topic.id == slot.topic)
-                .map(|topic| topic.url.as_str().to_owned())
-        };
+        let urls: HashMap<_, _> = loaded.topics.iter().map(|topic| (topic.id, topic.url.as_str())).collect();
         found.extend(loaded.slots.iter().map(|slot| SubscriptionView {
             id: slot.id.0,
-            topic: url(slot).unwrap_or_default(),
+            topic: urls.get(&slot.topic).copied().unwrap_or_default().to_owned(),
             callback_origin: slot.origin.clone(),
             start: slot.start.0,
             lease_end: slot.lease_end.to_string(),

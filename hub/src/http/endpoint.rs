@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::any;
+use axum::routing::{any, get};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
@@ -21,7 +21,7 @@ use super::limits::RateLimit;
 use super::reply::{later, method_not_allowed, text};
 use crate::store::StoreError;
 use crate::subscriptions::{NotAccepted, Requests};
-use crate::topics::{Denied, Intake, Pings, Posted, Refused};
+use crate::topics::{Announced, Denied, Intake, Pings, Refused};
 
 /// A form holds three URLs and a secret at most; everything beyond this is refused unread.
 const FORM_LIMIT: usize = 64 * 1024;
@@ -52,7 +52,8 @@ pub fn public(state: EndpointState) -> Router {
     Router::new()
         .route("/websub", any(endpoint))
         .route("/websub/", any(endpoint))
-        .route("/", any(|state: State<EndpointState>| async move { about(&state.hub_url) }))
+        .route("/", get(|state: State<EndpointState>| async move { about(&state.hub_url) }))
+        .method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
         .fallback(|| async { text(StatusCode::NOT_FOUND, "nothing here: the hub's endpoint is /websub/") })
         .with_state(state)
 }
@@ -76,12 +77,15 @@ async fn post(state: &EndpointState, client: SocketAddr, request: Request<Body>)
     }
     let (head, body) = request.into_parts();
     let form = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form);
-    let limit = if form { FORM_LIMIT } else { state.max_body };
-    match read(&head.headers, body, limit).await {
-        Err(refusal) => refusal,
-        Ok(body) if form => take_form(state, &body).await,
-        Ok(body) => take_content(state, &head.headers, body).await,
-    }
+    let taken = if form {
+        match read(&head.headers, body, FORM_LIMIT).await {
+            Ok(body) => return take_form(state, &body).await,
+            Err(refusal) => Err(refusal),
+        }
+    } else {
+        take_content(state, &head.headers, body).await
+    };
+    taken.unwrap_or_else(|refusal| refusal)
 }
 
 async fn take_form(state: &EndpointState, body: &[u8]) -> Response {
@@ -110,16 +114,33 @@ async fn take_pings(state: &EndpointState, ping: websub::Publish) -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
-async fn take_content(state: &EndpointState, headers: &HeaderMap, body: Bytes) -> Response {
-    match state.intake.post(headers, body).await {
-        Ok(Posted(appended)) => text(StatusCode::ACCEPTED, format_args!("accepted as {}", appended.id())),
-        Err(Refused::Store(error)) => unavailable(&error),
-        Err(Refused::Denied(denied)) => deny(&denied),
-        Err(refused @ (Refused::NoType | Refused::NotXml(_))) => {
-            refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, refused)
-        }
-        Err(refused) => refuse(StatusCode::BAD_REQUEST, refused),
+/// Who may speak is settled before the body is read: strangers cost a header each.
+async fn take_content(state: &EndpointState, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
+    let announced = state.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
+    let note = other_hub(&announced, &state.hub_url);
+    let body = read(headers, body, state.max_body).await?;
+    let id = state.intake.post(announced, body).await.map_err(|refused| refuse_content(&refused))?;
+    Ok(text(StatusCode::ACCEPTED, format_args!("accepted as {id}{note}")))
+}
+
+fn refuse_content(refused: &Refused) -> Response {
+    let status = match refused {
+        Refused::Store(error) => return unavailable(error),
+        Refused::Denied(denied) => return deny(denied),
+        Refused::NoType | Refused::NotXml(_) | Refused::NotAForm(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Refused::KeyReused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    refuse(status, refused)
+}
+
+/// A Source that names other hubs only is passed on as it is, but its subscribers will not find this hub: it should know.
+fn other_hub(announced: &Announced, hub_url: &str) -> String {
+    let same = |named: &String| named.trim_end_matches('/') == hub_url.trim_end_matches('/');
+    if announced.hubs().iter().any(same) {
+        return String::new();
     }
+    format!("\nnote: Link rel=\"hub\" does not name this hub, which is <{hub_url}>")
 }
 
 fn deny(denied: &Denied) -> Response {

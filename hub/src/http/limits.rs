@@ -1,20 +1,22 @@
 //! Rate limits per client address: honest refusals with `Retry-After`, never a silent drop.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use lru::LruCache;
 
 /// Requests that a client may make at once …
 const BURST: f64 = 200.0;
 /// … and per second in the long run.
 const PER_SECOND: f64 = 50.0;
-/// Clients remembered before those that are no longer limited are forgotten.
-const CLIENTS: usize = 10_000;
+/// Clients remembered; beyond that, those that have been quiet longest are forgotten.
+const CLIENTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("ten thousand is not zero");
 
 /// A token bucket for each client.
 #[derive(Clone, Debug)]
-pub struct RateLimit(Option<Arc<Mutex<HashMap<IpAddr, Bucket>>>>);
+pub struct RateLimit(Option<Arc<Mutex<LruCache<IpAddr, Bucket>>>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
@@ -25,7 +27,7 @@ struct Bucket {
 impl RateLimit {
     /// Limits that hold, or (`enabled` false) that never refuse.
     pub fn new(enabled: bool) -> Self {
-        Self(enabled.then(Arc::default))
+        Self(enabled.then(|| Arc::new(Mutex::new(LruCache::new(CLIENTS)))))
     }
 
     /// Takes one request of this client into account.
@@ -35,10 +37,7 @@ impl RateLimit {
     pub fn admit(&self, client: IpAddr, now: Instant) -> Result<(), Duration> {
         let Some(buckets) = &self.0 else { return Ok(()) };
         let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= CLIENTS {
-            buckets.retain(|_, bucket| bucket.at(now).tokens < BURST);
-        }
-        let bucket = buckets.entry(network(client)).or_insert(Bucket { tokens: BURST, filled_at: now });
+        let bucket = buckets.get_or_insert_mut(network(client), || Bucket { tokens: BURST, filled_at: now });
         *bucket = bucket.at(now);
         if bucket.tokens < 1.0 {
             return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / PER_SECOND));

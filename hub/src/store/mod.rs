@@ -84,7 +84,7 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Appends to the topic's log, which is made if need be; returns once the record is durable.
     ///
     /// A notification whose idempotency key was seen on this topic within `remember` is not appended again: the first one's
-    /// identity is returned.
+    /// identity is returned. A key that was used for another body within that time is refused.
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended>;
     /// The first notification at or after this offset that the log still holds; `None` when there is none yet.
     async fn notification_from(&self, topic: TopicId, offset: Offset) -> Result<Option<Arc<Notification>>>;

@@ -74,6 +74,8 @@ pub struct Topic {
     pub head: Offset,
     /// The newest fetched version (`Rule::Latest`); 0 when there never was one.
     pub latest: Offset,
+    /// The newest posted notification (`Rule::Every`); 0 when there never was one.
+    pub posted: Offset,
 }
 
 /// The link targets that travel with a notification (W-144…W-147, FN-044), byte for byte as the Source gave them.
@@ -139,13 +141,15 @@ pub enum Appended {
     New(NotificationId),
     /// The publisher had sent it before.
     Repeated(NotificationId),
+    /// The publisher had used its key for other content: nothing was appended.
+    KeyReused(NotificationId),
 }
 
 impl Appended {
-    /// The notification's identity in either case.
+    /// The identity of the notification that the publisher's post, or its key, stands for.
     pub fn id(self) -> NotificationId {
         match self {
-            Self::New(id) | Self::Repeated(id) => id,
+            Self::New(id) | Self::Repeated(id) | Self::KeyReused(id) => id,
         }
     }
 }
@@ -398,7 +402,7 @@ pub enum StoreEvent {
         /// The new state.
         slot: Slot,
         /// The topic with its bounds at this moment.
-        topic: Topic,
+        topic: Box<Topic>,
     },
     /// A subscription ended.
     Unsubscribed {

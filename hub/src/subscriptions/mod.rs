@@ -1,6 +1,7 @@
 //! Subscriptions: from a request over verification of intent to a lease in force.
 
 mod lease;
+mod queues;
 mod requests;
 mod verification;
 mod verified;

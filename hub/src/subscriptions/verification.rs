@@ -4,25 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Request;
 use http::header::USER_AGENT;
-use http::{Request, Uri};
 use http_body_util::Full;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{self, Challenge};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::lease::LeasePolicy;
+use super::queues::Queues;
 use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
-use crate::egress::{self, EgressClient, ReadLimit};
+use crate::egress::{self, EgressClient, EgressError, ReadLimit};
 use crate::store::{Activation, Intent, PendingRequest, Store, StoreError};
 
 /// A challenge is 64 characters; whoever answers more than this is not confirming.
 const ANSWER_READ: usize = 4 * 1024;
-/// Verifications at once.
-const AT_ONCE: usize = 256;
 /// An unreachable callback is asked once more after this pause; an answer, whatever it says, is final (C-08).
 const SECOND_TRY_AFTER: Duration = Duration::from_secs(5);
 /// When the store does not take the result, it is offered again.
@@ -36,18 +35,22 @@ enum Reply {
     Unreachable(String),
 }
 
+/// Nothing could be asked for want of a file descriptor.
+struct Exhausted;
+
 /// Verifies pending requests, many at once.
 #[derive(Clone, Debug)]
 pub struct Verification {
     store: Arc<dyn Store>,
     client: EgressClient,
     leases: LeasePolicy,
+    queues: Queues,
 }
 
 impl Verification {
     /// `client` is the one way out.
     pub fn new(store: Arc<dyn Store>, client: EgressClient, leases: LeasePolicy) -> Self {
-        Self { store, client, leases }
+        Self { store, client, leases, queues: Queues::default() }
     }
 
     /// Verifies `waiting` and then whatever comes, until `stop` turns true. Requests that are under way then stay pending in
@@ -69,7 +72,6 @@ impl Verification {
         waiting: Vec<PendingRequest>,
         mut requests: mpsc::UnboundedReceiver<PendingRequest>,
     ) {
-        let permits = Arc::new(Semaphore::new(AT_ONCE));
         let mut tasks = JoinSet::new();
         let mut waiting = waiting.into_iter();
         loop {
@@ -78,12 +80,9 @@ impl Verification {
                 None => requests.recv().await,
             };
             let Some(request) = next else { break };
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
+            self.queues.newest(&request);
             let verification = self.clone();
-            tasks.spawn(async move {
-                verification.verify(request).await;
-                drop(permit);
-            });
+            tasks.spawn(async move { verification.verify(request).await });
             while tasks.try_join_next().is_some() {}
         }
         while tasks.join_next().await.is_some() {}
@@ -94,36 +93,51 @@ impl Verification {
             Intent::Subscribe { lease, .. } => Some(self.leases.grant(*lease)),
             Intent::Unsubscribe => None,
         };
-        let mut asked_at = DateTime::now();
-        let mut reply = self.ask(&request, lease).await;
-        if matches!(reply, Reply::Unreachable(_)) {
-            sleep(SECOND_TRY_AFTER).await;
-            asked_at = DateTime::now();
-            reply = self.ask(&request, lease).await;
-        }
+        let Some((asked_at, reply)) = self.ask_patiently(&request, lease).await else {
+            return debug!(topic = request.topic.as_str(), "a newer request for the same pair has come in");
+        };
+        self.queues.done(&request);
         let origin = request.callback.origin();
         match reply {
             Reply::Confirmed => self.put_in_force(request, lease, asked_at).await,
             Reply::Refused(why) | Reply::Unreachable(why) => {
-                warn!(topic = %request.topic.as_str(), origin, why, "request not verified: nothing changes");
+                warn!(topic = request.topic.as_str(), origin, why, "request not verified: nothing changes");
                 self.until_stored(|| self.store.remove_request(&request)).await;
             }
         }
     }
 
+    /// Asks when it is this origin's turn, and an unreachable callback once more. `None`: a newer request for the same pair has
+    /// come in, which is asked about instead.
+    async fn ask_patiently(
+        &self,
+        request: &PendingRequest,
+        lease: Option<Duration>,
+    ) -> Option<(DateTime, Reply)> {
+        let mut first = true;
+        loop {
+            let turn = self.queues.turn(request).await?;
+            let asked_at = DateTime::now();
+            let reply = self.ask(request, lease).await;
+            drop(turn);
+            match reply {
+                Ok(Reply::Unreachable(_)) if first => first = false,
+                Ok(reply) => return Some((asked_at, reply)),
+                // The shortage is here, so it does not count as the callback's answer.
+                Err(Exhausted) => warn!("verification waits: no file descriptor is left"),
+            }
+            sleep(SECOND_TRY_AFTER).await;
+        }
+    }
+
     /// One verification request with a challenge of its own (W-186).
-    async fn ask(&self, request: &PendingRequest, lease: Option<Duration>) -> Reply {
+    async fn ask(&self, request: &PendingRequest, lease: Option<Duration>) -> Result<Reply, Exhausted> {
         let challenge = Challenge::random();
-        let uri: Uri = match url(request, lease, &challenge).parse() {
-            Ok(uri) => uri,
-            Err(error) => return Reply::Refused(format!("the callback cannot be asked: {error}")),
-        };
-        let asking = Request::get(uri).header(USER_AGENT, egress::USER_AGENT).body(Full::new(Bytes::new()));
-        let asking = match asking {
+        let asking = match asking(request, lease, &challenge) {
             Ok(asking) => asking,
-            Err(error) => return Reply::Refused(format!("the callback cannot be asked: {error}")),
+            Err(error) => return Ok(Reply::Refused(format!("the callback cannot be asked: {error}"))),
         };
-        match self.client.send(asking, ReadLimit::Keep(ANSWER_READ)).await {
+        Ok(match self.client.send(asking, ReadLimit::Keep(ANSWER_READ)).await {
             Ok(answer) if !answer.status.is_success() => {
                 Reply::Refused(format!("the callback answered {} instead of 2xx", answer.status.as_u16()))
             }
@@ -131,11 +145,12 @@ impl Verification {
                 Reply::Refused("the callback's answer is not the challenge".to_owned())
             }
             Ok(_) => Reply::Confirmed,
-            Err(error @ (egress::EgressError::Forbidden(_) | egress::EgressError::TooLarge(_))) => {
+            Err(EgressError::Exhausted) => return Err(Exhausted),
+            Err(error @ (EgressError::Forbidden(_) | EgressError::TooLarge(_))) => {
                 Reply::Refused(error.to_string())
             }
             Err(error) => Reply::Unreachable(error.to_string()),
-        }
+        })
     }
 
     async fn put_in_force(&self, request: PendingRequest, lease: Option<Duration>, asked_at: DateTime) {
@@ -173,6 +188,16 @@ impl Verification {
             }
         }
     }
+}
+
+fn asking(
+    request: &PendingRequest,
+    lease: Option<Duration>,
+    challenge: &Challenge,
+) -> Result<Request<Full<Bytes>>, http::Error> {
+    Request::get(url(request, lease, challenge))
+        .header(USER_AGENT, egress::USER_AGENT)
+        .body(Full::new(Bytes::new()))
 }
 
 fn url(request: &PendingRequest, lease: Option<Duration>, challenge: &Challenge) -> String {

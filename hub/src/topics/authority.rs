@@ -48,6 +48,11 @@ pub enum TokensError {
     /// No token of this name.
     #[error("there is no token named {0}: `resync-hub token list` shows all")]
     Unknown(String),
+    /// The prefix is no URL.
+    #[error(
+        "the topic prefix {0:?} is no http or https URL: write for example https://library.example/ or https://library.example/set1/"
+    )]
+    Prefix(String),
     /// The name is taken.
     #[error("there is a token named {0} already: revoke it first, or choose another name")]
     Taken(String),
@@ -148,10 +153,13 @@ impl Tokens {
     /// Makes a token that may speak for topics with these prefixes.
     ///
     /// # Errors
-    /// When the name is taken or the file cannot be written.
+    /// When the name is taken, a prefix is no URL, or the file cannot be written.
     pub fn add(&mut self, name: &str, topic_prefixes: Vec<String>) -> Result<NewToken, TokensError> {
         if self.records.contains_key(name) {
             return Err(TokensError::Taken(name.to_owned()));
+        }
+        if let Some(bad) = topic_prefixes.iter().find(|prefix| TopicUrl::parse(prefix).is_err()) {
+            return Err(TokensError::Prefix(bad.clone()));
         }
         let token = format!("rsh_{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let info = TokenInfo { hash: hash(&token), topic_prefixes, created_at: DateTime::now().to_string() };
@@ -196,8 +204,20 @@ impl Tokens {
 
 impl TokenInfo {
     fn covers(&self, topic: &TopicUrl) -> bool {
-        self.topic_prefixes.iter().any(|prefix| topic.as_str().starts_with(prefix.as_str()))
+        self.topic_prefixes
+            .iter()
+            .filter_map(|prefix| TopicUrl::parse(prefix).ok())
+            .any(|prefix| within(&prefix, topic))
     }
+}
+
+/// Whether a topic lies below a prefix: on the same origin, and in the same folder or deeper. Comparing characters would let
+/// `https://library.example` speak for `https://library.example.evil.example`.
+fn within(prefix: &TopicUrl, topic: &TopicUrl) -> bool {
+    let (prefix, topic) = (prefix.url(), topic.url());
+    let folder = prefix.path().trim_end_matches('/');
+    let rest = topic.path().strip_prefix(folder);
+    topic.origin() == prefix.origin() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn unusable(path: &Path, error: &dyn std::error::Error) -> TokensError {
@@ -238,11 +258,36 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_is_an_origin_and_a_folder_not_a_row_of_characters() {
+        let within = |prefix: &str, url: &str| super::within(&topic(prefix), &topic(url));
+        assert!(within("http://source.example", "http://source.example/any/topic"));
+        assert!(within("http://source.example/set1", "http://SOURCE.example:80/set1/framework/"));
+        assert!(within("http://source.example/set1/", "http://source.example/set1/framework/"));
+        assert!(!within("http://source.example", "http://source.example.evil.example/"));
+        assert!(!within("http://source.example/set1", "http://source.example/set10/"));
+        assert!(!within("http://source.example/", "https://source.example/"));
+        assert!(!within("http://source.example/", "http://source.example:8080/"));
+        assert!(!within("http://source.example/set1/", "http://source.example/set1/../set2/"));
+    }
+
+    #[test]
+    fn a_prefix_that_is_no_url_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tokens = Tokens::open(&folder.path().join("tokens.json")).unwrap();
+        for prefix in ["", "library", "ftp://library.example/"] {
+            assert!(
+                matches!(tokens.add("library", vec![prefix.to_owned()]), Err(TokensError::Prefix(_))),
+                "{prefix:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_revoked_token_is_worthless_at_once_in_a_running_hub() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
         let mut tokens = Tokens::open(&path).unwrap();
-        let NewToken(token) = tokens.add("library", vec!["http://".to_owned()]).unwrap();
+        let NewToken(token) = tokens.add("library", vec!["http://source.example/".to_owned()]).unwrap();
         let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
         assert!(authority.allows(Some(&token), &topic("http://source.example/")).is_ok());
         tokens.revoke("library").unwrap();

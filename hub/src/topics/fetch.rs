@@ -13,9 +13,9 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::Full;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{LinkHeader, TopicUrl};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 use url::Url;
 
@@ -69,6 +69,8 @@ pub struct Fetching {
     largest: usize,
     /// The newest ping of each topic that is being fetched.
     under_way: Arc<Mutex<HashMap<TopicUrl, PingId>>>,
+    /// Tells those who wait before trying again that a ping has come in.
+    pinged: Arc<Notify>,
 }
 
 /// Why a topic has no content for its subscribers now.
@@ -97,7 +99,7 @@ struct Fetched {
 impl Fetching {
     /// `public_hub` stands in deliveries of topics that name no hub (D-12); `largest` bounds a topic's size in bytes.
     pub fn new(store: Arc<dyn Store>, client: EgressClient, public_hub: String, largest: usize) -> Self {
-        Self { store, client, public_hub, largest, under_way: Arc::default() }
+        Self { store, client, public_hub, largest, under_way: Arc::default(), pinged: Arc::default() }
     }
 
     /// Fetches `waiting` and then whatever is pinged, until `stop` turns true.
@@ -135,13 +137,15 @@ impl Fetching {
 
     /// Whether a fetch of this topic is under way, which then repeats itself for this ping.
     fn joins(&self, ping: &Ping) -> bool {
-        self.under_way().insert(ping.topic.clone(), ping.id).is_some()
+        let joins = self.under_way().insert(ping.topic.clone(), ping.id).is_some();
+        self.pinged.notify_waiters();
+        joins
     }
 
     /// Fetches the topic until no ping for it is left.
     async fn serve(&self, mut ping: Ping, permits: &Semaphore) {
         loop {
-            self.fetch_patiently(&ping.topic, permits).await;
+            self.fetch_patiently(&ping, permits).await;
             if let Err(error) = self.store.remove_ping(&ping).await {
                 warn!(topic = ping.topic.as_str(), %error, "ping not removed: the topic is fetched again at the next start");
             }
@@ -166,7 +170,8 @@ impl Fetching {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn fetch_patiently(&self, topic: &TopicUrl, permits: &Semaphore) {
+    async fn fetch_patiently(&self, ping: &Ping, permits: &Semaphore) {
+        let topic = &ping.topic;
         let mut pauses = AGAIN_AFTER.iter();
         loop {
             let Ok(permit) = permits.acquire().await else { return };
@@ -176,10 +181,23 @@ impl Fetching {
             match pauses.next() {
                 Some(pause) => {
                     warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");
-                    sleep(*pause).await;
+                    if timeout(*pause, self.until_newer(ping)).await.is_ok() {
+                        return debug!(topic = topic.as_str(), "pinged again: fetching at once");
+                    }
                 }
                 None => return warn!(topic = topic.as_str(), %error, "topic not fetched: ping given up"),
             }
+        }
+    }
+
+    /// Waits for another ping of the same topic.
+    async fn until_newer(&self, ping: &Ping) {
+        loop {
+            let pinged = self.pinged.notified();
+            if self.under_way().get(&ping.topic) != Some(&ping.id) {
+                return;
+            }
+            pinged.await;
         }
     }
 

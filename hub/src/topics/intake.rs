@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, LINK};
 use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, RawDocument, Root};
 use resync_core::rules::Violations;
-use resync_core::websub::{LinkHeader, TopicUrl, UrlError};
+use resync_core::websub::{LinkHeader, NotificationId, TopicUrl, UrlError};
 use resync_core::xml::{self, ReadError};
 use tracing::info;
 
@@ -21,9 +21,22 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Longer keys are refused.
 const LONGEST_KEY: usize = 255;
 
-/// A notification that is in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Posted(pub Appended);
+/// What a post's header says about it: enough to know who may send it, before its body is read.
+#[derive(Clone, Debug)]
+pub struct Announced {
+    topic: TopicUrl,
+    links: NotificationLinks,
+    content_type: Bytes,
+    essence: String,
+    idempotency_key: Option<String>,
+}
+
+impl Announced {
+    /// The hubs that the post names.
+    pub fn hubs(&self) -> &[String] {
+        &self.links.hubs
+    }
+}
 
 /// Why posted content is not taken. Every text says what would be right.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +65,16 @@ pub enum Refused {
     /// The topic is no URL.
     #[error("the topic in Link rel=\"self\" cannot be used: {0}")]
     Topic(UrlError),
+    /// The post is a request of another kind.
+    #[error(
+        "posted content needs Link: <topic URI>; rel=\"self\", <hub URI>; rel=\"hub\"; a request to subscribe or to ping is sent as application/x-www-form-urlencoded, not as {0}"
+    )]
+    NotAForm(String),
+    /// The key was used for other content.
+    #[error(
+        "this Idempotency-Key was used for other content, accepted as {0}: use a new key for new content"
+    )]
+    KeyReused(NotificationId),
     /// The key is not usable.
     #[error("Idempotency-Key must be 1 to {LONGEST_KEY} visible ASCII characters")]
     Key,
@@ -91,13 +114,22 @@ impl Intake {
         Self { store, authority, remember }
     }
 
-    /// Checks the post and appends it to its topic's log. When this returns, the notification is durable.
+    /// Checks the header of a post: whether it is one, and whether its sender may speak for its topic.
+    ///
+    /// # Errors
+    /// [`Refused`]
+    pub fn announce(&self, headers: &HeaderMap) -> Result<Announced, Refused> {
+        let announced = announced(headers)?;
+        self.authority.allows(bearer(headers), &announced.topic)?;
+        Ok(announced)
+    }
+
+    /// Checks the body and appends the notification to its topic's log. When this returns, it is durable.
     ///
     /// # Errors
     /// [`Refused`], which leaves nothing behind.
-    pub async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Posted, Refused> {
-        let notification = check(headers, body)?;
-        self.authority.allows(bearer(headers), &notification.topic)?;
+    pub async fn post(&self, announced: Announced, body: Bytes) -> Result<NotificationId, Refused> {
+        let notification = check(announced, body)?;
         let topic = notification.topic.clone();
         let bytes = notification.body.len();
         let appended = self.store.append(notification, self.remember).await?;
@@ -106,8 +138,9 @@ impl Intake {
             Appended::Repeated(id) => {
                 info!(%id, topic = topic.as_str(), "notification repeated by its publisher");
             }
+            Appended::KeyReused(id) => return Err(Refused::KeyReused(id)),
         }
-        Ok(Posted(appended))
+        Ok(appended.id())
     }
 }
 
@@ -117,10 +150,13 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-fn check(headers: &HeaderMap, body: Bytes) -> Result<NewNotification, Refused> {
+fn announced(headers: &HeaderMap) -> Result<Announced, Refused> {
     let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
     let essence = essence(content_type.as_bytes());
     let header = LinkHeader::parse(headers.get_all(LINK).iter().map(http::HeaderValue::as_bytes));
+    if header.is_empty() && matches!(essence.as_str(), "application/json" | "multipart/form-data") {
+        return Err(Refused::NotAForm(essence));
+    }
     let topic = topic(&header)?;
     let links = NotificationLinks {
         hubs: header.with_rel("hub").map(str::to_owned).collect(),
@@ -130,25 +166,27 @@ fn check(headers: &HeaderMap, body: Bytes) -> Result<NewNotification, Refused> {
     if links.hubs.is_empty() {
         return Err(Refused::NoHub);
     }
+    if links.resourcesync.is_some() && !is_xml(&essence) {
+        return Err(Refused::NotXml(essence));
+    }
+    let content_type = Bytes::copy_from_slice(content_type.as_bytes());
+    Ok(Announced { topic, links, content_type, essence, idempotency_key: idempotency_key(headers)? })
+}
+
+fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> {
+    let Announced { topic, links, content_type, essence, idempotency_key } = announced;
     if body.is_empty() {
         return Err(Refused::Empty);
     }
-    let is_xml = matches!(essence.as_str(), "application/xml" | "text/xml");
-    if links.resourcesync.is_some() && !is_xml {
-        return Err(Refused::NotXml(essence));
-    }
-    if is_xml {
+    if is_xml(&essence) {
         check_xml(&body, links.resourcesync.is_some())?;
     }
-    Ok(NewNotification {
-        topic,
-        content_type: Bytes::copy_from_slice(content_type.as_bytes()),
-        links,
-        body,
-        rule: Rule::Every,
-        idempotency_key: idempotency_key(headers)?,
-        received_at: DateTime::now(),
-    })
+    let (rule, received_at) = (Rule::Every, DateTime::now());
+    Ok(NewNotification { topic, content_type, links, body, rule, idempotency_key, received_at })
+}
+
+fn is_xml(essence: &str) -> bool {
+    matches!(essence, "application/xml" | "text/xml")
 }
 
 /// The media type without its parameters, in lower case.
@@ -228,7 +266,7 @@ mod tests {
         if let Some(value) = link {
             headers.insert(LINK, value.parse().unwrap());
         }
-        check(&headers, Bytes::copy_from_slice(body.as_bytes()))
+        check(announced(&headers)?, Bytes::copy_from_slice(body.as_bytes()))
     }
 
     #[test]

@@ -7,5 +7,5 @@ mod retention;
 
 pub use authority::{Authority, Denied, NewToken, TokenInfo, Tokens, TokensError};
 pub use fetch::{Fetching, Pings};
-pub use intake::{Intake, Posted, Refused};
+pub use intake::{Announced, Intake, Refused};
 pub use retention::keep_trimming;

@@ -1,7 +1,7 @@
 //! Retention: the log keeps notifications for a promised time, within a bounded space.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use resync_core::datetime::DateTime;
 use tokio::sync::watch;
@@ -22,7 +22,9 @@ pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut s
             _ = ticks.tick() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
-        let oldest = DateTime::from_system_time(DateTime::now().to_system_time() - config.age);
+        let now = DateTime::now().to_system_time();
+        let oldest =
+            DateTime::from_system_time(now.checked_sub(config.age).unwrap_or(SystemTime::UNIX_EPOCH));
         match store.trim(oldest, config.size).await {
             Ok(trimmed) if trimmed.notifications > 0 => {
                 info!(notifications = trimmed.notifications, bytes = trimmed.bytes, "log trimmed");

@@ -116,6 +116,7 @@ async fn fetched_versions_move_the_latest_offset(place: Place) {
     let store = place.reopen(store);
     let topic = the(&*store, &url).await;
     assert_eq!((topic.first, topic.latest, topic.head), (Offset(1), Offset(2), Offset(3)));
+    assert_eq!(topic.posted, Offset(3));
 }
 
 async fn concurrent_appends_get_dense_offsets_and_are_all_durable(place: Place) {

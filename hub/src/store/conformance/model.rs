@@ -94,7 +94,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 struct Model {
     now: i64,
     topics: BTreeMap<usize, Log>,
-    keys: BTreeMap<(usize, u8), (u64, i64)>,
+    keys: BTreeMap<(usize, u8), (u64, i64, Bytes)>,
     asked: BTreeMap<Pair, Vec<PendingRequest>>,
     waiting: BTreeMap<Pair, PendingRequest>,
     /// The subscriptions in force, as read when they began, and their laggards.
@@ -180,8 +180,10 @@ impl Model {
         };
         let appended = store.append(new, Duration::from_secs(REMEMBER.unsigned_abs())).await.unwrap();
         let seen = key.and_then(|key| self.keys.get(&(topic, key)));
-        if let Some((offset, _)) = seen.filter(|(_, seen)| seen + REMEMBER > self.now) {
-            assert!(matches!(appended, Appended::Repeated(id) if id.offset == *offset), "{appended:?}");
+        if let Some((offset, _, before)) = seen.filter(|(_, seen, _)| seen + REMEMBER > self.now) {
+            let same = matches!(appended, Appended::Repeated(id) if id.offset == *offset);
+            let reused = matches!(appended, Appended::KeyReused(id) if id.offset == *offset);
+            assert!(if *before == body { same } else { reused }, "{appended:?}");
             return;
         }
         let log = self.topics.entry(topic).or_default();
@@ -189,10 +191,10 @@ impl Model {
         if rule == Rule::Latest {
             log.latest = log.head;
         }
-        log.held.insert(log.head, (body, self.now));
+        log.held.insert(log.head, (body.clone(), self.now));
         assert!(matches!(appended, Appended::New(id) if id.offset == log.head), "{appended:?}");
         if let Some(key) = key {
-            self.keys.insert((topic, key), (log.head, self.now));
+            self.keys.insert((topic, key), (log.head, self.now, body));
         }
     }
 

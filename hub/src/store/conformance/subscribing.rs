@@ -226,7 +226,7 @@ async fn events_carry_the_new_state(place: Place) {
     else {
         panic!("{events:?}");
     };
-    assert_eq!((*of, told, topic), (shard, &slot, &bounds));
+    assert_eq!((*of, told, &**topic), (shard, &slot, &bounds));
 }
 
 async fn a_renewal_is_seen_at_once(place: Place) {

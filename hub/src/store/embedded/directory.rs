@@ -15,7 +15,7 @@ const MARK: &str = "engine";
 
 /// Takes the directory over, making it if need be. The store is unlocked when the returned file is closed.
 pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
-    fs::create_dir_all(directory).map_err(|e| cannot("make", directory, &e))?;
+    make(directory).map_err(|e| cannot("make", directory, &e))?;
     let path = directory.join("lock");
     let lock = File::create(&path).map_err(|e| cannot("open", &path, &e))?;
     match lock.try_lock() {
@@ -27,6 +27,22 @@ pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
     }
     check_mark(engine, directory)?;
     Ok(lock)
+}
+
+/// Secrets and callbacks are in there: nobody but the hub's user may look.
+#[cfg(unix)]
+fn make(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    if fs::metadata(directory)?.permissions().mode() & 0o077 != 0 {
+        tracing::warn!(directory = %directory.display(), "others can read the data folder, secrets included: chmod 700 it");
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn make(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)
 }
 
 fn check_mark(engine: Engine, directory: &Path) -> Result<()> {

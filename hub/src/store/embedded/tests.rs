@@ -66,11 +66,15 @@ fn in_one_group<T>(commands: impl FnOnce(&mut Transaction<'_>) -> T) -> (T, Vec<
 #[test]
 fn a_repetition_is_recognised_within_a_group() {
     let (outcomes, events) = in_one_group(|group| {
-        [posted("1", Some("a")), posted("2", Some("a")), posted("3", Some("b"))]
+        [posted("1", Some("a")), posted("1", Some("a")), posted("2", Some("a")), posted("3", Some("b"))]
             .map(|new| group.append(new, DAY).unwrap())
     });
-    assert!(matches!(outcomes, [Appended::New(_), Appended::Repeated(_), Appended::New(_)]), "{outcomes:?}");
-    assert_eq!(outcomes.map(|outcome| outcome.id().offset), [1, 1, 2]);
+    let expected = matches!(
+        outcomes,
+        [Appended::New(_), Appended::Repeated(_), Appended::KeyReused(_), Appended::New(_)]
+    );
+    assert!(expected, "{outcomes:?}");
+    assert_eq!(outcomes.map(|outcome| outcome.id().offset), [1, 1, 1, 2]);
     assert_eq!(events.len(), 2);
 }
 

@@ -79,12 +79,13 @@ impl Record for TopicState {
     const SPACE: Space = Space::Topics;
 
     fn encode(&self, out: &mut Encoder) {
-        let Topic { id, url, first, head, latest } = &self.topic;
+        let Topic { id, url, first, head, latest, posted } = &self.topic;
         out.number(id.0);
         out.text(url.as_str());
         out.number(first.0);
         out.number(head.0);
         out.number(latest.0);
+        out.number(posted.0);
         out.number(self.bytes);
         out.option(self.oldest, Encoder::time);
     }
@@ -96,6 +97,7 @@ impl Record for TopicState {
             first: Offset(fields.number()?),
             head: Offset(fields.number()?),
             latest: Offset(fields.number()?),
+            posted: Offset(fields.number()?),
         };
         Ok(Self { topic, bytes: fields.number()?, oldest: fields.option(Decoder::time)? })
     }
@@ -219,9 +221,11 @@ impl Record for Ping {
 }
 
 /// What a publisher's name for a notification stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Remembered {
     pub(in super::super) offset: Offset,
+    /// SHA-256 of the body.
+    pub(in super::super) body: Bytes,
     pub(in super::super) seen_at: DateTime,
     pub(in super::super) expires: DateTime,
 }
@@ -231,12 +235,18 @@ impl Record for Remembered {
 
     fn encode(&self, out: &mut Encoder) {
         out.number(self.offset.0);
+        out.bytes(&self.body);
         out.time(self.seen_at);
         out.time(self.expires);
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        Ok(Self { offset: Offset(fields.number()?), seen_at: fields.time()?, expires: fields.time()? })
+        Ok(Self {
+            offset: Offset(fields.number()?),
+            body: fields.bytes()?,
+            seen_at: fields.time()?,
+            expires: fields.time()?,
+        })
     }
 }
 

@@ -115,7 +115,7 @@ prop_compose! {
         numbers in any::<(u64, u64, u64, u64, u64)>(), url in topic_url(), oldest in prop::option::of(time()),
     ) -> TopicState {
         let (id, first, head, latest, bytes) = numbers;
-        let topic = Topic { id: TopicId(id), url, first: Offset(first), head: Offset(head), latest: Offset(latest) };
+        let topic = Topic { id: TopicId(id), url, first: Offset(first), head: Offset(head), latest: Offset(latest), posted: Offset(head) };
         TopicState { topic, bytes, oldest }
     }
 }
@@ -143,7 +143,7 @@ proptest! {
         comes_back(&Epoch(address.1));
         comes_back(&Counters { subscription: SubscriptionId(address.1), request: address.2, ping: address.1 ^ 1 });
         comes_back(&Address { shard: Shard(address.0), topic: TopicId(address.1), id: SubscriptionId(address.2) });
-        comes_back(&Remembered { offset: Offset(address.1), seen_at: times.0, expires: times.1 });
+        comes_back(&Remembered { offset: Offset(address.1), body: Bytes::from_static(b"digest"), seen_at: times.0, expires: times.1 });
         comes_back(&Foundation { shards: address.0.max(1) });
         comes_back(&Expiry);
     }

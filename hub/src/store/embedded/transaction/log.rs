@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use resync_core::datetime::DateTime;
+use bytes::Bytes;
 use resync_core::websub::{NotificationId, TopicUrl};
+use sha2::{Digest, Sha256};
 
 use super::{Transaction, after};
 use crate::store::embedded::engine::Space;
@@ -19,12 +20,14 @@ impl Transaction<'_> {
         if let (Some(name), Some(topic)) = (&new.idempotency_key, self.topic_id(&new.topic)) {
             let seen = self.get::<Remembered>(&key::idempotency(topic, name))?;
             if let Some(seen) = seen.filter(|seen| after(seen.seen_at, remember) > new.received_at) {
-                return Ok(Appended::Repeated(NotificationId { topic: topic.0, offset: seen.offset.0 }));
+                let id = NotificationId { topic: topic.0, offset: seen.offset.0 };
+                let same = seen.body == digest(&new.body);
+                return Ok(if same { Appended::Repeated(id) } else { Appended::KeyReused(id) });
             }
         }
         let (topic, offset) = self.advance_head(&new);
         if let Some(name) = &new.idempotency_key {
-            self.remember(topic, name, offset, new.received_at, remember);
+            self.remember(topic, name, offset, &new, remember);
         }
         let body = self.put_body(topic, offset, &new);
         let record = LogRecord {
@@ -70,8 +73,9 @@ impl Transaction<'_> {
         let state = self.topic_mut(&new.topic);
         let offset = state.topic.head.next();
         state.topic.head = offset;
-        if new.rule == Rule::Latest {
-            state.topic.latest = offset;
+        match new.rule {
+            Rule::Latest => state.topic.latest = offset,
+            Rule::Every => state.topic.posted = offset,
         }
         state.bytes += new.body.len() as u64;
         state.oldest.get_or_insert(new.received_at);
@@ -83,13 +87,14 @@ impl Transaction<'_> {
         topic: TopicId,
         name: &str,
         offset: Offset,
-        seen_at: DateTime,
+        new: &NewNotification,
         remember: Duration,
     ) {
+        let seen_at = new.received_at;
         let key = key::idempotency(topic, name);
         let expires = after(seen_at, remember);
         self.put(key::expiry(expires, &key), &Expiry);
-        self.put(key, &Remembered { offset, seen_at, expires });
+        self.put(key, &Remembered { offset, body: digest(&new.body), seen_at, expires });
     }
 
     fn put_body(&mut self, topic: TopicId, offset: Offset, new: &NewNotification) -> Body {
@@ -102,4 +107,9 @@ impl Transaction<'_> {
         }
         Body::Parts { bytes: new.body.len() as u64 }
     }
+}
+
+/// What tells the repetition of a post from another post under the same key.
+fn digest(body: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(&Sha256::digest(body))
 }

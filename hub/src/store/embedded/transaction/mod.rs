@@ -148,7 +148,14 @@ impl Transaction<'_> {
 }
 
 fn empty(id: TopicId, url: &TopicUrl) -> TopicState {
-    let topic = Topic { id, url: url.clone(), first: Offset(1), head: Offset(0), latest: Offset(0) };
+    let topic = Topic {
+        id,
+        url: url.clone(),
+        first: Offset(1),
+        head: Offset(0),
+        latest: Offset(0),
+        posted: Offset(0),
+    };
     TopicState { topic, bytes: 0, oldest: None }
 }
 

@@ -155,7 +155,7 @@ impl Transaction<'_> {
             start: subscription.start,
             lease_end: subscription.lease_end,
         };
-        self.staged.events.push(StoreEvent::Subscribed { shard, slot, topic });
+        self.staged.events.push(StoreEvent::Subscribed { shard, slot, topic: Box::new(topic) });
     }
 }
 
