@@ -4,26 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use resync_core::document::{Capability, Change, FrameworkChange};
 
-use crate::state::{DocumentRecord, Part, Told};
+use crate::state::{DocumentRecord, HubRecord, Part, Told};
 
-/// The changes of `documents` since a hub was told of `told`, in the order in which the documents are written.
+/// The changes of `documents` that `hub` is not known to know, in the order in which the documents are written.
 ///
-/// Nothing is said at index level; components under one index give a single change that carries the link to it.
-pub fn since_told(documents: &[DocumentRecord], told: &BTreeMap<String, Told>) -> Vec<FrameworkChange> {
+/// Only an acknowledged telling of the present version counts as known; what is in doubt is told again, in the same words. Nothing is said at
+/// index level; components under one index give a single change that carries the link to it.
+pub fn since_told(documents: &[DocumentRecord], hub: &HubRecord) -> Vec<FrameworkChange> {
     let mut changes: Vec<FrameworkChange> = Vec::new();
     let mut indexes = BTreeSet::new();
     for document in documents {
         match &document.part {
-            Part::Whole => changes.extend(change_of(document, told)),
+            Part::Whole => changes.extend(change_of(document, hub)),
             Part::Index => {}
             Part::Component { index } => {
                 if indexes.insert(index.as_str()) {
-                    changes.extend(change_under(index, documents, told));
+                    changes.extend(change_under(index, documents, hub));
                 }
             }
         }
     }
-    changes.extend(deletions(documents, told));
+    changes.extend(deletions(documents, hub));
     changes
 }
 
@@ -32,19 +33,25 @@ pub fn all_told(documents: &[DocumentRecord]) -> BTreeMap<String, Told> {
     let told = |document: &DocumentRecord| Told {
         capability: document.capability.clone(),
         part: document.part.clone(),
-        meaning: document.meaning,
+        version: document.version,
     };
     let notified = documents.iter().filter(|document| document.part != Part::Index);
     notified.map(|document| (document.url.clone(), told(document))).collect()
 }
 
-fn change_of(document: &DocumentRecord, told: &BTreeMap<String, Told>) -> Option<FrameworkChange> {
-    let change = match told.get(&document.url) {
+/// The kind of change does not depend on what is in doubt, so that a repetition has the same bytes.
+fn change_of(document: &DocumentRecord, hub: &HubRecord) -> Option<FrameworkChange> {
+    let change = match hub.told.get(&document.url) {
         None => Change::Created,
-        Some(told) if told.meaning == document.meaning => return None,
+        Some(told) if told.version == document.version => return None,
         Some(_) => newer_version(&document.capability),
     };
     Some(framework_change(change, document))
+}
+
+/// All that the hub was told of or may have been told of.
+fn heard_of(hub: &HubRecord) -> impl Iterator<Item = (&String, &Told)> {
+    hub.told.iter().chain(hub.doubt.iter().filter(|(url, _)| !hub.told.contains_key(*url)))
 }
 
 /// A dump made anew is `created`; every other document is `updated` (FN-010, FN-011).
@@ -57,30 +64,26 @@ fn newer_version(capability: &Capability) -> Change {
 
 /// The one change that speaks for all components under `index` (FN-007): a new component if there is one, else the first that changed,
 /// else, when a component only went away, the first that is left.
-fn change_under(
-    index: &str,
-    documents: &[DocumentRecord],
-    told: &BTreeMap<String, Told>,
-) -> Option<FrameworkChange> {
+fn change_under(index: &str, documents: &[DocumentRecord], hub: &HubRecord) -> Option<FrameworkChange> {
     let is_under = |part: &Part| matches!(part, Part::Component { index: of } if of == index);
     let components: Vec<_> = documents.iter().filter(|document| is_under(&document.part)).collect();
-    let changes: Vec<_> = components.iter().filter_map(|document| change_of(document, told)).collect();
+    let changes: Vec<_> = components.iter().filter_map(|document| change_of(document, hub)).collect();
     let created = changes.iter().find(|change| change.change == Change::Created);
     if let Some(change) = created.or(changes.first()) {
         return Some(change.clone());
     }
     let listed = |url: &str| components.iter().any(|document| document.url == url);
-    let shrunk = told.iter().any(|(url, told)| is_under(&told.part) && !listed(url));
+    let shrunk = heard_of(hub).any(|(url, told)| is_under(&told.part) && !listed(url));
     let first = components.first().filter(|_| shrunk)?;
     Some(framework_change(newer_version(&first.capability), first))
 }
 
 /// Only these two kinds are ever `deleted`; the withdrawal of another shows as an updated Capability List (FN-010, FN-011).
-fn deletions(documents: &[DocumentRecord], told: &BTreeMap<String, Told>) -> Vec<FrameworkChange> {
+fn deletions(documents: &[DocumentRecord], hub: &HubRecord) -> Vec<FrameworkChange> {
     let gone = |url: &str| !documents.iter().any(|document| document.url == url);
     let can_be_deleted =
         |capability: &Capability| matches!(capability, Capability::CapabilityList | Capability::Description);
-    told.iter()
+    heard_of(hub)
         .filter(|(url, told)| can_be_deleted(&told.capability) && gone(url))
         .map(|(url, told)| FrameworkChange::new(Change::Deleted, told.capability.clone(), url.as_str()))
         .collect()
@@ -114,6 +117,7 @@ mod tests {
             part,
             meaning: Digest::of(Algorithm::Sha256, says.as_bytes()),
             content: Digest::of(Algorithm::Sha256, says.as_bytes()),
+            version: says.bytes().fold(0, |version, byte| version * 256 + u64::from(byte)),
             changed: "2026-01-02T03:04:05Z".parse::<DateTime>().unwrap(),
         }
     }
@@ -132,7 +136,15 @@ mod tests {
     }
 
     fn heard(before: &[DocumentRecord], after: &[DocumentRecord]) -> Vec<(Change, String)> {
-        let changes = since_told(after, &all_told(before));
+        news(after, &knowing(before))
+    }
+
+    fn knowing(documents: &[DocumentRecord]) -> HubRecord {
+        HubRecord { told: all_told(documents), ..HubRecord::new("http://example.org/topic/") }
+    }
+
+    fn news(documents: &[DocumentRecord], hub: &HubRecord) -> Vec<(Change, String)> {
+        let changes = since_told(documents, hub);
         changes
             .into_iter()
             .map(|change| (change.change, change.loc.replace("http://example.org/", "")))
@@ -168,7 +180,7 @@ mod tests {
     #[test]
     fn fn005_fn006_fn007_many_new_components_are_one_change_with_their_index() {
         let after = [component("1", "x"), component("2", "y"), component("3", "z"), index("i")];
-        let changes = since_told(&after, &BTreeMap::new());
+        let changes = since_told(&after, &knowing(&[]));
         let [only] = changes.as_slice() else { panic!("one change, not {changes:?}") };
         assert_eq!((only.change, only.index.as_deref()), (Change::Created, Some(INDEX)));
     }
@@ -193,5 +205,28 @@ mod tests {
         let many = [component("1", "x"), component("2", "y"), index("i")];
         assert_eq!(heard(&one, &many), [(Change::Created, "1".into())]);
         assert_eq!(heard(&many, &one), [(Change::Created, "rl.xml".into())]);
+    }
+
+    #[test]
+    fn content_that_came_back_is_a_new_version_and_told() {
+        let told = whole(Capability::ResourceList, "A");
+        let came_back = DocumentRecord { version: told.version + 2, ..told.clone() };
+        assert_eq!(heard(&[told], &[came_back]), [(Change::Updated, "resourcelist.xml".into())]);
+    }
+
+    #[test]
+    fn a_component_that_the_hub_may_have_heard_of_and_that_went_away_again_shows_under_the_index() {
+        let (one, two) = (component("1", "x"), component("2", "y"));
+        let told = [one.clone(), index("i")];
+        let hub = HubRecord { doubt: all_told(&[one, two]), ..knowing(&told) };
+        assert_eq!(news(&told, &hub), [(Change::Updated, "1".into())]);
+    }
+
+    #[test]
+    fn what_is_in_doubt_is_told_again_in_the_same_words() {
+        let site = [whole(Capability::ResourceList, "a"), component("1", "x"), index("i")];
+        let hub = knowing(&[]);
+        let asked = HubRecord { doubt: all_told(&site), ..hub.clone() };
+        assert_eq!(since_told(&site, &asked), since_told(&site, &hub));
     }
 }

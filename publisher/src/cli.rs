@@ -1,17 +1,15 @@
-//! The command line: flags, their environment variables, and the words in which a run reports.
+//! The command line: flags, their environment variables, and what ends a run without success.
 
-use std::{fmt::Write as _, io, net::SocketAddr, path::PathBuf};
+use std::{io, net::SocketAddr, path::PathBuf};
 
-use bytesize::ByteSize;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use resync_core::digest::Algorithm;
 use resync_publisher::{
     BaseUrl, HubUrl, Settings, UrlError,
-    notify::{NotifyError, Outcome, Token, Told},
-    publish::{BuildError, Built},
+    notify::{NotifyError, Token},
+    publish::BuildError,
     serve::ServeError,
     state::{State, StateError},
-    status::{HubStatus, Status},
 };
 
 /// Turns a folder of files into a ResourceSync Source and tells its hubs what changed.
@@ -61,26 +59,50 @@ pub(crate) struct BuildArgs {
     base_url: Option<String>,
     #[command(flatten)]
     pub(crate) out: OutArgs,
-    /// Which digests the Resource List gives: md5, sha-1, sha-256 (repeatable) [default: sha-256]
+    /// Which digests the Resource List gives: md5, sha-1, sha-256 (repeatable) [default: those of the last build, at first sha-256]
     #[arg(long, env = "RESYNC_SOURCE_HASH", value_name = "ALGORITHM", value_delimiter = ',')]
     hash: Vec<Algorithm>,
-    /// A hub of the framework channel (repeatable); with none there is no channel
+    /// A hub of the framework channel (repeatable) [default: those of the last build, at first none and so no channel]
     #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
     hub: Vec<String>,
+    /// Have no hub and no channel any more
+    #[arg(long, env = "RESYNC_SOURCE_NO_HUB", conflicts_with = "hub")]
+    no_hub: bool,
+}
+
+/// What a build is told, and what of it nobody has said this time.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) settings: Settings,
+    /// The hubs are those of the last build.
+    pub(crate) kept_hubs: bool,
+    /// The hash algorithms are those of the last build.
+    pub(crate) kept_hash: bool,
 }
 
 impl BuildArgs {
-    /// What the flags say; those of the last build where DIR and --base-url are left out.
-    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
-        let mut settings = match (&self.directory, &self.base_url) {
-            (Some(directory), Some(base)) => Settings::new(directory, BaseUrl::parse(base)?),
-            _ => State::load(&self.out.out)?.settings,
+    /// What the flags say; what they leave out stays as in the last build of the site.
+    pub(crate) fn settings(&self) -> Result<Chosen, Failure> {
+        let stored = State::load_if_built(&self.out.out)?.map(|state| state.settings);
+        let known = stored.is_some();
+        let mut settings = match (stored, &self.directory, &self.base_url) {
+            (Some(stored), Some(directory), Some(base)) => {
+                Settings { directory: directory.clone(), base_url: BaseUrl::parse(base)?, ..stored }
+            }
+            (None, Some(directory), Some(base)) => Settings::new(directory, BaseUrl::parse(base)?),
+            (Some(stored), ..) => stored,
+            (None, ..) => return Err(StateError::NotBuilt { out: self.out.out.clone() }.into()),
         };
-        if !self.hub.is_empty() {
+        let keeps_hubs = self.hub.is_empty() && !self.no_hub;
+        if !keeps_hubs {
             settings.hubs.clear();
         }
         let settings = settings.hashes(self.hash.iter().copied());
-        self.hub.iter().try_fold(settings, |settings, hub| Ok(settings.hub(HubUrl::parse(hub)?)))
+        let settings = self
+            .hub
+            .iter()
+            .try_fold(settings, |settings, hub| HubUrl::parse(hub).map(|hub| settings.hub(hub)))?;
+        Ok(Chosen { settings, kept_hubs: known && keeps_hubs, kept_hash: known && self.hash.is_empty() })
     }
 }
 
@@ -165,128 +187,30 @@ impl Failure {
     }
 }
 
-/// "12 resources, 48.2 kB → Resource List written".
-pub(crate) fn built(built: &Built) -> String {
-    let what = match built.written.as_slice() {
-        [] => "nothing changed".to_owned(),
-        written => {
-            let kinds = written.iter().map(|document| name(document.capability.token()));
-            format!("{} written", counted(kinds))
-        }
+impl Cli {
+    /// The command line of this process. An environment variable that is empty counts as absent.
+    pub(crate) fn of_process() -> Self {
+        let mut command = without_empty_variables(Self::command());
+        let matches = command.get_matches_mut();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+}
+
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &std::ffi::OsStr| {
+        std::env::var_os(name).is_some_and(|value| value.to_str().is_some_and(|text| text.trim().is_empty()))
     };
-    format!("{}, {} → {what}", count(built.resources, "resource"), size(built.bytes))
-}
-
-/// What a build left out, a line each.
-pub(crate) fn left_out(built: &Built) -> Vec<String> {
-    let mut lines: Vec<_> = (built.skipped.iter())
-        .map(|skipped| format!("left out `{}`: {}", skipped.path.display(), skipped.reason))
-        .collect();
-    if built.resources == 0 {
-        lines
-            .push("the collection is empty; a Destination that deletes would now drop its copies".to_owned());
-    }
-    lines
-}
-
-/// "1 notification, hub accepted (202)"; for several hubs a line each.
-pub(crate) fn told(hubs: &[Told]) -> String {
-    let lines = hubs.iter().map(|told| {
-        let whose = if hubs.len() > 1 { format!("{}: ", told.hub) } else { String::new() };
-        let what = match &told.outcome {
-            Outcome::NothingChanged => "the hub knows everything, nothing to send".to_owned(),
-            Outcome::Accepted { status } => {
-                let kinds = told
-                    .changes
-                    .iter()
-                    .map(|change| format!("{} {}", name(change.capability.token()), change.change.token()));
-                format!("1 notification ({}), hub accepted ({status})", counted(kinds))
-            }
-            Outcome::Failed(error) => format!("not told: {error}"),
-        };
-        format!("{whose}{what}")
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// The standing of a site for a person.
-pub(crate) fn status(status: &Status) -> String {
-    let mut text = String::new();
-    let mut line = |arguments: std::fmt::Arguments<'_>| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{arguments}");
-    };
-    line(format_args!("{} at {}", status.directory, status.base_url));
-    line(format_args!("{}, {}", count(status.resources, "resource"), size(status.bytes)));
-    for document in &status.documents {
-        line(format_args!(
-            "  {:<20} {}  changed {}",
-            name(&document.capability),
-            document.url,
-            document.changed
-        ));
-    }
-    if status.hubs.is_empty() {
-        line(format_args!("no hub; build with --hub URL to have a channel"));
-    }
-    for hub in &status.hubs {
-        line(format_args!("hub {}: {}", hub.url, hub_standing(hub)));
-        for change in &hub.pending {
-            line(format_args!("  waits: {} {}  {}", name(&change.capability), change.change, change.url));
-        }
-    }
-    text.truncate(text.trim_end().len());
-    text
-}
-
-fn hub_standing(hub: &HubStatus) -> String {
-    let last = match (&hub.told_at, hub.answer) {
-        (Some(at), Some(answer)) => format!("last told {at} ({answer})"),
-        _ => "never told".to_owned(),
-    };
-    match hub.pending.len() {
-        0 => format!("{last}, knows everything"),
-        waiting => format!("{last}, {} waiting: run `resync-source notify`", count(waiting as u64, "change")),
-    }
-}
-
-fn name(token: &str) -> &str {
-    match token {
-        "description" => "Source Description",
-        "capabilitylist" => "Capability List",
-        "resourcelist" => "Resource List",
-        other => other,
-    }
-}
-
-fn counted<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
-    let mut groups: Vec<(String, usize)> = Vec::new();
-    for name in names {
-        match groups.iter_mut().find(|(known, _)| known == name.as_ref()) {
-            Some((_, number)) => *number += 1,
-            None => groups.push((name.as_ref().to_owned(), 1)),
-        }
-    }
-    let texts = groups.into_iter().map(|(name, number)| match number {
-        1 => name,
-        _ => format!("{name} ({number} documents)"),
-    });
-    texts.collect::<Vec<_>>().join(", ")
-}
-
-fn count(number: u64, what: &str) -> String {
-    let end = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{end}")
-}
-
-fn size(bytes: u64) -> impl std::fmt::Display {
-    ByteSize(bytes).display().si()
+    command
+        .mut_args(
+            |argument| {
+                if argument.get_env().is_some_and(is_empty) { argument.env(None) } else { argument }
+            },
+        )
+        .mut_subcommands(without_empty_variables)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -306,15 +230,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn a_summary_counts_in_words() {
-        assert_eq!(count(1, "resource"), "1 resource");
-        assert_eq!(
-            counted(["Resource List", "Resource List", "Capability List"].iter()),
-            "Resource List (2 documents), Capability List"
-        );
-        assert_eq!(size(48_200).to_string(), "48.2 kB");
     }
 }

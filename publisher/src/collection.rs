@@ -20,8 +20,10 @@ pub struct Collection {
 /// Why a path is no resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A hidden or temporary name, or part of the site that is written.
+    /// A hidden name, or part of the site that is written.
     NotPublic,
+    /// The name of a file that somebody is still writing.
+    Temporary,
     /// A symbolic link that leads out of the folder.
     Outside,
     /// Nothing there.
@@ -48,34 +50,39 @@ impl Collection {
         self.out == self.root
     }
 
-    /// Whether the names of a relative path are those of a resource (or of a folder that may hold some).
-    pub fn admits(&self, relative: &Path) -> bool {
-        let mut parts = relative.components();
-        parts
-            .clone()
-            .all(|part| matches!(part, Component::Normal(name) if is_public_name(name.as_encoded_bytes())))
-            && parts.next().is_none_or(|first| first.as_os_str() != DOCUMENT_FOLDER)
+    /// Checks that the names of a relative path are those of a resource (or of a folder that may hold some).
+    pub fn admit(&self, relative: &Path) -> Result<(), Refusal> {
+        for (depth, part) in relative.components().enumerate() {
+            let Component::Normal(name) = part else { return Err(Refusal::NotPublic) };
+            let bytes = name.as_encoded_bytes();
+            if bytes.starts_with(b".") || (depth == 0 && name == DOCUMENT_FOLDER) {
+                return Err(Refusal::NotPublic);
+            }
+            if is_temporary(bytes) {
+                return Err(Refusal::Temporary);
+            }
+        }
+        Ok(())
     }
 
     /// The real path behind a relative one, if it is inside and public both as written and where it leads.
     pub fn locate(&self, relative: &Path) -> Result<PathBuf, Refusal> {
-        if !self.admits(relative) {
-            return Err(Refusal::NotPublic);
-        }
+        self.admit(relative)?;
         let real = self.root.join(relative).canonicalize().map_err(|_| Refusal::Missing)?;
         let inside = real.strip_prefix(&self.root).map_err(|_| Refusal::Outside)?;
         let in_the_site =
             !self.holds_its_site() && real.starts_with(&self.out) && self.out.starts_with(&self.root);
-        if in_the_site || !self.admits(inside) {
+        if in_the_site {
             return Err(Refusal::NotPublic);
         }
+        self.admit(inside)?;
         Ok(real)
     }
 }
 
-fn is_public_name(name: &[u8]) -> bool {
-    const TEMPORARY: [&[u8]; 5] = [b"~", b".tmp", b".part", b".swp", b".crdownload"];
-    !name.starts_with(b".") && !TEMPORARY.iter().any(|end| name.ends_with(end))
+fn is_temporary(name: &[u8]) -> bool {
+    const ENDS: [&[u8]; 5] = [b"~", b".tmp", b".part", b".swp", b".crdownload"];
+    ENDS.iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]
@@ -95,20 +102,15 @@ mod tests {
     #[test]
     fn hidden_temporary_and_own_files_are_no_resources() {
         let (_keep, collection) = folder();
-        for name in [
-            ".git/config",
-            "a/.hidden",
-            "draft~",
-            "x.tmp",
-            "film.part",
-            "resync/resourcelist.xml",
-            "../x",
-            "/etc",
-        ] {
-            assert!(!collection.admits(Path::new(name)), "{name}");
+        let refusal = |name: &str| collection.admit(Path::new(name)).err();
+        for name in [".git/config", "a/.hidden", ".x.tmp", "resync/resourcelist.xml", "../x", "/etc"] {
+            assert_eq!(refusal(name), Some(Refusal::NotPublic), "{name}");
+        }
+        for name in ["draft~", "x.tmp", "film.part", "unpacked.tmp/file"] {
+            assert_eq!(refusal(name), Some(Refusal::Temporary), "{name}");
         }
         for name in ["a.txt", "a/resync/b", "temp", "party", "resync.html"] {
-            assert!(collection.admits(Path::new(name)), "{name}");
+            assert_eq!(refusal(name), None, "{name}");
         }
     }
 

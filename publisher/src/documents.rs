@@ -201,7 +201,13 @@ mod tests {
 
     fn inventory(count: usize, started: &str) -> Inventory {
         let started = started.parse().unwrap();
-        Inventory { started, completed: started, resources: (0..count).map(item).collect(), skipped: vec![] }
+        Inventory {
+            started,
+            completed: started,
+            resources: (0..count).map(item).collect(),
+            skipped: vec![],
+            unportable: vec![],
+        }
     }
 
     fn read(composed: &Composed) -> Document {
@@ -277,6 +283,22 @@ mod tests {
         for part in parts {
             let inventory = Inventory { resources: part.to_vec(), ..many.clone() };
             assert!(compose(&site(), &[], &inventory).unwrap().resource_lists[0].bytes.len() <= 200_000);
+        }
+    }
+
+    #[test]
+    fn rs095_an_index_and_all_its_components_carry_one_and_the_same_time() {
+        let started = "2026-02-01T00:00:00Z".parse().unwrap();
+        let completed = "2026-02-01T00:10:00Z".parse().unwrap();
+        let inventory = Inventory { completed, ..inventory(50_001, "2026-02-01T00:00:00Z") };
+        let documents = compose(&site(), &[], &inventory).unwrap();
+        for document in documents.resource_lists.iter().map(read) {
+            let metadata = &document.header().metadata;
+            assert_eq!((metadata.at, metadata.completed), (Some(started), Some(completed)));
+            if document.root() == Root::SitemapIndex {
+                let times = document.entries().iter().map(|entry| entry.metadata.as_ref().unwrap());
+                assert!(times.into_iter().all(|metadata| metadata.at == Some(started)));
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is in a collection now: walks the folder, hashes every file on all cores, and gives each its URL.
+//! What is in a collection now: hashes every resource on all cores, and gives each its URL.
 
 use std::{
     fs::{self, File},
@@ -13,13 +13,15 @@ use resync_core::{
     datetime::DateTime,
     digest::{Algorithm, Hasher, Hashes},
 };
-use walkdir::WalkDir;
 
 use crate::{
-    collection::{Collection, Refusal},
+    collection::Collection,
     files::Version,
     settings::BaseUrl,
+    walk::{Found, walk},
 };
+
+pub use crate::walk::{Foreign, Reason, Skipped, Unportable};
 
 /// Longest URL that a `loc` may hold (RS-047).
 pub const MAX_URL: usize = 2048;
@@ -36,8 +38,10 @@ pub struct Inventory {
     pub completed: DateTime,
     /// The resources, ordered by path.
     pub resources: Vec<Item>,
-    /// What lies in the folder and is no resource although its name would let it be one.
+    /// What lies in the folder and was left out, apart from hidden files.
     pub skipped: Vec<Skipped>,
+    /// The resources whose names not every Destination can keep.
+    pub unportable: Vec<Unportable>,
 }
 
 /// One resource as it was found.
@@ -57,39 +61,6 @@ pub struct Item {
     pub media_type: Option<String>,
 }
 
-/// A file that was left out, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
-    /// Path below the collection's folder.
-    pub path: PathBuf,
-    /// The cause.
-    pub reason: Reason,
-}
-
-/// Why a file was left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Reason {
-    /// A symbolic link out of the collection.
-    #[error("a symbolic link that leads out of the collection")]
-    LeadsOutside,
-    /// A symbolic link to a folder that contains it.
-    #[error("a symbolic link to a folder around it")]
-    Loop,
-    /// A symbolic link to a hidden or temporary file.
-    #[error("a symbolic link to a file that is not published")]
-    LeadsToHidden,
-    /// A socket, pipe or device.
-    #[error("neither a file nor a folder")]
-    NotAFile,
-    /// The documents' own folder, below the collection.
-    #[error("reserved for the ResourceSync documents")]
-    Reserved,
-    /// A URL longer than [`MAX_URL`].
-    #[error("its URL would be longer than 2048 characters")]
-    UrlTooLong,
-}
-
 /// What keeps an inventory from being complete. It is never published incomplete: a Destination could take a missing resource for a deleted one.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read `{}`: {source}; make it readable, or move it out of the collection", path.display())]
@@ -107,78 +78,9 @@ pub fn take(
     algorithms: &[Algorithm],
 ) -> Result<Inventory, InventoryError> {
     let started = DateTime::now();
-    let (paths, skipped) = walk(collection, base)?;
+    let Found { paths, skipped, unportable } = walk(collection, base)?;
     let resources = read_all(collection, base, algorithms, &paths)?;
-    Ok(Inventory { started, completed: DateTime::now(), resources, skipped })
-}
-
-fn walk(collection: &Collection, base: &BaseUrl) -> Result<(Vec<PathBuf>, Vec<Skipped>), InventoryError> {
-    let (mut paths, mut skipped) = (Vec::new(), Vec::new());
-    let mut walk =
-        WalkDir::new(collection.root()).min_depth(1).follow_links(true).sort_by_file_name().into_iter();
-    while let Some(entry) = walk.next() {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => {
-                skipped.extend(excuse(collection, error)?);
-                continue;
-            }
-        };
-        let Ok(relative) = entry.path().strip_prefix(collection.root()) else { continue };
-        let is_folder = entry.file_type().is_dir();
-        match judge(collection, base, relative, &entry) {
-            Ok(()) if is_folder => {}
-            Ok(()) => paths.push(relative.to_owned()),
-            Err(reason) => {
-                skipped.extend(reason.map(|reason| Skipped { path: relative.to_owned(), reason }));
-                if is_folder {
-                    walk.skip_current_dir();
-                }
-            }
-        }
-    }
-    Ok((paths, skipped))
-}
-
-/// Whether an entry belongs to the collection; if not, the reason, unless it is one that nobody needs to hear.
-fn judge(
-    collection: &Collection,
-    base: &BaseUrl,
-    relative: &Path,
-    entry: &walkdir::DirEntry,
-) -> Result<(), Option<Reason>> {
-    if !collection.admits(relative) {
-        let reserved = relative == Path::new(crate::site::DOCUMENT_FOLDER) && !collection.holds_its_site();
-        return Err(reserved.then_some(Reason::Reserved));
-    }
-    if entry.path_is_symlink() || entry.file_type().is_dir() {
-        collection.locate(relative).map_err(|refusal| match refusal {
-            Refusal::Outside => Some(Reason::LeadsOutside),
-            Refusal::NotPublic => entry.path_is_symlink().then_some(Reason::LeadsToHidden),
-            Refusal::Missing => None,
-        })?;
-    }
-    if !entry.file_type().is_dir() && !entry.file_type().is_file() {
-        return Err(Some(Reason::NotAFile));
-    }
-    if base.join(relative).len() > MAX_URL {
-        return Err(Some(Reason::UrlTooLong));
-    }
-    Ok(())
-}
-
-/// A file that vanished is no news, and neither is a hidden one; a loop is left out; anything else ends the inventory.
-fn excuse(collection: &Collection, error: walkdir::Error) -> Result<Option<Skipped>, InventoryError> {
-    let path = error.path().unwrap_or(collection.root()).to_owned();
-    let relative = path.strip_prefix(collection.root()).unwrap_or(&path).to_owned();
-    if error.loop_ancestor().is_some() {
-        return Ok(Some(Skipped { path: relative, reason: Reason::Loop }));
-    }
-    let source: io::Error = error.into();
-    if source.kind() == io::ErrorKind::NotFound || !collection.admits(&relative) {
-        return Ok(None);
-    }
-    Err(InventoryError { path, source })
+    Ok(Inventory { started, completed: DateTime::now(), resources, skipped, unportable })
 }
 
 fn read_all(
@@ -333,53 +235,6 @@ mod tests {
         assert_eq!(text.media_type.as_deref(), Some("text/plain"));
         assert_eq!(inventory.resources[0].media_type, None);
         assert!(text.modified <= inventory.started && inventory.started <= inventory.completed);
-    }
-
-    #[test]
-    fn hidden_files_and_the_site_inside_the_folder_are_left_out_silently() {
-        let (_keep, data) = folder();
-        fs::create_dir_all(data.join(".git")).unwrap();
-        fs::write(data.join(".git/HEAD"), "x").unwrap();
-        fs::write(data.join("a.txt"), "x").unwrap();
-        let out = data.join("site");
-        fs::create_dir(&out).unwrap();
-        fs::write(out.join("index.html"), "x").unwrap();
-        let inventory = taken(&data, &out);
-        assert_eq!(urls(&inventory), ["http://example.org/c/a.txt"]);
-        assert_eq!(inventory.skipped, []);
-    }
-
-    #[test]
-    fn a_folder_named_like_the_documents_is_reported() {
-        let (keep, data) = folder();
-        fs::create_dir(data.join("resync")).unwrap();
-        fs::write(data.join("resync/mine.txt"), "x").unwrap();
-        let inventory = taken(&data, &keep.path().join("out"));
-        assert_eq!(inventory.skipped, [Skipped { path: "resync".into(), reason: Reason::Reserved }]);
-        assert_eq!(inventory.resources, []);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn links_out_of_the_collection_and_loops_are_reported_and_left_out() {
-        use std::os::unix::fs::symlink;
-        let (keep, data) = folder();
-        fs::create_dir(keep.path().join("private")).unwrap();
-        fs::write(keep.path().join("private/key"), "x").unwrap();
-        fs::write(data.join("file"), "x").unwrap();
-        symlink(keep.path().join("private"), data.join("folder-out")).unwrap();
-        symlink(keep.path().join("private/key"), data.join("key")).unwrap();
-        symlink(".", data.join("loop")).unwrap();
-        symlink("file", data.join("same")).unwrap();
-        symlink("gone", data.join("dangling")).unwrap();
-        let inventory = taken(&data, &keep.path().join("out"));
-        assert_eq!(urls(&inventory), ["http://example.org/c/file", "http://example.org/c/same"]);
-        let reasons: Vec<_> =
-            inventory.skipped.iter().map(|s| (s.path.to_str().unwrap(), s.reason)).collect();
-        assert_eq!(
-            reasons,
-            [("folder-out", Reason::LeadsOutside), ("key", Reason::LeadsOutside), ("loop", Reason::Loop)]
-        );
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub mod collection;
 pub mod documents;
 mod files;
 pub mod inventory;
+mod lock;
 pub mod notify;
 pub mod publish;
 pub mod serve;
@@ -44,6 +45,9 @@ pub mod settings;
 pub mod site;
 pub mod state;
 pub mod status;
+mod stored;
+mod url_path;
+mod walk;
 
 pub use notify::notify;
 pub use publish::build;

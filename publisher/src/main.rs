@@ -1,20 +1,20 @@
 //! `resync-source`: the Source's tool. All it does is in the library; here flags become calls and results become words.
 
 mod cli;
+mod words;
 
 use std::{
     io::{self, Write as _},
     process::ExitCode,
 };
 
-use clap::Parser as _;
 use cli::{BuildArgs, Cli, Command, Failure, NotifyArgs, ServeArgs, StatusArgs, TokenArgs};
 use resync_publisher::{build, notify, notify::Outcome, serve, status};
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::of_process();
     let done = match start_log(&cli.log) {
         Ok(()) => run(cli.command).await,
         Err(failure) => Err(failure),
@@ -40,29 +40,29 @@ async fn run(command: Command) -> Result<(), Failure> {
 
 /// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
 async fn run_build(arguments: &BuildArgs) -> Result<String, Failure> {
-    let settings = arguments.settings()?;
-    let out = arguments.out.out.clone();
+    let chosen = arguments.settings()?;
+    let (settings, out) = (chosen.settings.clone(), arguments.out.out.clone());
     let building = tokio::task::spawn_blocking(move || build(&settings, &out)).await;
     let built = building.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))?;
-    for line in cli::left_out(&built) {
+    for line in words::warnings(&built) {
         eprintln!("warning: {line}");
     }
-    Ok(cli::built(&built))
+    Ok(words::built(&built, &chosen))
 }
 
 async fn run_notify(arguments: &NotifyArgs) -> Result<String, Failure> {
     let hubs = notify(&arguments.out.out, &arguments.token.token).await?;
     let failed = hubs.iter().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count();
     if failed > 0 {
-        eprintln!("{}", cli::told(&hubs));
+        eprintln!("{}", words::told(&hubs));
         return Err(Failure::Hubs { failed, all: hubs.len() });
     }
-    Ok(cli::told(&hubs))
+    Ok(words::told(&hubs))
 }
 
 async fn run_publish(arguments: BuildArgs, token: TokenArgs) -> Result<(), Failure> {
     let built = run_build(&arguments).await?;
-    if arguments.settings()?.hubs.is_empty() {
+    if status(&arguments.out.out)?.hubs.is_empty() {
         return say(&format!("{built} · no hub to notify; name one with --hub URL"));
     }
     match run_notify(&NotifyArgs { out: arguments.out, token }).await {
@@ -94,7 +94,7 @@ fn run_status(arguments: &StatusArgs) -> Result<(), Failure> {
     if arguments.json {
         return say(&serde_json::to_string_pretty(&standing).map_err(io::Error::from)?);
     }
-    say(&cli::status(&standing))
+    say(&words::status(&standing))
 }
 
 /// A reader that has seen enough (`| head`) is no failure.

@@ -1,71 +1,53 @@
-//! Telling the hubs: one Framework Notification per hub about everything that changed since that hub last acknowledged one.
+//! Telling the hubs: one Framework Notification per hub about everything that it is not known to know.
 //!
-//! The state advances only after a hub's 2xx, and per hub. What is sent depends on the documents alone, not on the clock, so a repeat after a crash
-//! between acknowledgement and state has the same bytes and the same `Idempotency-Key`.
+//! One run at a time tells the hubs of a site, so that none of them hears something old after something new; builds go on meanwhile. A run
+//! notes what each hub is about to hear, posts to all of them at once, and notes each answer when it comes. Knowledge advances only by a hub's 2xx,
+//! to the versions that were posted; without an answer it stays in doubt, and the next run says it again. What is sent depends on the documents
+//! alone, so a repetition has the same bytes and the same `Idempotency-Key`.
+
+mod message;
+mod post;
+mod token;
 
 use std::{
-    fmt, io,
+    collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
-    str::FromStr,
-    sync::Arc,
     time::Duration,
 };
 
-use http::{
-    HeaderValue, StatusCode,
-    header::{AUTHORIZATION, CONTENT_TYPE, LINK},
-};
+use http::HeaderValue;
 use resync_core::{
     datetime::DateTime,
-    digest::{Algorithm, Digest},
-    document::{Capability, FrameworkChange, FrameworkNotification},
+    document::{Capability, FrameworkChange},
     rules::Violations,
-    websub::{XML_CONTENT_TYPE, link_header::LinkHeader},
-    xml,
 };
+use tokio::task::{JoinSet, spawn_blocking};
 
+use self::message::Message;
 use crate::{
     changes, files,
+    lock::{Lock, Turn},
     publish::is_in_place,
     settings::HubUrl,
-    state::{self, Acknowledgement, Lock, State, StateError},
+    state::{self, Acknowledgement, HubRecord, State, StateError},
 };
 
-/// How long a hub may take to accept a connection.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub use self::{
+    post::{CONNECT_TIMEOUT, IDEMPOTENCY_KEY, PostError, TIMEOUT},
+    token::Token,
+};
 
-/// How long a hub may take to answer.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The request header that lets a hub recognise a repeat.
-pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
-
-/// How much of a hub's answer is shown.
-const SHOWN_OF_AN_ANSWER: usize = 2 * 1024;
-
-/// A bearer token for a hub: `TOKEN`, or `HUB_URL=TOKEN` where there are several hubs. Never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
-
-impl FromStr for Token {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.trim().to_owned()))
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token([secret])")
-    }
-}
+/// How long a hub that the site has left is tried before it is given up. It is tried at least once.
+pub const LEAVING: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// What came of telling one hub.
 #[derive(Debug)]
 pub struct Told {
     /// The hub.
     pub hub: HubUrl,
+    /// Whether the site has left it, and it is told for the last time.
+    pub leaving: bool,
     /// The changes that it was to be told of.
     pub changes: Vec<FrameworkChange>,
     /// What came of it.
@@ -84,40 +66,6 @@ pub enum Outcome {
     },
     /// It did not. Nothing is lost: the next run tells it, with what has changed by then.
     Failed(PostError),
-}
-
-/// Why a hub did not take a notification.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PostError {
-    /// No answer.
-    #[error(
-        "the hub cannot be reached ({reason}); nothing is lost, run `resync-source notify` again when it is back"
-    )]
-    Unreachable {
-        /// The chain of causes.
-        reason: String,
-    },
-    /// It wants to know who publishes.
-    #[error("the hub answered {status}: {text}; give --token a token that may publish to `{topic}`")]
-    Unauthorised {
-        /// 401 or 403.
-        status: StatusCode,
-        /// The hub's own words.
-        text: String,
-        /// The topic.
-        topic: String,
-    },
-    /// Any other answer that is no success.
-    #[error(
-        "the hub answered {status}: {text}; nothing is lost, the next `resync-source notify` sends it again"
-    )]
-    Refused {
-        /// The status.
-        status: StatusCode,
-        /// The hub's own words.
-        text: String,
-    },
 }
 
 /// What keeps every hub from being told.
@@ -172,261 +120,201 @@ pub enum NotifyError {
     },
 }
 
-/// Tells every hub of the site in `out` what changed since it was last told; hubs that know everything are left alone.
+/// Tells every hub of the site in `out` what it is not known to know; hubs that know everything are left alone. A hub that the site has left is told
+/// once more, so that its subscribers find the new Capability List, and then forgotten.
 ///
-/// Waits while a build or another notification works on the same `out`. One hub's failure keeps no other from being told.
+/// Waits while another notification of the same site is under way, and shortly while a build is. One hub's failure keeps no other from being told.
 pub async fn notify(out: &Path, tokens: &[Token]) -> Result<Vec<Told>, NotifyError> {
-    let folder = out.to_owned();
-    let opened = tokio::task::spawn_blocking(move || open(&folder)).await;
-    let (lock, mut state) = opened.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))?;
-    if state.settings.hubs.is_empty() {
-        return Err(NotifyError::NoHub { out: out.to_owned() });
+    let client = post::client()?;
+    let (turn, tellings) = {
+        let (out, tokens) = (out.to_owned(), tokens.to_vec());
+        unblocked(move || begin(&out, &tokens)).await?
+    };
+    let mut posting = JoinSet::new();
+    for (position, telling) in tellings.into_iter().enumerate() {
+        let client = client.clone();
+        posting.spawn(async move {
+            let outcome = telling.post(&client).await;
+            (position, telling, outcome)
+        });
     }
-    let credentials = credentials(&state.settings.hubs, tokens)?;
-    let client = client()?;
-    let mut outcomes = Vec::new();
-    for (hub, authorization) in credentials {
-        let told = tell(&client, &state, &hub, authorization).await?;
-        if let Outcome::Accepted { status } = told.result {
-            record(&lock, &mut state, out, &hub, status, &told)?;
-        }
-        outcomes.push(Told { hub, changes: told.changes, outcome: told.result });
+    let (mut told, mut settled) = (BTreeMap::new(), Ok(()));
+    while let Some(posted) = posting.join_next().await {
+        let (position, telling, outcome) =
+            posted.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
+        let out = out.to_owned();
+        let (telling, outcome, noted) = unblocked(move || {
+            let noted = settle(&out, &telling, &outcome);
+            (telling, outcome, noted)
+        })
+        .await;
+        settled = settled.and(noted);
+        let Telling { hub, leaving, changes, .. } = telling;
+        told.insert(position, Told { hub, leaving, changes, outcome });
     }
-    Ok(outcomes)
+    drop(turn);
+    settled.map(|()| told.into_values().collect())
 }
 
-fn open(out: &Path) -> Result<(Lock, State), NotifyError> {
+/// Waiting for locks and for the disk must not hold up the runtime.
+async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    spawn_blocking(work).await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
+}
+
+/// What one hub is to be told, as of one state of the site.
+struct Telling {
+    hub: HubUrl,
+    authorization: Option<HeaderValue>,
+    leaving: bool,
+    changes: Vec<FrameworkChange>,
+    /// None when there is nothing to say.
+    message: Option<Message>,
+    /// What the hub knows when it has taken the message.
+    told: BTreeMap<String, state::Told>,
+    /// What was in doubt before.
+    doubted: BTreeMap<String, state::Told>,
+}
+
+impl Telling {
+    fn of(
+        state: &State,
+        hub: HubUrl,
+        authorization: Option<HeaderValue>,
+        record: &HubRecord,
+    ) -> Result<Self, Violations> {
+        let changes = changes::since_told(&state.documents, record);
+        let told = changes::all_told(&state.documents);
+        let message = match changes.as_slice() {
+            [] => None,
+            changes => Some(Message::new(state, &record.topic, &hub, changes, &told)?),
+        };
+        let (leaving, doubted) = (record.left.is_some(), record.doubt.clone());
+        Ok(Self { hub, authorization, leaving, changes, message, told, doubted })
+    }
+
+    async fn post(&self, client: &reqwest::Client) -> Outcome {
+        let Some(message) = self.message.clone() else { return Outcome::NothingChanged };
+        match post::post(client, &self.hub, self.authorization.clone(), message).await {
+            Ok(status) => Outcome::Accepted { status: status.as_u16() },
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+}
+
+/// Works out what each hub is to be told, and notes it as in doubt before anything is sent.
+fn begin(out: &Path, tokens: &[Token]) -> Result<(Turn, Vec<Telling>), NotifyError> {
     State::load(out)?;
+    let turn = Turn::acquire(out)?;
     let lock = Lock::acquire(out)?;
-    let state = State::load(out)?;
+    let mut state = State::load(out)?;
+    if state.hubs_to_tell().next().is_none() {
+        return Err(NotifyError::NoHub { out: out.to_owned() });
+    }
     if let Some(record) = state.documents.iter().find(|record| !is_in_place(out, record)) {
         return Err(NotifyError::NotInPlace { path: out.join(&record.path) });
     }
-    Ok((lock, state))
-}
-
-struct Attempt {
-    changes: Vec<FrameworkChange>,
-    body: Vec<u8>,
-    key: String,
-    result: Outcome,
-}
-
-async fn tell(
-    client: &reqwest::Client,
-    state: &State,
-    hub: &HubUrl,
-    authorization: Option<HeaderValue>,
-) -> Result<Attempt, NotifyError> {
-    let told = state.hubs.get(hub).map(|record| record.told.clone()).unwrap_or_default();
-    let changes = changes::since_told(&state.documents, &told);
-    if changes.is_empty() {
-        let (body, key) = (Vec::new(), String::new());
-        return Ok(Attempt { changes, body, key, result: Outcome::NothingChanged });
-    }
-    let topic = topic(state);
-    let body = notification(state, &changes)?;
-    let key = key(&topic, &body);
-    let mut request = client
-        .post(hub.url().clone())
-        .header(CONTENT_TYPE, XML_CONTENT_TYPE)
-        .header(LINK, links(state, &topic, hub))
-        .header(IDEMPOTENCY_KEY, &key)
-        .body(body.clone());
-    if let Some(authorization) = authorization {
-        request = request.header(AUTHORIZATION, authorization);
-    }
-    let result = match request.send().await {
-        Ok(response) => judge(response, topic).await,
-        Err(error) => Outcome::Failed(PostError::Unreachable { reason: causes(&error.without_url()) }),
-    };
-    Ok(Attempt { changes, body, key, result })
-}
-
-fn topic(state: &State) -> String {
-    crate::site::Site::new(state.settings.base_url.clone()).topic()
-}
-
-fn notification(state: &State, changes: &[FrameworkChange]) -> Result<Vec<u8>, Violations> {
-    let mut notification = FrameworkNotification::new();
-    if let Some(up) = up(state, changes) {
-        notification = notification.up(up);
-    }
-    for change in changes {
-        notification = notification.change(change.clone());
-    }
-    Ok(xml::write(&notification.build()?))
-}
-
-/// The Capability List for news of its own documents, the Source Description for news of the Capability List, and none where that would be ambiguous (FN-022, FN-026).
-fn up(state: &State, changes: &[FrameworkChange]) -> Option<String> {
-    let only = |kind: &Capability| changes.iter().all(|change| &change.capability == kind);
-    let has = |kind: &Capability| changes.iter().any(|change| &change.capability == kind);
-    let target = if only(&Capability::CapabilityList) {
-        Capability::Description
-    } else if has(&Capability::CapabilityList) || has(&Capability::Description) {
-        return None;
-    } else {
-        Capability::CapabilityList
-    };
-    state.document(&target).map(|document| document.url.clone())
-}
-
-/// `self`, the hub that is addressed, and the Capability List (FN-033, FN-034).
-fn links(state: &State, topic: &str, hub: &HubUrl) -> String {
-    let links = LinkHeader::default().push(topic, "self").push(hub.as_str(), "hub");
-    match state.document(&Capability::CapabilityList) {
-        Some(list) => links.push(list.url.as_str(), "resourcesync").to_string(),
-        None => links.to_string(),
-    }
-}
-
-fn key(topic: &str, body: &[u8]) -> String {
-    let content = [topic.as_bytes(), b"\n", body].concat();
-    let digest = Digest::of(Algorithm::Sha256, &content).to_string();
-    digest.rsplit(':').next().unwrap_or_default().to_owned()
-}
-
-async fn judge(mut response: reqwest::Response, topic: String) -> Outcome {
-    let status = response.status();
-    if status.is_success() {
-        return Outcome::Accepted { status: status.as_u16() };
-    }
-    let mut text = Vec::new();
-    while text.len() < SHOWN_OF_AN_ANSWER {
-        match response.chunk().await {
-            Ok(Some(chunk)) => text.extend_from_slice(&chunk),
-            Ok(None) | Err(_) => break,
+    let mut tellings = Vec::new();
+    let mut noted = true;
+    for (hub, authorization) in token::credentials(&state, tokens)? {
+        let Some(record) = state.hubs.get(&hub) else { continue };
+        let telling = Telling::of(&state, hub.clone(), authorization, record)?;
+        if telling.message.is_some() {
+            let mut doubt = telling.doubted.clone();
+            doubt.extend(telling.told.clone());
+            noted &= doubt == telling.doubted;
+            state.hubs.entry(hub).and_modify(|record| record.doubt = doubt);
         }
+        tellings.push(telling);
     }
-    text.truncate(SHOWN_OF_AN_ANSWER);
-    let text = printable(&text);
-    Outcome::Failed(match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => PostError::Unauthorised { status, text, topic },
-        _ => PostError::Refused { status, text },
-    })
-}
-
-/// A hub's words on one line, without characters that could steer a terminal.
-fn printable(text: &[u8]) -> String {
-    let text: String =
-        String::from_utf8_lossy(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match text.trim() {
-        "" => "(no reason given)".to_owned(),
-        words => words.to_owned(),
+    if !noted {
+        state.save(&lock)?;
     }
+    Ok((turn, tellings))
 }
 
-fn causes(error: &reqwest::Error) -> String {
-    let mut texts = Vec::new();
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = cause {
-        texts.push(error.to_string());
-        cause = error.source();
-    }
-    texts.dedup();
-    texts.join(": ")
-}
-
-fn record(
-    lock: &Lock,
-    state: &mut State,
-    out: &Path,
-    hub: &HubUrl,
-    status: u16,
-    attempt: &Attempt,
-) -> Result<(), NotifyError> {
-    let path = state::notification_path(out);
-    files::replace(&path, &attempt.body).map_err(|source| NotifyError::Write { path, source })?;
-    let mut record = state::HubRecord::new(topic(state));
-    record.told = changes::all_told(&state.documents);
-    record.last = Some(Acknowledgement { at: DateTime::now(), status, key: attempt.key.clone() });
-    state.hubs.insert(hub.clone(), record);
-    Ok(lock.save(state)?)
-}
-
-fn credentials(hubs: &[HubUrl], tokens: &[Token]) -> Result<Vec<(HubUrl, Option<HeaderValue>)>, NotifyError> {
-    let mut credentials: Vec<_> = hubs.iter().map(|hub| (hub.clone(), None)).collect();
-    for Token(token) in tokens.iter().filter(|token| !token.0.is_empty()) {
-        let named = |hub: &HubUrl| token.strip_prefix(hub.as_str()).and_then(|rest| rest.strip_prefix('='));
-        let (position, secret) = match hubs.iter().position(|hub| named(hub).is_some()) {
-            Some(position) => (position, named(&hubs[position]).unwrap_or_default()),
-            None if token.starts_with("http://") || token.starts_with("https://") => {
-                return Err(NotifyError::UnknownHub { hubs: hubs.iter().map(HubUrl::to_string).collect() });
+/// Notes what came of telling a hub, in the state as it is by now: builds may have changed it meanwhile, other tellings have not.
+fn settle(out: &Path, telling: &Telling, outcome: &Outcome) -> Result<(), NotifyError> {
+    let Some(message) = &telling.message else { return Ok(()) };
+    let lock = Lock::acquire(out)?;
+    let mut state = State::load(out)?;
+    let Some(record) = state.hubs.get_mut(&telling.hub).filter(|record| record.topic == message.topic) else {
+        return Ok(());
+    };
+    let given_up = match outcome {
+        Outcome::NothingChanged => return Ok(()),
+        Outcome::Accepted { status } => {
+            record.told.clone_from(&telling.told);
+            record.doubt.clear();
+            let key = message.key.clone();
+            record.last = Some(Acknowledgement { at: DateTime::now(), status: *status, key });
+            let path = state::notification_path(out);
+            files::replace(&path, &message.body).map_err(|source| NotifyError::Write { path, source })?;
+            state.notified_on = Some(message.topic.clone());
+            false
+        }
+        Outcome::Failed(error) => {
+            if !error.leaves_doubt() {
+                record.doubt.clone_from(&telling.doubted);
             }
-            None if hubs.len() > 1 => return Err(NotifyError::WhoseToken { hubs: hubs.len() }),
-            None => (0, token.as_str()),
-        };
-        let mut value =
-            HeaderValue::from_str(&format!("Bearer {secret}")).map_err(|_| NotifyError::BadToken)?;
-        value.set_sensitive(true);
-        credentials[position].1 = Some(value);
+            record.left.is_some_and(|left| has_passed(LEAVING, left))
+        }
+    };
+    if given_up {
+        tracing::warn!(hub = %telling.hub, "given up; its subscribers do not learn from it that the site has left");
     }
-    Ok(credentials)
+    if given_up || has_taken_leave(&state, &telling.hub) {
+        state.hubs.remove(&telling.hub);
+    }
+    Ok(state.save(&lock)?)
 }
 
-fn client() -> Result<reqwest::Client, NotifyError> {
-    let failed = |error: &dyn fmt::Display| NotifyError::Client(error.to_string());
-    let roots: rustls::RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
-    let tls = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(&error))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .timeout(TIMEOUT)
-        .user_agent(concat!("resync-source/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| failed(&error))
+/// Whether a hub that the site has left was told of the present Capability List, which says so.
+fn has_taken_leave(state: &State, hub: &HubUrl) -> bool {
+    let Some(record) = state.hubs.get(hub).filter(|record| record.left.is_some()) else { return false };
+    let list = state.document(&Capability::CapabilityList);
+    list.is_some_and(|list| record.told.get(&list.url).is_some_and(|told| told.version == list.version))
+}
+
+fn has_passed(time: Duration, since: DateTime) -> bool {
+    let now = DateTime::now().to_system_time();
+    now.duration_since(since.to_system_time()).is_ok_and(|passed| passed > time)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hubs(urls: &[&str]) -> Vec<HubUrl> {
-        urls.iter().map(|url| HubUrl::parse(url).unwrap()).collect()
-    }
-
-    fn sent(hubs: &[HubUrl], tokens: &[&str]) -> Result<Vec<Option<String>>, NotifyError> {
-        let tokens: Vec<Token> = tokens.iter().map(|token| token.parse().unwrap()).collect();
-        let credentials = credentials(hubs, &tokens)?;
-        let text = |value: Option<HeaderValue>| value.map(|value| value.to_str().unwrap().to_owned());
-        Ok(credentials.into_iter().map(|(_, value)| text(value)).collect())
-    }
+    use crate::settings::{BaseUrl, Settings};
 
     #[test]
-    fn a_token_reaches_the_hub_it_is_meant_for_and_no_other() {
-        let two = hubs(&["http://a.example/hub", "http://b.example/hub"]);
-        let named = sent(&two, &["http://b.example/hub=s3cret=="]).unwrap();
-        assert_eq!(named, [None, Some("Bearer s3cret==".to_owned())]);
-        assert!(matches!(sent(&two, &["s3cret"]), Err(NotifyError::WhoseToken { hubs: 2 })));
-        assert!(matches!(sent(&two, &["http://c.example/=s3cret"]), Err(NotifyError::UnknownHub { .. })));
-        assert_eq!(sent(&two[..1], &["s3cret"]).unwrap(), [Some("Bearer s3cret".to_owned())]);
-        assert!(matches!(sent(&two[..1], &["a\nb"]), Err(NotifyError::BadToken)));
-    }
-
-    #[test]
-    fn a_token_is_never_shown() {
-        let token: Token = "hunter2".parse().unwrap();
-        assert!(!format!("{token:?}").contains("hunter2"));
-        let unknown = sent(&hubs(&["http://a.example/hub"]), &["http://c.example/=hunter2"]).unwrap_err();
-        assert!(!unknown.to_string().contains("hunter2"), "{unknown}");
-    }
-
-    #[test]
-    fn a_hubs_words_cannot_steer_the_terminal() {
-        assert_eq!(printable(b"no\x1b[2J such\ntopic\r\n"), "no [2J such topic");
-        assert_eq!(printable(b" \n"), "(no reason given)");
-    }
-
-    #[test]
-    fn the_key_depends_on_topic_and_content_alone() {
-        assert_eq!(key("http://t/", b"<a/>"), key("http://t/", b"<a/>"));
-        assert_ne!(key("http://t/", b"<a/>"), key("http://u/", b"<a/>"));
-        assert_eq!(key("http://t/", b"<a/>").len(), 64);
+    fn a_hub_that_was_left_and_stays_away_is_given_up_after_a_week_and_not_before() {
+        let out = tempfile::tempdir().unwrap();
+        let hub = HubUrl::parse("http://hub.example.org/websub/").unwrap();
+        let topic = "http://example.org/resync/framework/";
+        let after = |left: DateTime| {
+            let record = HubRecord { left: Some(left), ..HubRecord::new(topic) };
+            let settings = Settings::new("/x", BaseUrl::parse("http://example.org/").unwrap());
+            let state = State::new(settings, (0, 0), Vec::new(), BTreeMap::from([(hub.clone(), record)]));
+            state.save(&Lock::acquire(out.path()).unwrap()).unwrap();
+            let (links, key, body) = (String::new(), String::new(), Vec::new());
+            let telling = Telling {
+                hub: hub.clone(),
+                authorization: None,
+                leaving: true,
+                changes: Vec::new(),
+                message: Some(Message { topic: topic.into(), links, key, body }),
+                told: BTreeMap::new(),
+                doubted: BTreeMap::new(),
+            };
+            let away = Outcome::Failed(PostError::Unreachable { reason: "no route".into() });
+            settle(out.path(), &telling, &away).unwrap();
+            State::load(out.path()).unwrap().hubs.len()
+        };
+        let days_ago = |days: u32| {
+            DateTime::from_system_time(
+                std::time::SystemTime::now() - days * Duration::from_secs(24 * 60 * 60),
+            )
+        };
+        assert_eq!(after(days_ago(6)), 1);
+        assert_eq!(after(days_ago(8)), 0);
     }
 }

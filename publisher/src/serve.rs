@@ -2,16 +2,16 @@
 //!
 //! The state is read again whenever it changes, so a build or notification beside a running server is seen at once.
 
+mod connections;
+
 use std::{
     collections::HashSet,
-    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
-use axum::serve::ListenerExt;
 use axum::{
     Router,
     body::Body,
@@ -25,20 +25,30 @@ use http::{
         LINK, RANGE,
     },
 };
-use percent_encoding::percent_decode_str;
 use resync_core::{document::Capability, websub::XML_CONTENT_TYPE, websub::link_header::LinkHeader};
 use tower_http::services::ServeFile;
 
+use self::connections::Limits;
 use crate::{
     collection::Collection,
     files::Version,
     settings::HubUrl,
     site::{SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
     state::{self, State, StateError},
+    url_path,
 };
 
 /// How long open requests may take after the server was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// Connections at once; who comes later waits.
+pub const CONNECTIONS: usize = 1_024;
+
+/// How long the header of a request may take to arrive. A connection on which nothing is asked for as long is closed.
+pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The largest header of a request, in bytes.
+pub const HEADER_LIMIT: usize = 16 * 1024;
 
 /// What keeps a site from being served.
 #[derive(Debug, thiserror::Error)]
@@ -58,9 +68,6 @@ pub enum ServeError {
     /// A URL of the site that no header can carry.
     #[error("`{0}` cannot stand in a Link header")]
     Link(String),
-    /// The listener failed.
-    #[error("cannot serve: {0}")]
-    Listener(#[source] io::Error),
 }
 
 /// A router for the site in `out`, to be served at the host of its base URL or mounted in a larger server at its root.
@@ -95,26 +102,14 @@ pub async fn serve(
     out: impl Into<PathBuf>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    let (stop, mut stopped) = tokio::sync::watch::channel(());
-    let signal = async move {
-        shutdown.await;
-        drop(stop);
+    let limits = Limits {
+        connections: CONNECTIONS,
+        header_time: HEADER_TIMEOUT,
+        header_size: HEADER_LIMIT,
+        drain: DRAIN,
     };
-    let drained = async move {
-        while stopped.changed().await.is_ok() {}
-        tokio::time::sleep(DRAIN).await;
-    };
-    // Answers are sent whole: waiting for the peer's acknowledgement of the header would delay every small file.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "small answers on this connection may be slow");
-        }
-    });
-    let serving = axum::serve(listener, router(out)?).with_graceful_shutdown(signal);
-    tokio::select! {
-        result = async { serving.await } => result.map_err(ServeError::Listener),
-        () = drained => Ok(()),
-    }
+    connections::serve(listener, router(out)?, limits, shutdown).await;
+    Ok(())
 }
 
 struct Server {
@@ -168,7 +163,7 @@ impl Server {
     /// Looks the path of a request up, on disk where it must.
     fn resolve(&self, path: &str) -> (Arc<View>, Target) {
         let view = self.view();
-        let target = parse_path(path)
+        let target = url_path::decode(path)
             .map_or(Target::Nothing, |(path, is_folder)| view.find(&self.out, &path, is_folder));
         (view, target)
     }
@@ -188,15 +183,14 @@ impl View {
         let resource_links = capability_list
             .map(|list| header(&LinkHeader::default().push(&list.url, "resourcesync")))
             .transpose()?;
-        let (base, _) = parse_path(state.settings.base_url.path()).unwrap_or_default();
         Ok(Self {
-            base,
+            base: state.settings.base_url.folder().to_owned(),
             documents: state.documents.iter().map(|record| PathBuf::from(&record.path)).collect(),
             collection,
             has_channel: !state.settings.hubs.is_empty(),
             topic_links: header(&topic_links)?,
             resource_links,
-            has_notification: state.hubs.values().any(|record| record.last.is_some()),
+            has_notification: state.notified_on.as_ref() == Some(&topic),
             source_description: site.source_description().url,
         })
     }
@@ -227,40 +221,6 @@ fn state_version(out: &Path) -> Option<Version> {
 fn header(links: &LinkHeader) -> Result<HeaderValue, ServeError> {
     let text = links.to_string();
     HeaderValue::from_str(&text).map_err(|_| ServeError::Link(text))
-}
-
-/// The decoded path of a request, and whether it ends in `/`. Nothing that could climb or hide a separator gets through.
-fn parse_path(path: &str) -> Option<(PathBuf, bool)> {
-    let inner = path.strip_prefix('/')?;
-    let (inner, is_folder) = match inner.strip_suffix('/') {
-        Some(folder) => (folder, true),
-        None => (inner, inner.is_empty()),
-    };
-    if inner.is_empty() {
-        return Some((PathBuf::new(), is_folder));
-    }
-    let segments: Option<PathBuf> = inner.split('/').map(decode_segment).collect();
-    Some((segments?, is_folder))
-}
-
-fn decode_segment(segment: &str) -> Option<OsString> {
-    let bytes: Vec<u8> = percent_decode_str(segment).collect();
-    let harmless = !matches!(bytes.as_slice(), b"" | b"." | b"..")
-        && !bytes
-            .iter()
-            .any(|byte| matches!(byte, b'/' | b'\0') || (cfg!(windows) && matches!(byte, b'\\' | b':')));
-    if harmless { file_name(bytes) } else { None }
-}
-
-#[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "other systems have names that bytes cannot make")]
-fn file_name(bytes: Vec<u8>) -> Option<OsString> {
-    Some(std::os::unix::ffi::OsStringExt::from_vec(bytes))
-}
-
-#[cfg(not(unix))]
-fn file_name(bytes: Vec<u8>) -> Option<OsString> {
-    String::from_utf8(bytes).ok().map(OsString::from)
 }
 
 async fn answer(Shared(server): Shared<Arc<Server>>, request: Request) -> Response {
@@ -375,20 +335,6 @@ fn matches(headers: &HeaderMap, tag: &HeaderValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_path_is_decoded_part_by_part() {
-        assert_eq!(parse_path("/a%20b/gr%C3%B6%C3%9Fe.txt"), Some(("a b/größe.txt".into(), false)));
-        assert_eq!(parse_path("/resync/framework/"), Some(("resync/framework".into(), true)));
-        assert_eq!(parse_path("/"), Some((PathBuf::new(), true)));
-    }
-
-    #[test]
-    fn nothing_that_climbs_or_hides_a_separator_gets_through() {
-        for path in ["/../x", "/%2e%2e/x", "/a/..%2f..%2fx", "/a%2Fb", "//x", "/a/./b", "/a%00", "x", "*"] {
-            assert_eq!(parse_path(path), None, "{path}");
-        }
-    }
 
     #[test]
     fn an_entity_tag_is_found_in_a_list_and_by_a_star() {

@@ -10,6 +10,8 @@ use resync_core::digest::Algorithm;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::url_path;
+
 /// Everything a build depends on besides the files. Kept in the state, so that later commands need only OUT.
 ///
 /// ```
@@ -29,7 +31,7 @@ pub struct Settings {
     /// The hubs of the framework channel; with none there is no channel.
     pub hubs: Vec<HubUrl>,
     /// The algorithms whose digests the Resource List gives.
-    #[serde(with = "crate::state::text_list")]
+    #[serde(with = "crate::stored::text_list")]
     pub hash: Vec<Algorithm>,
 }
 
@@ -61,10 +63,13 @@ impl Settings {
     }
 }
 
-/// The URL under which a collection is published: absolute, http or https, ending in `/`.
+/// The URL under which a collection is published: absolute, http or https, ending in `/`, with a path that stands for one folder.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct BaseUrl(Url);
+pub struct BaseUrl {
+    url: Url,
+    folder: PathBuf,
+}
 
 impl BaseUrl {
     /// Checks a base URL and gives it the final `/` if it has none.
@@ -77,22 +82,25 @@ impl BaseUrl {
             let path = format!("{}/", url.path());
             url.set_path(&path);
         }
-        Ok(Self(url))
+        match url_path::decode(url.path()) {
+            Some((folder, _)) => Ok(Self { url, folder }),
+            None => Err(UrlError::Path { url: text.to_owned() }),
+        }
     }
 
     /// The URL as text.
     pub fn as_str(&self) -> &str {
-        self.0.as_str()
+        self.url.as_str()
     }
 
-    /// Its path, percent-encoded as in the URL: `/` or `/some/path/`.
-    pub fn path(&self) -> &str {
-        self.0.path()
+    /// Its path, decoded and without the slashes around it: empty at the root of a host, or `some/path`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The URL of a file: this URL and the percent-encoded parts of its relative path.
     pub fn join(&self, relative: &Path) -> String {
-        let mut url = self.0.as_str().to_owned();
+        let mut url = self.url.as_str().to_owned();
         let names = relative.components().filter_map(|part| match part {
             Component::Normal(name) => Some(name),
             _ => None,
@@ -166,6 +174,14 @@ pub enum UrlError {
     /// A query, after which no path can stand.
     #[error("`{url}` has a query (`?…`), but paths are added to a base URL: leave it out")]
     Query {
+        /// The text.
+        url: String,
+    },
+    /// A path under which no server would find the folder again.
+    #[error(
+        "a part of the path of `{url}` is empty (`//`) or hides a separator (`%2F`, `%00`): write single slashes between plain names, as https://example.org/some/path/"
+    )]
+    Path {
         /// The text.
         url: String,
     },
@@ -270,11 +286,15 @@ mod tests {
 
     #[test]
     fn what_no_destination_could_use_is_refused_by_cause() {
-        let refused = |text| BaseUrl::parse(text).unwrap_err();
+        let refused = |text: &str| BaseUrl::parse(text).unwrap_err();
         assert!(matches!(refused("ftp://example.org/"), UrlError::Scheme { scheme, .. } if scheme == "ftp"));
         assert!(matches!(refused("example.org/data"), UrlError::Syntax { .. }));
         assert!(matches!(refused("http://example.org/?a=b"), UrlError::Query { .. }));
         assert!(matches!(refused("http://example.org/#top"), UrlError::Fragment { .. }));
+        for path in ["/a//b/", "//", "/a/%2Fb/", "/a%2fb", "/%00/"] {
+            let error = refused(&format!("http://example.org{path}"));
+            assert!(matches!(error, UrlError::Path { .. }), "{path}: {error}");
+        }
         let secret = refused("http://me:hunter2@example.org/");
         assert!(!secret.to_string().contains("hunter2"), "{secret}");
     }

@@ -1,22 +1,24 @@
 //! What must survive between two runs: the last build's settings and documents, and what each hub was last told.
 //!
-//! It lies in `OUT/.resync-source/`, a hidden folder that is never served: `state.json`, the last notification, and a lock file.
+//! It lies in `OUT/.resync-source/`, a hidden folder that is never served: `state.json`, the last notification, and lock files.
+//!
+//! What a hub knows is kept by *version*, a number that a document gets when a build gives it new content and that never comes back. Content may
+//! come back (a change that is undone), and a Destination that saw what was in between must hear of that too.
 
 use std::{
     collections::BTreeMap,
-    fmt::Display,
-    fs::{self, File, TryLockError},
-    io,
+    fs, io,
     path::{Path, PathBuf},
-    str::FromStr,
 };
 
 use resync_core::{datetime::DateTime, digest::Digest, document::Capability};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     files,
+    lock::Lock,
     settings::{HubUrl, Settings},
+    stored::{capability_token, text, text_option},
 };
 
 /// The version of `state.json` that this program writes. It reads this one only, and refuses newer ones by name.
@@ -35,10 +37,16 @@ pub struct State {
     pub resources: u64,
     /// Sum of their lengths in bytes.
     pub bytes: u64,
+    /// Number of builds so far.
+    pub builds: u64,
     /// The documents of the site, in the order in which they are written.
     pub documents: Vec<DocumentRecord>,
-    /// What each hub of the settings was last told.
+    /// What each hub knows: those of the settings, and those that are leaving (see [`HubRecord::left`]).
     pub hubs: BTreeMap<HubUrl, HubRecord>,
+    /// Paths below OUT of files that no document names any more, or not yet, and that are still to be removed.
+    pub to_remove: Vec<String>,
+    /// The topic of the last notification that a hub took.
+    pub notified_on: Option<String>,
 }
 
 /// One document of the site.
@@ -59,7 +67,9 @@ pub struct DocumentRecord {
     /// Digest of its bytes.
     #[serde(with = "text")]
     pub content: Digest,
-    /// When its meaning last changed.
+    /// The number of the build that made what it says.
+    pub version: u64,
+    /// When that was.
     #[serde(with = "text")]
     pub changed: DateTime,
 }
@@ -79,25 +89,36 @@ pub enum Part {
     },
 }
 
-/// What one hub was last told, on one topic.
+/// What one hub knows of one topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubRecord {
     /// The topic URI.
     pub topic: String,
     /// The documents as of the last acknowledged notification, by URL.
     pub told: BTreeMap<String, Told>,
+    /// The documents as of notifications without an answer since then, by URL: the hub may know them or not. Written before anything is posted.
+    pub doubt: BTreeMap<String, Told>,
     /// The last acknowledgement.
     pub last: Option<Acknowledgement>,
+    /// When a build dropped this hub. It stays until it took the news of the Capability List that names it no more (FN-009), without which its
+    /// subscribers would wait here for ever.
+    #[serde(with = "text_option")]
+    pub left: Option<DateTime>,
 }
 
 impl HubRecord {
     /// The record of a hub that knows nothing of `topic` yet.
     pub fn new(topic: impl Into<String>) -> Self {
-        Self { topic: topic.into(), told: BTreeMap::new(), last: None }
+        Self { topic: topic.into(), told: BTreeMap::new(), doubt: BTreeMap::new(), last: None, left: None }
+    }
+
+    /// Whether the hub has heard of the site, as far as anybody can tell.
+    pub fn may_know_something(&self) -> bool {
+        !self.told.is_empty() || !self.doubt.is_empty()
     }
 }
 
-/// A document as a hub was last told of it.
+/// A document as a hub was told of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// What it was.
@@ -105,9 +126,8 @@ pub struct Told {
     pub capability: Capability,
     /// Its place among documents that form one snapshot together.
     pub part: Part,
-    /// Digest of what it said.
-    #[serde(with = "text")]
-    pub meaning: Digest,
+    /// Its version.
+    pub version: u64,
 }
 
 /// A notification that a hub took.
@@ -168,7 +188,8 @@ impl State {
         documents: Vec<DocumentRecord>,
         hubs: BTreeMap<HubUrl, HubRecord>,
     ) -> Self {
-        Self { format: FORMAT, settings, resources, bytes, documents, hubs }
+        let (builds, to_remove, notified_on) = (1, Vec::new(), None);
+        Self { format: FORMAT, settings, resources, bytes, builds, documents, hubs, to_remove, notified_on }
     }
 
     /// Reads the state of the site in `out`. Takes no lock: the file is always whole.
@@ -182,6 +203,30 @@ impl State {
             Err(source) => return Err(StateError::Io { action: "read", path, source }),
         };
         parse(&bytes, path)
+    }
+
+    /// Reads the state of the site in `out`, if one was ever built there.
+    pub fn load_if_built(out: &Path) -> Result<Option<Self>, StateError> {
+        match Self::load(out) {
+            Ok(state) => Ok(Some(state)),
+            Err(StateError::NotBuilt { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the state.
+    pub(crate) fn save(&self, lock: &Lock) -> Result<(), StateError> {
+        let path = path(lock.out());
+        let failed = |source| StateError::Io { action: "write", path: path.clone(), source };
+        let mut bytes = serde_json::to_vec_pretty(self).map_err(|error| failed(error.into()))?;
+        bytes.push(b'\n');
+        files::replace(&path, &bytes).map_err(failed)
+    }
+
+    /// The hubs that may have something to hear: those of the settings in their order, then those that are leaving.
+    pub fn hubs_to_tell(&self) -> impl Iterator<Item = &HubUrl> {
+        let leaving = self.hubs.iter().filter(|(_, record)| record.left.is_some());
+        self.settings.hubs.iter().chain(leaving.map(|(hub, _)| hub))
     }
 
     /// The first document of a kind.
@@ -200,49 +245,6 @@ pub(crate) fn notification_path(out: &Path) -> PathBuf {
     out.join(FOLDER).join("notification.xml")
 }
 
-/// The right to change a site: while it lives, other writers of the same OUT wait.
-#[derive(Debug)]
-pub(crate) struct Lock {
-    out: PathBuf,
-    _file: File,
-}
-
-impl Lock {
-    /// Waits until no other writer works on `out`.
-    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
-        let path = out.join(FOLDER).join("lock");
-        let failed = |action, source| StateError::Io { action, path: path.clone(), source };
-        files::make_folder(&out.join(FOLDER)).map_err(|source| failed("make the folder of", source))?;
-        let file = File::options()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|source| failed("open", source))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                tracing::info!(out = %out.display(), "waiting for another resync-source at work on this site");
-                file.lock().map_err(|source| failed("lock", source))?;
-            }
-            Err(TryLockError::Error(source)) => return Err(failed("lock", source)),
-        }
-        Ok(Self { out: out.to_owned(), _file: file })
-    }
-
-    /// Replaces the state.
-    pub(crate) fn save(&self, state: &State) -> Result<(), StateError> {
-        let path = path(&self.out);
-        let mut bytes = serde_json::to_vec_pretty(state).map_err(|error| StateError::Io {
-            action: "write",
-            path: path.clone(),
-            source: error.into(),
-        })?;
-        bytes.push(b'\n');
-        files::replace(&path, &bytes).map_err(|source| StateError::Io { action: "write", path, source })
-    }
-}
-
 fn parse(bytes: &[u8], path: PathBuf) -> Result<State, StateError> {
     #[derive(Deserialize)]
     struct Version {
@@ -253,51 +255,6 @@ fn parse(bytes: &[u8], path: PathBuf) -> Result<State, StateError> {
         Ok(Version { format: found }) if found > u64::from(FORMAT) => Err(StateError::Newer { path, found }),
         Ok(_) => serde_json::from_slice(bytes).map_err(|error| damaged(error, path)),
         Err(error) => Err(damaged(error, path)),
-    }
-}
-
-/// Values as their text form.
-pub(crate) mod text {
-    use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
-    use serde::de::Error as _;
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(value)
-    }
-
-    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
-        input: D,
-    ) -> Result<T, D::Error> {
-        String::deserialize(input)?.parse().map_err(D::Error::custom)
-    }
-}
-
-/// Lists of values in their text form.
-pub(crate) mod text_list {
-    use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
-    use serde::de::Error as _;
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(values: &[T], out: S) -> Result<S::Ok, S::Error> {
-        out.collect_seq(values.iter().map(T::to_string))
-    }
-
-    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
-        input: D,
-    ) -> Result<Vec<T>, D::Error> {
-        let texts = Vec::<String>::deserialize(input)?;
-        texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
-    }
-}
-
-mod capability_token {
-    use super::{Capability, Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &Capability, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_str(value.token())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Capability, D::Error> {
-        String::deserialize(input).map(|token| Capability::from(token.as_str()))
     }
 }
 
@@ -318,11 +275,14 @@ mod tests {
             part: Part::Component { index: "http://example.org/resync/resourcelist.xml".into() },
             meaning,
             content: Digest::of(Algorithm::Sha256, b"content"),
+            version: 7,
             changed: DateTime::now(),
         };
-        let told = Told { capability: Capability::ResourceList, part: Part::Whole, meaning };
+        let told = Told { capability: Capability::ResourceList, part: Part::Whole, version: 6 };
         let record = HubRecord {
-            told: BTreeMap::from([(document.url.clone(), told)]),
+            told: BTreeMap::from([(document.url.clone(), told.clone())]),
+            doubt: BTreeMap::from([(document.url.clone(), Told { version: 7, ..told })]),
+            left: Some(DateTime::now()),
             last: Some(Acknowledgement { at: DateTime::now(), status: 202, key: "k".into() }),
             ..HubRecord::new("http://example.org/resync/framework/")
         };
@@ -335,10 +295,10 @@ mod tests {
     fn what_is_saved_is_loaded_again() {
         let out = tempfile::tempdir().unwrap();
         let lock = Lock::acquire(out.path()).unwrap();
-        lock.save(&sample()).unwrap();
+        sample().save(&lock).unwrap();
         let loaded = State::load(out.path()).unwrap();
         assert_eq!(loaded.documents[0].path, "resync/resourcelist-1.xml");
-        lock.save(&loaded).unwrap();
+        loaded.save(&lock).unwrap();
         assert_eq!(State::load(out.path()).unwrap(), loaded);
     }
 

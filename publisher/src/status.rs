@@ -1,13 +1,13 @@
 //! How a site stands: what was built, and what each hub does not know yet.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use serde::Serialize;
 
 use crate::{
     changes,
     site::Site,
-    state::{State, StateError},
+    state::{HubRecord, State, StateError},
 };
 
 /// The standing of a site. Its JSON form is what `status --json` prints; names are stable, new ones may be added.
@@ -25,7 +25,7 @@ pub struct Status {
     pub bytes: u64,
     /// The documents of the site.
     pub documents: Vec<DocumentStatus>,
-    /// The hubs.
+    /// The hubs, and after them those that the site has left and that have not been told so yet.
     pub hubs: Vec<HubStatus>,
 }
 
@@ -45,6 +45,8 @@ pub struct DocumentStatus {
 pub struct HubStatus {
     /// The hub.
     pub url: String,
+    /// Whether the site has left it, and it is told for the last time.
+    pub leaving: bool,
     /// When it last took a notification.
     pub told_at: Option<String>,
     /// The status of that answer.
@@ -84,22 +86,21 @@ pub fn status(out: &Path) -> Result<Status, StateError> {
 }
 
 fn hubs(state: &State) -> Vec<HubStatus> {
-    let nothing = BTreeMap::new();
+    let unknown = HubRecord::new(Site::new(state.settings.base_url.clone()).topic());
     let standing = |hub| {
-        let record = state.hubs.get(hub);
-        let last = record.and_then(|record| record.last.as_ref());
-        let told = record.map_or(&nothing, |record| &record.told);
-        let pending = changes::since_told(&state.documents, told).into_iter().map(|change| PendingChange {
+        let record = state.hubs.get(hub).unwrap_or(&unknown);
+        let pending = changes::since_told(&state.documents, record).into_iter().map(|change| PendingChange {
             change: change.change.token().to_owned(),
             capability: change.capability.to_string(),
             url: change.loc,
         });
         HubStatus {
             url: String::from(hub.clone()),
-            told_at: last.map(|last| last.at.to_string()),
-            answer: last.map(|last| last.status),
+            leaving: record.left.is_some(),
+            told_at: record.last.as_ref().map(|last| last.at.to_string()),
+            answer: record.last.as_ref().map(|last| last.status),
             pending: pending.collect(),
         }
     };
-    state.settings.hubs.iter().map(standing).collect()
+    state.hubs_to_tell().map(standing).collect()
 }

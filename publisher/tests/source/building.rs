@@ -164,6 +164,9 @@ fn bad_input_is_named_with_what_to_do_and_the_right_exit_code() {
     let place = Place::new();
     place.build_at("ftp://source.example/", &[]).failed_with(64, "http:// or https://");
     place.build_at("source.example", &[]).failed_with(64, "no absolute URL");
+    place.build_at("http://source.example/a//b/", &[]).failed_with(64, "single slashes");
+    place.build_at("http://source.example/a%2Fb/", &[]).failed_with(64, "single slashes");
+    place.build(&["--hub", "http://hub.example/", "--no-hub"]).failed_with(2, "--no-hub");
     place.build(&["--hub", "mailto:hub@example.org"]).failed_with(64, "http:// or https://");
     place.build(&["--hash", "crc32"]).failed_with(2, "crc32");
     place.build(&["--colour"]).failed_with(2, "--colour");
@@ -199,4 +202,110 @@ fn every_flag_can_come_from_the_environment() {
     crate::support::Run::from(output).succeeded();
     let list = place.document("resync/resourcelist.xml");
     assert_eq!(list.entries()[0].metadata.as_ref().unwrap().hash.iter().count(), 2);
+}
+
+#[test]
+fn an_empty_environment_variable_counts_as_absent_for_every_flag() {
+    let place = Place::new();
+    let (collection, out) = (place.collection(), place.out());
+    let with_nothing = |arguments: &[&str]| {
+        let names = ["DIR", "BASE_URL", "OUT", "HASH", "HUB", "NO_HUB", "TOKEN", "LISTEN", "JSON", "LOG"];
+        let variables = names.map(|name| (format!("RESYNC_SOURCE_{name}"), ""));
+        crate::support::Run::from(crate::support::program(arguments).envs(variables).output().unwrap())
+    };
+    let (collection, out) = (text(&collection), text(&out));
+    with_nothing(&["build", collection, "--base-url", BASE, "--out", out]).succeeded();
+    with_nothing(&["build", "--out", out]).succeeded();
+    with_nothing(&["publish", "--out", out]).succeeded();
+    assert!(with_nothing(&["status", "--out", out]).succeeded().out.contains("no hub"));
+    with_nothing(&["notify", "--out", out]).failed_with(64, "has no hub");
+    with_nothing(&["status"]).failed_with(2, "--out");
+}
+
+#[test]
+fn a_rebuild_keeps_hubs_and_digests_and_says_so_until_it_is_told_otherwise() {
+    let place = Place::new();
+    let hubs = |place: &Place| {
+        let capabilities = place.document("resync/capabilitylist.xml");
+        let hubs = capabilities.entries().iter().flat_map(|entry| entry.links_with(&Relation::Hub));
+        hubs.map(|link| link.href.clone()).collect::<Vec<_>>()
+    };
+    let digests = |place: &Place| {
+        let list = place.document("resync/resourcelist.xml");
+        list.entries()[0].metadata.as_ref().unwrap().hash.to_string()
+    };
+    place.build(&["--hub", "http://hub.example/websub/", "--hash", "md5"]).succeeded();
+    let run = place.build(&[]).succeeded();
+    assert_eq!(
+        run.out,
+        "2 resources, 9 B → nothing changed (as in the last build: --hash md5 --hub http://hub.example/websub/)\n"
+    );
+    place.build(&["--hash", "sha-1"]).succeeded();
+    assert_eq!(hubs(&place), ["http://hub.example/websub/"]);
+    assert!(digests(&place).starts_with("sha-1:"), "{}", digests(&place));
+    place.build(&["--no-hub"]).succeeded();
+    assert_eq!(hubs(&place), [""; 0]);
+    assert!(digests(&place).starts_with("sha-1:"), "{}", digests(&place));
+}
+
+#[test]
+fn an_unfinished_file_is_named_in_the_summary_and_published_under_its_final_name() {
+    let place = Place::new();
+    place.put("film.part", "x");
+    let run = place.build(&[]).succeeded();
+    assert!(
+        run.err.contains("left out `film.part`: its name ends as those of unfinished files do"),
+        "{}",
+        run.err
+    );
+    fs::rename(place.collection().join("film.part"), place.collection().join("film")).unwrap();
+    let run = place.build(&[]).succeeded();
+    assert!(run.out.starts_with("3 resources") && run.err.is_empty(), "{}", run.err);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_name_with_a_backslash_is_published_percent_encoded_with_a_warning() {
+    let place = Place::new();
+    place.put("a\\b", "x");
+    let run = place.build(&[]).succeeded();
+    assert!(run.err.contains("published `a\\b`, but its name holds a backslash"), "{}", run.err);
+    let list = place.document("resync/resourcelist.xml");
+    assert!(list.entries().iter().any(|entry| entry.loc == format!("{BASE}/a%5Cb")));
+}
+
+#[test]
+fn a_component_that_a_killed_build_could_not_remove_any_more_is_removed_by_the_next() {
+    let place = Place::new();
+    place.build(&[]).succeeded();
+    let state = place.out().join(".resync-source/state.json");
+    let read = || serde_json::from_slice::<serde_json::Value>(&fs::read(&state).unwrap()).unwrap();
+    let mut killed = read();
+    killed["to_remove"] = serde_json::json!(["resync/resourcelist-2.xml"]);
+    fs::write(&state, killed.to_string()).unwrap();
+    let component = place.out().join("resync/resourcelist-2.xml");
+    fs::write(&component, "<urlset/>").unwrap();
+    place.build(&[]).succeeded();
+    assert!(!component.exists());
+    assert_eq!(read()["to_remove"], serde_json::json!([]));
+}
+
+#[test]
+fn what_a_build_can_not_remove_is_named_and_stays_to_be_removed() {
+    let place = Place::new();
+    place.build(&[]).succeeded();
+    let state = place.out().join(".resync-source/state.json");
+    let stubborn = place.out().join("resync/resourcelist-2.xml");
+    let mut before: serde_json::Value = serde_json::from_slice(&fs::read(&state).unwrap()).unwrap();
+    // As after a build with two components; a folder cannot be removed as a file can.
+    let mut component = before["documents"][0].clone();
+    component["path"] = "resync/resourcelist-2.xml".into();
+    before["documents"].as_array_mut().unwrap().push(component);
+    fs::write(&state, before.to_string()).unwrap();
+    fs::create_dir(&stubborn).unwrap();
+    place.build(&[]).failed_with(1, "resourcelist-2.xml");
+    fs::remove_dir(&stubborn).unwrap();
+    fs::write(&stubborn, "<urlset/>").unwrap();
+    place.build(&[]).succeeded();
+    assert!(!stubborn.exists());
 }

@@ -20,7 +20,7 @@ fn changes(heard: &Heard) -> Vec<FrameworkChange> {
     FrameworkNotification::changes(&document).unwrap()
 }
 
-fn told(heard: &Heard) -> Vec<(Change, Capability)> {
+pub(crate) fn told(heard: &Heard) -> Vec<(Change, Capability)> {
     changes(heard).into_iter().map(|change| (change.change, change.capability)).collect()
 }
 
@@ -29,7 +29,7 @@ fn up(heard: &Heard) -> Option<String> {
     document.link(&Relation::Up).map(|link| link.href.clone())
 }
 
-fn everything_created() -> Vec<(Change, Capability)> {
+pub(crate) fn everything_created() -> Vec<(Change, Capability)> {
     [Capability::ResourceList, Capability::CapabilityList, Capability::Description]
         .map(|capability| (Change::Created, capability))
         .into()
@@ -212,7 +212,7 @@ fn a_kill_while_the_hub_answers_repeats_the_same_bytes_and_key() {
     assert_eq!(first, second);
 }
 
-fn until_end_of_document(stream: &mut TcpStream) -> String {
+pub(crate) fn until_end_of_document(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let (mut bytes, mut some) = (Vec::new(), [0; 4096]);
     while !bytes.windows(9).any(|end| end == b"</urlset>") {
@@ -239,7 +239,7 @@ fn a_second_notify_waits_for_the_first_and_then_has_nothing_to_send() {
     let mut second = start();
     let mut line = String::new();
     BufReader::new(second.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("waiting for another resync-source"), "{line}");
+    assert!(line.contains("waiting for another resync-source that tells the hubs"), "{line}");
     stream.write_all(ACCEPTED.as_bytes()).unwrap();
     assert!(first.wait().unwrap().success());
     let second = Run::from(second.wait_with_output().unwrap()).succeeded();

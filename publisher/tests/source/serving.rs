@@ -72,7 +72,7 @@ fn a_build_beside_a_running_server_is_seen_at_once() {
         server.get("/data/resync/resourcelist.xml").body,
         place.documents()["resync/resourcelist.xml"]
     );
-    place.build_at("http://source.example/moved/", &[]).succeeded();
+    place.build_at("http://source.example/moved/", &["--no-hub"]).succeeded();
     assert_eq!(server.get("/moved/new.txt").body, b"new");
     assert_eq!(server.get("/data/new.txt").status, 404);
     assert_eq!(server.get("/moved/resync/framework/").status, 404, "without a hub there is no channel");
@@ -157,4 +157,29 @@ fn sigterm_ends_the_server_in_good_order() {
     let id = server.child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_base_url_below_folders_with_unusual_names_is_served_where_its_urls_lead() {
+    for (base, start) in [
+        ("http://source.example/a%20b/c%C3%A9/", "/a%20b/c%C3%A9/"),
+        ("http://source.example/~me/a+b/", "/%7Eme/a+b/"),
+        ("http://source.example", "/"),
+    ] {
+        let place = Place::new();
+        place.build_at(base, &[]).succeeded();
+        let server = Server::start(&place);
+        for path in ["a.txt", "resync/capabilitylist.xml", ".well-known/resourcesync"] {
+            assert_eq!(server.get(&format!("{start}{path}")).status, 200, "{base} {path}");
+        }
+    }
+}
+
+#[test]
+fn after_the_hubs_changed_the_topic_still_answers_with_the_last_notification() {
+    let (place, hub, server) = served();
+    place.notify().succeeded();
+    let sent = hub.next().body;
+    place.build(&["--hub", "http://127.0.0.1:9/websub/"]).succeeded();
+    assert_eq!(server.get(TOPIC).body, sent.as_bytes());
 }

@@ -1,0 +1,174 @@
+//! The POST to a hub, and what its answer means.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use http::{
+    HeaderValue, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE, LINK},
+};
+use resync_core::websub::XML_CONTENT_TYPE;
+
+use super::{NotifyError, message::Message};
+use crate::settings::HubUrl;
+
+/// How long a hub may take to accept a connection.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a hub may take to answer.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The request header that lets a hub recognise a repeat.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// How much of a hub's answer is shown.
+const SHOWN_OF_AN_ANSWER: usize = 2 * 1024;
+
+/// Why a hub did not take a notification.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// It heard nothing.
+    #[error(
+        "the hub cannot be reached ({reason}); nothing is lost, run `resync-source notify` again when it is back"
+    )]
+    Unreachable {
+        /// The chain of causes.
+        reason: String,
+    },
+    /// It was reached and did not answer.
+    #[error(
+        "no answer from the hub ({reason}); it may have taken the notification or not, the next `resync-source notify` sends it again"
+    )]
+    NoAnswer {
+        /// The chain of causes.
+        reason: String,
+    },
+    /// It wants to know who publishes.
+    #[error("the hub answered {status}: {text}; give --token a token that may publish to `{topic}`")]
+    Unauthorised {
+        /// 401 or 403.
+        status: StatusCode,
+        /// The hub's own words.
+        text: String,
+        /// The topic.
+        topic: String,
+    },
+    /// Any other answer that is no success.
+    #[error(
+        "the hub answered {status}: {text}; nothing is lost, the next `resync-source notify` sends it again"
+    )]
+    Refused {
+        /// The status.
+        status: StatusCode,
+        /// The hub's own words.
+        text: String,
+    },
+}
+
+impl PostError {
+    /// Whether the hub may have taken the notification all the same.
+    pub fn leaves_doubt(&self) -> bool {
+        match self {
+            Self::NoAnswer { .. } => true,
+            Self::Refused { status, .. } => status.is_server_error(),
+            Self::Unreachable { .. } | Self::Unauthorised { .. } => false,
+        }
+    }
+}
+
+/// Posts a message; gives the status of a 2xx (FN-036).
+pub(super) async fn post(
+    client: &reqwest::Client,
+    hub: &HubUrl,
+    authorization: Option<HeaderValue>,
+    message: Message,
+) -> Result<StatusCode, PostError> {
+    let mut request = client
+        .post(hub.url().clone())
+        .header(CONTENT_TYPE, XML_CONTENT_TYPE)
+        .header(LINK, message.links)
+        .header(IDEMPOTENCY_KEY, message.key)
+        .body(message.body);
+    if let Some(authorization) = authorization {
+        request = request.header(AUTHORIZATION, authorization);
+    }
+    match request.send().await {
+        Ok(response) => judge(response, message.topic).await,
+        Err(error) => {
+            let unheard = error.is_connect() || error.is_builder();
+            let reason = causes(&error.without_url());
+            Err(if unheard { PostError::Unreachable { reason } } else { PostError::NoAnswer { reason } })
+        }
+    }
+}
+
+async fn judge(mut response: reqwest::Response, topic: String) -> Result<StatusCode, PostError> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(status);
+    }
+    let mut text = Vec::new();
+    while text.len() < SHOWN_OF_AN_ANSWER {
+        match response.chunk().await {
+            Ok(Some(chunk)) => text.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    text.truncate(SHOWN_OF_AN_ANSWER);
+    let text = printable(&text);
+    Err(match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => PostError::Unauthorised { status, text, topic },
+        _ => PostError::Refused { status, text },
+    })
+}
+
+/// A hub's words on one line, without characters that could steer a terminal.
+fn printable(text: &[u8]) -> String {
+    let text: String =
+        String::from_utf8_lossy(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match text.trim() {
+        "" => "(no reason given)".to_owned(),
+        words => words.to_owned(),
+    }
+}
+
+fn causes(error: &reqwest::Error) -> String {
+    let mut texts = Vec::new();
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    texts.dedup();
+    texts.join(": ")
+}
+
+/// One client for all hubs; redirects are not followed.
+pub(super) fn client() -> Result<reqwest::Client, NotifyError> {
+    let failed = |error: &dyn fmt::Display| NotifyError::Client(error.to_string());
+    let roots: rustls::RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+    let tls = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(&error))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(TIMEOUT)
+        .user_agent(concat!("resync-source/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hubs_words_cannot_steer_the_terminal() {
+        assert_eq!(printable(b"no\x1b[2J such\ntopic\r\n"), "no [2J such topic");
+        assert_eq!(printable(b" \n"), "(no reason given)");
+    }
+}

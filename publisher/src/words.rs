@@ -1,0 +1,217 @@
+//! The words in which a run reports.
+
+use std::{fmt::Write as _, path::Path};
+
+use bytesize::ByteSize;
+use resync_core::digest::Algorithm;
+use resync_publisher::{
+    notify::{Outcome, Told},
+    publish::Built,
+    status::{HubStatus, Status},
+};
+
+use crate::cli::Chosen;
+
+/// "12 resources, 48.2 kB → Resource List written", and what the build took over from the last one.
+pub(crate) fn built(built: &Built, chosen: &Chosen) -> String {
+    let what = match built.written.as_slice() {
+        [] => "nothing changed".to_owned(),
+        written => {
+            let kinds = written.iter().map(|document| name(document.capability.token()));
+            format!("{} written", counted(kinds))
+        }
+    };
+    let kept = kept(chosen);
+    format!("{}, {} → {what}{kept}", count(built.resources, "resource"), size(built.bytes))
+}
+
+/// What nobody said this time and would be otherwise in a new site.
+fn kept(chosen: &Chosen) -> String {
+    let Chosen { settings, kept_hubs, kept_hash } = chosen;
+    let mut flags = Vec::new();
+    if *kept_hash && settings.hash != [Algorithm::Sha256] {
+        flags.extend(settings.hash.iter().map(|algorithm| format!("--hash {algorithm}")));
+    }
+    if *kept_hubs {
+        flags.extend(settings.hubs.iter().map(|hub| format!("--hub {hub}")));
+    }
+    if flags.is_empty() { String::new() } else { format!(" (as in the last build: {})", flags.join(" ")) }
+}
+
+/// What a build left out or cannot promise, a line each; of many with the same cause only the first few.
+pub(crate) fn warnings(built: &Built) -> Vec<String> {
+    let left_out = built.skipped.iter().map(|skipped| {
+        (skipped.reason.to_string(), format!("left out {}: {}", name_of(&skipped.path), skipped.reason))
+    });
+    let mut lines = first_few(left_out, "left out");
+    let unportable = built.unportable.iter().map(|one| {
+        let cause = format!("its name holds {}, which other systems cannot keep", one.cause);
+        (cause.clone(), format!("published {}, but {cause}", name_of(&one.path)))
+    });
+    lines.extend(first_few(unportable, "published"));
+    if built.resources == 0 {
+        lines
+            .push("the collection is empty; a Destination that deletes would now drop its copies".to_owned());
+    }
+    lines
+}
+
+/// From causes and lines in any order: lines grouped by cause, and of each group how many more there are.
+fn first_few(causes: impl Iterator<Item = (String, String)>, verb: &str) -> Vec<String> {
+    const SHOWN: usize = 5;
+    let mut groups: Vec<(String, usize, Vec<String>)> = Vec::new();
+    for (cause, line) in causes {
+        let position = groups.iter().position(|(known, ..)| *known == cause).unwrap_or_else(|| {
+            groups.push((cause, 0, Vec::new()));
+            groups.len() - 1
+        });
+        let (_, number, lines) = &mut groups[position];
+        *number += 1;
+        if lines.len() < SHOWN {
+            lines.push(line);
+        }
+    }
+    let texts = groups.into_iter().map(|(cause, number, mut lines)| {
+        if number > lines.len() {
+            lines.push(format!("and {} more {verb}: {cause}", number - lines.len()));
+        }
+        lines
+    });
+    texts.flatten().collect()
+}
+
+/// A path in quotes, without characters that could steer a terminal.
+fn name_of(path: &Path) -> String {
+    let text = path.display().to_string();
+    let shown = text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() });
+    format!("`{}`", shown.collect::<String>())
+}
+
+/// "1 notification, hub accepted (202)"; for several hubs a line each.
+pub(crate) fn told(hubs: &[Told]) -> String {
+    let lines = hubs.iter().map(|told| {
+        let whose = match told.leaving {
+            true => format!("{}, which this site has left: ", told.hub),
+            false if hubs.len() > 1 => format!("{}: ", told.hub),
+            false => String::new(),
+        };
+        let what = match &told.outcome {
+            Outcome::NothingChanged => "the hub knows everything, nothing to send".to_owned(),
+            Outcome::Accepted { status } => {
+                let kinds = told
+                    .changes
+                    .iter()
+                    .map(|change| format!("{} {}", name(change.capability.token()), change.change.token()));
+                format!("1 notification ({}), hub accepted ({status})", counted(kinds))
+            }
+            Outcome::Failed(error) => format!("not told: {error}"),
+        };
+        format!("{whose}{what}")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The standing of a site for a person.
+pub(crate) fn status(status: &Status) -> String {
+    let mut text = String::new();
+    let mut line = |arguments: std::fmt::Arguments<'_>| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{arguments}");
+    };
+    line(format_args!("{} at {}", status.directory, status.base_url));
+    line(format_args!("{}, {}", count(status.resources, "resource"), size(status.bytes)));
+    for document in &status.documents {
+        line(format_args!(
+            "  {:<20} {}  changed {}",
+            name(&document.capability),
+            document.url,
+            document.changed
+        ));
+    }
+    if status.hubs.is_empty() {
+        line(format_args!("no hub; build with --hub URL to have a channel"));
+    }
+    for hub in &status.hubs {
+        let left = if hub.leaving { ", which this site has left" } else { "" };
+        line(format_args!("hub {}{left}: {}", hub.url, hub_standing(hub)));
+        for change in &hub.pending {
+            line(format_args!("  waits: {} {}  {}", name(&change.capability), change.change, change.url));
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn hub_standing(hub: &HubStatus) -> String {
+    let last = match (&hub.told_at, hub.answer) {
+        (Some(at), Some(answer)) => format!("last told {at} ({answer})"),
+        _ => "never told".to_owned(),
+    };
+    match hub.pending.len() {
+        0 => format!("{last}, knows everything"),
+        waiting => format!("{last}, {} waiting: run `resync-source notify`", count(waiting as u64, "change")),
+    }
+}
+
+fn name(token: &str) -> &str {
+    match token {
+        "description" => "Source Description",
+        "capabilitylist" => "Capability List",
+        "resourcelist" => "Resource List",
+        other => other,
+    }
+}
+
+fn counted<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
+    let mut groups: Vec<(String, usize)> = Vec::new();
+    for name in names {
+        match groups.iter_mut().find(|(known, _)| known == name.as_ref()) {
+            Some((_, number)) => *number += 1,
+            None => groups.push((name.as_ref().to_owned(), 1)),
+        }
+    }
+    let texts = groups.into_iter().map(|(name, number)| match number {
+        1 => name,
+        _ => format!("{name} ({number} documents)"),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+fn count(number: u64, what: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{end}")
+}
+
+fn size(bytes: u64) -> impl std::fmt::Display {
+    ByteSize(bytes).display().si()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_in_words() {
+        assert_eq!(count(1, "resource"), "1 resource");
+        assert_eq!(
+            counted(["Resource List", "Resource List", "Capability List"].iter()),
+            "Resource List (2 documents), Capability List"
+        );
+        assert_eq!(size(48_200).to_string(), "48.2 kB");
+    }
+
+    #[test]
+    fn of_many_warnings_with_one_cause_the_first_few_are_shown_and_the_rest_counted() {
+        let of = |cause: &str, number: usize| {
+            (0..number).map(|n| (cause.to_owned(), format!("{cause} {n}"))).collect::<Vec<_>>()
+        };
+        let lines = first_few(of("loop", 12).into_iter().chain(of("pipe", 1)), "left out");
+        assert_eq!(lines.len(), 7);
+        assert_eq!(lines[4..], ["loop 4", "and 7 more left out: loop", "pipe 0"]);
+    }
+
+    #[test]
+    fn a_name_cannot_steer_the_terminal() {
+        assert_eq!(name_of(Path::new("a\x1b[2Jé")), "`a\\u{1b}[2Jé`");
+    }
+}
