@@ -47,7 +47,7 @@ use resync_core::websub::verification::Verification;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::inbox::{Deliveries, Delivery, Receipt};
+use crate::inbox::{Deliveries, Delivery, Identity, Receipt};
 use crate::state::{SubscriptionId, Subscriptions};
 use crate::subscription::Verdict;
 
@@ -215,8 +215,7 @@ impl Shared {
             return Err(Refusal::Ended);
         }
         let body = self.read(headers, body).await?;
-        let signature = headers.get(X_HUB_SIGNATURE).and_then(|value| value.to_str().ok());
-        let body = SignedBody::check(signature, &[known.secret], body).map_err(Refusal::BadSignature)?;
+        let body = signed(headers, known.secret, &body).map_err(Refusal::BadSignature)?;
         self.hand_over(token, known.topic, headers, body)
     }
 
@@ -259,26 +258,30 @@ impl Shared {
         body: SignedBody,
     ) -> Result<(), Refusal> {
         let id = headers.get(WEBHOOK_ID).and_then(|id| id.to_str().ok()?.parse::<NotificationId>().ok());
+        let identity = id.map(|id| Identity::new(id, body.body()));
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let links = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes));
-        let subscription = SubscriptionId(token.into());
-        let receipt = Receipt { subscription, id, subscriptions: self.subscriptions.clone() };
-        let handed = self.subscriptions.with(token, |record| {
-            if let Some(id) = id.filter(|id| record.window.knows(*id)) {
-                tracing::debug!(%id, "a notification came again");
-                return Ok(());
-            }
-            let permit = self.sender.try_reserve().map_err(|error| match error {
-                TrySendError::Full(()) => Refusal::Busy,
-                TrySendError::Closed(()) => Refusal::ShuttingDown,
-            })?;
-            if let Some(id) = id {
-                record.window.take(id);
-            }
+        let (permit, number) = self
+            .subscriptions
+            .with_window(token, |window| {
+                if let Some(known) = identity.filter(|identity| window.knows(*identity)) {
+                    tracing::debug!(id = %known.id, "a notification came again");
+                    return Ok(None);
+                }
+                let permit = self.sender.try_reserve().map_err(|error| match error {
+                    TrySendError::Full(()) => Refusal::Busy,
+                    TrySendError::Closed(()) => Refusal::ShuttingDown,
+                })?;
+                Ok(Some((permit, identity.map(|identity| window.take(identity)))))
+            })?
+            .unzip();
+        if let Some(permit) = permit {
+            let subscription = SubscriptionId(token.into());
+            let subscriptions = self.subscriptions.clone();
+            let receipt = Receipt { subscription, number: number.flatten(), subscriptions };
             permit.send(Delivery { id, topic, content_type, links, body, receipt });
-            Ok(())
-        });
-        handed.unwrap_or(Err(Refusal::UnknownPath))
+        }
+        Ok(())
     }
 
     fn taken(&self) -> Answer {
@@ -320,6 +323,21 @@ impl Shared {
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.options.retry_after.as_secs()));
         answer
     }
+}
+
+/// The body, once a signature proves it (W-193). A sender may sign in several ways or with several keys: one
+/// that fits proves the body as well as if it were alone, and without the key nobody can make one.
+fn signed(headers: &HeaderMap, secret: Secret, body: &[u8]) -> Result<SignedBody, SignatureError> {
+    let secrets = [secret];
+    let signatures = headers.get_all(X_HUB_SIGNATURE).iter().map(|value| value.to_str().ok());
+    let mut refused = SignatureError::Missing;
+    for signature in signatures {
+        match SignedBody::check(signature, &secrets, body) {
+            Ok(signed) => return Ok(signed),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
 }
 
 /// W-118, W-187, W-188: a type that no browser runs, and no sniffing.

@@ -98,7 +98,7 @@ pub(crate) struct Listen {
     /// The lease to ask for, such as 10d; the hub decides
     #[arg(long, env = "RESYNC_DESTINATION_LEASE", default_value = "10d", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
-    /// How often to synchronise without being told; 0s for never
+    /// About how often to synchronise without being told; 0s for never
     #[arg(long, env = "RESYNC_DESTINATION_POLL", default_value = "1h", value_parser = duration_or_zero)]
     pub(crate) poll: Duration,
     /// Unsubscribe at the end; otherwise the hub keeps trying until the lease ends
@@ -118,7 +118,7 @@ pub(crate) struct Choice {
     /// Where the state is kept, which is never deleted [default: DIR/.resync-destination]
     #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
-    /// Remove files that the Source no longer lists
+    /// Remove files that the Source no longer lists, once that is certain
     #[arg(long, env = "RESYNC_DESTINATION_DELETE")]
     pub(crate) delete: bool,
     /// Also fetch resources of other origins than the list's own

@@ -58,6 +58,7 @@
 #![deny(missing_docs)]
 
 pub mod callback;
+mod channel;
 pub mod discover;
 pub mod fetch;
 pub mod inbox;

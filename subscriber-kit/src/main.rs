@@ -138,7 +138,7 @@ fn print_event(event: Event) {
         Event::Subscribed { topic, until } => show::subscribed(&topic, until),
         Event::Notified => "notified: something changed".to_owned(),
         Event::Synchronised(report) => show::report(&report),
-        Event::SyncFailed { cause, retry_in } => format!("not in step: {cause}; next try in {retry_in:?}"),
+        Event::SyncFailed { cause, retry_in } => format!("not in step: {cause}; next try in {retry_in:.0?}"),
     };
     // A reader that went away is no reason to stop keeping the copy.
     let _ = say(line);

@@ -11,6 +11,8 @@ use crate::discover::Set;
 pub enum Meaning {
     /// The Resource List changed: synchronise.
     Synchronise,
+    /// A list under the known index changed (FN-006): synchronise, even if the index is as it was.
+    LookInside,
     /// Where the lists are may have changed: discover again, then synchronise.
     DiscoverAgain,
     /// It is about documents that a copy from the Resource List does not use.
@@ -47,7 +49,8 @@ fn weight(meaning: &Meaning) -> u8 {
     match meaning {
         Meaning::NotUsed => 0,
         Meaning::Synchronise => 1,
-        Meaning::DiscoverAgain => 2,
+        Meaning::LookInside => 2,
+        Meaning::DiscoverAgain => 3,
     }
 }
 
@@ -57,8 +60,10 @@ fn meaning_of(change: &FrameworkChange, set: &Set) -> Meaning {
             let known = set.resource_list.as_ref();
             let names_it = |text: &str| Url::parse(text).ok().as_ref() == known;
             // A list under an index is found through the index (FN-006); an unknown one is a list that moved.
-            if names_it(&change.loc) || change.index.as_deref().is_some_and(names_it) {
+            if names_it(&change.loc) {
                 Meaning::Synchronise
+            } else if change.index.as_deref().is_some_and(names_it) {
+                Meaning::LookInside
             } else {
                 Meaning::DiscoverAgain
             }
@@ -101,10 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn fn006_a_list_under_the_known_index_means_synchronise() {
+    fn fn006_a_list_under_the_known_index_means_look_inside() {
         let part = updated(Capability::ResourceList, "http://a.example/part7.xml");
         let under = part.clone().index("http://a.example/resourcelist.xml");
-        assert_eq!(meaning(&notification(&[under]), &set()).unwrap(), Meaning::Synchronise);
+        assert_eq!(meaning(&notification(&[under]), &set()).unwrap(), Meaning::LookInside);
         assert_eq!(meaning(&notification(&[part]), &set()).unwrap(), Meaning::DiscoverAgain);
     }
 

@@ -79,6 +79,7 @@ pub(crate) fn report(report: &Report) -> String {
         "not in step: {failed} of {resources} resources failed ({created} created, {updated} updated, {deleted} deleted)"
     )];
     lines.extend(report.failures.iter().map(|failure| format!("  {}: {}", failure.loc, failure.cause)));
+    lines.extend(report.deletion_skipped.iter().map(|why| format!("  nothing was deleted: {why}")));
     lines.join("\n")
 }
 
@@ -91,6 +92,7 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     )];
     lines.extend(report.findings.iter().map(|finding| format!("  {}: {}", finding.loc, finding.cause)));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));
+    lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
     lines.join("\n")
 }
 

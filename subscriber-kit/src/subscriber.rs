@@ -78,6 +78,8 @@ impl SubscribeError {
             Self::Hub(error) => error.is_transient(),
             Self::Refused { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
             Self::NotVerified { .. } => true,
+            // A full disk may be emptied.
+            Self::State(error) => matches!(error, StateError::Io { .. }),
             _ => false,
         }
     }
@@ -159,30 +161,53 @@ impl Subscriber {
     pub async fn keep(
         &self,
         id: &SubscriptionId,
-        mut on_lease: impl FnMut(DateTime),
+        on_lease: impl FnMut(DateTime),
     ) -> Result<std::convert::Infallible, SubscribeError> {
-        let mut pause = self.options.first_retry;
+        Err(self.keep_for(id, u32::MAX, on_lease).await)
+    }
+
+    /// As [`Subscriber::keep`], but ends also after so many `tries` in a row at a hub that is away while no
+    /// lease runs. Gives back why it ended.
+    pub(crate) async fn keep_for(
+        &self,
+        id: &SubscriptionId,
+        tries: u32,
+        mut on_lease: impl FnMut(DateTime),
+    ) -> SubscribeError {
+        let (mut pause, mut failures) = (self.options.first_retry, 0);
         loop {
-            match self.subscribe(id).await {
+            let slept = match self.subscribe(id).await {
                 Ok(expires) => {
-                    pause = self.options.first_retry;
+                    (pause, failures) = (self.options.first_retry, 0);
                     on_lease(expires);
-                    self.until_denied(id, renewal_delay(expires, DateTime::now())).await?;
+                    self.until_denied(id, renewal_delay(expires, DateTime::now())).await
                 }
-                Err(error) if error.is_transient() || (self.is_active(id) && !error.is_denial()) => {
+                Err(error) => {
+                    failures += u32::from(!self.is_active(id));
+                    let goes_on = error.is_transient() || (self.is_active(id) && !error.is_denial());
+                    if !goes_on || failures >= tries {
+                        return error;
+                    }
                     tracing::warn!(%error, retry_in = ?pause, "the subscription could not be made or renewed");
-                    self.until_denied(id, jittered(pause)).await?;
+                    let slept = self.until_denied(id, jittered(pause)).await;
                     pause = (pause * 2).min(self.options.longest_retry);
+                    slept
                 }
-                Err(error) => return Err(error),
+            };
+            if let Err(denied) = slept {
+                return denied;
             }
         }
     }
 
+    /// The pauses between tries: the first, and the longest.
+    pub(crate) fn pauses(&self) -> (Duration, Duration) {
+        (self.options.first_retry, self.options.longest_retry)
+    }
+
     async fn ask(&self, id: &SubscriptionId, mode: Mode) -> Result<CallbackUrl, SubscribeError> {
         let prefix = self.options.callback_prefix.clone();
-        let record =
-            self.subscriptions.with(&id.0, |record| record.clone()).ok_or(SubscribeError::Unknown)?;
+        let record = self.subscriptions.with(&id.0, Record::clone).ok_or(SubscribeError::Unknown)?;
         let callback = CallbackUrl::parse(&record.callback_under(&prefix))
             .map_err(|source| SubscribeError::Callback { prefix: Box::new(prefix), source })?;
         let hub = Url::parse(&record.hub)
@@ -279,7 +304,7 @@ fn renewal_delay(expires: DateTime, now: DateTime) -> Duration {
     Duration::from_millis(left * fastrand::u64(80..90) / 100).max(Duration::from_secs(1))
 }
 
-fn jittered(pause: Duration) -> Duration {
+pub(crate) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.8 + 0.4 * fastrand::f64())
 }
 

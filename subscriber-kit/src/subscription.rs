@@ -11,6 +11,7 @@ use resync_core::websub::identity::NotificationId;
 use resync_core::websub::key::TopicUrl;
 use resync_core::websub::verification::Verification;
 
+use crate::discover::Channel;
 use crate::state::{Book, Mode, Pending, Record, StateError, SubscriptionId, Subscriptions};
 
 /// How long a request to the hub may be verified; hubs may be busy.
@@ -122,10 +123,32 @@ impl Subscriptions {
         self.with_book(Book::subscriptions)
     }
 
+    /// The subscriptions under which a hub may deliver.
+    pub(crate) fn active(&self) -> Vec<SubscriptionId> {
+        self.ids_of(|_| true)
+    }
+
+    /// Those of them that are no part of this channel.
+    pub(crate) fn not_of(&self, channel: &Channel) -> Vec<SubscriptionId> {
+        self.ids_of(|record| {
+            let is_hub = channel.hubs.iter().any(|hub| hub.as_str() == record.hub);
+            !is_hub || record.topic != channel.topic
+        })
+    }
+
+    fn ids_of(&self, wanted: impl Fn(&Record) -> bool) -> Vec<SubscriptionId> {
+        let now = DateTime::now();
+        let is_active = |phase| matches!(phase, Phase::Active { .. } | Phase::Renewing { .. });
+        self.with_book(|book| {
+            let found = book.subscriptions.iter().filter(|one| is_active(one.phase(now)) && wanted(one));
+            found.map(|record| SubscriptionId(record.token.as_str().into())).collect()
+        })
+    }
+
     /// One subscription as it stands.
     #[must_use]
     pub fn get(&self, id: &SubscriptionId) -> Option<Subscription> {
-        self.with(&id.0, |record| record.look())
+        self.with(&id.0, Record::look)
     }
 }
 
@@ -147,7 +170,7 @@ impl Record {
             phase: self.phase(DateTime::now()),
             lease_seconds: self.lease_seconds,
             callback_origin: self.callback().map(|callback| callback.origin()),
-            last: self.last(),
+            last: self.handled.last(),
         }
     }
 

@@ -192,6 +192,46 @@ async fn only_what_is_done_counts_as_handled() {
 }
 
 #[tokio::test]
+async fn a_forged_id_does_not_mute_what_follows() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    // The id is not signed: whoever saw one delivery can send its body again under any other.
+    for id in [format!("a.{}", u64::MAX), "a.1".to_owned(), "a.2".to_owned()] {
+        assert_eq!(destination.at.deliver(&id, &format!("under {id}")).await.status(), 204);
+        let delivery = destination.deliveries.next().await.unwrap();
+        assert_eq!(delivery.body.body(), format!("under {id}").as_bytes());
+        delivery.done().await.unwrap();
+    }
+    assert_eq!(destination.at.deliver("a.1", "of a hub restored from a backup").await.status(), 204);
+    assert_eq!(destination.next_body().await, "of a hub restored from a backup");
+}
+
+#[tokio::test]
+async fn what_is_dropped_without_done_is_handed_over_again_and_holds_up_nothing() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    destination.at.deliver("a.1", "one").await;
+    drop(destination.deliveries.next().await.unwrap());
+    destination.at.deliver("a.2", "two").await;
+    destination.deliveries.next().await.unwrap().done().await.unwrap();
+    assert_eq!(destination.subscriptions.get(&destination.id).unwrap().last.unwrap().offset, 2);
+    destination.at.deliver("a.1", "one").await;
+    assert_eq!(destination.next_body().await, "one");
+}
+
+#[tokio::test]
+async fn w193_of_several_signatures_one_that_fits_is_enough() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    let Subscribed { address, path, secret } = destination.at.clone();
+    let (good, bad) = (signature(&secret, b"hello"), signature("old key", b"hello"));
+    for order in [[&bad, &good], [&good, &bad]] {
+        let headers = order.map(|one| ("X-Hub-Signature", one.as_str()));
+        assert_eq!(post(address, &path, &headers, b"hello").await.status(), 204);
+        assert_eq!(destination.next_body().await, "hello");
+    }
+    let headers = [("X-Hub-Signature", bad.as_str()), ("X-Hub-Signature", bad.as_str())];
+    assert_eq!(post(address, &path, &headers, b"hello").await.status(), 403);
+}
+
+#[tokio::test]
 async fn a_full_channel_is_503_and_the_repeated_delivery_is_taken() {
     let mut destination =
         Destination::start(CallbackOptions { capacity: 1, ..CallbackOptions::default() }).await;

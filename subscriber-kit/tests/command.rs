@@ -103,6 +103,23 @@ async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
     }
 }
 
+#[tokio::test]
+async fn two_runs_on_one_copy_do_not_meet() {
+    let source = source(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    assert_eq!(code(&run(&["sync", &url, into]).await), 0);
+    let lock = std::fs::File::open(directory.path().join(".resync-destination/copy.lock")).unwrap();
+    lock.lock().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let other = run(&["sync", &url, into, "--delete", "--state", state.path().to_str().unwrap()]).await;
+    assert_eq!(code(&other), 1);
+    let said = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(said.contains("another resync-destination works on"), "{said}");
+    lock.unlock().unwrap();
+    assert_eq!(code(&run(&["sync", &url, into, "--delete"]).await), 0);
+}
+
 struct Listening {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,

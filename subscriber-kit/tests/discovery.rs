@@ -56,6 +56,7 @@ async fn rs164_with_nothing_else_a_sitemap_is_used() {
         "/data/",
         "/data/.well-known/resourcesync",
         "/.well-known/resourcesync",
+        "/robots.txt",
         "/data/resourcelist.xml",
         "/data/sitemap.xml",
     ];
@@ -132,4 +133,31 @@ async fn an_endless_document_is_cut_off_at_the_limit() {
     source.raw("/", format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 10_u64 << 30).into_bytes());
     let error = discover(&client(), &source.url("/")).await.unwrap_err();
     assert!(matches!(error, DiscoverError::Fetch(FetchError::TooLarge { .. })), "{error}");
+}
+
+#[tokio::test]
+async fn rs161_a_link_in_a_page_leads_to_the_capability_list() {
+    let source = announced().await;
+    source.remove("/.well-known/resourcesync");
+    source
+        .put("/page.html", br#"<!doctype html><link rel="resourcesync" href="capabilitylist.xml"><p>Hello"#);
+    let found = discover(&client(), &source.url("/page.html")).await.unwrap();
+    assert_eq!(found.choose(None).unwrap().name(), source.url("/capabilitylist.xml"));
+}
+
+#[tokio::test]
+async fn rs160_rs163_the_resource_lists_among_the_sitemaps_of_robots_txt_lead_to_their_sets() {
+    let source = announced().await;
+    source.remove("/.well-known/resourcesync");
+    source.remove("/resourcelist.xml");
+    source.resource_list("/lists/rl.xml", &[]);
+    source.put("/plain.xml", document("urlset", "", &[]).as_bytes());
+    let robots =
+        ["/plain.xml", "/gone.xml", "/lists/rl.xml"].map(|path| format!("Sitemap: {}\n", source.url(path)));
+    source.put("/robots.txt", format!("User-agent: *\n{}", robots.concat()).as_bytes());
+    let found = discover(&client(), &source.url("/")).await.unwrap();
+    let set = found.choose(None).unwrap();
+    assert_eq!(set.name(), source.url("/capabilitylist.xml"));
+    assert_eq!(set.resource_list.as_ref().unwrap().as_str(), source.url("/lists/rl.xml"));
+    assert!(set.framework_channel.is_some());
 }

@@ -103,6 +103,30 @@ async fn fn001_a_notification_brings_the_copy_in_step() {
 }
 
 #[tokio::test]
+async fn fn006_a_list_that_changed_under_an_index_is_read_although_the_index_did_not() {
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[]).await;
+    let root = r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>"#;
+    let part = format!("<sitemap><loc>{}</loc></sitemap>", source.url("/part1.xml"));
+    source.put("/resourcelist.xml", support::document("sitemapindex", root, &[part]).as_bytes());
+    let list = |body: &[u8]| source.resource_list("/part1.xml", &[source.resource("/a", body)]);
+    list(b"1");
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+    list(b"2");
+    let index = source.url("/resourcelist.xml");
+    let inside = source.notification().replace(
+        &format!("<url><loc>{index}</loc>"),
+        &format!(r#"<url><loc>{}</loc><rs:ln rel="index" href="{index}"/>"#, source.url("/part1.xml")),
+    );
+    assert_eq!(at.deliver("a.1", &inside).await.status(), 204);
+    assert_eq!(destination.synchronised().await.updated, 1);
+    destination.stop().await;
+}
+
+#[tokio::test]
 async fn a_notification_that_cannot_be_used_is_acknowledged_and_left_aside() {
     let mut hub = Hub::start().await;
     let source = source(&hub, &[("/a", "1")]).await;
@@ -229,4 +253,139 @@ async fn a_shutdown_does_not_wait_for_a_source_that_is_silent() {
     let destination = Destination::start(ListenOptions::new(url, directory.path()));
     let _connection = silent.accept().await.unwrap();
     destination.stop().await;
+}
+
+#[tokio::test]
+async fn a_state_that_cannot_be_written_is_written_later_and_the_copy_goes_on() {
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[("/a", "1")]).await;
+    let (directory, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (here, away) = (state.path().join("here"), state.path().join("away"));
+    let mut with_state = options(&source, directory.path());
+    with_state.state = Some(here.clone());
+    let mut destination = Destination::start(with_state);
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+
+    std::fs::rename(&here, &away).unwrap();
+    publish(&source, &[("/a", "2")]);
+    assert_eq!(at.deliver("a.1", &source.notification()).await.status(), 204);
+    assert_eq!(destination.synchronised().await.updated, 1);
+    assert_eq!(files(directory.path()), expected(&[("a", "2")]));
+
+    publish(&source, &[("/a", "3")]);
+    assert_eq!(at.deliver("a.2", &source.notification()).await.status(), 204);
+    assert_eq!(destination.synchronised().await.updated, 1, "and goes on");
+
+    assert!(!here.exists());
+    std::fs::rename(&away, &here).unwrap();
+    let kept = async {
+        while status(&here).unwrap().unwrap().subscriptions[0].last.is_none_or(|last| last.offset < 2) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, kept).await.expect("it is kept in the end, without another notification");
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_that_is_away_at_the_start_is_waited_for() {
+    let mut hub = Hub::start().await;
+    let source = Source::start().await;
+    source.raw("/.well-known/resourcesync", support::status("503 Service Unavailable", ""));
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    loop {
+        if let Event::SyncFailed { cause, .. } = destination.event().await {
+            assert!(cause.contains("503"), "{cause}");
+            break;
+        }
+    }
+    source.announce(Some(&hub.url()));
+    publish(&source, &[("/a", "1")]);
+    hub.accept(600).await;
+    assert_eq!(destination.synchronised().await.created, 1);
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_whose_description_is_away_is_followed_from_what_was_found_before() {
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[("/a", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut first = Destination::start(options(&source, directory.path()));
+    let before = hub.accept(600).await;
+    first.synchronised().await;
+    first.stop().await;
+
+    source.raw("/.well-known/resourcesync", support::status("503 Service Unavailable", ""));
+    publish(&source, &[("/a", "2")]);
+    let mut again = options(&source, directory.path());
+    again.listen = before.address;
+    let mut second = Destination::start(again);
+    assert_eq!(hub.accept(600).await, before);
+    assert_eq!(second.synchronised().await.updated, 1);
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn fn062_a_channel_that_moves_is_followed_and_the_old_subscription_ended() {
+    let (mut old, mut new) = (Hub::start().await, Hub::start().await);
+    let source = source(&old, &[("/a", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at_old = old.accept(600).await;
+    destination.synchronised().await;
+
+    source.announce(Some(&new.url()));
+    let moved =
+        source.notification().replace(r#"capability="resourcelist""#, r#"capability="capabilitylist""#);
+    assert_eq!(at_old.deliver("a.1", &moved).await.status(), 204);
+    let (at_new, left) = tokio::join!(new.accept(600), old.accept(0));
+    assert_eq!(left.path, at_old.path, "unsubscribed where it was");
+    assert_ne!(at_new.path, at_old.path);
+
+    publish(&source, &[("/a", "2")]);
+    assert_eq!(at_new.deliver("b.1", &source.notification()).await.status(), 204);
+    while destination.synchronised().await.updated == 0 {}
+    let ended = async {
+        while at_old.deliver("a.2", &moved).await.status() != 410 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.expect("the old one is ended");
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn fn062_when_a_hub_refuses_or_is_away_the_next_one_is_asked() {
+    let mut refusing = Hub::answering(|_| support::status("403 Forbidden", "")).await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut willing = Hub::start().await;
+    let source = source(&refusing, &[("/a", "1")]).await;
+    source.announce_at(&[&refusing.url(), &format!("http://{nobody}/"), &willing.url()]);
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    refusing.form().await;
+    let at = willing.accept(600).await;
+    destination.synchronised().await;
+    publish(&source, &[("/a", "2")]);
+    at.deliver("a.1", &source.notification()).await;
+    while destination.synchronised().await.updated == 0 {}
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn when_every_hub_refuses_for_good_that_is_said() {
+    let (one, two) = (
+        Hub::answering(|_| support::status("403 Forbidden", "")),
+        Hub::answering(|_| support::status("404 Not Found", "")),
+    );
+    let (one, two) = (one.await, two.await);
+    let source = source(&one, &[("/a", "1")]).await;
+    source.announce_at(&[&one.url(), &two.url()]);
+    let directory = tempfile::tempdir().unwrap();
+    let listening = listen(options(&source, directory.path()), |_| {}, std::future::pending());
+    let result = tokio::time::timeout(PATIENCE, listening).await.unwrap();
+    assert!(matches!(result, Err(ListenError::Subscribe(_))), "{result:?}");
 }

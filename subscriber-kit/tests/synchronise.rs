@@ -3,60 +3,9 @@
 
 mod support;
 
-use std::path::Path;
-
-use resync_subscriber_kit::sync::{AuditReport, Report, SyncError, SyncOptions, Target, audit, baseline};
-use support::{Source, client, document, entry, expected, files, ok, status};
-use tempfile::TempDir;
-use url::Url;
-
-struct Copy {
-    directory: TempDir,
-    source: Source,
-}
-
-impl Copy {
-    async fn start() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), source: Source::start().await }
-    }
-
-    fn path(&self) -> &Path {
-        self.directory.path()
-    }
-
-    async fn try_sync(&self, delete: bool) -> Result<Report, SyncError> {
-        let options = SyncOptions { delete, retries: 1, ..SyncOptions::default() };
-        baseline(&client(), &self.list(), &self.target(), &options).await
-    }
-
-    async fn sync(&self) -> Report {
-        let report = self.try_sync(true).await.unwrap();
-        assert_eq!(report.created + report.updated + report.unchanged + report.failed, report.resources);
-        report
-    }
-
-    async fn audit(&self) -> AuditReport {
-        audit(&client(), &self.list(), &self.target(), &SyncOptions::default()).await.unwrap()
-    }
-
-    fn list(&self) -> Url {
-        Url::parse(&self.source.url("/resourcelist.xml")).unwrap()
-    }
-
-    fn target(&self) -> Target {
-        Target::open(self.path(), Url::parse(&self.source.url("/")).unwrap()).unwrap()
-    }
-
-    fn list_of(&self, resources: &[(&str, &str)]) {
-        let entries: Vec<String> =
-            resources.iter().map(|(path, body)| self.source.resource(path, body.as_bytes())).collect();
-        self.source.resource_list("/resourcelist.xml", &entries);
-    }
-}
-
-fn counts(report: &Report) -> [u64; 5] {
-    [report.created, report.updated, report.deleted, report.unchanged, report.failed]
-}
+use resync_subscriber_kit::sync::SyncError;
+use support::copy::{Copy, counts};
+use support::{Source, document, entry, expected, files, ok, status};
 
 #[tokio::test]
 async fn rs190_a_baseline_makes_the_copy_and_a_second_one_fetches_nothing() {
@@ -190,7 +139,7 @@ async fn rs202_hostile_paths_are_refused_and_the_rest_is_copied() {
     assert_eq!(counts(&report), [1, 0, 0, 0, 5]);
     assert_eq!(copy.source.asked().len(), 2, "what has no place is not fetched");
     assert_eq!(files(copy.path()), expected(&[("fine", "fine")]));
-    assert!(!copy.path().join(".resync-destination").exists());
+    assert!(!copy.path().join(".resync-destination/state.json").exists());
 }
 
 #[tokio::test]
@@ -333,4 +282,26 @@ async fn a_relative_loc_is_taken_from_its_list() {
     copy.source.resource_list("/resourcelist.xml", &[entry("x/y", r#"length="1""#)]);
     assert_eq!(counts(&copy.sync().await), [1, 0, 0, 0, 0]);
     assert_eq!(files(copy.path()), expected(&[("x/y", "y")]));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn names_that_unix_allows_are_copied_byte_for_byte() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let copy = Copy::start().await;
+    let names: [(&str, &[u8]); 4] = [
+        ("/back%5Cslash", b"back\\slash"),
+        ("/line%0Abreak", b"line\nbreak"),
+        ("/%ff%fe", b"\xff\xfe"),
+        ("/%C3%A9", b"\xc3\xa9"),
+    ];
+    let entries = names.map(|(path, _)| copy.source.resource(path, path.as_bytes()));
+    copy.source.resource_list("/resourcelist.xml", &entries);
+    assert_eq!(counts(&copy.sync().await), [4, 0, 0, 0, 0]);
+    for (path, name) in names {
+        let file = copy.path().join(std::ffi::OsStr::from_bytes(name));
+        assert_eq!(std::fs::read(file).unwrap(), path.as_bytes());
+    }
+    assert!(copy.audit().await.in_step());
+    assert_eq!(counts(&copy.sync().await), [0, 0, 0, 4, 0], "and found again");
 }

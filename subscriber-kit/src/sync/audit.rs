@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::download::blocking;
-use super::local::{Facts, Local};
-use super::{Failure, Places, ResourceError, SyncError, SyncOptions, Target, compare, delete, lists, note};
+use super::lists::{Lists, Reading, Unity};
+use super::local::{Local, compare};
+use super::path::{obstacle, relative_path};
+use super::report::{FAILURES_KEPT, Failure, Report, note};
+use super::{PathError, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
 /// How many surplus files a report names.
@@ -34,14 +37,17 @@ pub struct AuditReport {
     pub findings: Vec<Failure>,
     /// Surplus files, at most the first hundred.
     pub extra_files: Vec<String>,
+    /// Why the Source's lists may not be true of one time, so that more may be missing, stale or surplus.
+    #[serde(default)]
+    pub uncertain: Option<String>,
 }
 
 impl AuditReport {
     /// Whether the copy is the same as the Source as far as the list can tell: nothing missing, different,
-    /// failed or surplus.
+    /// failed or surplus, and the list certain.
     #[must_use]
     pub fn in_step(&self) -> bool {
-        self.missing + self.different + self.failed + self.extra == 0
+        self.missing + self.different + self.failed + self.extra == 0 && self.uncertain.is_none()
     }
 
     fn count(&mut self, loc: &str, local: Result<Local, ResourceError>) {
@@ -65,7 +71,7 @@ impl AuditReport {
     }
 
     fn keep(&mut self, finding: Failure) {
-        if self.findings.len() < super::FAILURES_KEPT {
+        if self.findings.len() < FAILURES_KEPT {
             self.findings.push(finding);
         }
     }
@@ -82,37 +88,48 @@ pub async fn audit(
     target: &Target,
     options: &SyncOptions,
 ) -> Result<AuditReport, SyncError> {
-    let mut report = AuditReport::default();
-    let mut places = Places::default();
-    let mut entries = lists::entries(client, list, options);
+    let lists = Lists { client, list, base: &target.base, options };
+    let Reading::New(snapshot) = lists.read(None, tempfile::tempfile).await? else {
+        return Ok(AuditReport::default());
+    };
+    let Report { resources, failed, failures, .. } = snapshot.report;
+    let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
+    report.uncertain = match snapshot.unity {
+        Unity::One => None,
+        Unity::Mixed(why) | Unity::Untold(why) => Some(why),
+    };
+    let mut plan = snapshot.plan;
     let mut work = FuturesUnordered::new();
-    let mut listing = true;
-    while listing || !work.is_empty() {
+    let mut planning = true;
+    while planning || !work.is_empty() {
         tokio::select! {
-            entry = entries.next(), if listing && work.len() < options.parallel.max(1) => match entry? {
-                Some(entry) => {
-                    match places.place(&entry, target, options) {
-                        Ok(None) => {}
-                        Ok(Some(relative)) => {
-                            report.resources += 1;
-                            work.push(async move {
-                                let facts = Facts::of(&entry.entry);
-                                (entry.entry.loc, compare(&target.directory, &relative, &facts).await)
-                            });
-                        }
-                        Err(error) => {
-                            report.resources += 1;
-                            report.count(&entry.entry.loc, Err(error));
-                        }
-                    }
+            planned = plan.next(), if planning && work.len() < options.parallel.max(1) => match planned? {
+                Some(planned) => {
+                    let target = target.clone();
+                    work.push(blocking(move || {
+                        let local = look(&target, &planned.loc, &planned.url, &planned.facts);
+                        (planned.loc, local)
+                    }));
                 }
-                None => listing = false,
+                None => planning = false,
             },
             Some((loc, local)) = work.next(), if !work.is_empty() => report.count(&loc, local),
         }
     }
-    let (target, keep) = (target.clone(), places.into_paths());
-    let counted = blocking(move || delete::count_unlisted(&target, &keep, EXTRA_SHOWN)).await?;
+    let (target, places) = (target.clone(), snapshot.places);
+    let counted = blocking(move || delete::count_unlisted(&target, &places, EXTRA_SHOWN)).await?;
     (report.extra, report.extra_files) = counted;
     Ok(report)
+}
+
+/// An audit reads every file, whatever is known of it: bits rot.
+fn look(target: &Target, loc: &str, url: &Url, facts: &super::local::Facts) -> Result<Local, ResourceError> {
+    let relative = relative_path(loc, url, &target.base)?;
+    match obstacle(&target.directory, &relative)? {
+        Some(obstacle) if obstacle.path != target.directory.join(&relative) => {
+            return Err(PathError::from(obstacle).into());
+        }
+        _ => {}
+    }
+    Ok(compare(&target.directory.join(relative), facts, None)?.local)
 }

@@ -1,6 +1,7 @@
 //! Fetching one resource: streamed beside its place, checked while it is written, put in place in one step.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
@@ -11,8 +12,9 @@ use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
 use super::local::{Facts, hash_file};
-use super::path::{PathError, UNFINISHED, prepare};
-use super::{Authority, SyncOptions};
+use super::memory::{Known, Stamp};
+use super::put::Placing;
+use super::{Authority, PathError, SyncOptions};
 use crate::fetch::{Answer, Client, FetchError, Follow};
 
 /// Why one resource is not in step.
@@ -52,6 +54,12 @@ pub enum ResourceError {
         /// The bound.
         max: u64,
     },
+    /// The run has transferred all it may; the next one goes on.
+    #[error("the run has transferred {max} bytes, which is all that one may")]
+    RunFull {
+        /// The bound.
+        max: u64,
+    },
     /// It could not be written.
     #[error("it cannot be written: {0}")]
     Write(#[from] std::io::Error),
@@ -69,12 +77,23 @@ impl ResourceError {
     fn is_transient(&self) -> bool {
         matches!(self, Self::Fetch(error) if error.is_transient())
     }
+
+    /// Whether it may succeed later although the list stays as it is. A name, an origin or a 404 does not
+    /// change by itself; what came other than listed may be newer than the list (RS-199) or a stale cache.
+    pub(crate) fn may_mend(&self) -> bool {
+        match self {
+            Self::Path(_) | Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
+            Self::Fetch(error) => error.is_transient(),
+            Self::Length { .. } | Self::Hash { .. } | Self::RunFull { .. } | Self::Write(_) => true,
+        }
+    }
 }
 
 /// What became of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Written {
-    Replaced,
+    /// With what is now known of the file.
+    Replaced(Option<Known>),
     /// The same bytes were there already, so the file was left alone.
     Identical,
 }
@@ -83,8 +102,8 @@ pub(crate) enum Written {
 pub(crate) struct Job<'s> {
     pub(crate) client: &'s Client,
     pub(crate) options: &'s SyncOptions,
-    pub(crate) directory: &'s Path,
-    pub(crate) relative: &'s str,
+    pub(crate) placing: &'s Arc<Placing>,
+    pub(crate) relative: &'s Path,
     pub(crate) url: &'s Url,
     pub(crate) facts: &'s Facts,
     /// Counts every byte that came, also of tries that failed.
@@ -126,18 +145,13 @@ impl Job<'_> {
         let answer = self.client.get(self.url, follow).await?;
         self.check_announced(answer.length)?;
         let modified = self.facts.modified.map(DateTime::to_system_time).or(answer.last_modified);
-        let (directory, relative) = (self.directory.to_owned(), self.relative.to_owned());
-        let (path, file) = blocking(move || {
-            let path = prepare(&directory, &relative)??;
-            // `prepare` checked the way to the parent, and a path under a directory has one.
-            let file = unfinished_in(path.parent().unwrap_or(&directory))?;
-            Ok::<_, ResourceError>((path, file))
-        })
-        .await?;
+        let placing = Arc::clone(self.placing);
+        let file = blocking(move || placing.folder.unfinished()).await?;
         let (file, sent) = self.write(answer, file).await?;
         self.check(&sent)?;
         let compare_bytes = self.facts.algorithm().is_none();
-        blocking(move || put_in_place(file, &path, modified, compare_bytes, &sent)).await
+        let (placing, relative) = (Arc::clone(self.placing), self.relative.to_owned());
+        blocking(move || finish(&placing, file, &relative, modified, compare_bytes, sent)).await
     }
 
     /// Refuses by the announced length, before anything is read.
@@ -165,7 +179,10 @@ impl Job<'_> {
         let mut length = 0;
         while let Some(chunk) = answer.chunk().await? {
             length += chunk.len() as u64;
-            self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            let of_run = self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed) + chunk.len() as u64;
+            if of_run > self.options.max_run_bytes {
+                return Err(ResourceError::RunFull { max: self.options.max_run_bytes });
+            }
             if let Some(listed) = self.facts.length.filter(|listed| length > *listed) {
                 return Err(ResourceError::Length { listed, sent: None });
             }
@@ -196,23 +213,16 @@ struct Sent {
     hashes: Hashes,
 }
 
-fn unfinished_in(folder: &Path) -> std::io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(UNFINISHED);
-    // The copy is for everyone whom the process's umask allows, unlike most temporary files.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
-}
-
-fn put_in_place(
+fn finish(
+    placing: &Placing,
     file: NamedTempFile,
-    path: &Path,
+    relative: &Path,
     modified: Option<SystemTime>,
     compare_bytes: bool,
-    sent: &Sent,
+    sent: Sent,
 ) -> Result<Written, ResourceError> {
-    if compare_bytes && is_identical(path, sent)? {
+    let path = placing.directory.join(relative);
+    if compare_bytes && placing.can_be_reached(relative)? && is_identical(&path, &sent)? {
         // The time is all that the next comparison may have to go by.
         if let Some(modified) = modified {
             std::fs::File::options().write(true).open(path)?.set_modified(modified)?;
@@ -223,8 +233,10 @@ fn put_in_place(
         file.as_file().set_modified(modified)?;
     }
     file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(Written::Replaced)
+    placing.put(file, relative)?;
+    // What cannot be looked at now is read again when it is next compared.
+    let stamp = std::fs::symlink_metadata(&path).and_then(|data| Stamp::of(&data)).ok();
+    Ok(Written::Replaced(stamp.map(|stamp| Known { stamp, hashes: sent.hashes })))
 }
 
 fn is_identical(path: &Path, sent: &Sent) -> std::io::Result<bool> {

@@ -5,12 +5,16 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use resync_core::datetime::DateTime;
+use resync_core::datetime::{DateTime, DateTimeError};
 use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use resync_core::document::Entry;
+use serde::{Deserialize, Serialize};
+
+use super::memory::{Known, Stamp};
 
 /// What a list says about a resource's representation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(into = "Written", try_from = "Written")]
 pub(crate) struct Facts {
     pub(crate) length: Option<u64>,
     pub(crate) hashes: Hashes,
@@ -35,6 +39,30 @@ impl Facts {
     }
 }
 
+/// [`Facts`] as text.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    length: Option<u64>,
+    hashes: String,
+    modified: Option<String>,
+}
+
+impl From<Facts> for Written {
+    fn from(facts: Facts) -> Self {
+        let modified = facts.modified.map(|at| at.to_string());
+        Self { length: facts.length, hashes: facts.hashes.to_string(), modified }
+    }
+}
+
+impl TryFrom<Written> for Facts {
+    type Error = DateTimeError;
+
+    fn try_from(written: Written) -> Result<Self, DateTimeError> {
+        let modified = written.modified.map(|at| at.parse()).transpose()?;
+        Ok(Self { length: written.length, hashes: Hashes::parse(&written.hashes), modified })
+    }
+}
+
 /// How a local file compares with what the list says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Local {
@@ -45,22 +73,61 @@ pub(crate) enum Local {
     Unverifiable,
 }
 
-/// Compares a file with the facts. A symbolic link or a folder in its place is `Different`.
-pub(crate) fn compare(path: &Path, facts: &Facts) -> io::Result<Local> {
+/// What a look at a local file brought.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) local: Local,
+    /// Its digests, if the next look can do without reading it.
+    pub(crate) known: Option<Known>,
+    /// How many bytes were read for it.
+    pub(crate) hashed: u64,
+}
+
+impl Look {
+    pub(crate) fn of(local: Local) -> Self {
+        Self { local, known: None, hashed: 0 }
+    }
+}
+
+/// Compares a file with the facts. A symbolic link or a folder in its place is `Different`. The file is not
+/// read if it is the one whose digests are `known`.
+pub(crate) fn compare(path: &Path, facts: &Facts, known: Option<&Known>) -> io::Result<Look> {
     let data = match std::fs::symlink_metadata(path) {
         Ok(data) => data,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Local::Missing),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Look::of(Local::Missing));
+        }
         Err(error) => return Err(error),
     };
     if !data.is_file() || facts.length.is_some_and(|length| length != data.len()) {
-        return Ok(Local::Different);
+        return Ok(Look::of(Local::Different));
     }
     if let Some(algorithm) = facts.algorithm() {
-        let same = facts.hashes.compare(&hash_file(path, algorithm)?) == Agreement::Same;
-        return Ok(if same { Local::Same } else { Local::Different });
+        return compare_digest(path, &data, facts, algorithm, known);
     }
-    let Some(modified) = facts.modified else { return Ok(Local::Unverifiable) };
-    Ok(if same_second(modified, data.modified()?) { Local::Same } else { Local::Different })
+    let Some(modified) = facts.modified else { return Ok(Look::of(Local::Unverifiable)) };
+    Ok(Look::of(if same_second(modified, data.modified()?) { Local::Same } else { Local::Different }))
+}
+
+fn compare_digest(
+    path: &Path,
+    data: &std::fs::Metadata,
+    facts: &Facts,
+    algorithm: Algorithm,
+    known: Option<&Known>,
+) -> io::Result<Look> {
+    let stamp = Stamp::of(data)?;
+    let known = known.filter(|known| known.stamp == stamp && known.hashes.get(algorithm).is_some());
+    let (known, hashes, hashed) = if let Some(known) = known {
+        (Some(known.clone()), known.hashes.clone(), 0)
+    } else {
+        let begun = SystemTime::now();
+        let hashes = hash_file(path, algorithm)?;
+        let known = stamp.is_settled_at(begun).then(|| Known { stamp, hashes: hashes.clone() });
+        (known, hashes, data.len())
+    };
+    let same = facts.hashes.compare(&hashes) == Agreement::Same;
+    Ok(Look { local: if same { Local::Same } else { Local::Different }, known, hashed })
 }
 
 /// The digest of a whole file.
@@ -102,19 +169,22 @@ mod tests {
     #[test]
     fn rs195_length_and_hash_decide_without_a_download() {
         let file = file(b"hello");
-        let ask = |facts: &Facts| compare(file.path(), facts).unwrap();
+        let ask = |facts: &Facts| compare(file.path(), facts, None).unwrap().local;
         assert_eq!(ask(&facts(Some(5), Some(b"hello"))), Local::Same);
         assert_eq!(ask(&facts(Some(5), Some(b"jello"))), Local::Different);
         assert_eq!(ask(&facts(Some(6), Some(b"hello"))), Local::Different);
         assert_eq!(ask(&facts(Some(5), None)), Local::Unverifiable);
-        assert_eq!(compare(Path::new("/nonexistent/x"), &facts(None, None)).unwrap(), Local::Missing);
+        assert_eq!(
+            compare(Path::new("/nonexistent/x"), &facts(None, None), None).unwrap().local,
+            Local::Missing
+        );
     }
 
     #[test]
     fn rs035_a_digest_that_cannot_be_read_is_no_mismatch() {
         let file = file(b"hello");
         let facts = Facts { hashes: Hashes::parse("sha-256:???"), ..Facts::default() };
-        assert_eq!(compare(file.path(), &facts).unwrap(), Local::Unverifiable);
+        assert_eq!(compare(file.path(), &facts, None).unwrap().local, Local::Unverifiable);
     }
 
     #[test]
@@ -122,7 +192,8 @@ mod tests {
         let file = file(b"hello");
         let at = std::fs::metadata(file.path()).unwrap().modified().unwrap();
         let facts = |at| Facts { modified: Some(DateTime::from_system_time(at)), ..Facts::default() };
-        assert_eq!(compare(file.path(), &facts(at)).unwrap(), Local::Same);
-        assert_eq!(compare(file.path(), &facts(at + Duration::from_secs(60))).unwrap(), Local::Different);
+        let ask = |at| compare(file.path(), &facts(at), None).unwrap().local;
+        assert_eq!(ask(at), Local::Same);
+        assert_eq!(ask(at + Duration::from_secs(60)), Local::Different);
     }
 }

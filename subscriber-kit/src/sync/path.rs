@@ -1,15 +1,16 @@
 //! From a resource's URI to a file under the copy's directory, or a named refusal: the Source is not trusted
 //! with paths.
+//!
+//! A name is bytes where the file system's names are: on Unix everything that a file may be called can be
+//! copied.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::state::STATE_FOLDER;
-
-/// How files begin that are not complete yet.
-pub(crate) const UNFINISHED: &str = ".resync-unfinished-";
 
 /// The longest file name and the longest path, in bytes, as file systems have it.
 const MAX_NAME: usize = 255;
@@ -32,7 +33,8 @@ pub enum PathError {
     /// A segment is `.`, `..` or empty, or holds a separator, written plainly or percent-encoded.
     #[error("its path would leave the directory or is ambiguous (segment {0:?})")]
     Segment(String),
-    /// A segment holds NUL or another control character, or is not UTF-8.
+    /// A segment holds what no file name here may have: NUL, and where names are text also control characters
+    /// and what is not UTF-8.
     #[error("its path holds characters that no file name may have")]
     Characters,
     /// A name that this program uses itself.
@@ -45,94 +47,53 @@ pub enum PathError {
     #[error("{0} is a symbolic link, so nothing is written through it")]
     Symlink(PathBuf),
     /// A folder on its way, or the file itself, is something else.
-    #[error("{0} is in the way: it is a {1}")]
+    #[error(
+        "{0} is in the way: it is a {1}, which only --delete may remove, and only if nothing listed needs it"
+    )]
     InTheWay(PathBuf, &'static str),
     /// Another resource already has this file.
     #[error("{0:?} already belongs to another resource of the list")]
-    Collision(String),
+    Collision(PathBuf),
 }
 
-/// The path of `loc` relative to the directory that stands for `base`, with `/` between its segments.
+/// The path of `loc` relative to the directory that stands for `base`.
 ///
 /// A URI that ends in `/` becomes `index.html`; a query becomes part of the name (`a?x=1`).
 ///
 /// # Errors
 /// [`PathError`]; nothing is made to fit.
-pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<String, PathError> {
-    // The URL parser silently resolves `..` and turns `\` into `/`; a list that needs this is not trusted.
-    for segment in raw_path(loc).split('/') {
-        let decoded = decode(segment)?;
-        if matches!(decoded.as_str(), "." | "..") || decoded.contains(['/', '\\']) {
+pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<PathBuf, PathError> {
+    // The URL parser silently resolves `..`, turns `\` into `/` and drops line breaks; a list that needs this
+    // is not trusted.
+    for segment in raw_path(loc.trim()).split('/') {
+        if segment.contains('\\') || matches!(decode(segment).as_slice(), b"." | b"..") {
             return Err(PathError::Segment(segment.to_owned()));
         }
+        if segment.chars().any(char::is_control) {
+            return Err(PathError::Characters);
+        }
     }
-    let mut segments = segments(url)?;
-    let mut prefix = segments_of_folder(base)?;
+    let mut segments = segments(url);
+    let mut prefix = self::segments(base);
+    // What follows the last slash is a page in the folder, not the folder.
+    prefix.pop();
     if segments.len() <= prefix.len() || segments.drain(..prefix.len()).ne(prefix.drain(..)) {
         return Err(PathError::OutsideBase { base: base.clone() });
     }
     let mut name = segments.pop().unwrap_or_default();
     if name.is_empty() {
-        "index.html".clone_into(&mut name);
+        name.extend_from_slice(b"index.html");
     }
     if let Some(query) = url.query() {
-        name = format!("{name}?{}", query.replace('/', "%2F"));
+        name.push(b'?');
+        name.extend_from_slice(query.replace('/', "%2F").as_bytes());
     }
     segments.push(name);
-    segments.iter().try_for_each(|segment| check_segment(segment))?;
-    let path = segments.join("/");
-    if path.len() > MAX_PATH {
+    let path = segments.into_iter().map(name_of).collect::<Result<PathBuf, _>>()?;
+    if path.as_os_str().len() > MAX_PATH {
         return Err(PathError::TooLong);
     }
     Ok(path)
-}
-
-/// The file for a relative path, once every folder on its way is known to be a folder. Missing folders are
-/// made.
-///
-/// # Errors
-/// [`PathError::Symlink`] or [`PathError::InTheWay`] inside `Ok(Err(_))`; the outer error is the file
-/// system's.
-pub(crate) fn prepare(directory: &Path, relative: &str) -> std::io::Result<Result<PathBuf, PathError>> {
-    let path = directory.join(relative);
-    let parent = Path::new(relative).parent().unwrap_or(Path::new(""));
-    let mut folder = directory.to_owned();
-    for segment in parent.components() {
-        folder.push(segment);
-        match obstacle(&folder)? {
-            Some(error) => return Ok(Err(error)),
-            None => match std::fs::create_dir(&folder) {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            },
-        }
-    }
-    match std::fs::symlink_metadata(&path) {
-        Ok(data) if data.is_dir() => Ok(Err(PathError::InTheWay(path, "folder"))),
-        _ => Ok(Ok(path)),
-    }
-}
-
-/// The first symbolic link or file among the folders of `relative`; for looking without making anything.
-pub(crate) fn blocked(directory: &Path, relative: &str) -> std::io::Result<Option<PathError>> {
-    let mut folder = directory.to_owned();
-    for segment in Path::new(relative).parent().unwrap_or(Path::new("")).components() {
-        folder.push(segment);
-        if let Some(error) = obstacle(&folder)? {
-            return Ok(Some(error));
-        }
-    }
-    Ok(None)
-}
-
-fn obstacle(folder: &Path) -> std::io::Result<Option<PathError>> {
-    match std::fs::symlink_metadata(folder) {
-        Ok(data) if data.is_dir() => Ok(None),
-        Ok(data) if data.is_symlink() => Ok(Some(PathError::Symlink(folder.to_owned()))),
-        Ok(_) => Ok(Some(PathError::InTheWay(folder.to_owned(), "file"))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// What stands between the authority and the query, as it was written.
@@ -143,53 +104,124 @@ fn raw_path(loc: &str) -> &str {
     rest.split(['?', '#']).next().unwrap_or_default()
 }
 
-fn segments(url: &Url) -> Result<Vec<String>, PathError> {
+fn segments(url: &Url) -> Vec<Vec<u8>> {
     url.path().trim_start_matches('/').split('/').map(decode).collect()
 }
 
-fn segments_of_folder(base: &Url) -> Result<Vec<String>, PathError> {
-    let mut segments = segments(base)?;
-    // What follows the last slash is a page in the folder, not the folder.
-    segments.pop();
-    Ok(segments)
+fn decode(segment: &str) -> Vec<u8> {
+    percent_decode_str(segment).collect()
 }
 
-fn decode(segment: &str) -> Result<String, PathError> {
-    let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| PathError::Characters)?;
-    if decoded.chars().any(char::is_control) {
+/// The name of one file or folder, once it can do no harm.
+fn name_of(bytes: Vec<u8>) -> Result<OsString, PathError> {
+    let shown = || String::from_utf8_lossy(&bytes).into_owned();
+    if matches!(bytes.as_slice(), b"" | b"." | b"..") || bytes.contains(&b'/') {
+        return Err(PathError::Segment(shown()));
+    }
+    if bytes.contains(&0) {
         return Err(PathError::Characters);
     }
-    Ok(decoded.into_owned())
-}
-
-fn check_segment(segment: &str) -> Result<(), PathError> {
-    if matches!(segment, "" | "." | "..") || segment.contains(['/', '\\']) {
-        return Err(PathError::Segment(segment.to_owned()));
+    if bytes.starts_with(STATE_FOLDER.as_bytes()) {
+        return Err(PathError::Reserved(shown()));
     }
-    if segment.starts_with(STATE_FOLDER) || segment.starts_with(UNFINISHED) {
-        return Err(PathError::Reserved(segment.to_owned()));
-    }
-    if segment.len() > MAX_NAME {
+    if bytes.len() > MAX_NAME {
         return Err(PathError::TooLong);
     }
-    Ok(())
+    from_bytes(bytes)
+}
+
+/// A name is whatever bytes it is.
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere names are text, which not all bytes are")]
+pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<OsString, PathError> {
+    Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes))
+}
+
+/// A name is text, and some of it would mean something else.
+#[cfg(not(unix))]
+pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<OsString, PathError> {
+    let text = String::from_utf8(bytes).map_err(|_| PathError::Characters)?;
+    if text.chars().any(|c| c.is_control() || c == '\\') {
+        return Err(PathError::Characters);
+    }
+    Ok(text.into())
+}
+
+/// What stands where a resource's file or one of its folders must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Obstacle {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: ObstacleKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObstacleKind {
+    /// On the way to the file.
+    Symlink,
+    /// A file, or another thing that is no folder, on the way.
+    File,
+    /// A folder in the place of the file.
+    Folder,
+    /// A folder on the way that keeps a state, whoever's.
+    State,
+}
+
+impl From<Obstacle> for PathError {
+    fn from(obstacle: Obstacle) -> Self {
+        match obstacle.kind {
+            ObstacleKind::Symlink => Self::Symlink(obstacle.path),
+            ObstacleKind::File => Self::InTheWay(obstacle.path, "file"),
+            ObstacleKind::Folder => Self::InTheWay(obstacle.path, "folder"),
+            ObstacleKind::State => Self::Reserved(obstacle.path.display().to_string()),
+        }
+    }
+}
+
+/// The first thing on the way to a file, or in its place, that lets it not be written. Nothing is made.
+pub(crate) fn obstacle(directory: &Path, relative: &Path) -> std::io::Result<Option<Obstacle>> {
+    let mut folder = directory.to_owned();
+    for segment in relative.parent().unwrap_or(Path::new("")).components() {
+        folder.push(segment);
+        let kind = match kind_at(&folder)? {
+            None => return Ok(None),
+            Some(kind) if kind.is_dir() && crate::state::is_state_folder(&folder) => ObstacleKind::State,
+            Some(kind) if kind.is_dir() => continue,
+            Some(kind) if kind.is_symlink() => ObstacleKind::Symlink,
+            Some(_) => ObstacleKind::File,
+        };
+        return Ok(Some(Obstacle { path: folder, kind }));
+    }
+    let path = directory.join(relative);
+    let is_folder = kind_at(&path)?.is_some_and(|kind| kind.is_dir());
+    Ok(is_folder.then_some(Obstacle { path, kind: ObstacleKind::Folder }))
+}
+
+fn kind_at(path: &Path) -> std::io::Result<Option<std::fs::FileType>> {
+    match std::fs::symlink_metadata(path) {
+        Ok(data) => Ok(Some(data.file_type())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        // The way there leads through a file.
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(loc: &str) -> Result<String, PathError> {
+    fn place(loc: &str) -> Result<PathBuf, PathError> {
         let url = Url::parse(loc).map_err(PathError::Uri)?;
         relative_path(loc, &url, &Url::parse("http://a.example/data/").unwrap())
     }
 
     #[test]
     fn a_uri_under_the_base_becomes_a_relative_path() {
-        assert_eq!(place("http://a.example/data/x/y.txt").unwrap(), "x/y.txt");
-        assert_eq!(place("http://a.example/data/gr%C3%BC%C3%9Fe%20.txt").unwrap(), "grüße .txt");
-        assert_eq!(place("http://a.example/data/").unwrap(), "index.html");
-        assert_eq!(place("http://a.example/data/a?x=/1#part").unwrap(), "a?x=%2F1");
+        let place = |loc| place(loc).unwrap().into_os_string();
+        assert_eq!(place("http://a.example/data/x/y.txt"), "x/y.txt");
+        assert_eq!(place("http://a.example/data/gr%C3%BC%C3%9Fe%20.txt"), "grüße .txt");
+        assert_eq!(place("http://a.example/data/"), "index.html");
+        assert_eq!(place("http://a.example/data/a?x=/1#part"), "a?x=%2F1");
     }
 
     #[test]
@@ -202,13 +234,12 @@ mod tests {
             "http://a.example/data/..%2fsecret",
             "http://a.example/data/x%2fy",
             "http://a.example/data/..\\secret",
-            "http://a.example/data/..%5csecret",
             "http://a.example/data//etc/passwd",
             "http://a.example/data/./x",
         ] {
             assert!(matches!(place(loc), Err(PathError::Segment(_))), "{loc}: {:?}", place(loc));
         }
-        for loc in ["http://a.example/data/a%00b", "http://a.example/data/a%0Ab", "http://a.example/data/%ff"]
+        for loc in ["http://a.example/data/a%00b", "http://a.example/data/a\nb", "http://a.example/data/a\tb"]
         {
             assert_eq!(place(loc), Err(PathError::Characters), "{loc}");
         }
@@ -216,27 +247,57 @@ mod tests {
         assert!(matches!(place("http://a.example/data"), Err(PathError::OutsideBase { .. })));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_name_that_unix_allows_is_a_name_here() {
+        use std::os::unix::ffi::OsStrExt as _;
+        for (written, name) in [
+            ("..%5csecret", &b"..\\secret"[..]),
+            ("a%0Ab", b"a\nb"),
+            ("%ff%FE", b"\xff\xfe"),
+            ("%1b%5B2J", b"\x1b[2J"),
+        ] {
+            let path = place(&format!("http://a.example/data/{written}")).unwrap();
+            assert_eq!(path.as_os_str().as_bytes(), name, "{written}");
+            assert_eq!(path.components().count(), 1, "{written}");
+        }
+    }
+
     #[test]
     fn this_programs_own_names_are_out_of_reach() {
         for loc in [
             "http://a.example/data/.resync-destination/state.json",
             "http://a.example/data/%2eresync-destination/state.json",
-            "http://a.example/data/x/.resync-unfinished-1",
+            "http://a.example/data/x/.resync-destination-state",
         ] {
             assert!(matches!(place(loc), Err(PathError::Reserved(_))), "{loc}");
         }
         assert_eq!(place(&format!("http://a.example/data/{}", "a".repeat(256))), Err(PathError::TooLong));
     }
 
+    #[test]
+    fn what_is_in_the_way_is_named_and_nothing_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "x").unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        let kind = |relative: &str| {
+            obstacle(folder.path(), Path::new(relative)).unwrap().map(|obstacle| obstacle.kind)
+        };
+        assert_eq!(kind("file/x/y"), Some(ObstacleKind::File));
+        assert_eq!(kind("folder"), Some(ObstacleKind::Folder));
+        assert_eq!(kind("folder/x"), None);
+        assert_eq!(kind("new/x"), None);
+        assert!(!folder.path().join("new").exists());
+    }
+
     #[cfg(unix)]
     #[test]
-    fn nothing_is_written_through_a_symbolic_link() {
+    fn a_symbolic_link_on_the_way_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("link")).unwrap();
-        assert!(matches!(prepare(folder.path(), "link/x").unwrap(), Err(PathError::Symlink(_))));
-        assert!(matches!(blocked(folder.path(), "link/x").unwrap(), Some(PathError::Symlink(_))));
-        assert!(prepare(folder.path(), "real/x").unwrap().is_ok());
+        let found = obstacle(folder.path(), Path::new("link/x")).unwrap().unwrap();
+        assert_eq!(found.kind, ObstacleKind::Symlink);
     }
 
     proptest::proptest! {
@@ -244,8 +305,8 @@ mod tests {
         fn whatever_the_uri_the_file_stays_under_the_directory(path in "[a-c./\\\\%2eEfF5cC0?#~ -]{0,40}") {
             let loc = format!("http://a.example/data/{path}");
             if let Ok(relative) = place(&loc) {
-                let inside = Path::new(&relative).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-                proptest::prop_assert!(inside && !relative.is_empty(), "{} -> {}", loc, relative);
+                let inside = relative.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+                proptest::prop_assert!(inside && relative.components().next().is_some(), "{loc} -> {relative:?}");
             }
         }
     }

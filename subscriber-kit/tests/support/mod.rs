@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod copy;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -223,13 +225,21 @@ impl Source {
 
     /// Source Description, Capability List and, with a hub, the framework channel.
     pub(crate) fn announce(&self, hub: Option<&str>) {
+        self.announce_at(&hub.into_iter().collect::<Vec<_>>());
+    }
+
+    /// The same with a channel at several hubs.
+    pub(crate) fn announce_at(&self, hubs: &[&str]) {
         let list = entry(&self.url("/capabilitylist.xml"), r#"capability="capabilitylist""#);
         let description = document("urlset", r#"<rs:md capability="description"/>"#, &[list]);
         self.put("/.well-known/resourcesync", description.as_bytes());
         let mut capabilities = vec![entry(&self.url("/resourcelist.xml"), r#"capability="resourcelist""#)];
-        if let Some(hub) = hub {
+        if !hubs.is_empty() {
             let md = r#"<rs:md capability="framework-notification"/>"#;
-            let ln = format!(r#"<rs:ln rel="hub" href="{hub}"/>"#);
+            let mut ln = String::new();
+            for hub in hubs {
+                write!(ln, r#"<rs:ln rel="hub" href="{hub}"/>"#).unwrap();
+            }
             capabilities.push(format!("<url><loc>{}</loc>{md}{ln}</url>", self.url("/topic")));
         }
         let up = format!(r#"<rs:ln rel="up" href="{}"/>"#, self.url("/.well-known/resourcesync"));

@@ -1,16 +1,26 @@
 //! The only way out: GET and POST with bounds on redirects, size and time.
 
-use std::error::Error as _;
+mod error;
+
 use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LAST_MODIFIED, LINK, LOCATION};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    LINK, LOCATION,
+};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use resync_core::digest::{Algorithm, Hasher};
 use resync_core::websub::FORM_CONTENT_TYPE;
 use resync_core::websub::link_header::LinkHeader;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use url::Url;
+
+pub use error::FetchError;
+use error::root_cause;
 
 /// The largest ResourceSync document that is read, in bytes (RS-042).
 pub const MAX_DOCUMENT_BYTES: u64 = resync_core::xml::MAX_BYTES;
@@ -27,6 +37,9 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// How long a server may stay silent in the middle of an answer.
     pub idle_timeout: Duration,
+    /// How many bytes a second a body must bring on average, once `idle_timeout` has passed: a server that
+    /// sends a byte now and then is never silent and never done.
+    pub min_rate: u64,
     /// How long one document may take as a whole.
     pub document_timeout: Duration,
     /// How long one resource may take as a whole.
@@ -41,6 +54,7 @@ impl Default for ClientOptions {
             user_agent: concat!("resync-destination/", env!("CARGO_PKG_VERSION")).to_owned(),
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(30),
+            min_rate: 1024,
             document_timeout: Duration::from_secs(300),
             resource_timeout: Duration::from_secs(3600),
             max_redirects: 5,
@@ -53,117 +67,6 @@ impl Default for ClientOptions {
 pub struct Client {
     http: reqwest::Client,
     options: Arc<ClientOptions>,
-}
-
-/// Why a request had no usable answer.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum FetchError {
-    /// The TLS settings or the client itself could not be set up.
-    #[error("the HTTP client cannot be set up: {0}")]
-    Setup(String),
-    /// Only `http` and `https` are spoken.
-    #[error("{0} is not an http or https URL: give one that starts with http:// or https://")]
-    Scheme(String),
-    /// Nobody answered: name resolution, connection, TLS or a broken exchange.
-    #[error("{url} cannot be reached ({reason}): check the address and that the server is up")]
-    Network {
-        /// What was asked for.
-        url: Url,
-        /// What the network said.
-        reason: String,
-    },
-    /// The server was too slow.
-    #[error("{url} did not answer in time: try again later, or allow more time")]
-    Timeout {
-        /// What was asked for.
-        url: Url,
-    },
-    /// More redirects than allowed, a loop for instance.
-    #[error(
-        "{url} redirects more than {max} times, the last time to {last}: the server's redirects go in a circle or are too long"
-    )]
-    TooManyRedirects {
-        /// What was asked for.
-        url: Url,
-        /// Where the last redirect led.
-        last: Box<Url>,
-        /// How many are followed.
-        max: usize,
-    },
-    /// A redirect without a usable `Location`.
-    #[error("{url} redirects with {status} but its Location is missing or unusable")]
-    BadRedirect {
-        /// The redirecting URL.
-        url: Url,
-        /// The redirect's status.
-        status: u16,
-    },
-    /// A resource redirects to another origin (RS-200).
-    #[error("{url} redirects to another origin, {target}: allow other origins if you trust this Source")]
-    ForeignRedirect {
-        /// The redirecting URL.
-        url: Url,
-        /// Where it points.
-        target: Box<Url>,
-    },
-    /// An answer other than 200.
-    #[error("{url} answers {status}")]
-    Status {
-        /// What was asked for.
-        url: Url,
-        /// The status it answered.
-        status: u16,
-    },
-    /// The body is larger than allowed.
-    #[error("{url} is larger than {max} bytes")]
-    TooLarge {
-        /// What was asked for.
-        url: Url,
-        /// The bound.
-        max: u64,
-    },
-    /// The body ended before it was complete.
-    #[error("{url} ended too early ({reason}): the transfer was cut off")]
-    CutOff {
-        /// What was asked for.
-        url: Url,
-        /// What the connection said.
-        reason: String,
-    },
-    /// A document could not be kept in a temporary file.
-    #[error("no temporary file for {url}: {reason}")]
-    Spool {
-        /// What was asked for.
-        url: Url,
-        /// What the file system said.
-        reason: String,
-    },
-}
-
-impl FetchError {
-    /// Whether the same request may well succeed a little later.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Network { .. } | Self::Timeout { .. } | Self::CutOff { .. } => true,
-            Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
-            _ => false,
-        }
-    }
-
-    fn from_send(url: &Url, error: &reqwest::Error) -> Self {
-        if error.is_timeout() {
-            return Self::Timeout { url: url.clone() };
-        }
-        Self::Network { url: url.clone(), reason: root_cause(error) }
-    }
-
-    fn from_body(url: &Url, error: &reqwest::Error) -> Self {
-        if error.is_timeout() {
-            return Self::Timeout { url: url.clone() };
-        }
-        Self::CutOff { url: url.clone(), reason: root_cause(error) }
-    }
 }
 
 /// Which redirects of a GET are followed.
@@ -184,14 +87,59 @@ pub(crate) struct Answer {
     pub(crate) links: LinkHeader,
     pub(crate) last_modified: Option<SystemTime>,
     pub(crate) length: Option<u64>,
+    pub(crate) validators: Validators,
     response: reqwest::Response,
+    pace: Pace,
+}
+
+/// What a server gives to ask later whether its document is still the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Validators {
+    etag: Option<String>,
+    last_modified: Option<String>,
+}
+
+impl Validators {
+    fn of(headers: &HeaderMap) -> Self {
+        let text = |name| text(headers, name).map(str::to_owned);
+        Self { etag: text(&ETAG), last_modified: text(&LAST_MODIFIED) }
+    }
+
+    /// Only one of the two, since a server must disregard the weaker one if it knows the other.
+    fn conditions(&self) -> HeaderMap {
+        let value = |text: &Option<String>| text.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+        let etag = value(&self.etag).map(|value| (IF_NONE_MATCH, value));
+        let condition = etag.or_else(|| value(&self.last_modified).map(|value| (IF_MODIFIED_SINCE, value)));
+        condition.into_iter().collect()
+    }
+}
+
+/// How fast a body comes.
+#[derive(Debug)]
+struct Pace {
+    begun: Instant,
+    received: u64,
+    grace: Duration,
+    min_rate: u64,
+}
+
+impl Pace {
+    fn is_too_slow(&self) -> bool {
+        let judged = self.begun.elapsed().saturating_sub(self.grace).as_millis();
+        u128::from(self.received) * 1000 < judged * u128::from(self.min_rate)
+    }
 }
 
 impl Answer {
     /// The next piece of the body, `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
         let url = &self.url;
-        self.response.chunk().await.map_err(|error| FetchError::from_body(url, &error))
+        let chunk = self.response.chunk().await.map_err(|error| FetchError::from_body(url, &error))?;
+        self.pace.received += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        if chunk.is_some() && self.pace.is_too_slow() {
+            return Err(FetchError::TooSlow { url: url.clone(), min: self.pace.min_rate });
+        }
+        Ok(chunk)
     }
 }
 
@@ -200,6 +148,11 @@ impl Answer {
 pub(crate) struct Fetched {
     pub(crate) url: Url,
     pub(crate) links: LinkHeader,
+    pub(crate) validators: Validators,
+    /// In bytes.
+    pub(crate) length: u64,
+    /// Of its bytes.
+    pub(crate) digest: String,
     /// Rewound to its start.
     pub(crate) file: std::fs::File,
 }
@@ -242,10 +195,23 @@ impl Client {
 
     /// GET with redirects; only a 200 is an answer.
     pub(crate) async fn get(&self, url: &Url, follow: Follow) -> Result<Answer, FetchError> {
+        let answer = self.get_unless(url, follow, None).await?;
+        // A 304 to a question without a condition.
+        answer.ok_or_else(|| FetchError::Status { url: url.clone(), status: 304 })
+    }
+
+    /// The same, but `None` if what is there is still what `known` says.
+    async fn get_unless(
+        &self,
+        url: &Url,
+        follow: Follow,
+        known: Option<&Validators>,
+    ) -> Result<Option<Answer>, FetchError> {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            let sent = self.http.get(at.clone()).send().await;
+            let conditions = known.map(Validators::conditions).unwrap_or_default();
+            let sent = self.http.get(at.clone()).headers(conditions).send().await;
             let response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
             let status = response.status();
             if is_redirect(status) {
@@ -256,10 +222,13 @@ impl Client {
                 at = next;
                 continue;
             }
+            if status == StatusCode::NOT_MODIFIED && known.is_some() {
+                return Ok(None);
+            }
             if status != StatusCode::OK {
                 return Err(FetchError::Status { url: at, status: status.as_u16() });
             }
-            return Ok(answer(at, response));
+            return Ok(Some(answer(at, response, &self.options)));
         }
         Err(FetchError::TooManyRedirects {
             url: url.clone(),
@@ -270,29 +239,42 @@ impl Client {
 
     /// A whole document, at most [`MAX_DOCUMENT_BYTES`], within the document time.
     pub(crate) async fn document(&self, url: &Url) -> Result<Fetched, FetchError> {
-        let whole = tokio::time::timeout(self.options.document_timeout, self.spool(url)).await;
+        let document = self.document_unless(url, None).await?;
+        document.ok_or_else(|| FetchError::Status { url: url.clone(), status: 304 })
+    }
+
+    /// The same, but `None` if it is still what `known` says.
+    pub(crate) async fn document_unless(
+        &self,
+        url: &Url,
+        known: Option<&Validators>,
+    ) -> Result<Option<Fetched>, FetchError> {
+        let whole = tokio::time::timeout(self.options.document_timeout, self.spool(url, known)).await;
         whole.unwrap_or_else(|_| Err(FetchError::Timeout { url: url.clone() }))
     }
 
-    async fn spool(&self, url: &Url) -> Result<Fetched, FetchError> {
+    async fn spool(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, FetchError> {
         let too_large = || FetchError::TooLarge { url: url.clone(), max: MAX_DOCUMENT_BYTES };
         let no_file =
             |error: std::io::Error| FetchError::Spool { url: url.clone(), reason: error.to_string() };
-        let mut answer = self.get(url, Follow::Anywhere).await?;
+        let Some(mut answer) = self.get_unless(url, Follow::Anywhere, known).await? else { return Ok(None) };
         if answer.length.is_some_and(|length| length > MAX_DOCUMENT_BYTES) {
             return Err(too_large());
         }
         let mut file = tempfile::tempfile().map_err(no_file)?;
-        let mut read = 0;
+        let mut hasher = Hasher::new([Algorithm::Sha256]);
+        let mut length = 0;
         while let Some(chunk) = answer.chunk().await? {
-            read += chunk.len() as u64;
-            if read > MAX_DOCUMENT_BYTES {
+            length += chunk.len() as u64;
+            if length > MAX_DOCUMENT_BYTES {
                 return Err(too_large());
             }
+            hasher.update(&chunk);
             file.write_all(&chunk).map_err(no_file)?;
         }
         file.seek(SeekFrom::Start(0)).map_err(no_file)?;
-        Ok(Fetched { url: answer.url, links: answer.links, file })
+        let Answer { url, links, validators, .. } = answer;
+        Ok(Some(Fetched { url, links, validators, length, digest: hasher.finish().to_string(), file }))
     }
 
     /// POST of a form, sent again at the target of a 307 or 308 (W-093). Every final status is an answer.
@@ -352,12 +334,15 @@ fn stays_home(from: &Url, to: &Url) -> bool {
     from.origin() == to.origin() || upgraded
 }
 
-fn answer(url: Url, response: reqwest::Response) -> Answer {
+fn answer(url: Url, response: reqwest::Response, options: &ClientOptions) -> Answer {
     let headers = response.headers();
     let links = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes)).resolve(&url);
     let last_modified = text(headers, &LAST_MODIFIED).and_then(http_date);
     let length = text(headers, &CONTENT_LENGTH).and_then(|value| value.trim().parse().ok());
-    Answer { url, links, last_modified, length, response }
+    let validators = Validators::of(headers);
+    let pace =
+        Pace { begun: Instant::now(), received: 0, grace: options.idle_timeout, min_rate: options.min_rate };
+    Answer { url, links, last_modified, length, validators, response, pace }
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &http::HeaderName) -> Option<&'h str> {
@@ -381,14 +366,6 @@ async fn explanation(response: &mut reqwest::Response) -> String {
     bytes.truncate(MAX_EXPLANATION);
     let text = String::from_utf8_lossy(&bytes);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
-}
-
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    if error.source().is_none() { error.to_string() } else { cause.to_string() }
 }
 
 #[cfg(test)]

@@ -1,30 +1,32 @@
-//! What a Destination remembers: its subscriptions, in one JSON file that is replaced atomically.
+//! What a Destination remembers: its subscriptions, what came for them, what it found and did last.
 //!
-//! The file survives a crash at any moment: it is written beside the old one, synced, renamed over it, and
-//! the directory is synced.
+//! A change counts once it is durable. Whoever only looks never waits for the disk.
 
+mod disk;
+
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resync_core::datetime::DateTime;
-use resync_core::websub::identity::NotificationId;
 use resync_core::websub::key::{CallbackUrl, TopicUrl};
 use resync_core::websub::secret::Secret;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use url::Url;
 
-use crate::inbox::Window;
+use crate::discover::Known;
+use crate::inbox::{Handled, Window};
 use crate::subscription::Subscription;
 use crate::sync::Report;
+use disk::{io_error, lock, read, write};
+pub(crate) use disk::{is_state_folder, make_private_folder, mark};
 
 /// The name of the state folder inside a copy's directory.
 pub const STATE_FOLDER: &str = ".resync-destination";
 
-const FILE_NAME: &str = "state.json";
-const LOCK_NAME: &str = "lock";
 const FORMAT: u32 = 1;
 
 /// Why the state cannot be read or kept.
@@ -74,11 +76,14 @@ pub(crate) struct Book {
     format: u32,
     pub(crate) subscriptions: Vec<Record>,
     pub(crate) last_sync: Option<LastSync>,
+    /// What the last discovery found, to begin from while the Source is away.
+    #[serde(default)]
+    pub(crate) known: Option<Known>,
 }
 
 impl Default for Book {
     fn default() -> Self {
-        Self { format: FORMAT, subscriptions: Vec::new(), last_sync: None }
+        Self { format: FORMAT, subscriptions: Vec::new(), last_sync: None, known: None }
     }
 }
 
@@ -115,20 +120,9 @@ pub(crate) struct Record {
     pub(crate) expires_unix_millis: Option<i64>,
     pub(crate) ended: bool,
     pub(crate) denied: Option<String>,
-    /// The last notification that was handled, with all before it.
-    last: Option<String>,
-    #[serde(skip)]
-    pub(crate) window: Window,
-}
-
-impl Record {
-    pub(crate) fn last(&self) -> Option<NotificationId> {
-        self.last.as_deref().and_then(|id| id.parse().ok())
-    }
-
-    pub(crate) fn set_last(&mut self, id: NotificationId) {
-        self.last = Some(id.to_string());
-    }
+    /// Which notifications were handled, as far as that is durable.
+    #[serde(flatten)]
+    pub(crate) handled: Handled,
 }
 
 /// The subscriptions of a Destination with their durable state. Cheap to clone; clones share everything.
@@ -139,7 +133,13 @@ pub struct Subscriptions {
 
 #[derive(Debug)]
 struct Shared {
+    /// What is durable.
     book: Mutex<Book>,
+    /// What came, by the subscription's token; moves faster than the disk.
+    windows: Mutex<HashMap<String, Window>>,
+    /// Held while the next book is made and written, so that one change follows another. Readers do not wait
+    /// for it.
+    writing: Mutex<()>,
     folder: Option<PathBuf>,
     changed: watch::Sender<()>,
     /// Held as long as the state is in use.
@@ -165,10 +165,8 @@ impl Subscriptions {
     pub fn open(folder: &Path) -> Result<Self, StateError> {
         make_private_folder(folder).map_err(io_error(folder, "written"))?;
         let lock = lock(folder)?;
-        let mut book = read(folder)?.unwrap_or_default();
-        for record in &mut book.subscriptions {
-            record.window = Window::resume(record.last());
-        }
+        mark(folder).map_err(io_error(folder, "written"))?;
+        let book = read(folder)?.unwrap_or_default();
         Ok(Self::new(book, Some(folder.to_owned()), Some(lock)))
     }
 
@@ -180,8 +178,17 @@ impl Subscriptions {
     }
 
     fn new(book: Book, folder: Option<PathBuf>, lock: Option<File>) -> Self {
-        let changed = watch::Sender::new(());
-        Self { shared: Arc::new(Shared { book: Mutex::new(book), folder, changed, _lock: lock }) }
+        let windows = book.subscriptions.iter();
+        let windows = windows.map(|record| (record.token.clone(), Window::resume(&record.handled)));
+        let shared = Shared {
+            windows: Mutex::new(windows.collect()),
+            book: Mutex::new(book),
+            writing: Mutex::new(()),
+            folder,
+            changed: watch::Sender::new(()),
+            _lock: lock,
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The subscription to `topic` at `hub`: the one there is, with its secret and callback, or a new one.
@@ -214,24 +221,34 @@ impl Subscriptions {
     {
         let shared = Arc::clone(&self.shared);
         let task = tokio::task::spawn_blocking(move || {
-            let mut book = shared.lock();
-            let mut next = book.clone();
+            let _one = shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = shared.lock().clone();
             let result = change(&mut next);
+            shared.note_handled(&mut next);
             if let Some(folder) = &shared.folder {
                 write(folder, &next)?;
             }
-            *book = next;
-            drop(book);
+            *shared.lock() = next;
             shared.changed.send_replace(());
             Ok(result)
         });
         task.await.expect("changing the state does not panic, and its task is never aborted")
     }
 
-    /// Looks at one record, and may move what is not durable in it.
-    pub(crate) fn with<R>(&self, token: &str, look: impl FnOnce(&mut Record) -> R) -> Option<R> {
-        let mut book = self.shared.lock();
-        book.subscriptions.iter_mut().find(|record| record.token == token).map(look)
+    /// Looks at one record.
+    pub(crate) fn with<R>(&self, token: &str, look: impl FnOnce(&Record) -> R) -> Option<R> {
+        let book = self.shared.lock();
+        book.subscriptions.iter().find(|record| record.token == token).map(look)
+    }
+
+    /// Changes what came for one subscription, which becomes durable with the next change of the state.
+    pub(crate) fn with_window<R>(&self, token: &str, change: impl FnOnce(&mut Window) -> R) -> R {
+        change(self.shared.windows().entry(token.to_owned()).or_default())
+    }
+
+    /// Makes durable what is not yet.
+    pub(crate) async fn save(&self) -> Result<(), StateError> {
+        self.update(|_| ()).await
     }
 
     pub(crate) fn with_book<R>(&self, look: impl FnOnce(&Book) -> R) -> R {
@@ -253,10 +270,38 @@ impl Subscriptions {
     }
 }
 
+impl Subscriptions {
+    /// Remembers what a discovery found.
+    pub(crate) async fn remember_discovery(&self, known: Known) -> Result<(), StateError> {
+        if self.with_book(|book| book.known.as_ref() == Some(&known)) {
+            return Ok(());
+        }
+        self.update(move |book| book.known = Some(known)).await
+    }
+
+    /// What the last discovery found.
+    pub(crate) fn known_discovery(&self) -> Option<Known> {
+        self.with_book(|book| book.known.clone())
+    }
+}
+
 impl Shared {
     /// The book is replaced as a whole, so a panic elsewhere cannot leave it half changed.
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn windows(&self) -> MutexGuard<'_, HashMap<String, Window>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_handled(&self, book: &mut Book) {
+        let windows = self.windows();
+        for record in &mut book.subscriptions {
+            if let Some(window) = windows.get(&record.token) {
+                record.handled = window.handled();
+            }
+        }
     }
 }
 
@@ -274,8 +319,7 @@ impl Record {
             expires_unix_millis: None,
             ended: false,
             denied: None,
-            last: None,
-            window: Window::default(),
+            handled: Handled::default(),
         }
     }
 
@@ -306,59 +350,6 @@ pub struct Status {
 pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     let book = read(folder)?;
     Ok(book.map(|book| Status { subscriptions: book.subscriptions(), last_sync: book.last_sync }))
-}
-
-/// Reads the state in `folder` without locking it; `None` where there is none.
-fn read(folder: &Path) -> Result<Option<Book>, StateError> {
-    let path = folder.join(FILE_NAME);
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error(&path, "read")(error)),
-    };
-    let content = |reason: String| StateError::Content { path: path.clone(), reason };
-    let book: Book = serde_json::from_slice(&bytes).map_err(|error| content(error.to_string()))?;
-    if book.format != FORMAT {
-        return Err(content(format!("format {}, this program knows {FORMAT}", book.format)));
-    }
-    Ok(Some(book))
-}
-
-fn write(folder: &Path, book: &Book) -> Result<(), StateError> {
-    let path = folder.join(FILE_NAME);
-    let replace = || -> io::Result<()> {
-        // A new temporary file can only be read by its owner, as is right for secrets.
-        let mut file = tempfile::Builder::new().prefix(".state-").tempfile_in(folder)?;
-        serde_json::to_writer_pretty(&mut file, book)?;
-        file.write_all(b"\n")?;
-        file.as_file().sync_all()?;
-        file.persist(&path)?;
-        File::open(folder)?.sync_all()
-    };
-    replace().map_err(io_error(&path, "written"))
-}
-
-fn lock(folder: &Path) -> Result<File, StateError> {
-    let path = folder.join(LOCK_NAME);
-    let open = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = open.map_err(io_error(&path, "locked"))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(StateError::InUse { path }),
-        Err(std::fs::TryLockError::Error(error)) => Err(io_error(&path, "locked")(error)),
-    }
-}
-
-fn make_private_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
-}
-
-fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> StateError {
-    let path = path.to_owned();
-    move |source| StateError::Io { path: path.clone(), doing, source }
 }
 
 /// Values of core as JSON strings, checked again when they are read.
@@ -393,7 +384,10 @@ mod text {
 
 #[cfg(test)]
 mod tests {
+    use super::disk::FILE_NAME;
     use super::*;
+    use crate::inbox::Identity;
+    use resync_core::websub::identity::NotificationId;
 
     fn topic() -> TopicUrl {
         TopicUrl::parse("http://source.example/topic").unwrap()
@@ -421,17 +415,43 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = Subscriptions::open(folder.path()).unwrap();
         let id = first.add(&topic(), &hub()).await.unwrap();
-        first
-            .update(|book| book.subscriptions[0].set_last(NotificationId { topic: 7, offset: 9 }))
-            .await
-            .unwrap();
+        let identity = Identity { id: NotificationId { topic: 7, offset: 9 }, body: 1 };
+        first.with_window(&id.0, |window| {
+            let number = window.take(identity);
+            window.done(number);
+        });
+        first.save().await.unwrap();
         let secret = first.with(&id.0, |record| record.secret.as_bytes().to_vec());
         drop(first);
 
         let second = Subscriptions::open(folder.path()).unwrap();
         assert_eq!(second.add(&topic(), &hub()).await.unwrap(), id);
         assert_eq!(second.with(&id.0, |record| record.secret.as_bytes().to_vec()), secret);
-        assert_eq!(second.with(&id.0, |record| record.last().unwrap().offset), Some(9));
+        assert_eq!(second.get(&id).unwrap().last.unwrap().offset, 9);
+        assert!(second.with_window(&id.0, |window| window.knows(identity)));
+    }
+
+    #[tokio::test]
+    async fn a_slow_disk_does_not_hold_up_who_only_looks() {
+        let subscriptions = Subscriptions::in_memory();
+        let id = subscriptions.add(&topic(), &hub()).await.unwrap();
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let writing = subscriptions.clone();
+        let task = tokio::spawn(async move {
+            writing
+                .update(move |book| {
+                    book.subscriptions[0].ended = true;
+                    begun.send(()).unwrap();
+                    ends.recv().unwrap();
+                })
+                .await
+        });
+        tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
+        assert_eq!(subscriptions.with(&id.0, |record| record.ended), Some(false), "not durable yet");
+        end.send(()).unwrap();
+        task.await.unwrap().unwrap();
+        assert_eq!(subscriptions.with(&id.0, |record| record.ended), Some(true));
     }
 
     #[tokio::test]

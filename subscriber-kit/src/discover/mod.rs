@@ -1,10 +1,15 @@
 //! Discovery: from any URL of a Source to its sets, their lists and their notification channels.
 //!
-//! The search goes by RS-164: the URL itself if it is a ResourceSync document, else its `Link:
-//! rel="resourcesync"` header (RS-161, RS-165), else the well-known places of its directory and its host.
+//! The search goes by RS-160 and RS-164: the URL itself if it is a ResourceSync document, else what its
+//! `Link: rel="resourcesync"` header or its HTML `<link>` says (RS-161, RS-165), else the well-known places of
+//! its directory and its host, else the Resource Lists among the Sitemaps of the host's robots.txt (RS-162,
+//! RS-163), else the usual names of lists and Sitemaps.
 
-use std::fmt::Write as _;
-use std::io::BufReader;
+mod hints;
+mod known;
+mod source;
+
+use std::io::{BufReader, Seek as _};
 
 use resync_core::document::{Capability, Entry, Header, Relation, Root};
 use resync_core::websub::key::TopicUrl;
@@ -12,6 +17,8 @@ use resync_core::xml::{ReadError, Reader};
 use url::Url;
 
 use crate::fetch::{Client, FetchError, Fetched};
+pub(crate) use known::Known;
+pub use source::{Channel, DiscoverError, Set, Source, Unreadable};
 
 /// How many sets of one Source are read.
 pub const MAX_SETS: usize = 256;
@@ -22,189 +29,8 @@ const WELL_KNOWN: &str = ".well-known/resourcesync";
 /// How many Source Descriptions an index may lead to.
 const MAX_DESCRIPTIONS: usize = 32;
 
-/// What a Source offers.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// The directory that the URL asked for stands for: where the `DIR` of a copy begins.
-    pub base: Url,
-    /// The document that the search ended at.
-    pub found_at: Url,
-    /// The Source Description, if one was seen or named.
-    pub description: Option<Url>,
-    /// The sets that could be read.
-    pub sets: Vec<Set>,
-    /// The sets that could not be read, and why.
-    pub unreadable: Vec<Unreadable>,
-}
-
-/// One set of resources: what a Capability List covers.
-#[derive(Clone, Debug)]
-pub struct Set {
-    /// The Capability List; `None` when all there is is a bare list.
-    pub capability_list: Option<Url>,
-    /// The Resource List or its index (RS-014: only reading it tells).
-    pub resource_list: Option<Url>,
-    /// Everything the Capability List names, in its order.
-    pub capabilities: Vec<(Capability, Url)>,
-    /// Where Framework Notifications are sent (FN-060).
-    pub framework_channel: Option<Channel>,
-    /// Where Change Notifications are sent (CN-019).
-    pub change_channel: Option<Channel>,
-    /// A description of the set.
-    pub described_by: Option<Url>,
-}
-
-/// A notification channel: a topic and the hubs that carry it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Channel {
-    /// The topic URI as the Capability List writes it.
-    pub topic: TopicUrl,
-    /// Its hubs in the order named (FN-062).
-    pub hubs: Vec<Url>,
-}
-
-/// A set that was named but could not be read.
-#[derive(Clone, Debug)]
-pub struct Unreadable {
-    /// The document.
-    pub url: Url,
-    /// What went wrong with it.
-    pub reason: String,
-}
-
-/// Why discovery ended without what was asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum DiscoverError {
-    /// The text is no absolute URL.
-    #[error("{text:?} is not a URL ({reason}): give one such as https://example.org/")]
-    Url {
-        /// What was given.
-        text: String,
-        /// Why it is none.
-        reason: url::ParseError,
-    },
-    /// The Source cannot be reached at all.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// Nothing at the URL nor at any well-known place.
-    #[error(
-        "no ResourceSync document at {url}; looked at:{}\ngive the URL of a Source Description, a Capability List or a Resource List",
-        list(tried)
-    )]
-    NothingFound {
-        /// Where the search began.
-        url: Url,
-        /// What was tried, and what each place said.
-        tried: Vec<Unreadable>,
-    },
-    /// The Source names sets, none of which can be read.
-    #[error("none of the Source's sets can be read:{}", list(sets))]
-    NoReadableSet {
-        /// The sets.
-        sets: Vec<Unreadable>,
-    },
-    /// The Source has several sets and none was chosen.
-    #[error("the Source has {} sets; choose one with --set:\n  {}", sets.len(), sets.join("\n  "))]
-    SeveralSets {
-        /// Their names: the URLs of their Capability Lists.
-        sets: Vec<String>,
-    },
-    /// The chosen set does not exist, or the choice fits several.
-    #[error("{wanted:?} names {} of the Source's sets; they are:\n  {}", if *several { "several" } else { "none" }, sets.join("\n  "))]
-    UnknownSet {
-        /// What was chosen.
-        wanted: String,
-        /// Whether it fits more than one set.
-        several: bool,
-        /// The names there are.
-        sets: Vec<String>,
-    },
-}
-
-fn list(places: &[Unreadable]) -> String {
-    places.iter().fold(String::new(), |mut text, place| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "\n  {}: {}", place.url, place.reason);
-        text
-    })
-}
-
-impl Source {
-    /// The set that `wanted` names (its Capability List's URL or a part of it that no other set has), or the
-    /// only one.
-    ///
-    /// # Errors
-    /// [`DiscoverError::SeveralSets`] and [`DiscoverError::UnknownSet`], both with the names to choose from.
-    pub fn choose(&self, wanted: Option<&str>) -> Result<&Set, DiscoverError> {
-        let names = || self.sets.iter().map(Set::name).collect();
-        let Some(wanted) = wanted else {
-            return match self.sets.as_slice() {
-                [only] => Ok(only),
-                _ => Err(DiscoverError::SeveralSets { sets: names() }),
-            };
-        };
-        if let Some(exact) = self.sets.iter().find(|set| set.name() == wanted) {
-            return Ok(exact);
-        }
-        let fitting: Vec<&Set> = self.sets.iter().filter(|set| set.name().contains(wanted)).collect();
-        match fitting.as_slice() {
-            [only] => Ok(only),
-            _ => Err(DiscoverError::UnknownSet {
-                wanted: wanted.to_owned(),
-                several: fitting.len() > 1,
-                sets: names(),
-            }),
-        }
-    }
-}
-
-impl Set {
-    /// What the set is called: the URL of its Capability List, or of the only list it has.
-    #[must_use]
-    pub fn name(&self) -> String {
-        let url = self.capability_list.as_ref().or(self.resource_list.as_ref());
-        url.map(ToString::to_string).unwrap_or_default()
-    }
-
-    fn bare(resource_list: Url) -> Self {
-        Self {
-            capability_list: None,
-            resource_list: Some(resource_list),
-            capabilities: Vec::new(),
-            framework_channel: None,
-            change_channel: None,
-            described_by: None,
-        }
-    }
-
-    fn from_capability_list(document: &Parsed) -> Self {
-        let mut set =
-            Self { capability_list: Some(document.url.clone()), ..Self::bare(document.url.clone()) };
-        set.resource_list = None;
-        set.described_by = document.link(&Relation::DescribedBy);
-        for entry in &document.entries {
-            let (Some(capability), Some(url)) = (entry.capability(), document.resolve(&entry.loc)) else {
-                continue;
-            };
-            match capability {
-                Capability::ResourceList => set.resource_list = Some(url.clone()),
-                Capability::FrameworkNotification => set.framework_channel = document.channel(entry),
-                Capability::ChangeNotification => set.change_channel = document.channel(entry),
-                _ => {}
-            }
-            set.capabilities.push((capability.clone(), url));
-        }
-        set
-    }
-}
-
-impl Channel {
-    /// The hub to subscribe at: the first https one, else the first (W-182).
-    #[must_use]
-    pub fn hub(&self) -> Option<&Url> {
-        self.hubs.iter().find(|hub| hub.scheme() == "https").or_else(|| self.hubs.first())
-    }
-}
+/// How many documents a page or a robots.txt may lead to.
+const MAX_HINTS: usize = 32;
 
 /// Finds out what the Source at `url` offers.
 ///
@@ -219,7 +45,16 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
     if let Some(source) = search.explicit(&url).await? {
         return Ok(Source { base: base_of_source(&url, source.description.as_ref()), ..source });
     }
-    for place in well_known_places(&url) {
+    let [descriptions, lists] = well_known_places(&url);
+    for place in descriptions {
+        if let Some(source) = search.look(&place).await? {
+            return Ok(Source { base: folder_of(&url), ..source });
+        }
+    }
+    if let Some(source) = search.robots(&url).await {
+        return Ok(Source { base: folder_of(&url), ..source });
+    }
+    for place in lists {
         if let Some(source) = search.look(&place).await? {
             return Ok(Source { base: folder_of(&url), ..source });
         }
@@ -247,27 +82,28 @@ fn base_of(url: &Url) -> Url {
     base
 }
 
-/// RS-164's order after the explicit document.
-fn well_known_places(url: &Url) -> Vec<Url> {
-    let directory = folder_of(url);
+/// RS-164's order after the explicit document: Source Descriptions, and lists.
+fn well_known_places(url: &Url) -> [Vec<Url>; 2] {
+    let (directory, host) = (folder_of(url), host_of(url));
+    let places = |candidates: &[(&Url, &str)]| {
+        let mut places: Vec<Url> = Vec::new();
+        for place in candidates.iter().filter_map(|(base, name)| base.join(name).ok()) {
+            if place != *url && !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        places
+    };
+    let lists = [(&directory, "resourcelist.xml"), (&directory, "sitemap.xml"), (&host, "sitemap.xml")];
+    [places(&[(&directory, WELL_KNOWN), (&host, WELL_KNOWN)]), places(&lists)]
+}
+
+fn host_of(url: &Url) -> Url {
     let mut host = url.clone();
     host.set_path("/");
     host.set_query(None);
     host.set_fragment(None);
-    let candidates = [
-        (&directory, WELL_KNOWN),
-        (&host, WELL_KNOWN),
-        (&directory, "resourcelist.xml"),
-        (&directory, "sitemap.xml"),
-        (&host, "sitemap.xml"),
-    ];
-    let mut places: Vec<Url> = Vec::new();
-    for place in candidates.iter().filter_map(|(base, name)| base.join(name).ok()) {
-        if place != *url && !places.contains(&place) {
-            places.push(place);
-        }
-    }
-    places
+    host
 }
 
 /// The directory of a URL that is no document itself: `http://host/data` names a directory as well as
@@ -297,7 +133,7 @@ impl Search<'_> {
         match self.client.document(url).await {
             Ok(fetched) => self.follow(url, fetched).await,
             Err(error @ FetchError::Status { .. }) => {
-                self.note(url, &error);
+                self.note(url, &error, error.is_transient());
                 Ok(None)
             }
             Err(error) => Err(error.into()),
@@ -308,24 +144,28 @@ impl Search<'_> {
         match self.client.document(url).await {
             Ok(fetched) => self.follow(url, fetched).await,
             Err(error) => {
-                self.note(url, &error);
+                self.note(url, &error, error.is_transient());
                 Ok(None)
             }
         }
     }
 
-    fn note(&mut self, url: &Url, reason: &dyn std::fmt::Display) {
-        self.tried.push(Unreadable { url: url.clone(), reason: reason.to_string() });
+    fn note(&mut self, url: &Url, reason: &dyn std::fmt::Display, may_mend: bool) {
+        self.tried.push(Unreadable { url: url.clone(), reason: reason.to_string(), may_mend });
     }
 
     async fn follow(&mut self, asked: &Url, fetched: Fetched) -> Result<Option<Source>, DiscoverError> {
-        let linked: Vec<Url> =
+        let mut linked: Vec<Url> =
             fetched.links.with_rel("resourcesync").filter_map(|target| Url::parse(target).ok()).collect();
-        match parse(fetched).await {
+        let parsed = parse(fetched).await;
+        if let Err(page) = &parsed {
+            linked.extend(page.linked.iter().take(MAX_HINTS).cloned());
+        }
+        match parsed {
             Ok(document) if document.is_of_resourcesync() => self.read_document(document).await,
             Ok(document) if linked.is_empty() => Ok(Some(Source::with_set(Set::bare(document.url)))),
-            Err(error) if linked.is_empty() => {
-                self.note(asked, &format!("not a ResourceSync document: {error}"));
+            Err(page) if linked.is_empty() => {
+                self.note(asked, &format!("not a ResourceSync document: {}", page.error), false);
                 Ok(None)
             }
             Ok(_) | Err(_) => {
@@ -334,6 +174,38 @@ impl Search<'_> {
                 source.if_readable().map(Some)
             }
         }
+    }
+
+    /// RS-160, RS-162: the Resource Lists among the Sitemaps that robots.txt names, each with its set.
+    async fn robots(&mut self, url: &Url) -> Option<Source> {
+        let place = host_of(url).join("robots.txt").ok()?;
+        let robots = match self.client.document(&place).await {
+            Ok(robots) => robots,
+            Err(error) => {
+                self.note(&place, &error, error.is_transient());
+                return None;
+            }
+        };
+        let mut source = Source::empty(place.clone());
+        for sitemap in hints::sitemaps(robots.file).into_iter().take(MAX_HINTS) {
+            match self.read(&sitemap).await {
+                // RS-163: others are plain Sitemaps.
+                Ok(list) if list.capability() == Some(&Capability::ResourceList) => {
+                    let found = self.read_list(list).await;
+                    source.description = source.description.or(found.description);
+                    let new = found.sets.into_iter().filter(|set| !source.sets.contains(set));
+                    let new: Vec<Set> = new.collect();
+                    source.sets.extend(new);
+                }
+                Ok(_) => {}
+                Err(unfit) => self.note(&sitemap, &unfit.reason, unfit.may_mend),
+            }
+        }
+        if source.sets.is_empty() {
+            self.note(&place, &"it names no Resource List", false);
+            return None;
+        }
+        Some(source)
     }
 
     async fn read_document(&mut self, document: Parsed) -> Result<Option<Source>, DiscoverError> {
@@ -360,8 +232,8 @@ impl Search<'_> {
                     Ok(part) if part.capability() == Some(&Capability::Description) => {
                         lists.extend(part.locations());
                     }
-                    Ok(_) => source.cannot_read(url, "not a Source Description"),
-                    Err(reason) => source.cannot_read(url, &reason),
+                    Ok(_) => source.cannot_read(url, Unfit::of("not a Source Description")),
+                    Err(unfit) => source.cannot_read(url, unfit),
                 }
             }
         } else {
@@ -386,7 +258,7 @@ impl Search<'_> {
     /// Any other document of a set: its Capability List is one `up` away (RS-053).
     async fn read_member(&mut self, document: Parsed) -> Result<Option<Source>, DiscoverError> {
         let Some(up) = document.link(&Relation::Up) else {
-            self.note(&document.url, &"a document without a link up to its Capability List");
+            self.note(&document.url, &"a document without a link up to its Capability List", false);
             return Ok(None);
         };
         let mut source = Source::empty(document.url);
@@ -397,10 +269,8 @@ impl Search<'_> {
     async fn read_sets(&mut self, source: &mut Source, lists: Vec<Url>) {
         for url in lists {
             if source.sets.len() + source.unreadable.len() >= MAX_SETS {
-                source.cannot_read(
-                    url,
-                    "the Source has more sets than are read; give the Capability List's URL",
-                );
+                let unfit = "the Source has more sets than are read; give the Capability List's URL";
+                source.cannot_read(url, Unfit::of(unfit));
                 return;
             }
             match self.read(&url).await {
@@ -408,15 +278,29 @@ impl Search<'_> {
                     source.description = source.description.take().or_else(|| document.link(&Relation::Up));
                     source.sets.push(Set::from_capability_list(&document));
                 }
-                Ok(_) => source.cannot_read(url, "not a Capability List"),
-                Err(reason) => source.cannot_read(url, &reason),
+                Ok(_) => source.cannot_read(url, Unfit::of("not a Capability List")),
+                Err(unfit) => source.cannot_read(url, unfit),
             }
         }
     }
 
-    async fn read(&self, url: &Url) -> Result<Parsed, String> {
-        let fetched = self.client.document(url).await.map_err(|error| error.to_string())?;
-        parse(fetched).await.map_err(|error| error.to_string())
+    async fn read(&self, url: &Url) -> Result<Parsed, Unfit> {
+        let fetched = self.client.document(url).await;
+        let fetched =
+            fetched.map_err(|error| Unfit { reason: error.to_string(), may_mend: error.is_transient() })?;
+        parse(fetched).await.map_err(|page| Unfit::of(&page.error.to_string()))
+    }
+}
+
+/// Why a document is not used.
+struct Unfit {
+    reason: String,
+    may_mend: bool,
+}
+
+impl Unfit {
+    fn of(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), may_mend: false }
     }
 }
 
@@ -434,8 +318,9 @@ impl Source {
         source
     }
 
-    fn cannot_read(&mut self, url: Url, reason: &str) {
-        self.unreadable.push(Unreadable { url, reason: reason.to_owned() });
+    fn cannot_read(&mut self, url: Url, unfit: Unfit) {
+        let Unfit { reason, may_mend } = unfit;
+        self.unreadable.push(Unreadable { url, reason, may_mend });
     }
 
     fn if_readable(self) -> Result<Self, DiscoverError> {
@@ -489,17 +374,30 @@ impl Parsed {
     }
 }
 
-async fn parse(fetched: Fetched) -> Result<Parsed, ReadError> {
-    let Fetched { url, file, .. } = fetched;
+/// What is no ResourceSync document, and where it leads.
+struct Page {
+    error: ReadError,
+    linked: Vec<Url>,
+}
+
+async fn parse(fetched: Fetched) -> Result<Parsed, Page> {
+    let Fetched { url, mut file, .. } = fetched;
     let read = tokio::task::spawn_blocking(move || {
-        let mut reader = Reader::new(BufReader::new(file))?;
-        let header = reader.header().clone();
-        let leads_on =
-            matches!(header.capability(), Some(Capability::Description | Capability::CapabilityList));
-        let entries = if leads_on { reader.by_ref().collect::<Result<_, _>>()? } else { Vec::new() };
-        Ok(Parsed { url, header, entries })
+        read_parsed(&url, &file).map_err(|error| {
+            // A page that cannot be read from its start again says nothing.
+            let linked = if file.rewind().is_ok() { hints::linked_from_html(file, &url) } else { Vec::new() };
+            Page { error, linked }
+        })
     });
     read.await.expect("reading a document does not panic, and its task is never aborted")
+}
+
+fn read_parsed(url: &Url, file: &std::fs::File) -> Result<Parsed, ReadError> {
+    let mut reader = Reader::new(BufReader::new(file))?;
+    let header = reader.header().clone();
+    let leads_on = matches!(header.capability(), Some(Capability::Description | Capability::CapabilityList));
+    let entries = if leads_on { reader.by_ref().collect::<Result<_, _>>()? } else { Vec::new() };
+    Ok(Parsed { url: url.clone(), header, entries })
 }
 
 #[cfg(test)]
@@ -512,8 +410,9 @@ mod tests {
 
     #[test]
     fn rs164_the_well_known_places_are_tried_in_order_and_once() {
-        let places =
-            |from: &str| well_known_places(&url(from)).iter().map(Url::to_string).collect::<Vec<_>>();
+        let places = |from: &str| {
+            well_known_places(&url(from)).concat().iter().map(Url::to_string).collect::<Vec<_>>()
+        };
         assert_eq!(
             places("https://a.example/data/"),
             [
@@ -569,9 +468,11 @@ mod tests {
     }
 
     #[test]
-    fn w182_an_https_hub_is_preferred() {
+    fn w182_https_hubs_are_preferred_and_each_is_asked_once() {
         let topic = TopicUrl::parse("http://a.example/topic").unwrap();
-        let hubs = vec![url("http://h.example/"), url("https://h.example/")];
-        assert_eq!(Channel { topic, hubs }.hub().unwrap().scheme(), "https");
+        let hubs = vec![url("http://h.example/"), url("https://h.example/"), url("http://h.example/")];
+        let channel = Channel { topic, hubs };
+        assert_eq!(channel.hub().unwrap().scheme(), "https");
+        assert_eq!(channel.hubs_by_preference().len(), 2);
     }
 }

@@ -1,0 +1,99 @@
+//! Staying subscribed to a channel: at one of its hubs, whichever serves, and at its new place when it moves.
+
+use std::convert::Infallible;
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::key::TopicUrl;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::discover::Channel;
+use crate::state::{SubscriptionId, Subscriptions};
+use crate::subscriber::{SubscribeError, Subscriber, jittered};
+
+/// How often a hub is asked in vain before the next one is, if there is a next one.
+const HUB_TRIES: u32 = 3;
+
+/// How often a hub is asked in vain to end a subscription, before that is left to the lease.
+const LEAVE_TRIES: u32 = 5;
+
+/// Keeps a subscription to the channel, and to the one it becomes: subscriptions to what is no part of it any
+/// more are ended, also those of a run before. `on_lease` hears of every lease that was granted.
+///
+/// # Errors
+/// When every hub of the channel refuses for good.
+pub(crate) async fn follow(
+    subscriber: &Subscriber,
+    subscriptions: &Subscriptions,
+    mut channel: watch::Receiver<Channel>,
+    mut on_lease: impl FnMut(&TopicUrl, DateTime),
+) -> Result<Infallible, SubscribeError> {
+    let mut leaving = JoinSet::new();
+    loop {
+        let now = channel.borrow_and_update().clone();
+        // One that was being left may be wanted again.
+        leaving.shutdown().await;
+        for id in subscriptions.not_of(&now) {
+            leaving.spawn(leave(subscriber.clone(), id));
+        }
+        tokio::select! {
+            result = keep_at_some_hub(subscriber, subscriptions, &now, &mut on_lease) => return result,
+            Ok(()) = channel.changed() => {
+                let topic = channel.borrow().topic.clone();
+                tracing::info!(topic = topic.as_str(), "the Source moved its channel: it is followed");
+            }
+        }
+    }
+}
+
+async fn keep_at_some_hub(
+    subscriber: &Subscriber,
+    subscriptions: &Subscriptions,
+    channel: &Channel,
+    mut on_lease: impl FnMut(&TopicUrl, DateTime),
+) -> Result<Infallible, SubscribeError> {
+    let hubs = channel.hubs_by_preference();
+    let tries = if hubs.len() > 1 { HUB_TRIES } else { u32::MAX };
+    let (mut pause, longest) = subscriber.pauses();
+    loop {
+        let mut refused = None;
+        let mut all_refuse = true;
+        for hub in &hubs {
+            let error = match subscriptions.add(&channel.topic, hub).await {
+                Ok(id) => subscriber.keep_for(&id, tries, |until| on_lease(&channel.topic, until)).await,
+                Err(error) => error.into(),
+            };
+            all_refuse &= !error.is_transient();
+            tracing::warn!(%hub, %error, "no subscription at this hub");
+            refused = Some(error);
+        }
+        match refused {
+            Some(error) if all_refuse => return Err(error),
+            _ => tokio::time::sleep(jittered(pause)).await,
+        }
+        pause = (pause * 2).min(longest);
+    }
+}
+
+/// Ends one subscription, without insisting.
+pub(crate) async fn leave(subscriber: Subscriber, id: SubscriptionId) {
+    let (mut pause, longest) = subscriber.pauses();
+    for _ in 0..LEAVE_TRIES {
+        match subscriber.unsubscribe(&id).await {
+            Ok(()) => {
+                tracing::info!("unsubscribed");
+                return;
+            }
+            Err(error) if error.is_transient() => {
+                tracing::debug!(%error, "not unsubscribed yet");
+                tokio::time::sleep(jittered(pause)).await;
+                pause = (pause * 2).min(longest);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "not unsubscribed; the lease will run out");
+                return;
+            }
+        }
+    }
+    tracing::warn!("not unsubscribed: the hub does not answer; the lease will run out");
+}

@@ -1,0 +1,77 @@
+//! What a discovery found, in the form in which it is kept for a start at which the Source is away.
+
+use resync_core::websub::key::TopicUrl;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::{Channel, Set};
+
+/// One set of a Source, as far as a copy needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Known {
+    source: String,
+    wanted_set: Option<String>,
+    base: String,
+    capability_list: Option<String>,
+    resource_list: Option<String>,
+    topic: Option<String>,
+    hubs: Vec<String>,
+}
+
+impl Known {
+    pub(crate) fn new(source: &str, wanted_set: Option<&str>, base: &Url, set: &Set) -> Self {
+        let channel = set.framework_channel.as_ref();
+        Self {
+            source: source.to_owned(),
+            wanted_set: wanted_set.map(str::to_owned),
+            base: base.to_string(),
+            capability_list: set.capability_list.as_ref().map(Url::to_string),
+            resource_list: set.resource_list.as_ref().map(Url::to_string),
+            topic: channel.map(|channel| channel.topic.as_str().to_owned()),
+            hubs: channel.map_or_else(Vec::new, |one| one.hubs.iter().map(Url::to_string).collect()),
+        }
+    }
+
+    /// The base and the set, if they are what a search for these found.
+    pub(crate) fn recall(&self, source: &str, wanted_set: Option<&str>) -> Option<(Url, Set)> {
+        if self.source != source || self.wanted_set.as_deref() != wanted_set {
+            return None;
+        }
+        let url = |text: &Option<String>| text.as_deref().and_then(|text| Url::parse(text).ok());
+        let topic = self.topic.as_deref().and_then(|topic| TopicUrl::parse(topic).ok());
+        let hubs = self.hubs.iter().filter_map(|hub| Url::parse(hub).ok()).collect();
+        let set = Set {
+            capability_list: url(&self.capability_list),
+            framework_channel: topic.map(|topic| Channel { topic, hubs }),
+            ..Set::bare(url(&self.resource_list)?)
+        };
+        Some((Url::parse(&self.base).ok()?, set))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_for_the_same_finds_again_what_a_copy_needs() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let channel = Channel {
+            topic: TopicUrl::parse("http://a.example/topic").unwrap(),
+            hubs: vec![url("https://h.example/")],
+        };
+        let set = Set {
+            capability_list: Some(url("http://a.example/cl.xml")),
+            framework_channel: Some(channel.clone()),
+            ..Set::bare(url("http://a.example/rl.xml"))
+        };
+        let known = Known::new("http://a.example", None, &url("http://a.example/data/"), &set);
+        let kept = serde_json::from_str::<Known>(&serde_json::to_string(&known).unwrap()).unwrap();
+        let (base, found) = kept.recall("http://a.example", None).unwrap();
+        assert_eq!(base.as_str(), "http://a.example/data/");
+        assert_eq!((found.name(), found.resource_list), (set.name(), set.resource_list));
+        assert_eq!(found.framework_channel, Some(channel));
+        assert!(kept.recall("http://b.example", None).is_none());
+        assert!(kept.recall("http://a.example", Some("two")).is_none());
+    }
+}

@@ -1,0 +1,227 @@
+//! What a Source offers: its sets, their lists and their notification channels.
+
+use std::fmt::Write as _;
+
+use resync_core::document::{Capability, Relation};
+use resync_core::websub::key::TopicUrl;
+use url::Url;
+
+use super::Parsed;
+use crate::fetch::FetchError;
+
+/// What a Source offers.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The directory that the URL asked for stands for: where the `DIR` of a copy begins.
+    pub base: Url,
+    /// The document that the search ended at.
+    pub found_at: Url,
+    /// The Source Description, if one was seen or named.
+    pub description: Option<Url>,
+    /// The sets that could be read.
+    pub sets: Vec<Set>,
+    /// The sets that could not be read, and why.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// One set of resources: what a Capability List covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// The Capability List; `None` when all there is is a bare list.
+    pub capability_list: Option<Url>,
+    /// The Resource List or its index (RS-014: only reading it tells).
+    pub resource_list: Option<Url>,
+    /// Everything the Capability List names, in its order.
+    pub capabilities: Vec<(Capability, Url)>,
+    /// Where Framework Notifications are sent (FN-060).
+    pub framework_channel: Option<Channel>,
+    /// Where Change Notifications are sent (CN-019).
+    pub change_channel: Option<Channel>,
+    /// A description of the set.
+    pub described_by: Option<Url>,
+}
+
+/// A notification channel: a topic and the hubs that carry it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// The topic URI as the Capability List writes it.
+    pub topic: TopicUrl,
+    /// Its hubs in the order named (FN-062).
+    pub hubs: Vec<Url>,
+}
+
+/// A set that was named but could not be read.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// The document.
+    pub url: Url,
+    /// What went wrong with it.
+    pub reason: String,
+    /// Whether it may well be readable a little later.
+    pub may_mend: bool,
+}
+
+/// Why discovery ended without what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoverError {
+    /// The text is no absolute URL.
+    #[error("{text:?} is not a URL ({reason}): give one such as https://example.org/")]
+    Url {
+        /// What was given.
+        text: String,
+        /// Why it is none.
+        reason: url::ParseError,
+    },
+    /// The Source cannot be reached at all.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// Nothing at the URL nor at any well-known place.
+    #[error(
+        "no ResourceSync document at {url}; looked at:{}\ngive the URL of a Source Description, a Capability List or a Resource List",
+        list(tried)
+    )]
+    NothingFound {
+        /// Where the search began.
+        url: Url,
+        /// What was tried, and what each place said.
+        tried: Vec<Unreadable>,
+    },
+    /// The Source names sets, none of which can be read.
+    #[error("none of the Source's sets can be read:{}", list(sets))]
+    NoReadableSet {
+        /// The sets.
+        sets: Vec<Unreadable>,
+    },
+    /// The Source has several sets and none was chosen.
+    #[error("the Source has {} sets; choose one with --set:\n  {}", sets.len(), sets.join("\n  "))]
+    SeveralSets {
+        /// Their names: the URLs of their Capability Lists.
+        sets: Vec<String>,
+    },
+    /// The chosen set does not exist, or the choice fits several.
+    #[error("{wanted:?} names {} of the Source's sets; they are:\n  {}", if *several { "several" } else { "none" }, sets.join("\n  "))]
+    UnknownSet {
+        /// What was chosen.
+        wanted: String,
+        /// Whether it fits more than one set.
+        several: bool,
+        /// Whether it may be one that cannot be read at this moment.
+        unreadable: bool,
+        /// The names there are.
+        sets: Vec<String>,
+    },
+}
+
+impl DiscoverError {
+    /// Whether the same search may well succeed a little later: the Source, or a part of it, is away.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Fetch(error) => error.is_transient(),
+            Self::NothingFound { tried, .. } => tried.iter().any(|place| place.may_mend),
+            Self::NoReadableSet { sets } => sets.iter().any(|set| set.may_mend),
+            Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
+            Self::Url { .. } | Self::SeveralSets { .. } => false,
+        }
+    }
+}
+
+fn list(places: &[Unreadable]) -> String {
+    places.iter().fold(String::new(), |mut text, place| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n  {}: {}", place.url, place.reason);
+        text
+    })
+}
+
+impl Source {
+    /// The set that `wanted` names (its Capability List's URL or a part of it that no other set has), or the
+    /// only one.
+    ///
+    /// # Errors
+    /// [`DiscoverError::SeveralSets`] and [`DiscoverError::UnknownSet`], both with the names to choose from.
+    pub fn choose(&self, wanted: Option<&str>) -> Result<&Set, DiscoverError> {
+        let names = || self.sets.iter().map(Set::name).collect();
+        let Some(wanted) = wanted else {
+            return match self.sets.as_slice() {
+                [only] => Ok(only),
+                _ => Err(DiscoverError::SeveralSets { sets: names() }),
+            };
+        };
+        if let Some(exact) = self.sets.iter().find(|set| set.name() == wanted) {
+            return Ok(exact);
+        }
+        let fitting: Vec<&Set> = self.sets.iter().filter(|set| set.name().contains(wanted)).collect();
+        match fitting.as_slice() {
+            [only] => Ok(only),
+            _ => Err(DiscoverError::UnknownSet {
+                wanted: wanted.to_owned(),
+                several: fitting.len() > 1,
+                unreadable: self.unreadable.iter().any(|set| set.may_mend),
+                sets: names(),
+            }),
+        }
+    }
+}
+
+impl Set {
+    /// What the set is called: the URL of its Capability List, or of the only list it has.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let url = self.capability_list.as_ref().or(self.resource_list.as_ref());
+        url.map(ToString::to_string).unwrap_or_default()
+    }
+
+    pub(super) fn bare(resource_list: Url) -> Self {
+        Self {
+            capability_list: None,
+            resource_list: Some(resource_list),
+            capabilities: Vec::new(),
+            framework_channel: None,
+            change_channel: None,
+            described_by: None,
+        }
+    }
+
+    pub(super) fn from_capability_list(document: &Parsed) -> Self {
+        let mut set =
+            Self { capability_list: Some(document.url.clone()), ..Self::bare(document.url.clone()) };
+        set.resource_list = None;
+        set.described_by = document.link(&Relation::DescribedBy);
+        for entry in &document.entries {
+            let (Some(capability), Some(url)) = (entry.capability(), document.resolve(&entry.loc)) else {
+                continue;
+            };
+            match capability {
+                Capability::ResourceList => set.resource_list = Some(url.clone()),
+                Capability::FrameworkNotification => set.framework_channel = document.channel(entry),
+                Capability::ChangeNotification => set.change_channel = document.channel(entry),
+                _ => {}
+            }
+            set.capabilities.push((capability.clone(), url));
+        }
+        set
+    }
+}
+
+impl Channel {
+    /// The hubs in the order in which to subscribe: first the https ones (W-182), each once.
+    #[must_use]
+    pub fn hubs_by_preference(&self) -> Vec<&Url> {
+        let (secure, plain): (Vec<&Url>, Vec<&Url>) =
+            self.hubs.iter().partition(|hub| hub.scheme() == "https");
+        let mut hubs = Vec::new();
+        for hub in secure.into_iter().chain(plain) {
+            if !hubs.contains(&hub) {
+                hubs.push(hub);
+            }
+        }
+        hubs
+    }
+
+    /// The hub to subscribe at first.
+    #[must_use]
+    pub fn hub(&self) -> Option<&Url> {
+        self.hubs_by_preference().first().copied()
+    }
+}

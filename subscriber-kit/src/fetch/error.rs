@@ -1,0 +1,132 @@
+//! Why a request had no usable answer, and whether a later one may have.
+
+use std::error::Error as _;
+
+use url::Url;
+
+/// Why a request had no usable answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The TLS settings or the client itself could not be set up.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Setup(String),
+    /// Only `http` and `https` are spoken.
+    #[error("{0} is not an http or https URL: give one that starts with http:// or https://")]
+    Scheme(String),
+    /// Nobody answered: name resolution, connection, TLS or a broken exchange.
+    #[error("{url} cannot be reached ({reason}): check the address and that the server is up")]
+    Network {
+        /// What was asked for.
+        url: Url,
+        /// What the network said.
+        reason: String,
+    },
+    /// The server was too slow.
+    #[error("{url} did not answer in time: try again later, or allow more time")]
+    Timeout {
+        /// What was asked for.
+        url: Url,
+    },
+    /// The body came too slowly to be waited for.
+    #[error("{url} sends less than {min} bytes a second: try again later, or allow less")]
+    TooSlow {
+        /// What was asked for.
+        url: Url,
+        /// The bound.
+        min: u64,
+    },
+    /// More redirects than allowed, a loop for instance.
+    #[error(
+        "{url} redirects more than {max} times, the last time to {last}: the server's redirects go in a circle or are too long"
+    )]
+    TooManyRedirects {
+        /// What was asked for.
+        url: Url,
+        /// Where the last redirect led.
+        last: Box<Url>,
+        /// How many are followed.
+        max: usize,
+    },
+    /// A redirect without a usable `Location`.
+    #[error("{url} redirects with {status} but its Location is missing or unusable")]
+    BadRedirect {
+        /// The redirecting URL.
+        url: Url,
+        /// The redirect's status.
+        status: u16,
+    },
+    /// A resource redirects to another origin (RS-200).
+    #[error("{url} redirects to another origin, {target}: allow other origins if you trust this Source")]
+    ForeignRedirect {
+        /// The redirecting URL.
+        url: Url,
+        /// Where it points.
+        target: Box<Url>,
+    },
+    /// An answer other than 200.
+    #[error("{url} answers {status}")]
+    Status {
+        /// What was asked for.
+        url: Url,
+        /// The status it answered.
+        status: u16,
+    },
+    /// The body is larger than allowed.
+    #[error("{url} is larger than {max} bytes")]
+    TooLarge {
+        /// What was asked for.
+        url: Url,
+        /// The bound.
+        max: u64,
+    },
+    /// The body ended before it was complete.
+    #[error("{url} ended too early ({reason}): the transfer was cut off")]
+    CutOff {
+        /// What was asked for.
+        url: Url,
+        /// What the connection said.
+        reason: String,
+    },
+    /// A document could not be kept in a temporary file.
+    #[error("no temporary file for {url}: {reason}")]
+    Spool {
+        /// What was asked for.
+        url: Url,
+        /// What the file system said.
+        reason: String,
+    },
+}
+
+impl FetchError {
+    /// Whether the same request may well succeed a little later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Network { .. } | Self::Timeout { .. } | Self::TooSlow { .. } | Self::CutOff { .. } => true,
+            Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
+            _ => false,
+        }
+    }
+
+    pub(super) fn from_send(url: &Url, error: &reqwest::Error) -> Self {
+        if error.is_timeout() {
+            return Self::Timeout { url: url.clone() };
+        }
+        Self::Network { url: url.clone(), reason: root_cause(error) }
+    }
+
+    pub(super) fn from_body(url: &Url, error: &reqwest::Error) -> Self {
+        if error.is_timeout() {
+            return Self::Timeout { url: url.clone() };
+        }
+        Self::CutOff { url: url.clone(), reason: root_cause(error) }
+    }
+}
+
+pub(super) fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    if error.source().is_none() { error.to_string() } else { cause.to_string() }
+}

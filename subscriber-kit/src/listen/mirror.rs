@@ -1,0 +1,119 @@
+//! What is copied from where: found at the start, and again whenever it may have moved.
+
+use std::path::Path;
+use std::time::Duration;
+
+use url::Url;
+
+use super::pause::Pause;
+use super::{Event, ListenError, ListenOptions};
+use crate::discover::{Channel, Known, Set, discover};
+use crate::fetch::Client;
+use crate::state::Subscriptions;
+use crate::sync::{Look, Report, SyncError, SyncOptions, Target, look};
+
+/// The longest pause between two looks for a Source.
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+
+/// The copy and what it is a copy of.
+#[derive(Clone, Debug)]
+pub(super) struct Mirror {
+    client: Client,
+    source: String,
+    wanted_set: Option<String>,
+    pub(super) set: Set,
+    list: Url,
+    base: Url,
+    target: Target,
+    options: SyncOptions,
+    /// Whether `set` is from a look of this run.
+    pub(super) is_current: bool,
+}
+
+impl Mirror {
+    /// Looks for the Source until it is found, or begins from what an earlier run found.
+    pub(super) async fn find_patiently(
+        options: &ListenOptions,
+        client: Client,
+        subscriptions: &Subscriptions,
+        state: &Path,
+        events: &mut (impl FnMut(Event) + Send),
+    ) -> Result<Self, ListenError> {
+        let mut pause = Pause::default();
+        loop {
+            let error = match search(&client, &options.source, options.set.as_deref()).await {
+                Ok((base, set)) => return Self::new(options, client, base, set, state, true),
+                Err(error) if error.is_transient() => error,
+                Err(error) => return Err(error),
+            };
+            let known = subscriptions.known_discovery();
+            let known = known.and_then(|known| known.recall(&options.source, options.set.as_deref()));
+            if let Some((base, set)) = known {
+                tracing::warn!(%error, "the Source is away: what was found before is used");
+                return Self::new(options, client, base, set, state, false);
+            }
+            let retry_in = pause.after_failure(LONGEST_RETRY);
+            tracing::warn!(%error, ?retry_in, "the Source is away");
+            events(Event::SyncFailed { cause: error.to_string(), retry_in });
+            tokio::time::sleep(retry_in).await;
+        }
+    }
+
+    fn new(
+        options: &ListenOptions,
+        client: Client,
+        base: Url,
+        set: Set,
+        state: &Path,
+        is_current: bool,
+    ) -> Result<Self, ListenError> {
+        let list = list_of(&set)?;
+        let no_directory = |source| ListenError::Directory { directory: options.into.clone(), source };
+        let stands_for = options.base.clone().unwrap_or_else(|| base.clone());
+        let target = Target::open(&options.into, stands_for).map_err(no_directory)?.with_state(state);
+        let (source, wanted_set) = (options.source.clone(), options.set.clone());
+        let options = options.sync.clone();
+        Ok(Self { client, source, wanted_set, set, list, base, target, options, is_current })
+    }
+
+    /// Where the set's notifications come from; `None` without a hub.
+    pub(super) fn channel(&self) -> Option<&Channel> {
+        self.set.framework_channel.as_ref().filter(|channel| !channel.hubs.is_empty())
+    }
+
+    /// What a later run may begin from.
+    pub(super) fn known(&self) -> Known {
+        Known::new(&self.source, self.wanted_set.as_deref(), &self.base, &self.set)
+    }
+
+    /// Where the lists are may have changed; while that cannot be found out, the known ones are used.
+    pub(super) async fn find_again(&mut self) {
+        let found = search(&self.client, &self.source, self.wanted_set.as_deref()).await;
+        let found = found.and_then(|(_, set)| Ok((list_of(&set)?, set)));
+        self.is_current = found.is_ok();
+        match found {
+            Ok((list, set)) => (self.list, self.set) = (list, set),
+            Err(error) => tracing::warn!(%error, "the Source could not be looked at again"),
+        }
+    }
+
+    pub(super) async fn synchronise(&self, how: Look) -> Result<Report, SyncError> {
+        look(&self.client, &self.list, &self.target, &self.options, how).await
+    }
+}
+
+async fn search(client: &Client, source: &str, set: Option<&str>) -> Result<(Url, Set), ListenError> {
+    let found = discover(client, source).await?;
+    let set = found.choose(set)?.clone();
+    Ok((found.base, set))
+}
+
+fn list_of(set: &Set) -> Result<Url, ListenError> {
+    set.resource_list.clone().ok_or_else(|| ListenError::NoResourceList { set: set.name() })
+}
+
+impl ListenError {
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Discover(error) if error.is_transient())
+    }
+}

@@ -1,0 +1,296 @@
+//! The work of a copy that stays in step: what is due, what runs, what is remembered.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::key::TopicUrl;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::mirror::Mirror;
+use super::pause::Pause;
+use super::{Event, ListenError, ListenOptions};
+use crate::channel::follow;
+use crate::discover::Channel;
+use crate::inbox::{Deliveries, Delivery, Receipt};
+use crate::notification::{Meaning, meaning};
+use crate::state::{StateError, Subscriptions};
+use crate::subscriber::Subscriber;
+use crate::sync::{Look, Report, SyncError};
+
+/// How long the first synchronisation waits for the subscription, so that one look serves both.
+const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest pause after a synchronisation that could not be done, or a state that could not be kept.
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+
+/// The longest pause after one that left something undone: each further one asks for much the same again.
+const LONGEST_MENDING: Duration = Duration::from_secs(3600);
+
+/// How many notifications wait for one synchronisation; more stay in the callback's channel, and when that is
+/// full the hub waits.
+const MAX_WAITING: usize = 4096;
+
+/// A synchronisation that is running. It gives the mirror back.
+type Running = Pin<Box<dyn Future<Output = (Mirror, Result<Report, SyncError>)> + Send>>;
+
+/// What is to be done and what is being done.
+pub(super) struct Work {
+    mirror: Mirror,
+    channel: watch::Sender<Channel>,
+    subscriptions: Subscriptions,
+    poll: Duration,
+    /// When the next synchronisation is due, if any is.
+    due: Option<Instant>,
+    /// How closely it has to look.
+    look: Look,
+    /// How closely the running one looks.
+    running_look: Look,
+    discover_again: bool,
+    /// Notifications that the next synchronisation handles.
+    waiting: Vec<Receipt>,
+    /// Notifications that the running one handles.
+    handled: Vec<Receipt>,
+    running: Option<Running>,
+    pause: Pause,
+    active_until: Option<DateTime>,
+    unsaved: Unsaved,
+}
+
+/// What the state does not hold yet.
+#[derive(Default)]
+struct Unsaved {
+    report: Option<Report>,
+    due: Option<Instant>,
+    pause: Pause,
+}
+
+impl Work {
+    pub(super) fn new(
+        mirror: Mirror,
+        subscriptions: Subscriptions,
+        options: &ListenOptions,
+    ) -> Result<Self, ListenError> {
+        let channel = mirror.channel().cloned();
+        let channel = channel.ok_or_else(|| ListenError::NoChannel { set: mirror.set.name() })?;
+        Ok(Self {
+            channel: watch::Sender::new(channel),
+            subscriptions,
+            poll: options.poll,
+            due: Some(Instant::now() + FIRST_PATIENCE),
+            look: Look::Everything,
+            running_look: Look::Everything,
+            discover_again: !mirror.is_current,
+            mirror,
+            waiting: Vec::new(),
+            handled: Vec::new(),
+            running: None,
+            pause: Pause::default(),
+            active_until: None,
+            unsaved: Unsaved::default(),
+        })
+    }
+
+    pub(super) async fn run(
+        mut self,
+        subscriber: &Subscriber,
+        mut deliveries: Deliveries,
+        events: &mut (impl FnMut(Event) + Send),
+    ) -> Result<(), ListenError> {
+        let subscriptions = self.subscriptions.clone();
+        let (granted, mut leases) = mpsc::unbounded_channel();
+        let keep = follow(subscriber, &subscriptions, self.channel.subscribe(), move |topic, until| {
+            // The receiver lives as long as this loop.
+            let _ = granted.send((topic.clone(), until));
+        });
+        tokio::pin!(keep);
+        if self.mirror.is_current {
+            let kept = self.subscriptions.remember_discovery(self.mirror.known()).await;
+            self.saved(kept);
+        }
+        let mut next_poll = Instant::now() + spread(self.poll);
+        loop {
+            tokio::select! {
+                result = &mut keep => match result { Err(error) => return Err(error.into()), Ok(never) => match never {} },
+                Some((topic, until)) = leases.recv() => self.subscribed(topic, until, events),
+                Some(delivery) = deliveries.next(), if self.waiting.len() < MAX_WAITING => {
+                    self.take(delivery, events).await;
+                }
+                (mirror, result) = finished(&mut self.running) => {
+                    self.running = None;
+                    self.found(mirror).await;
+                    self.ended(result, events).await;
+                }
+                () = at(self.due), if self.running.is_none() => self.start(),
+                () = at(self.unsaved.due) => self.save().await,
+                () = tokio::time::sleep_until(next_poll), if !self.poll.is_zero() => {
+                    next_poll = Instant::now() + spread(self.poll);
+                    self.discover_again = true;
+                    self.ask(Look::AtNewList);
+                }
+            }
+        }
+    }
+
+    /// A synchronisation is due now.
+    fn ask(&mut self, look: Look) {
+        self.look = self.look.max(look);
+        self.due = Some(Instant::now());
+    }
+
+    /// What changed while no lease ran was not told, so a new beginning asks for a look; a renewal does not.
+    fn subscribed(&mut self, topic: TopicUrl, until: DateTime, events: &mut (impl FnMut(Event) + Send)) {
+        if self.active_until.is_none_or(|before| before <= DateTime::now()) {
+            self.ask(Look::UnlessInStep);
+        }
+        self.active_until = Some(until);
+        events(Event::Subscribed { topic, until });
+    }
+
+    async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(Event) + Send)) {
+        match meaning(delivery.body.body(), &self.mirror.set) {
+            Ok(Meaning::NotUsed) => {
+                tracing::info!("a notification about documents that are not used here");
+                return self.saved(delivery.done().await);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a notification that cannot be understood is left aside");
+                return self.saved(delivery.done().await);
+            }
+            Ok(Meaning::Synchronise) => self.ask(Look::UnlessInStep),
+            Ok(Meaning::LookInside) => self.ask(Look::Everything),
+            Ok(Meaning::DiscoverAgain) => {
+                self.discover_again = true;
+                self.ask(Look::Everything);
+            }
+        }
+        self.waiting.push(delivery.receipt);
+        events(Event::Notified);
+    }
+
+    fn start(&mut self) {
+        self.due = None;
+        self.handled.append(&mut self.waiting);
+        let mut mirror = self.mirror.clone();
+        let again = std::mem::take(&mut self.discover_again);
+        self.running_look = std::mem::replace(&mut self.look, Look::AtNewList);
+        let how = self.running_look;
+        self.running = Some(Box::pin(async move {
+            if again {
+                mirror.find_again().await;
+            }
+            let result = mirror.synchronise(how).await;
+            (mirror, result)
+        }));
+    }
+
+    /// Follows what was found about the Source.
+    async fn found(&mut self, mirror: Mirror) {
+        self.mirror = mirror;
+        if !self.mirror.is_current {
+            self.discover_again = true;
+            return;
+        }
+        if let Some(channel) = self.mirror.channel().cloned() {
+            let moved = self.channel.send_if_modified(|known| std::mem::replace(known, channel) != *known);
+            if moved {
+                // Until the new one is active nothing is told.
+                self.active_until = None;
+            }
+        } else {
+            tracing::warn!("the Source no longer names a channel: the known one is kept");
+        }
+        let kept = self.subscriptions.remember_discovery(self.mirror.known()).await;
+        self.saved(kept);
+    }
+
+    async fn ended(&mut self, result: Result<Report, SyncError>, events: &mut (impl FnMut(Event) + Send)) {
+        match result {
+            Ok(report) => {
+                if report.may_mend {
+                    self.try_again(LONGEST_MENDING);
+                } else {
+                    self.pause.is_over();
+                }
+                let done = Receipt::all_done(std::mem::take(&mut self.handled)).await;
+                self.saved(done);
+                self.unsaved.report = Some(report.clone());
+                self.save().await;
+                events(Event::Synchronised(report));
+            }
+            // The notifications stay in `handled`, unacknowledged, for the next try.
+            Err(error) => {
+                let retry_in = self.try_again(LONGEST_RETRY);
+                events(Event::SyncFailed { cause: error.to_string(), retry_in });
+            }
+        }
+    }
+
+    /// As close a look as the last, after a pause. A notification that came meanwhile asks for an earlier one.
+    fn try_again(&mut self, longest: Duration) -> Duration {
+        let pause = self.pause.after_failure(longest);
+        self.look = self.look.max(self.running_look);
+        self.due = self.due.or(Some(Instant::now() + pause));
+        pause
+    }
+
+    async fn save(&mut self) {
+        let result = match self.unsaved.report.clone() {
+            Some(report) => self.subscriptions.remember_sync(report).await,
+            None => self.subscriptions.save().await,
+        };
+        if result.is_ok() {
+            self.unsaved.report = None;
+        }
+        self.saved(result);
+    }
+
+    /// What became of writing the state: it holds everything, or it is tried again. The copy is kept in step
+    /// all the same.
+    fn saved(&mut self, result: Result<(), StateError>) {
+        match result {
+            Ok(()) => {
+                self.unsaved.pause.is_over();
+                self.unsaved.due = None;
+            }
+            Err(error) => {
+                let retry_in = self.unsaved.pause.after_failure(LONGEST_RETRY);
+                self.unsaved.due = Some(Instant::now() + retry_in);
+                tracing::error!(%error, ?retry_in, "the state is not kept: a restart before it is repeats work");
+            }
+        }
+    }
+}
+
+/// Ten percent sooner or later, so that the Destinations of one Source do not come all at once.
+fn spread(poll: Duration) -> Duration {
+    poll.mul_f64(0.9 + 0.2 * fastrand::f64())
+}
+
+async fn finished(running: &mut Option<Running>) -> (Mirror, Result<Report, SyncError>) {
+    match running {
+        Some(running) => running.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_destinations_with_one_poll_do_not_keep_step() {
+        let hour = Duration::from_secs(3600);
+        let polls: Vec<Duration> = (0..100).map(|_| spread(hour)).collect();
+        assert!(polls.iter().all(|poll| (hour * 9 / 10..=hour * 11 / 10).contains(poll)));
+        assert!(polls.iter().any(|poll| poll.abs_diff(polls[0]) > Duration::from_secs(60)));
+    }
+}

@@ -1,0 +1,80 @@
+//! The state's folder and file: made, marked, locked, read, and replaced in one step.
+//!
+//! The file survives a crash at any moment: it is written beside the old one, synced, renamed over it, and
+//! the directory is synced.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use super::{Book, FORMAT, StateError};
+
+/// What every state folder holds, so that no copy takes it for a part of itself. Its beginning is that of
+/// [`STATE_FOLDER`], so that no Source can name it.
+const MARK_NAME: &str = ".resync-destination-state";
+
+pub(super) const FILE_NAME: &str = "state.json";
+const LOCK_NAME: &str = "lock";
+
+/// Reads the state in `folder` without locking it; `None` where there is none.
+pub(super) fn read(folder: &Path) -> Result<Option<Book>, StateError> {
+    let path = folder.join(FILE_NAME);
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error(&path, "read")(error)),
+    };
+    let content = |reason: String| StateError::Content { path: path.clone(), reason };
+    let book: Book = serde_json::from_slice(&bytes).map_err(|error| content(error.to_string()))?;
+    if book.format != FORMAT {
+        return Err(content(format!("format {}, this program knows {FORMAT}", book.format)));
+    }
+    Ok(Some(book))
+}
+
+pub(super) fn write(folder: &Path, book: &Book) -> Result<(), StateError> {
+    let path = folder.join(FILE_NAME);
+    let replace = || -> io::Result<()> {
+        // A new temporary file can only be read by its owner, as is right for secrets.
+        let mut file = tempfile::Builder::new().prefix(".state-").tempfile_in(folder)?;
+        serde_json::to_writer_pretty(&mut file, book)?;
+        file.write_all(b"\n")?;
+        file.as_file().sync_all()?;
+        file.persist(&path)?;
+        File::open(folder)?.sync_all()
+    };
+    replace().map_err(io_error(&path, "written"))
+}
+
+pub(super) fn lock(folder: &Path) -> Result<File, StateError> {
+    let path = folder.join(LOCK_NAME);
+    let open = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = open.map_err(io_error(&path, "locked"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StateError::InUse { path }),
+        Err(std::fs::TryLockError::Error(error)) => Err(io_error(&path, "locked")(error)),
+    }
+}
+
+/// Marks a folder as one that keeps a state.
+pub(crate) fn mark(folder: &Path) -> io::Result<()> {
+    File::options().create(true).append(true).open(folder.join(MARK_NAME)).map(drop)
+}
+
+/// Whether a state is kept in this folder.
+pub(crate) fn is_state_folder(folder: &Path) -> bool {
+    folder.join(MARK_NAME).symlink_metadata().is_ok()
+}
+
+pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
+}
+
+pub(super) fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> StateError {
+    let path = path.to_owned();
+    move |source| StateError::Io { path: path.clone(), doing, source }
+}

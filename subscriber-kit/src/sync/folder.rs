@@ -1,0 +1,114 @@
+//! The copy's own folder: the lock that lets one run work on a copy at a time, and the room in which files
+//! are prepared.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::{SyncError, Target};
+use crate::state::{STATE_FOLDER, make_private_folder, mark};
+
+const LOCK_NAME: &str = "copy.lock";
+const WORK_NAME: &str = "work";
+
+/// A copy that is being worked on. Whoever else wants to work on it is refused until this is dropped.
+///
+/// It is always inside the directory, also when the state is elsewhere: so everyone who works on the copy
+/// meets the same lock, and what is prepared is put in place by a rename.
+#[derive(Debug)]
+pub(crate) struct CopyFolder {
+    path: PathBuf,
+    work: PathBuf,
+    _lock: File,
+}
+
+impl CopyFolder {
+    /// Takes the copy, and sweeps away what a run that was killed left in the work folder.
+    pub(crate) fn open(target: &Target) -> Result<Self, SyncError> {
+        let path = target.directory.join(STATE_FOLDER);
+        make_private_folder(&path)?;
+        mark(&path)?;
+        let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK_NAME))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(SyncError::InUse { directory: target.directory.clone() });
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let work = path.join(WORK_NAME);
+        match std::fs::remove_dir_all(&work) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        make_private_folder(&work)?;
+        Ok(Self { path, work, _lock: lock })
+    }
+
+    /// A file of the copy's own, such as what is remembered about its files.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// A new file that will be put in place once it is complete.
+    pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
+        unfinished_in(&self.work)
+    }
+
+    /// A nameless file for what only this run needs.
+    pub(crate) fn scratch(&self) -> io::Result<File> {
+        tempfile::tempfile_in(&self.work)
+    }
+
+    /// Where something can be moved out of the way.
+    pub(crate) fn aside(&self) -> io::Result<tempfile::TempDir> {
+        tempfile::tempdir_in(&self.work)
+    }
+}
+
+impl Drop for CopyFolder {
+    fn drop(&mut self) {
+        // What is still in it is swept by the next run.
+        let _ = std::fs::remove_dir(&self.work);
+    }
+}
+
+pub(crate) fn unfinished_in(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    // The copy is for everyone whom the process's umask allows, unlike most temporary files.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use url::Url;
+
+    #[test]
+    fn one_run_works_on_a_copy_at_a_time_wherever_its_state_is() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let base = Url::parse("http://a.example/").unwrap();
+        let target = Target::open(folder.path(), base).unwrap();
+        let held = CopyFolder::open(&target).unwrap();
+        let other = target.clone().with_state(state.path());
+        assert!(matches!(CopyFolder::open(&other), Err(SyncError::InUse { .. })));
+        drop(held);
+        assert!(CopyFolder::open(&other).is_ok());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_behind_is_swept_by_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::open(folder.path(), Url::parse("http://a.example/").unwrap()).unwrap();
+        let killed = CopyFolder::open(&target).unwrap();
+        let (_, left) = killed.unfinished().unwrap().keep().unwrap();
+        drop(killed);
+        assert!(left.exists());
+        let _next = CopyFolder::open(&target).unwrap();
+        assert!(!left.exists());
+    }
+}

@@ -1,0 +1,181 @@
+//! What a copy remembers between runs, so that nothing is read twice without need: the digests of its files,
+//! and the last snapshot that was dealt with.
+//!
+//! Everything here can be found out again: a file that is missing, old or torn costs time and nothing else.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead as _, BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
+use resync_core::digest::Hashes;
+use serde::{Deserialize, Serialize};
+
+use super::folder::CopyFolder;
+use super::path::from_bytes;
+use super::report::Report;
+use crate::fetch::Validators;
+
+const FILE_NAME: &str = "files.jsonl";
+const FORMAT: u32 = 1;
+const IN_PATHS: AsciiSet = CONTROLS.add(b'%');
+
+/// How far apart the times of a file system may be: a change so soon after another leaves no trace.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+
+/// Which run of which settings something is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Scope {
+    pub(crate) list: String,
+    pub(crate) base: String,
+    pub(crate) delete: bool,
+    pub(crate) any_origin: bool,
+}
+
+/// A snapshot that was dealt with as far as it could be: only a new one can bring anything new (RS-096).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Settled {
+    pub(crate) scope: Scope,
+    pub(crate) validators: Validators,
+    /// Of the list or index.
+    pub(crate) digest: String,
+    pub(crate) report: Report,
+}
+
+/// What tells that a file is still the one it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    length: u64,
+    modified: u128,
+    changed: i128,
+    inode: u64,
+}
+
+impl Stamp {
+    pub(crate) fn of(data: &Metadata) -> io::Result<Self> {
+        #[cfg(unix)]
+        let (changed, inode) = {
+            use std::os::unix::fs::MetadataExt as _;
+            (i128::from(data.ctime()) * 1_000_000_000 + i128::from(data.ctime_nsec()), data.ino())
+        };
+        #[cfg(not(unix))]
+        let (changed, inode) = (0, 0);
+        Ok(Self { length: data.len(), modified: nanos(data.modified()?), changed, inode })
+    }
+
+    /// Whether a change of the file after `moment` would have given it another stamp.
+    pub(crate) fn is_settled_at(&self, moment: SystemTime) -> bool {
+        let last = self.modified.max(u128::try_from(self.changed).unwrap_or(0));
+        last + CLOCK_STEP.as_nanos() < nanos(moment)
+    }
+}
+
+fn nanos(time: SystemTime) -> u128 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos()
+}
+
+/// A file and its digests.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) stamp: Stamp,
+    pub(crate) hashes: Hashes,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) settled: Option<Settled>,
+    pub(crate) files: HashMap<Box<Path>, Known>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    format: u32,
+    settled: Option<Settled>,
+}
+
+/// One line: path, stamp, hashes.
+#[derive(Serialize, Deserialize)]
+struct Line(String, Stamp, String);
+
+impl Memory {
+    /// What is remembered; nothing if that cannot be read.
+    pub(crate) fn load(folder: &CopyFolder) -> Self {
+        match read(&folder.file(FILE_NAME)) {
+            Ok(memory) => memory,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::info!(%error, "what was known of the copy's files cannot be used: all are read again");
+                }
+                Self::default()
+            }
+        }
+    }
+
+    pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
+        let file = folder.unfinished()?;
+        let mut out = BufWriter::new(file);
+        write_line(&mut out, &Head { format: FORMAT, settled: self.settled.clone() })?;
+        for (path, known) in &self.files {
+            let path = percent_encode(path.as_os_str().as_encoded_bytes(), &IN_PATHS).to_string();
+            write_line(&mut out, &Line(path, known.stamp, known.hashes.to_string()))?;
+        }
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.persist(folder.file(FILE_NAME)).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// The snapshot that was dealt with under the same settings.
+    pub(crate) fn settled_for(&self, scope: &Scope) -> Option<&Settled> {
+        self.settled.as_ref().filter(|settled| settled.scope == *scope)
+    }
+}
+
+fn read(path: &Path) -> io::Result<Memory> {
+    let mut lines = BufReader::new(File::open(path)?).lines();
+    let head: Head = serde_json::from_str(&lines.next().unwrap_or_else(|| Ok(String::new()))?)?;
+    if head.format != FORMAT {
+        return Err(io::Error::other("it is of another format"));
+    }
+    let mut files = HashMap::new();
+    for line in lines {
+        let Line(path, stamp, hashes) = serde_json::from_str(&line?)?;
+        let path = from_bytes(percent_decode_str(&path).collect()).map_err(io::Error::other)?;
+        files.insert(PathBuf::from(path).into(), Known { stamp, hashes: Hashes::parse(&hashes) });
+    }
+    Ok(Memory { settled: head.settled, files })
+}
+
+fn write_line(out: &mut impl io::Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Target;
+    use super::*;
+    use resync_core::digest::{Algorithm, Digest};
+    use url::Url;
+
+    #[test]
+    fn what_is_saved_is_loaded_and_a_torn_file_is_as_none() {
+        let copy = tempfile::tempdir().unwrap();
+        let target = Target::open(copy.path(), Url::parse("http://a.example/").unwrap()).unwrap();
+        let folder = CopyFolder::open(&target).unwrap();
+        let file = copy.path().join("x");
+        std::fs::write(&file, "x").unwrap();
+        let stamp = Stamp::of(&std::fs::metadata(&file).unwrap()).unwrap();
+        let hashes: Hashes = [Digest::of(Algorithm::Sha256, b"x")].into_iter().collect();
+        let mut memory = Memory::default();
+        memory.files.insert(Path::new("a\n%/ü").into(), Known { stamp, hashes });
+        memory.save(&folder).unwrap();
+        let loaded = Memory::load(&folder);
+        assert_eq!(loaded.files[Path::new("a\n%/ü")].stamp, stamp);
+
+        let whole = std::fs::read(folder.file(FILE_NAME)).unwrap();
+        std::fs::write(folder.file(FILE_NAME), &whole[..whole.len() - 5]).unwrap();
+        assert!(Memory::load(&folder).files.is_empty());
+    }
+}

@@ -1,0 +1,161 @@
+//! Putting a finished file in its place, past what the Source no longer lists.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tempfile::{NamedTempFile, TempDir};
+use walkdir::WalkDir;
+
+use super::ResourceError;
+use super::folder::{CopyFolder, unfinished_in};
+use super::path::{Obstacle, ObstacleKind, obstacle};
+use super::places::Places;
+use crate::state::is_state_folder;
+
+/// Where finished files go. Lives in every task that puts one, and with it the lock of the copy.
+#[derive(Debug)]
+pub(crate) struct Placing {
+    pub(crate) directory: PathBuf,
+    pub(crate) folder: Arc<CopyFolder>,
+    pub(crate) places: Arc<Places>,
+    /// Whether what is not listed may be removed to make way.
+    pub(crate) may_remove: bool,
+    /// How many files were removed to make way.
+    pub(crate) removed: AtomicU64,
+    /// A folder that makes way for a file, and files that need it as a folder, come one after another.
+    pub(crate) one_at_a_time: Mutex<()>,
+}
+
+/// Something that was moved out of the way, until the new file is in place.
+struct Aside {
+    from: PathBuf,
+    room: TempDir,
+}
+
+impl Aside {
+    fn thing(&self) -> PathBuf {
+        self.room.path().join("old")
+    }
+}
+
+impl Placing {
+    /// Whether the way is free, or will be made free when the file is there.
+    pub(crate) fn can_be_reached(&self, relative: &Path) -> Result<bool, ResourceError> {
+        if let Some(listed) = self.places.listed_above(relative) {
+            return Err(super::PathError::Collision(listed).into());
+        }
+        match obstacle(&self.directory, relative)? {
+            None => Ok(true),
+            Some(obstacle) if self.may_make_way(&obstacle)? => Ok(false),
+            Some(obstacle) => Err(super::PathError::from(obstacle).into()),
+        }
+    }
+
+    /// Puts the file in place in one step. What had to make way is only removed once the file is there.
+    pub(crate) fn put(&self, file: NamedTempFile, relative: &Path) -> Result<(), ResourceError> {
+        let _one = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut aside = Vec::new();
+        let put = self.make_way(relative, &mut aside).and_then(|()| self.rename(file, relative));
+        match &put {
+            Ok(()) => aside.iter().for_each(|one| {
+                let files = WalkDir::new(one.thing()).into_iter().filter_map(Result::ok);
+                let count = files.filter(|entry| !entry.file_type().is_dir()).count();
+                self.removed.fetch_add(count as u64, Ordering::Relaxed);
+            }),
+            Err(_) => aside.iter().rev().for_each(put_back),
+        }
+        put
+    }
+
+    fn make_way(&self, relative: &Path, aside: &mut Vec<Aside>) -> Result<(), ResourceError> {
+        while let Some(obstacle) = obstacle(&self.directory, relative)? {
+            if !self.may_make_way(&obstacle)? {
+                return Err(super::PathError::from(obstacle).into());
+            }
+            let one = Aside { from: obstacle.path, room: self.folder.aside()? };
+            std::fs::rename(&one.from, one.thing())?;
+            aside.push(one);
+        }
+        let path = self.directory.join(relative);
+        std::fs::create_dir_all(path.parent().unwrap_or(&self.directory))?;
+        Ok(())
+    }
+
+    fn rename(&self, file: NamedTempFile, relative: &Path) -> Result<(), ResourceError> {
+        let path = self.directory.join(relative);
+        let Err(failed) = file.persist(&path) else { return Ok(()) };
+        if failed.error.kind() != io::ErrorKind::CrossesDevices {
+            return Err(failed.error.into());
+        }
+        // A part of the copy that is mounted from elsewhere.
+        let beside = unfinished_in(path.parent().unwrap_or(&self.directory))?;
+        std::fs::copy(failed.file.path(), beside.path())?;
+        beside.as_file().set_modified(failed.file.as_file().metadata()?.modified()?)?;
+        beside.as_file().sync_all()?;
+        beside.persist(&path).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    fn may_make_way(&self, obstacle: &Obstacle) -> io::Result<bool> {
+        let relative = obstacle.path.strip_prefix(&self.directory).unwrap_or(&obstacle.path);
+        let needed = match obstacle.kind {
+            ObstacleKind::State => return Ok(false),
+            // That it is in the way means that a folder is listed there; a file of that path must not be.
+            ObstacleKind::Symlink | ObstacleKind::File => self.places.lists(relative),
+            ObstacleKind::Folder => self.places.has_below(relative) || holds_a_state(&obstacle.path)?,
+        };
+        Ok(self.may_remove && !needed)
+    }
+}
+
+fn put_back(aside: &Aside) {
+    if let Err(error) = std::fs::rename(aside.thing(), &aside.from) {
+        tracing::error!(%error, path = %aside.from.display(), "what should have made way cannot be put back");
+    }
+}
+
+fn holds_a_state(folder: &Path) -> io::Result<bool> {
+    for entry in WalkDir::new(folder) {
+        let entry = entry?;
+        if entry.file_type().is_dir() && is_state_folder(entry.path()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Authority, Target};
+    use super::*;
+    use url::Url;
+
+    #[test]
+    fn what_made_way_comes_back_when_the_new_file_cannot_be_put() {
+        let copy = tempfile::tempdir().unwrap();
+        let old = copy.path().join("x/deep/old");
+        std::fs::create_dir_all(old.parent().unwrap()).unwrap();
+        std::fs::write(&old, "old").unwrap();
+        let base = Url::parse("http://a.example/").unwrap();
+        let mut places = Places::default();
+        let url = base.join("x").unwrap();
+        places.take("http://a.example/x", &url, &base.origin(), &base, Authority::SameOrigin).unwrap();
+        let placing = Placing {
+            directory: copy.path().to_owned(),
+            folder: Arc::new(CopyFolder::open(&Target::open(copy.path(), base).unwrap()).unwrap()),
+            places: Arc::new(places),
+            may_remove: true,
+            removed: AtomicU64::new(0),
+            one_at_a_time: Mutex::new(()),
+        };
+        let lost = placing.folder.unfinished().unwrap();
+        std::fs::remove_file(lost.path()).unwrap();
+        assert!(placing.put(lost, Path::new("x")).is_err());
+        assert_eq!(std::fs::read(&old).unwrap(), b"old");
+        placing.put(placing.folder.unfinished().unwrap(), Path::new("x")).unwrap();
+        assert!(copy.path().join("x").is_file());
+        assert_eq!(placing.removed.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,91 @@
+//! What a synchronisation did, and what it could not do.
+
+use serde::{Deserialize, Serialize};
+
+use super::ResourceError;
+
+/// How many failures a report spells out; all are counted.
+pub(crate) const FAILURES_KEPT: usize = 100;
+
+/// One resource that is not in step, and why.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its URI as the list writes it.
+    pub loc: String,
+    /// Why, in a sentence.
+    pub cause: String,
+}
+
+/// What a synchronisation did: `created + updated + unchanged + failed` is `resources`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// How many resources the Source lists.
+    pub resources: u64,
+    /// Files that were not there.
+    pub created: u64,
+    /// Files that were replaced.
+    pub updated: u64,
+    /// Files that were removed.
+    pub deleted: u64,
+    /// Files that were right already.
+    pub unchanged: u64,
+    /// Resources that are not in step.
+    pub failed: u64,
+    /// Whether a further try may bring more although the Source's list stays as it is. A name that has no
+    /// place or a 404 is not worth one.
+    #[serde(default)]
+    pub may_mend: bool,
+    /// Why nothing was deleted although that was asked for (RS-201).
+    #[serde(default)]
+    pub deletion_skipped: Option<String>,
+    /// How many bytes of resources were transferred, also in vain.
+    pub bytes_fetched: u64,
+    /// How many bytes of local files were read to compare them.
+    #[serde(default)]
+    pub bytes_hashed: u64,
+    /// The failures, at most the first hundred.
+    pub failures: Vec<Failure>,
+}
+
+/// What became of one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Created,
+    Updated,
+    Unchanged,
+}
+
+impl Report {
+    /// Whether the copy holds everything the Source lists and, where deletion was asked for, nothing else.
+    #[must_use]
+    pub fn in_step(&self) -> bool {
+        self.failed == 0 && self.deletion_skipped.is_none()
+    }
+
+    pub(crate) fn count(&mut self, loc: &str, outcome: Result<Outcome, ResourceError>) {
+        match outcome {
+            Ok(Outcome::Created) => self.created += 1,
+            Ok(Outcome::Updated) => self.updated += 1,
+            Ok(Outcome::Unchanged) => self.unchanged += 1,
+            Err(error) => {
+                tracing::warn!(%loc, %error, "a resource is not in step");
+                self.failed += 1;
+                self.may_mend |= error.may_mend();
+                note(&mut self.failures, loc, &error);
+            }
+        }
+    }
+
+    /// The same findings for a run that did nothing, since there was nothing new.
+    pub(crate) fn repeated(self) -> Self {
+        let unchanged = self.resources - self.failed;
+        let (created, updated, deleted, bytes_fetched, bytes_hashed) = (0, 0, 0, 0, 0);
+        Self { created, updated, deleted, unchanged, bytes_fetched, bytes_hashed, ..self }
+    }
+}
+
+pub(crate) fn note(failures: &mut Vec<Failure>, loc: &str, error: &ResourceError) {
+    if failures.len() < FAILURES_KEPT {
+        failures.push(Failure { loc: loc.to_owned(), cause: error.to_string() });
+    }
+}

@@ -1,0 +1,172 @@
+//! What a run does not do twice, and how much it does at most.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use resync_subscriber_kit::fetch::{Client, ClientOptions};
+use resync_subscriber_kit::sync::{Look, SyncError, Target, baseline, look};
+use support::copy::{Copy, counts};
+use support::{client, document, files, ok, serve, status};
+use tokio::io::AsyncWriteExt as _;
+use url::Url;
+
+#[tokio::test]
+async fn a_file_that_did_not_change_is_not_read_again_and_one_that_did_is() {
+    let copy = Copy::start().await;
+    copy.list_of(&[("/a", "one"), ("/b", "two")]);
+    let report = copy.sync().await;
+    assert_eq!((report.created, report.bytes_hashed), (2, 0));
+    let report = copy.sync().await;
+    assert_eq!((report.unchanged, report.bytes_hashed), (2, 0), "what was downloaded is known");
+
+    // As long and with the same time as before, as a bad tool leaves it.
+    let file = copy.path().join("a");
+    let time = std::fs::metadata(&file).unwrap().modified().unwrap();
+    std::fs::write(&file, "eno").unwrap();
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    assert_eq!(copy.sync().await.updated, 1);
+    assert_eq!(std::fs::read(&file).unwrap(), b"one");
+    assert!(copy.audit().await.in_step());
+}
+
+#[tokio::test]
+async fn rs096_a_list_that_is_still_the_same_costs_one_question() {
+    let copy = Copy::start().await;
+    copy.part("/part1.xml", "2026-11-20T09:00:00Z", &[("/a", "a")]);
+    copy.index_of("2026-11-20T09:00:00Z", &["/part1.xml"]);
+    copy.look(Look::UnlessInStep).await;
+    copy.source.asked();
+    let report = copy.look(Look::UnlessInStep).await;
+    assert_eq!((report.resources, counts(&report)), (1, [0, 0, 0, 1, 0]));
+    assert_eq!(copy.source.asked(), ["/resourcelist.xml"], "no list under the index");
+
+    std::fs::remove_file(copy.path().join("a")).unwrap();
+    assert_eq!(copy.look(Look::Everything).await.created, 1, "a closer look mends what happened here");
+
+    copy.part("/part1.xml", "2026-11-20T10:00:00Z", &[("/a", "b")]);
+    copy.index_of("2026-11-20T10:00:00Z", &["/part1.xml"]);
+    assert_eq!(copy.look(Look::UnlessInStep).await.updated, 1);
+}
+
+#[tokio::test]
+async fn an_index_that_does_not_say_when_it_is_true_is_always_looked_into() {
+    let copy = Copy::start().await;
+    copy.part("/part1.xml", "", &[("/a", "1")]);
+    copy.index_of("", &["/part1.xml"]);
+    copy.look(Look::AtNewList).await;
+    copy.part("/part1.xml", "", &[("/a", "2")]);
+    assert_eq!(copy.look(Look::AtNewList).await.updated, 1);
+}
+
+#[tokio::test]
+async fn rs096_a_source_with_validators_is_asked_with_a_condition() {
+    let unchanged = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&unchanged);
+    let source = serve(move |request| {
+        if request.target() != "/rl.xml" {
+            return ok("", b"a");
+        }
+        if request.header("if-none-match") == Some("\"v1\"") {
+            counted.fetch_add(1, Ordering::Relaxed);
+            return b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n".to_vec();
+        }
+        let root = r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>"#;
+        let list = document("urlset", root, &[support::entry("/a", r#"length="1""#)]);
+        ok("ETag: \"v1\"\r\n", list.as_bytes())
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let url = |path: &str| Url::parse(&format!("http://{source}{path}")).unwrap();
+    let target = Target::open(directory.path(), url("/")).unwrap();
+    let copy = Copy::start().await;
+    for _ in 0..3 {
+        let report = look(&client(), &url("/rl.xml"), &target, &copy.options, Look::UnlessInStep).await;
+        assert!(report.unwrap().in_step());
+    }
+    assert_eq!(unchanged.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn what_cannot_mend_by_itself_is_not_tried_again_before_there_is_a_new_list() {
+    let copy = Copy::start().await;
+    let missing = copy.source.entry("/missing", b"x");
+    let refused = copy.source.entry("/x%2fy", b"x");
+    copy.source.resource_list("/resourcelist.xml", &[missing, refused, copy.source.resource("/a", b"a")]);
+    let first = copy.look(Look::Everything).await;
+    assert_eq!((first.failed, first.may_mend), (2, false));
+    copy.source.asked();
+    let again = copy.look(Look::AtNewList).await;
+    assert_eq!((again.failed, again.failures.len(), again.in_step()), (2, 2, false), "and still told");
+    assert_eq!(copy.source.asked(), ["/resourcelist.xml"]);
+    copy.look(Look::UnlessInStep).await;
+    assert!(copy.source.asked().contains(&"/missing".to_owned()), "a notification asks for another try");
+
+    copy.source.raw("/missing", status("503 Service Unavailable", ""));
+    assert!(copy.look(Look::Everything).await.may_mend);
+    copy.source.asked();
+    copy.look(Look::AtNewList).await;
+    assert!(copy.source.asked().contains(&"/missing".to_owned()), "what may mend is tried again");
+}
+
+#[tokio::test]
+async fn one_run_has_bounds_and_names_the_one_it_met() {
+    let mut copy = Copy::start().await;
+    copy.list_of(&[("/a", "12345"), ("/b", "12345"), ("/c", "12345")]);
+    let whole = copy.options.clone();
+
+    copy.options.max_resources = 2;
+    assert!(matches!(copy.try_sync(true).await, Err(SyncError::TooManyResources { max: 2 })));
+    assert!(files(copy.path()).is_empty());
+
+    copy.options = whole.clone();
+    copy.options.parallel = 1;
+    copy.options.max_run_bytes = 12;
+    let report = copy.try_sync(true).await.unwrap();
+    assert_eq!((report.created, report.failed, report.may_mend), (2, 1, true), "the next run goes on");
+    assert_eq!(copy.try_sync(true).await.unwrap().created, 1);
+
+    copy.part("/part1.xml", "2026-11-20T09:00:00Z", &[("/a", "12345")]);
+    copy.index_of("2026-11-20T09:00:00Z", &["/part1.xml"]);
+    copy.options = whole.clone();
+    copy.options.max_list_bytes = 600;
+    assert!(matches!(copy.try_sync(true).await, Err(SyncError::ListsTooLarge { .. })));
+
+    copy.options = whole;
+    copy.options.max_run_time = Duration::ZERO;
+    assert!(matches!(copy.try_sync(true).await, Err(SyncError::TooLong { .. })));
+}
+
+#[tokio::test]
+async fn a_server_that_drips_is_given_up() {
+    let drip = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = drip.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = drip.accept().await {
+            tokio::spawn(async move {
+                tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 1024]).await.unwrap();
+                let mut next = &b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"[..];
+                while stream.write_all(next).await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    next = b"x";
+                }
+            });
+        }
+    });
+    let options = ClientOptions {
+        idle_timeout: Duration::from_millis(300),
+        min_rate: 10_000,
+        ..ClientOptions::default()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let list = Url::parse(&format!("http://{address}/rl.xml")).unwrap();
+    let target = Target::open(directory.path(), list.clone()).unwrap();
+    let mut copy = Copy::start().await;
+    copy.options.retries = 0;
+    let result = baseline(&Client::new(options).unwrap(), &list, &target, &copy.options).await;
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("less than 10000 bytes a second"), "{error}");
+}
