@@ -120,16 +120,27 @@ impl FromStr for Digest {
 
     /// Reads `algorithm:value`, the value in hexadecimal of either case or, as documents before 2017 had it (RS-035), base64.
     fn from_str(text: &str) -> Result<Self, DigestError> {
-        let (token, value) = text.split_once(':').ok_or(DigestError::Form)?;
-        let algorithm: Algorithm = token.parse()?;
-        let mut bytes = [0; 32];
-        let size = algorithm.size();
-        if hex::decode_to_slice(value, &mut bytes[..size]).is_ok() {
-            return Ok(Self { algorithm, bytes });
-        }
-        let decoded = base64(value).filter(|decoded| decoded.len() == size).ok_or(DigestError::Value)?;
-        Ok(Self::from_slice(algorithm, &decoded))
+        read_digest(text).map(|(digest, _)| digest)
     }
+}
+
+/// In which form the value of a digest was written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Hex,
+    Base64,
+}
+
+fn read_digest(text: &str) -> Result<(Digest, Form), DigestError> {
+    let (token, value) = text.split_once(':').ok_or(DigestError::Form)?;
+    let algorithm: Algorithm = token.parse()?;
+    let mut bytes = [0; 32];
+    let size = algorithm.size();
+    if unhex(value.as_bytes(), &mut bytes[..size]) {
+        return Ok((Digest { algorithm, bytes }, Form::Hex));
+    }
+    let decoded = base64(value).filter(|decoded| decoded.len() == size).ok_or(DigestError::Value)?;
+    Ok((Digest::from_slice(algorithm, &decoded), Form::Base64))
 }
 
 impl fmt::Display for Digest {
@@ -163,7 +174,7 @@ impl fmt::Debug for Digest {
 /// hasher.update(b"abc");
 /// assert_eq!(listed.compare(&hasher.finish()), Agreement::Same);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hashes {
     known: Vec<Digest>,
     unknown: Vec<String>,
@@ -183,10 +194,25 @@ pub enum Agreement {
 impl Hashes {
     /// Reads an attribute value; never fails, since what is not understood is kept as unknown.
     pub fn parse(text: &str) -> Self {
+        Self::parse_noting(text, |_| {})
+    }
+
+    /// The same, with a word about each token that was understood although it is in base64 (RS-035).
+    pub(crate) fn parse_noting(text: &str, mut base64: impl FnMut(&str)) -> Self {
         let mut hashes = Self::default();
+        // The usual value is a single digest, for which no white space need be looked for.
+        if let Ok((digest, Form::Hex)) = read_digest(text) {
+            hashes.insert(digest);
+            return hashes;
+        }
         for token in text.split_ascii_whitespace() {
-            match token.parse() {
-                Ok(digest) => hashes.insert(digest),
+            match read_digest(token) {
+                Ok((digest, form)) => {
+                    if form == Form::Base64 {
+                        base64(token);
+                    }
+                    hashes.insert(digest);
+                }
                 Err(_) => hashes.unknown.push(token.to_owned()),
             }
         }
@@ -345,6 +371,32 @@ impl State {
             Self::Sha256(state) => Digest::from_slice(Algorithm::Sha256, &state.finalize()),
         }
     }
+}
+
+/// Decodes hexadecimal digits of either case; gives `false` when these are none, or not as many as fit.
+fn unhex(digits: &[u8], target: &mut [u8]) -> bool {
+    /// More than any digit means.
+    const NONE: u8 = 0xff;
+    const DIGITS: [u8; 256] = {
+        let mut table = [NONE; 256];
+        let mut value: u8 = 0;
+        while value < 16 {
+            table[b"0123456789abcdef"[value as usize] as usize] = value;
+            table[b"0123456789ABCDEF"[value as usize] as usize] = value;
+            value += 1;
+        }
+        table
+    };
+    if digits.len() != 2 * target.len() {
+        return false;
+    }
+    let mut all = 0;
+    for (byte, pair) in target.iter_mut().zip(digits.chunks_exact(2)) {
+        let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
+        all |= high | low;
+        *byte = high << 4 | low;
+    }
+    all < 16
 }
 
 /// Decodes base64 in either alphabet, padded or not, and tolerates what encoders left in the last bits.

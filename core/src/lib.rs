@@ -5,6 +5,8 @@
 //! * [`document`]: one model for every document of the family, with a typed constructor per kind;
 //! * [`xml`]: streaming reader and writer;
 //! * [`rules`]: what a conforming document must satisfy, one named violation per rule;
+//! * [`lint`]: a whole site checked, document by document and against each other;
+//! * [`build`]: from an inventory of resources to lists, dumps, archives and their indexes;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
 //! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
 //!
@@ -35,9 +37,11 @@
 //! ```
 #![deny(missing_docs)]
 
+pub mod build;
 pub mod datetime;
 pub mod digest;
 pub mod document;
+pub mod lint;
 pub mod rules;
 pub mod websub;
 pub mod xml;

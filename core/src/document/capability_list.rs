@@ -1,7 +1,7 @@
 //! Capability List: the documents and channels of one set of resources (RS-080 to RS-083, FN-060, CN-019).
 
-use super::{Capability, Document, Draft, Entry, Link, Metadata, Relation, Root};
-use crate::rules::Violations;
+use super::draft::{Draft, document};
+use super::{Capability, Entry, Link, Metadata, Relation, Root};
 
 /// Builds a Capability List.
 ///
@@ -26,15 +26,7 @@ pub struct CapabilityList(Draft);
 impl CapabilityList {
     /// An empty Capability List; `up` is the Source Description.
     pub fn new(up: impl Into<String>) -> Self {
-        let mut draft = Draft::new(Root::UrlSet, Capability::CapabilityList);
-        draft.link(Relation::Up, up);
-        Self(draft)
-    }
-
-    /// Points at a description of the set of resources (RS-056).
-    pub fn described_by(mut self, href: impl Into<String>) -> Self {
-        self.0.link(Relation::DescribedBy, href);
-        self
+        Self(Draft::below(Root::UrlSet, Capability::CapabilityList, up))
     }
 
     /// Lists the one document of a capability, or the index of its documents (RS-082).
@@ -53,12 +45,9 @@ impl CapabilityList {
         self.0.entry(Entry { links, ..entry(capability, topic) });
         self
     }
-
-    /// Checks the rules and makes the document.
-    pub fn build(self) -> Result<Document, Violations> {
-        self.0.build()
-    }
 }
+
+document!(CapabilityList: described_by);
 
 fn entry(capability: Capability, loc: impl Into<String>) -> Entry {
     Entry::with_metadata(loc, Metadata { capability: Some(capability), ..Metadata::default() })

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::{Capability, Change, Link, Metadata, Relation};
+use super::{Capability, Change, Link, Metadata, Priority, Relation};
 use crate::datetime::DateTime;
 
 /// One entry of a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The URI of what the entry is about. Empty where a reader found none, which breaks RS-047.
     pub loc: String,
@@ -17,6 +17,8 @@ pub struct Entry {
     pub lastmod: Option<DateTime>,
     /// How often it is expected to change.
     pub changefreq: Option<ChangeFrequency>,
+    /// How important it is among the entries of its site, which only the sitemap protocol asks.
+    pub priority: Option<Priority>,
     /// The entry's `rs:md`.
     pub metadata: Option<Metadata>,
     /// The entry's `rs:ln`, in document order.
@@ -26,7 +28,14 @@ pub struct Entry {
 impl Entry {
     /// An entry with a `loc` and nothing else.
     pub fn new(loc: impl Into<String>) -> Self {
-        Self { loc: loc.into(), lastmod: None, changefreq: None, metadata: None, links: Vec::new() }
+        Self {
+            loc: loc.into(),
+            lastmod: None,
+            changefreq: None,
+            priority: None,
+            metadata: None,
+            links: Vec::new(),
+        }
     }
 
     /// An entry with a `loc` and an `rs:md`.

@@ -1,8 +1,8 @@
 //! Framework Notification: changes of a Source's documents, pushed over a channel (FN-020 to FN-028).
 
-use super::{Capability, Change, Document, Draft, Entry, Link, Metadata, Relation, Root};
+use super::draft::{Draft, document};
+use super::{Capability, Change, Document, Entry, Link, Metadata, Relation, Root};
 use crate::datetime::DateTime;
-use crate::rules::Violations;
 
 /// Builds a Framework Notification, and reads one as [`FrameworkChange`]s.
 ///
@@ -51,11 +51,6 @@ impl FrameworkNotification {
         self
     }
 
-    /// Checks the rules and makes the document.
-    pub fn build(self) -> Result<Document, Violations> {
-        self.0.build()
-    }
-
     /// The changes that a Framework Notification tells; `None` when the document is of another kind.
     pub fn changes(document: &Document) -> Option<Vec<FrameworkChange>> {
         if *document.capability() != Capability::FrameworkNotification {
@@ -64,6 +59,8 @@ impl FrameworkNotification {
         document.entries().iter().map(FrameworkChange::of).collect()
     }
 }
+
+document!(FrameworkNotification: );
 
 impl Default for FrameworkNotification {
     fn default() -> Self {

@@ -110,7 +110,7 @@ impl fmt::Display for Relation {
 }
 
 /// One `rs:ln`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Link {
     /// How the target is related.
     pub rel: Relation,

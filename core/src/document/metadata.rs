@@ -5,7 +5,7 @@ use crate::datetime::DateTime;
 use crate::digest::Hashes;
 
 /// The attributes of one `rs:md`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Metadata {
     /// What the document, or the document that the entry points at, is.
     pub capability: Option<Capability>,

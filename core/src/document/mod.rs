@@ -3,25 +3,41 @@
 //! [`RawDocument`] is what stands on the page and may break rules; [`Document`] is the proof that it breaks none. Each
 //! kind of document has a typed constructor whose methods are what the matrices RS-060 and RS-061 allow.
 
+mod archive;
 mod capability;
 mod capability_list;
+mod change_dump;
+mod change_list;
 mod change_notification;
+mod draft;
 mod entry;
 mod framework_notification;
 mod link;
 mod metadata;
+mod priority;
+mod related;
+mod resource_dump;
 mod resource_list;
 mod source_description;
 
+pub use archive::{
+    ChangeDumpArchive, ChangeDumpArchiveIndex, ChangeListArchive, ChangeListArchiveIndex,
+    ResourceDumpArchive, ResourceDumpArchiveIndex, ResourceListArchive, ResourceListArchiveIndex,
+};
 pub use capability::{Capability, Change, ChangeError};
 pub use capability_list::CapabilityList;
-pub use change_notification::{ChangeNotification, ResourceChange};
+pub use change_dump::{ChangeDump, ChangeDumpIndex, ChangeDumpManifest, ChangePackage, PackedChange};
+pub use change_list::{ChangeList, ChangeListIndex, ResourceChange};
+pub use change_notification::ChangeNotification;
 pub use entry::{ChangeFrequency, ChangeFrequencyError, Entry};
 pub use framework_notification::{FrameworkChange, FrameworkNotification};
 pub use link::{Link, Relation};
 pub use metadata::{ForeignAttribute, Metadata};
+pub use priority::{Priority, PriorityError};
+pub use related::{Mirror, Patch, Related};
+pub use resource_dump::{Bitstream, Package, ResourceDump, ResourceDumpIndex, ResourceDumpManifest, ZIP};
 pub use resource_list::{Resource, ResourceList, ResourceListIndex};
-pub use source_description::SourceDescription;
+pub use source_description::{SourceDescription, SourceDescriptionIndex};
 
 use crate::rules::{self, Violations};
 
@@ -53,7 +69,7 @@ impl Root {
 }
 
 /// What stands before the first entry: the root element, its `rs:md` and its `rs:ln`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The root element.
     pub root: Root,
@@ -143,31 +159,5 @@ impl TryFrom<RawDocument> for Document {
     fn try_from(raw: RawDocument) -> Result<Self, Violations> {
         let violations = rules::check(&raw);
         Self::from_checked(raw, violations)
-    }
-}
-
-/// What the typed constructors collect before the rules see it.
-#[derive(Clone, Debug)]
-struct Draft(RawDocument);
-
-impl Draft {
-    fn new(root: Root, capability: Capability) -> Self {
-        Self(RawDocument { header: Header::new(root, capability), entries: Vec::new() })
-    }
-
-    fn metadata(&mut self) -> &mut Metadata {
-        &mut self.0.header.metadata
-    }
-
-    fn link(&mut self, relation: Relation, href: impl Into<String>) {
-        self.0.header.links.push(Link::new(relation, href));
-    }
-
-    fn entry(&mut self, entry: impl Into<Entry>) {
-        self.0.entries.push(entry.into());
-    }
-
-    fn build(self) -> Result<Document, Violations> {
-        self.0.try_into()
     }
 }

@@ -1,7 +1,7 @@
-//! Source Description: every Capability List of a Source (RS-070 to RS-073).
+//! Source Description and its index: every Capability List of a Source (RS-070 to RS-075).
 
-use super::{Capability, Document, Draft, Entry, Link, Metadata, Relation, Root};
-use crate::rules::Violations;
+use super::draft::{Draft, document};
+use super::{Capability, Entry, Link, Metadata, Relation, Root};
 
 /// Builds a Source Description.
 ///
@@ -25,12 +25,6 @@ impl SourceDescription {
         Self(Draft::new(Root::UrlSet, Capability::Description))
     }
 
-    /// Points at a description of the Source (RS-056).
-    pub fn described_by(mut self, href: impl Into<String>) -> Self {
-        self.0.link(Relation::DescribedBy, href);
-        self
-    }
-
     /// Lists the Capability List of one set of resources.
     pub fn capability_list(mut self, loc: impl Into<String>) -> Self {
         self.0.entry(entry(loc));
@@ -42,14 +36,48 @@ impl SourceDescription {
         self.0.entry(Entry { links: vec![Link::new(Relation::DescribedBy, href)], ..entry(loc) });
         self
     }
+}
 
-    /// Checks the rules and makes the document.
-    pub fn build(self) -> Result<Document, Violations> {
-        self.0.build()
+document!(SourceDescription: described_by index);
+
+impl Default for SourceDescription {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
-impl Default for SourceDescription {
+/// Builds a Source Description Index, which groups the Source Descriptions of a Source (RS-074).
+///
+/// ```
+/// use resync_core::document::SourceDescriptionIndex;
+///
+/// let index = SourceDescriptionIndex::new()
+///     .description("https://example.org/description-1.xml")
+///     .description("https://example.org/description-2.xml")
+///     .build()?;
+/// assert_eq!(index.entries().len(), 2);
+/// # Ok::<(), resync_core::rules::Violations>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct SourceDescriptionIndex(Draft);
+
+impl SourceDescriptionIndex {
+    /// An empty index.
+    pub fn new() -> Self {
+        Self(Draft::new(Root::SitemapIndex, Capability::Description))
+    }
+
+    /// Lists one Source Description.
+    pub fn description(mut self, loc: impl Into<String>) -> Self {
+        self.0.entry(Entry::new(loc));
+        self
+    }
+}
+
+document!(SourceDescriptionIndex: described_by);
+
+impl Default for SourceDescriptionIndex {
     fn default() -> Self {
         Self::new()
     }

@@ -4,7 +4,7 @@ use super::Rule;
 use crate::document::{Capability, Change, Entry, Relation};
 
 /// Tells each rule that an entry of a Framework Notification breaks.
-pub(super) fn check_entry(entry: &Entry, mut broken: impl FnMut(Rule, String)) {
+pub(super) fn check_entry(entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
     let indexes: Vec<_> = entry.links_with(&Relation::Index).collect();
     if indexes.iter().any(|index| index.href == entry.loc) {
         broken(Rule::FrameworkIndex, "the loc is the index itself".to_owned());
@@ -20,6 +20,24 @@ pub(super) fn check_entry(entry: &Entry, mut broken: impl FnMut(Rule, String)) {
         broken(Rule::FrameworkCapability, format!("{capability} is no document of its own"));
     } else if let Some(change) = entry.change().filter(|&change| !is_possible(capability, change)) {
         broken(Rule::FrameworkChange, format!("a {capability} is never {change}; treat it as changed"));
+    }
+}
+
+/// Where a document lies in the tree that `up` links climb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Source,
+    Set,
+    Document,
+}
+
+/// The level of a kind of document; `None` for kinds of other communities.
+pub(super) fn level(capability: &Capability) -> Option<Level> {
+    match capability {
+        Capability::Description => Some(Level::Source),
+        Capability::CapabilityList => Some(Level::Set),
+        Capability::Other(_) => None,
+        _ => Some(Level::Document),
     }
 }
 
@@ -45,7 +63,7 @@ mod tests {
 
     fn broken(entry: &Entry) -> Vec<Rule> {
         let mut rules = Vec::new();
-        check_entry(entry, |rule, _| rules.push(rule));
+        check_entry(entry, &mut |rule, _| rules.push(rule));
         rules
     }
 

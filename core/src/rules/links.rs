@@ -3,7 +3,7 @@
 use super::Rule;
 use super::shape::{Links, Need};
 use super::syntax;
-use crate::document::{Capability, Link, Relation};
+use crate::document::{Capability, Change, Entry, Link, Relation};
 
 /// Tells each rule that one link breaks by itself.
 pub(super) fn check_link(link: &Link, path: Need, mut broken: impl FnMut(Rule, String)) {
@@ -40,8 +40,39 @@ pub(super) fn check_path(path: &str, broken: &mut impl FnMut(Rule, String)) {
     }
 }
 
-/// Tells each rule that a patch link breaks in this kind of document (RS-146, RS-174).
-pub(super) fn check_patch(link: &Link, document: &Capability, mut broken: impl FnMut(Rule, String)) {
+/// Tells each rule that the links of an entry break, seen together with the entry (RS-103, RS-171 to RS-181).
+pub(super) fn check_related(entry: &Entry, document: &Capability, broken: &mut impl FnMut(Rule, String)) {
+    if entry.links.is_empty() {
+        return;
+    }
+    for link in &entry.links {
+        match link.rel {
+            Relation::Patch => check_patch(link, entry, document, broken),
+            Relation::Duplicate => check_mirror(link, entry, broken),
+            Relation::Alternate if link.media_type.is_none() => {
+                broken(Rule::AlternateType, format!("the alternate {:?} has no type", link.href));
+            }
+            Relation::Contents if link.media_type.as_deref() != Some("application/xml") => {
+                broken(Rule::ContentsType, format!("type is {:?}", link.media_type));
+            }
+            _ => {}
+        }
+    }
+    let once = [
+        (Relation::Contents, Rule::ContentsRepeated),
+        (Relation::Memento, Rule::MementoRepeated),
+        (Relation::Via, Rule::ViaRepeated),
+    ];
+    for (relation, rule) in once {
+        let count = entry.links_with(&relation).count();
+        if count > 1 {
+            broken(rule, format!("there are {count} {relation} links"));
+        }
+    }
+}
+
+/// What a patch link must satisfy in this kind of document (RS-146, RS-174).
+fn check_patch(link: &Link, entry: &Entry, document: &Capability, broken: &mut impl FnMut(Rule, String)) {
     if link.media_type.is_none() {
         broken(Rule::PatchType, format!("the patch {:?} has no type", link.href));
     }
@@ -50,7 +81,25 @@ pub(super) fn check_patch(link: &Link, document: &Capability, mut broken: impl F
             broken(Rule::PatchPath, format!("the patch {:?} has no path", link.href));
         }
         Capability::ChangeList | Capability::ChangeDumpManifest => {}
-        other => broken(Rule::PatchPlace, format!("this is a {other}")),
+        other => {
+            broken(Rule::PatchPlace, format!("this is a {other}"));
+            return;
+        }
+    }
+    if let Some(change) = entry.change().filter(|&change| change != Change::Updated) {
+        broken(Rule::PatchChange, format!("the change is {change}"));
+    }
+}
+
+/// What is true of the resource is true of its mirror and not said twice (RS-171).
+fn check_mirror(link: &Link, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
+    let Some(metadata) = &entry.metadata else { return };
+    let repeats = !link.hash.is_empty() && link.hash == metadata.hash
+        || link.length.is_some() && link.length == metadata.length
+        || link.media_type.is_some() && link.media_type == metadata.media_type
+        || link.encoding.is_some() && link.encoding == metadata.encoding;
+    if repeats {
+        broken(Rule::MirrorRepeats, format!("the mirror {:?} does", link.href));
     }
 }
 

@@ -2,14 +2,21 @@
 //!
 //! A rule is either about one value, about what may stand where (one table holds the matrices), or about how entries
 //! follow each other. [`check`] looks at a whole document; [`Checker`] sees a header and then one entry at a
-//! time, so that a list of any length is checked in constant memory (but for the capabilities of a Capability List).
+//! time, so that a list of any length is checked in constant memory (but for what no two entries may have in
+//! common, of which a hash is kept).
 
+mod cells;
 mod checker;
+mod entry;
 mod framework;
+mod header;
 mod links;
 mod rule;
+mod sequence;
 mod shape;
 mod syntax;
+#[cfg(test)]
+mod tests;
 mod values;
 mod violation;
 

@@ -29,6 +29,11 @@ macro_rules! rules {
                 match self { $(Self::$name => $code,)* }
             }
 
+            /// The variant's name, unique where the code is not.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+
             /// What is required.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$name => $sentence,)* }
@@ -63,9 +68,11 @@ rules! {
     Datetime "RS-026" Error "C7" "a datetime has a W3C form, with a zone when it has a time";
     DatetimePartial "RS-028" Warning "XSD" "the datetimes of rs:md and rs:ln are written down to the second";
     DatetimeOutside "RS-030" Error "C7" "the datetime of a change lies within the document's from and until";
+    LastmodForDatetime "RS-031" Warning "C7, C12.1" "the moment of a change is its datetime; lastmod is something else";
     ChangeFrequency "RS-032" Warning "C7, SM" "changefreq is one of always, hourly, daily, weekly, monthly, yearly, never";
     ChangeValue "RS-033" Error "C7, XSD" "change is one of created, updated, deleted";
     HashUnknown "RS-035" Warning "C7" "a hash is md5, sha-1 or sha-256, a colon, and the digest in hexadecimal";
+    HashBase64 "RS-035" Warning "C7" "a digest is written in hexadecimal, not in base64";
     Length "RS-036" Error "C7, XSD" "length is a whole number of bytes";
     MediaType "RS-037" Warning "C7" "type is a media type, such as text/html";
     PathShape "RS-040" Error "C7, XSD" "a path starts with a slash and does not end with one";
@@ -73,13 +80,28 @@ rules! {
     PathUnsafe "RS-110" Error "C11.2" "a path stays inside its package";
     Priority "RS-041" Error "C7, XSD" "pri is a whole number from 1 to 999999";
     TooLarge "RS-042" Error "C7" "a document has at most 50,000 entries and 52,428,800 bytes";
+    EntryRepeated "RS-043" Warning "C6.1, C7" "what points at documents lists each of them once";
+    IndexNested "RS-044" Error "sitemaps.org" "an index lists documents, not another index";
     ChildOrder "RS-045" Warning "SM" "an entry's loc, lastmod, changefreq and priority come in this order, before rs:md and rs:ln";
     HeaderLate "RS-045" Error "SM" "the root's rs:md and rs:ln come before the first entry";
+    EntryPriority "RS-045" Warning "SM" "priority is a number from 0.0 to 1.0";
     Loc "RS-047" Error "SM" "every entry has one loc, an absolute URI of 12 to 2048 characters";
     EntryAttributes "RS-048" Warning "C8 to C13" "url and sitemap elements carry no attributes";
+    LastmodOnPointer "RS-049" Warning "C8, C9, AR3.1" "what points at documents has no lastmod, unless each change of the document renews it";
     Repeated "RS-050" Error "C7, SM" "an entry has at most one loc, lastmod, changefreq and rs:md";
+    Dialect "RS-050" Warning "C7" "the document is written in the form of ResourceSync 1.1";
     ElementUnknown "RS-050" Warning "C7, SM" "the sitemap and ResourceSync namespaces have no other elements";
+    ContentTypeMissing "RS-052" Warning "HTTP" "a document is served with a Content-Type";
+    ContentTypeWrong "RS-052" Warning "HTTP" "a document is served as application/xml, or as gzip";
     UpMissing "RS-053" Error "C6.2, C9 to C13" "the document points up, to its Capability List or Source Description";
+    UpIsIndex "RS-053" Error "C6.2" "the up link goes to the Capability List, never to the index";
+    UpTarget "RS-053" Error "C6.2, C9 to C13" "the up link of a Capability List goes to the Source Description, and every other one to the Capability List";
+    HeadLinkRepeated "RS-053" Warning "C6.2, AR2.2" "the root has one up, one index and one archives link at most";
+    IndexLinkMissing "RS-054" Warning "C10.1 to C13.1, AR3 to AR6" "a document under an index points at it by a link with rel index";
+    IndexLinkTarget "RS-054" Error "C10.1 to C13.1" "the index link goes to an index that lists the document";
+    IndexAsUrlset "RS-013" Error "C6.1, C7" "an index is a sitemapindex";
+    EntryTarget "RS-055" Error "C6.2, C8, C9" "the document at loc is what the entry says, or the index of such documents";
+    DocumentUnlisted "RS-055" Warning "C6.2, C9" "the Capability List that a document points up to lists it, or its index";
     RelationShape "RS-057" Error "C7, C14.1" "a relation is a registered lower-case name or an absolute URI";
     RelationPlace "RS-058" Warning "C7, C14" "a link relation stands where the specifications foresee it";
     TimeMissing "RS-060" Error "C App A" "the document or entry has the times that its kind must have";
@@ -91,19 +113,42 @@ rules! {
     ShapeAdvised "RS-061" Warning "C8 to C13" "a document or entry has what its kind should have";
     ShapeForbidden "RS-061" Error "C8 to C13" "an entry has no attribute that its kind of document must not have";
     ShapeUnforeseen "RS-061" Warning "C8 to C13" "a document or entry has only what is foreseen for its kind";
+    CapabilityListUnlisted "RS-070" Error "C6.1, C8" "the Source Description lists every Capability List that points up to it";
     CapabilityRepeated "RS-082" Error "C9" "a Capability List has at most one entry per capability";
     CapabilityListIndex "RS-083" Error "C9" "there is no index of Capability Lists";
+    ResourceRepeated "RS-091" Warning "C10.1" "a Resource List has one entry per resource";
+    SnapshotOutside "RS-095" Warning "C10.2, C11.1" "the snapshot of a whole covers the snapshots of its parts";
+    PackageFormat "RS-101" Warning "C11.1" "packages are ZIP files";
+    PackageMixed "RS-101" Warning "C11.1, C13.1" "the packages of a dump have one format";
+    ContentsType "RS-103" Warning "C11.1, C13.1" "a contents link has the type application/xml";
+    ContentsRepeated "RS-103" Warning "C11.1, C13.1" "a package has one contents link";
+    ContentsDiffer "RS-103" Error "C11.1, C13.1" "the manifest that a contents link goes to is equal in content to the one in the package";
+    PathRepeated "RS-110" Error "C11.2, C13.2" "each entry of a manifest has a path of its own";
     ChangeOrder "RS-121" Error "C12.1, C12.2, C13.2" "changes come oldest first";
+    UntilMissing "RS-125" Error "C12.2" "the entry of a closed document has until";
+    UntilOnOpen "RS-125" Error "C12.2" "the entry of an open document has no until";
+    EntryTimes "RS-125" Warning "C App A" "the times of an entry are those of the document it points at";
+    IntervalOutside "RS-125" Warning "C12.2, C13.1" "the interval of a whole covers the intervals of its parts";
+    OpenUnderClosed "RS-125" Warning "C12.2" "an index that is closed lists no open document";
+    BoundaryGap "RS-127" Warning "C12.2" "a document of an index starts where the one before it ends";
     DumpOrder "RS-141" Warning "C13.1" "the packages of a Change Dump come oldest first";
     OpenBeforeLast "RS-127" Warning "C12.2" "only the last document of an index is open";
     DeletedRepresentation "RS-129" Warning "C12.1" "what is deleted has no hash, length or type";
     PatchPath "RS-146" Error "C14.4" "a patch in a Change Dump Manifest has a path";
+    MirrorRepeats "RS-171" Warning "C14.2" "a mirror does not say again what the resource's rs:md says";
+    AlternateType "RS-172" Warning "C14.3" "an alternate link has a type";
     PatchType "RS-174" Error "C14.4" "a patch link has a type";
     PatchPlace "RS-174" Warning "C14.4" "a patch link stands only in Change Lists and Change Dump Manifests";
+    PatchChange "RS-174" Warning "C14.4" "a patch makes a new version of what was there before: the change is updated";
     TimeGateAttributes "RS-178" Warning "C14.6" "a timegate link has only rel and href";
+    MementoRepeated "RS-178" Warning "C14.6" "an entry has one memento link";
+    ViaRepeated "RS-181" Warning "C14.8" "an entry has one via link, to the original Source";
+    ArchivesTarget "AR-004" Error "AR2.2" "the archives link goes to the archive of this kind of document";
     ArchiveOrder "AR-009" Error "AR5, AR6" "the documents of a change archive come oldest first";
+    ArchivedOpen "AR-016" Warning "AR5, AR6" "an archive holds documents that are closed";
     NotificationRoot "CN-006" Error "CN3" "a Change Notification is a urlset";
     NotificationInterval "CN-007" Error "CN3" "a Change Notification has from and until";
+    NotificationChain "CN-008" Error "CN3" "each Change Notification starts where the one before it ends";
     NotificationEntry "CN-011" Error "CN3" "each entry of a Change Notification has loc and change";
     NotificationOrder "CN-012" Error "CN3" "the changes of a Change Notification come oldest first";
     NotificationToken "CN-017" Warning "CN log" "the token is change-notification; changelist-notification is the one of 0.9 and 1.0";
@@ -111,13 +156,17 @@ rules! {
     NotificationHub "CN-019" Error "CN5" "the channel of Change Notifications names its hub by a rs:ln with rel hub";
     FrameworkIndex "FN-005" Error "FN2, FN3" "a Framework Notification never tells of an index";
     FrameworkIndexLink "FN-006" Error "FN2, FN3" "a changed document names the one index that it lies under";
+    FrameworkIndexRepeated "FN-007" Warning "FN2" "of several new documents under an index only one is told";
     FrameworkChange "FN-010" Warning "FN2.1" "a document of this kind changes in this way";
     FrameworkRoot "FN-020" Error "FN3" "a Framework Notification is a urlset";
     FrameworkEntry "FN-023" Error "FN3" "each entry of a Framework Notification has loc, change and capability";
     FrameworkCapability "FN-024" Warning "FN3" "a Framework Notification tells of documents";
+    FrameworkUp "FN-026" Warning "FN3" "what a notification with an up link tells of lies right below that link";
     FrameworkHub "FN-060" Error "FN5" "the channel of Framework Notifications names its hub by a rs:ln with rel hub";
     HubPlace "FN-060" Error "FN5, CN5" "in a Capability List, hub links stand only in entries of notification capabilities";
     HubInLoc "FN-061" Warning "FN5, CN5, SM" "the hub link is a child of url, since loc holds only text";
+    Unreachable "IN-002" Error "C6.2" "a document that is linked to can be fetched";
+    Unreadable "IN-001" Error "C4" "what a link names a ResourceSync document can be read as one";
     Characters "XML-001" Error "XML 1.0, 2.2" "text has only characters that XML can carry";
 }
 
@@ -129,7 +178,7 @@ mod tests {
     fn every_rule_has_a_numbered_code_a_sentence_and_a_source() {
         for rule in Rule::ALL {
             let (family, number) = rule.code().split_once('-').unwrap();
-            assert!(["RS", "AR", "CN", "FN", "XML"].contains(&family), "{rule:?}");
+            assert!(["RS", "AR", "CN", "FN", "IN", "XML"].contains(&family), "{rule:?}");
             assert!(number.len() == 3 && number.bytes().all(|byte| byte.is_ascii_digit()), "{rule:?}");
             assert!(!rule.sentence().is_empty() && !rule.sentence().ends_with('.'), "{rule:?}");
             assert!(!rule.section().is_empty(), "{rule:?}");

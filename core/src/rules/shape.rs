@@ -34,6 +34,15 @@ pub(super) struct Shape {
     pub(super) entry: EntryShape,
     pub(super) links: Links,
     pub(super) order: Order,
+    pub(super) parts: Parts,
+    pub(super) once: Once,
+}
+
+impl Shape {
+    /// Whether the entries are packages.
+    pub(super) fn is_dump(&self) -> bool {
+        matches!(self.links, Links::Only([Contents]))
+    }
 }
 
 /// The root's `rs:md` and `rs:ln`.
@@ -58,6 +67,7 @@ pub(super) struct Times {
 /// An entry's `rs:md`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryShape {
+    pub(super) lastmod: Need,
     pub(super) times: Times,
     pub(super) capability: Need,
     pub(super) change: Need,
@@ -85,6 +95,28 @@ pub(super) enum Order {
     ByFrom(Rule),
 }
 
+/// How the times of the entries are related to those of the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parts {
+    /// Not at all.
+    Plain,
+    /// They are snapshots that make up the one of the root (RS-095).
+    Snapshots,
+    /// They are intervals that make up the one of the root (RS-125, RS-141).
+    Intervals,
+    /// They are intervals that have ended (AR-016).
+    Archived,
+}
+
+/// What no two entries have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Once {
+    Nothing,
+    Capability,
+    Loc,
+    Path,
+}
+
 /// The row for a kind of document; `None` for a root this capability cannot have, and for capabilities of others.
 pub(super) fn shape(capability: &Capability, root: Root) -> Option<&'static Shape> {
     TABLE.iter().find(|shape| shape.capability == *capability && shape.root == root)
@@ -109,6 +141,7 @@ const NOTIFICATION: Head = Head { up: May, index: Unforeseen, archives: Unforese
 
 /// Entries that only point at documents.
 const POINTER: EntryShape = EntryShape {
+    lastmod: May,
     times: TIMELESS,
     capability: Unforeseen,
     change: Forbidden,
@@ -118,6 +151,8 @@ const POINTER: EntryShape = EntryShape {
     media_type: Unforeseen,
     path: Forbidden,
 };
+/// Entries that point at documents which change without notice (RS-049).
+const LASTING: EntryShape = EntryShape { lastmod: Unforeseen, ..POINTER };
 const RESOURCE: EntryShape = EntryShape { representation: May, length: May, media_type: May, ..POINTER };
 const PACKAGE: EntryShape =
     EntryShape { representation: May, length: Advised, media_type: Advised, ..POINTER };
@@ -126,56 +161,79 @@ const CHANGE: EntryShape = EntryShape { change: Must, datetime: May, ..RESOURCE 
 #[rustfmt::skip]
 static TABLE: &[Shape] = &[
     Shape { capability: Description, root: UrlSet, order: Order::Free, links: Links::Only(&[DescribedBy]),
+        parts: Parts::Plain, once: Once::Loc,
         head: Head { up: Unforeseen, archives: Unforeseen, described_by: Advised, ..LIST },
-        entry: EntryShape { capability: Advised, ..POINTER } },
+        entry: EntryShape { capability: Advised, ..LASTING } },
     Shape { capability: Description, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
-        head: Head { up: Unforeseen, archives: Unforeseen, ..INDEX }, entry: POINTER },
+        parts: Parts::Plain, once: Once::Loc,
+        head: Head { up: Unforeseen, archives: Unforeseen, ..INDEX }, entry: LASTING },
     Shape { capability: CapabilityList, root: UrlSet, order: Order::Free, links: Links::Only(&[Hub]),
-        head: Head { described_by: Advised, ..MANIFEST }, entry: EntryShape { capability: Must, ..POINTER } },
+        parts: Parts::Plain, once: Once::Capability,
+        head: Head { described_by: Advised, ..MANIFEST }, entry: EntryShape { capability: Must, ..LASTING } },
 
     Shape { capability: ResourceList, root: UrlSet, order: Order::Free, links: Links::Related,
+        parts: Parts::Plain, once: Once::Nothing,
         head: Head { times: SNAPSHOT, ..LIST }, entry: RESOURCE },
     Shape { capability: ResourceList, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
+        parts: Parts::Snapshots, once: Once::Loc,
         head: Head { times: SNAPSHOT, ..INDEX }, entry: EntryShape { times: SNAPSHOT_PART, ..POINTER } },
     Shape { capability: ResourceDump, root: UrlSet, order: Order::Free, links: Links::Only(&[Contents]),
+        parts: Parts::Snapshots, once: Once::Loc,
         head: Head { times: SNAPSHOT, ..LIST }, entry: EntryShape { times: SNAPSHOT_PART, ..PACKAGE } },
     Shape { capability: ResourceDump, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
+        parts: Parts::Snapshots, once: Once::Loc,
         head: Head { times: SNAPSHOT, ..INDEX }, entry: EntryShape { times: SNAPSHOT_PART, ..POINTER } },
     Shape { capability: ResourceDumpManifest, root: UrlSet, order: Order::Free, links: Links::Related,
+        parts: Parts::Plain, once: Once::Path,
         head: Head { times: SNAPSHOT, ..MANIFEST }, entry: EntryShape { path: Must, media_type: Advised, ..RESOURCE } },
 
     Shape { capability: ChangeList, root: UrlSet, order: Order::ByDatetime(Rule::ChangeOrder), links: Links::Related,
+        parts: Parts::Plain, once: Once::Nothing,
         head: Head { times: INTERVAL, ..LIST }, entry: EntryShape { datetime: Advised, ..CHANGE } },
     Shape { capability: ChangeList, root: SitemapIndex, order: Order::ByFrom(Rule::ChangeOrder), links: Links::Only(&[]),
+        parts: Parts::Intervals, once: Once::Loc,
         head: Head { times: INTERVAL, ..INDEX }, entry: EntryShape { times: INTERVAL_PART, ..POINTER } },
     Shape { capability: ChangeDump, root: UrlSet, order: Order::ByFrom(Rule::DumpOrder), links: Links::Only(&[Contents]),
+        parts: Parts::Intervals, once: Once::Loc,
         head: Head { times: INTERVAL, ..LIST }, entry: EntryShape { times: INTERVAL_PART, ..PACKAGE } },
     Shape { capability: ChangeDump, root: SitemapIndex, order: Order::ByFrom(Rule::ChangeOrder), links: Links::Only(&[]),
+        parts: Parts::Intervals, once: Once::Loc,
         head: Head { times: INTERVAL, ..INDEX }, entry: EntryShape { times: INTERVAL_PART, ..POINTER } },
     // The path is a must but for deletions, which the checker knows (RS-144).
     Shape { capability: ChangeDumpManifest, root: UrlSet, order: Order::ByDatetime(Rule::ChangeOrder), links: Links::Related,
+        parts: Parts::Plain, once: Once::Path,
         head: Head { times: INTERVAL, ..MANIFEST }, entry: EntryShape { path: Must, media_type: Advised, ..CHANGE } },
 
     Shape { capability: ResourceListArchive, root: UrlSet, order: Order::Free, links: Links::Only(&[]),
+        parts: Parts::Plain, once: Once::Loc,
         head: ARCHIVE, entry: EntryShape { times: SNAPSHOT_PART, ..POINTER } },
     Shape { capability: ResourceListArchive, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
-        head: ARCHIVE_INDEX, entry: POINTER },
+        parts: Parts::Plain, once: Once::Loc,
+        head: ARCHIVE_INDEX, entry: LASTING },
     Shape { capability: ResourceDumpArchive, root: UrlSet, order: Order::Free, links: Links::Only(&[]),
+        parts: Parts::Plain, once: Once::Loc,
         head: ARCHIVE, entry: EntryShape { times: SNAPSHOT_PART, ..POINTER } },
     Shape { capability: ResourceDumpArchive, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
-        head: ARCHIVE_INDEX, entry: POINTER },
+        parts: Parts::Plain, once: Once::Loc,
+        head: ARCHIVE_INDEX, entry: LASTING },
     Shape { capability: ChangeListArchive, root: UrlSet, order: Order::ByFrom(Rule::ArchiveOrder), links: Links::Only(&[]),
+        parts: Parts::Archived, once: Once::Loc,
         head: ARCHIVE, entry: EntryShape { times: ANY_INTERVAL, ..POINTER } },
     Shape { capability: ChangeListArchive, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
-        head: ARCHIVE_INDEX, entry: POINTER },
+        parts: Parts::Plain, once: Once::Loc,
+        head: ARCHIVE_INDEX, entry: LASTING },
     Shape { capability: ChangeDumpArchive, root: UrlSet, order: Order::ByFrom(Rule::ArchiveOrder), links: Links::Only(&[]),
+        parts: Parts::Archived, once: Once::Loc,
         head: ARCHIVE, entry: EntryShape { times: ANY_INTERVAL, ..POINTER } },
     Shape { capability: ChangeDumpArchive, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
-        head: ARCHIVE_INDEX, entry: POINTER },
+        parts: Parts::Plain, once: Once::Loc,
+        head: ARCHIVE_INDEX, entry: LASTING },
 
     Shape { capability: ChangeNotification, root: UrlSet, order: Order::ByDatetime(Rule::NotificationOrder), links: Links::Related,
+        parts: Parts::Plain, once: Once::Nothing,
         head: Head { times: CLOSED_INTERVAL, ..NOTIFICATION }, entry: CHANGE },
     Shape { capability: FrameworkNotification, root: UrlSet, order: Order::Free, links: Links::Only(&[Index]),
+        parts: Parts::Plain, once: Once::Nothing,
         head: Head { times: ANY_INTERVAL, ..NOTIFICATION },
         entry: EntryShape { capability: Must, change: Must, datetime: May, ..POINTER } },
 ];

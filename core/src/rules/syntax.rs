@@ -11,7 +11,9 @@ pub(super) fn uri_flaw(text: &str) -> Option<&'static str> {
     if !scheme_fits {
         return Some("it has no scheme such as https:");
     }
-    if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || matches!(byte, b'<' | b'>' | b'"')) {
+    // Looking at every byte without stopping is several bytes a cycle.
+    let must_be_encoded = |byte: u8| byte <= b' ' || byte == 0x7f || matches!(byte, b'<' | b'>' | b'"');
+    if text.bytes().fold(false, |found, byte| found | must_be_encoded(byte)) {
         return Some("it has a character that must be percent-encoded");
     }
     let web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");

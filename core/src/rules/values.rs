@@ -11,9 +11,14 @@ pub(crate) const OLD_NOTIFICATION_TOKEN: &str = "changelist-notification";
 
 /// What holds for an entry whatever document it stands in.
 pub(super) fn check_entry(entry: &Entry, path: Need, broken: &mut impl FnMut(Rule, String)) {
+    let flaw = syntax::uri_flaw(&entry.loc);
+    // An ASCII character that XML cannot carry is none of a URI either.
+    if flaw.is_some() || !entry.loc.is_ascii() {
+        check_characters("loc", &entry.loc, broken);
+    }
     if entry.loc.is_empty() {
         broken(Rule::Loc, "there is no loc".to_owned());
-    } else if let Some(flaw) = syntax::uri_flaw(&entry.loc) {
+    } else if let Some(flaw) = flaw {
         broken(Rule::Loc, format!("{:?}: {flaw}", shortened(&entry.loc)));
     } else if !syntax::loc_length_fits(&entry.loc) {
         broken(
@@ -21,7 +26,6 @@ pub(super) fn check_entry(entry: &Entry, path: Need, broken: &mut impl FnMut(Rul
             format!("{:?} has {} characters", shortened(&entry.loc), entry.loc.chars().count()),
         );
     }
-    check_characters("loc", &entry.loc, broken);
     if let Some(metadata) = &entry.metadata {
         check_metadata(metadata, path, broken);
         let described =

@@ -85,6 +85,22 @@ impl Violations {
         self.omitted
     }
 
+    /// How many were found that make the document non-conforming, kept or not.
+    pub fn error_count(&self) -> usize {
+        self.errors
+    }
+
+    /// How many were found that a Destination can live with, kept or not.
+    pub fn warning_count(&self) -> usize {
+        self.len() - self.errors
+    }
+
+    /// Forgets all but the first ones, which still count.
+    pub(crate) fn keep_at_most(&mut self, most: usize) {
+        self.omitted += self.kept.len().saturating_sub(most);
+        self.kept.truncate(most);
+    }
+
     fn of(&self, severity: Severity) -> impl Iterator<Item = &Violation> {
         self.kept.iter().filter(move |violation| violation.rule.severity() == severity)
     }
@@ -105,8 +121,7 @@ impl Violations {
         self.kept.extend(other.kept);
         // The header comes before entry 1, and within an entry what was found first stays first.
         self.kept.sort_by_key(|violation| violation.place.entry);
-        self.omitted += self.kept.len().saturating_sub(MAX_VIOLATIONS);
-        self.kept.truncate(MAX_VIOLATIONS);
+        self.keep_at_most(MAX_VIOLATIONS);
     }
 }
 

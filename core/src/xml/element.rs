@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::io::BufRead;
 
 use super::ReadError;
-use super::tokens::{Attribute, Space, Tag, Tokens};
+use super::dialect::dlib;
+use super::namespaces::Space;
+use super::tokens::{Attribute, Tokens};
 use crate::datetime::DateTime;
 use crate::digest::Hashes;
 use crate::document::{Capability, ForeignAttribute, Link, Metadata, Relation};
@@ -14,14 +16,14 @@ use crate::rules::{OLD_NOTIFICATION_TOKEN, Rule};
 const RS_PREFIX: &str = "rs";
 const RENAMED_PREFIX: &str = "rs-ext";
 
-/// Reads a `rs:md`; a value that cannot be understood is left out and told.
+/// Reads a `rs:md` into empty metadata; a value that cannot be understood is left out and told.
 pub(super) fn metadata<R: BufRead>(
-    tokens: &Tokens<R>,
-    tag: &Tag<'_>,
+    tokens: &mut Tokens<R>,
+    metadata: &mut Metadata,
     told: &mut impl FnMut(Rule, String),
-) -> Result<Metadata, ReadError> {
-    let mut metadata = Metadata::default();
-    tokens.attributes(tag, |attribute| {
+) -> Result<(), ReadError> {
+    let space = tokens.space();
+    tokens.attributes(|attribute| {
         let Some(Attribute { name, value, .. }) = own(attribute, &mut metadata.foreign, told) else { return };
         match name {
             "capability" => metadata.capability = Some(capability(&value, told)),
@@ -35,32 +37,33 @@ pub(super) fn metadata<R: BufRead>(
             "from" => metadata.from = datetime(name, &value, told),
             "until" => metadata.until = datetime(name, &value, told),
             "encoding" => metadata.encoding = Some(value.into_owned()),
-            "hash" => metadata.hash = Hashes::parse(&value),
+            "hash" => metadata.hash = hashes(&value, told),
             "length" => metadata.length = length(&value, told),
             "path" => metadata.path = Some(value.into_owned()),
             "type" => metadata.media_type = Some(value.into_owned()),
+            other if space == Space::DLib && dlib::keeps(other) => {
+                metadata.foreign.push(dlib::attribute(other, value.into_owned()));
+            }
             other => unknown(other, told),
         }
-    })?;
-    Ok(metadata)
+    })
 }
 
 /// Reads a `rs:ln`; `None` when it lacks its relation or target.
 pub(super) fn link<R: BufRead>(
-    tokens: &Tokens<R>,
-    tag: &Tag<'_>,
+    tokens: &mut Tokens<R>,
     told: &mut impl FnMut(Rule, String),
 ) -> Result<Option<Link>, ReadError> {
     let mut rel = None;
     let mut href = None;
     let mut link = Link::new(Relation::Up, "");
-    tokens.attributes(tag, |attribute| {
+    tokens.attributes(|attribute| {
         let Some(Attribute { name, value, .. }) = own(attribute, &mut link.foreign, told) else { return };
         match name {
             "rel" => rel = Some(Relation::from(value.trim_ascii())),
             "href" => href = Some(trimmed(value)),
             "encoding" => link.encoding = Some(value.into_owned()),
-            "hash" => link.hash = Hashes::parse(&value),
+            "hash" => link.hash = hashes(&value, told),
             "length" => link.length = length(&value, told),
             "modified" => link.modified = datetime(name, &value, told),
             "path" => link.path = Some(value.into_owned()),
@@ -95,10 +98,10 @@ fn own<'a>(
             told(Rule::AttributePrefixed, format!("{}:{} is left out", attribute.prefix, attribute.name));
             None
         }
-        Space::Sitemap | Space::Foreign => {
+        Space::Sitemap | Space::DLib | Space::Xhtml | Space::Foreign => {
             let prefix = if attribute.prefix == RS_PREFIX { RENAMED_PREFIX } else { attribute.prefix };
             foreign.push(ForeignAttribute {
-                namespace: attribute.namespace.into_owned(),
+                namespace: attribute.namespace.to_owned(),
                 prefix: prefix.to_owned(),
                 name: attribute.name.to_owned(),
                 value: attribute.value.into_owned(),
@@ -138,6 +141,10 @@ fn length(value: &str, told: &mut impl FnMut(Rule, String)) -> Option<u64> {
         told(Rule::Length, format!("length is {value:?}"));
     }
     length
+}
+
+fn hashes(value: &str, told: &mut impl FnMut(Rule, String)) -> Hashes {
+    Hashes::parse_noting(value, |token| told(Rule::HashBase64, format!("{token:?} is read as base64")))
 }
 
 fn unknown(name: &str, told: &mut impl FnMut(Rule, String)) {

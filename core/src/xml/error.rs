@@ -5,8 +5,8 @@ use std::io;
 
 use thiserror::Error;
 
-use super::Position;
-use crate::rules::Violations;
+use super::{Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_EXPANSION, MAX_LINKS, MAX_TEXT, Position};
+use crate::rules::{Violation, Violations};
 
 /// Why a document cannot be read at all. What can be read although it breaks a rule is a
 /// [`Violation`](crate::rules::Violation) instead.
@@ -20,6 +20,28 @@ pub enum ReadError {
         position: Position,
         /// In what way.
         reason: String,
+    },
+    /// An element ends under another name than it began with; the prefix counts, too (ALPHA-029).
+    #[error(
+        "the end tag at {position} is </{found}>, but <{expected}> is open; end the elements in their order"
+    )]
+    EndTag {
+        /// Where the end tag starts.
+        position: Position,
+        /// The name of the element that is open.
+        expected: String,
+        /// The name in the end tag.
+        found: String,
+    },
+    /// The document ends before its elements do (ALPHA-029).
+    #[error(
+        "the document ends at {position} while {open} elements are open; end them, the last with a slash: </urlset>"
+    )]
+    Unclosed {
+        /// Where it ends.
+        position: Position,
+        /// How many elements are open.
+        open: usize,
     },
     /// A document type declaration, which could define entities (RS-051).
     #[error("a document type declaration at {position} is refused; remove <!DOCTYPE ...>")]
@@ -64,7 +86,17 @@ pub enum ReadError {
         /// Where the limit was reached.
         position: Position,
     },
-    /// An encoding or compression other than plain UTF-8.
+    /// Gzip that is damaged or cut off.
+    #[error("the gzip data is damaged: {reason}; fetch or compress the document again")]
+    Gzip {
+        /// In what way.
+        reason: String,
+    },
+    /// A broken rule of severity [`Error`](crate::rules::Severity::Error), in [`Mode::Strict`](super::Mode::Strict).
+    #[error("{0}; correct it, or read in the lenient mode")]
+    Rule(Box<Violation>),
+    /// An encoding other than UTF-8, or gzip where it is not decompressed: twice, or with
+    /// [`Options::PLAIN`](super::Options::PLAIN).
     #[error("the document is in {found}; decode it to UTF-8 first")]
     Encoding {
         /// What was declared or recognised.
@@ -75,11 +107,28 @@ pub enum ReadError {
     Io(#[source] io::Error),
 }
 
+/// Why raw text stands for nothing.
+#[derive(Debug, Error)]
+pub(super) enum Unreadable {
+    #[error("{0}")]
+    Form(&'static str),
+    #[error("U+{:04X} is no character of XML", u32::from(*.0))]
+    Character(char),
+    #[error("&{0}; is no character of XML")]
+    Reference(String),
+    #[error("the entity &{0}; is not defined")]
+    Entity(String),
+    #[error("the namespace prefix {0:?} is not declared")]
+    Prefix(String),
+}
+
 /// What there is too much of in a [`ReadError::Limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// [`MAX_BYTES`](super::MAX_BYTES)
     Bytes,
+    /// [`MAX_EXPANSION`](super::MAX_EXPANSION)
+    Expansion,
     /// [`MAX_ENTRIES`](super::MAX_ENTRIES)
     Entries,
     /// [`MAX_LINKS`](super::MAX_LINKS)
@@ -93,9 +142,24 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// How much of it is read.
+    pub(super) fn max(self, limits: Limits) -> u64 {
+        let count = match self {
+            Self::Bytes => return limits.bytes,
+            Self::Expansion => return MAX_EXPANSION,
+            Self::Entries => limits.entries,
+            Self::Links => MAX_LINKS,
+            Self::Depth => MAX_DEPTH,
+            Self::Attributes => MAX_ATTRIBUTES,
+            Self::Text => MAX_TEXT,
+        };
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+
     const fn advice(self) -> &'static str {
         match self {
             Self::Bytes | Self::Entries => "split the document and group the parts under an index",
+            Self::Expansion => "this looks like a bomb; serve the document without compression",
             Self::Links => "give fewer rs:ln",
             Self::Depth => "nest elements less deeply",
             Self::Attributes => "give the element fewer attributes",
@@ -108,6 +172,7 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Bytes => "bytes",
+            Self::Expansion => "times the compressed length",
             Self::Entries => "entries",
             Self::Links => "links in one place",
             Self::Depth => "levels of elements",

@@ -1,115 +1,204 @@
-//! The bytes under the XML reader: counted, limited, and with line ends remembered for positions.
+//! The bytes under the XML reader: a window that moves on, limited, and with lines counted for positions.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, BufRead};
 
+use super::source::Source;
 use super::{Limit, MAX_TEXT, Position};
 
-/// How much is handed on at once, so that limits are noticed in time even when the whole input lies in memory.
-const CHUNK: usize = 16 * 1024;
+/// How much is taken at once, so that limits are noticed in time even when the whole input lies in memory.
+const CHUNK: usize = 32 * 1024;
 
-/// A limit that was reached while bytes were fetched, carried through the XML reader as an [`io::Error`].
+/// Why no more bytes are given, carried through the XML reader in an [`io::Error`].
 #[derive(Debug)]
-pub(super) struct Reached(pub(super) Limit);
+pub(super) enum Refused {
+    Limit(Limit),
+    /// Damaged gzip, and in what way.
+    Gzip(String),
+}
 
-impl fmt::Display for Reached {
+impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "too many {}", self.0)
+        match self {
+            Self::Limit(limit) => write!(f, "too many {limit}"),
+            Self::Gzip(reason) => f.write_str(reason),
+        }
     }
 }
 
-impl std::error::Error for Reached {}
+impl std::error::Error for Refused {}
 
-#[derive(Debug)]
-pub(super) struct Input<R> {
-    inner: R,
-    max_bytes: u64,
-    consumed: u64,
-    /// Where the token that is being read started.
-    token_start: u64,
-    /// Offsets of the line ends between the position last asked for and what was consumed.
-    line_ends: VecDeque<u64>,
+pub(super) struct Input<R: BufRead> {
+    source: Source<R>,
+    /// What was read, from the last token on.
+    window: Vec<u8>,
+    /// How far the window is consumed.
+    at: usize,
+    /// Where the last token begins, white space before it included.
+    start: usize,
+    /// Whether white space at the start is no part of the last token.
+    trimmed: bool,
+    /// How many bytes may still be read.
+    left: u64,
+    /// Up to where in the window lines are counted.
+    counted: usize,
     line: u64,
-    line_start: u64,
+    /// How many bytes of the line come before `counted`.
+    column: u64,
+    remembered: Place,
+}
+
+/// A place that may be asked for later: as it is found in the window, or counted out before the window moves on.
+#[derive(Clone, Copy)]
+enum Place {
+    Index(usize),
+    Position(Position),
 }
 
 impl<R: BufRead> Input<R> {
-    pub(super) fn new(inner: R, max_bytes: u64) -> Self {
-        Self {
-            inner,
-            max_bytes,
-            consumed: 0,
-            token_start: 0,
-            line_ends: VecDeque::new(),
+    /// `gzip` is whether it is decompressed.
+    pub(super) fn new(inner: R, max_bytes: u64, gzip: bool) -> io::Result<Self> {
+        Ok(Self {
+            source: Source::new(inner, gzip)?,
+            window: Vec::with_capacity(2 * CHUNK),
+            at: 0,
+            start: 0,
+            trimmed: false,
+            left: max_bytes,
+            counted: 0,
             line: 1,
-            line_start: 0,
-        }
+            column: 1,
+            remembered: Place::Index(0),
+        })
     }
 
     /// The first bytes, without taking them.
     pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
-        self.inner.fill_buf()
+        self.source.fill_buf()
     }
 
-    /// Takes a byte order mark; offsets count from behind it.
+    /// Takes a byte order mark; it counts neither for positions nor for limits.
     pub(super) fn skip_mark(&mut self, length: usize) {
-        self.inner.consume(length);
+        self.source.consume(length);
     }
 
-    /// Where the token that starts at this offset stands; the limit on its length counts from there.
-    pub(super) fn token_at(&mut self, offset: u64) -> Position {
-        self.token_start = offset;
-        self.position(offset)
+    /// A token is about to be read; `trimmed` is whether white space before it is passed over.
+    #[inline]
+    pub(super) fn begin(&mut self, trimmed: bool) {
+        self.start = self.at;
+        self.trimmed = trimmed;
     }
 
-    /// Line and column of an offset; offsets must not go back beyond a line.
-    pub(super) fn position(&mut self, offset: u64) -> Position {
-        while let Some(end) = self.line_ends.front().copied().filter(|end| *end < offset) {
-            self.line_ends.pop_front();
-            self.line += 1;
-            self.line_start = end + 1;
+    /// How much the last token took, white space before it included.
+    #[inline]
+    pub(super) fn taken(&self) -> usize {
+        self.at - self.start
+    }
+
+    /// The last token as far as it is read, and what lies behind it.
+    pub(super) fn token(&self) -> &[u8] {
+        &self.window[self.token_start()..]
+    }
+
+    /// Where the last token starts.
+    pub(super) fn position(&mut self) -> Position {
+        self.position_of(self.token_start())
+    }
+
+    /// Remembers where the last token starts, since counting it out costs more than most places are worth.
+    #[inline]
+    pub(super) fn remember(&mut self) {
+        self.remembered = Place::Index(self.token_start());
+    }
+
+    /// The place last remembered, or the last one asked for if that is later.
+    pub(super) fn remembered(&mut self) -> Position {
+        match self.remembered {
+            Place::Index(index) => self.position_of(index),
+            Place::Position(position) => position,
         }
-        Position { line: self.line, column: offset.saturating_sub(self.line_start) + 1 }
+    }
+
+    fn token_start(&self) -> usize {
+        let spaces = self.window[self.start..].iter().take_while(|byte| self.trimmed && is_space(**byte));
+        self.start + spaces.count()
+    }
+
+    /// Line and column of an index into the window that is not before one asked for earlier.
+    fn position_of(&mut self, index: usize) -> Position {
+        if index > self.counted {
+            let passed = &self.window[self.counted..index];
+            match memchr::memrchr(b'\n', passed) {
+                Some(last) => self.column = length(passed.len() - last),
+                None => self.column += length(passed.len()),
+            }
+            self.line += length(memchr::memchr_iter(b'\n', passed).count());
+            self.counted = index;
+        }
+        Position { line: self.line, column: self.column }
+    }
+
+    /// Forgets what comes before the last token and reads on, if there is more.
+    fn more(&mut self) -> io::Result<()> {
+        // However much white space is passed over, it is no text that is too long.
+        self.start = self.token_start();
+        if self.taken() > MAX_TEXT {
+            return Err(io::Error::other(Refused::Limit(Limit::Text)));
+        }
+        let available = self.source.fill_buf()?;
+        let wanted = available.len().min(CHUNK);
+        let more = usize::try_from(self.left).unwrap_or(usize::MAX).min(wanted);
+        if more == 0 {
+            let over = wanted > 0;
+            return if over { Err(io::Error::other(Refused::Limit(Limit::Bytes))) } else { Ok(()) };
+        }
+        self.forget();
+        self.window.extend_from_slice(&self.source.fill_buf()?[..more]);
+        self.source.consume(more);
+        self.left -= length(more);
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.remembered = Place::Position(self.remembered());
+        self.position_of(self.start);
+        // What is counted may lie behind the start, but not before it.
+        self.window.drain(..self.start);
+        self.counted -= self.start;
+        self.at -= self.start;
+        self.start = 0;
     }
 }
 
 impl<R: BufRead> io::Read for Input<R> {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        let available = self.fill_buf()?;
-        let length = available.len().min(target.len());
-        target[..length].copy_from_slice(&available[..length]);
+        let length = self.fill_buf()?.read(target)?;
         self.consume(length);
         Ok(length)
     }
 }
 
 impl<R: BufRead> BufRead for Input<R> {
+    #[inline]
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        let max_text = u64::try_from(MAX_TEXT).unwrap_or(u64::MAX);
-        if self.consumed - self.token_start > max_text {
-            return Err(io::Error::other(Reached(Limit::Text)));
+        if self.at == self.window.len() {
+            self.more()?;
         }
-        let available = self.inner.fill_buf()?;
-        let left = usize::try_from(self.max_bytes - self.consumed).unwrap_or(usize::MAX);
-        if left == 0 && !available.is_empty() {
-            return Err(io::Error::other(Reached(Limit::Bytes)));
-        }
-        Ok(&available[..available.len().min(CHUNK).min(left)])
+        Ok(&self.window[self.at..])
     }
 
+    #[inline]
     fn consume(&mut self, amount: usize) {
-        // What is consumed has just been filled, so this neither blocks nor fails.
-        if let Ok(taken) = self.inner.fill_buf() {
-            for (at, byte) in (self.consumed..).zip(&taken[..amount]) {
-                if *byte == b'\n' {
-                    self.line_ends.push_back(at);
-                }
-            }
-        }
-        self.inner.consume(amount);
-        self.consumed += u64::try_from(amount).unwrap_or(0);
+        self.at += amount;
     }
+}
+
+pub(super) fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
+}
+
+fn length(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -118,20 +207,40 @@ mod tests {
 
     #[test]
     fn positions_count_lines_and_bytes_from_one() {
-        let mut input = Input::new(&b"ab\n\ncd"[..], 100);
-        input.consume(6);
+        let mut input = Input::new(&b"ab\n\ncd"[..], 100, false).unwrap();
         let at = |line, column| Position { line, column };
-        assert_eq!(input.position(0), at(1, 1));
-        assert_eq!(input.position(2), at(1, 3));
-        assert_eq!(input.position(3), at(2, 1));
-        assert_eq!(input.position(5), at(3, 2));
+        for (amount, position) in [(0, at(1, 1)), (2, at(1, 3)), (1, at(2, 1)), (2, at(3, 2)), (1, at(3, 3))]
+        {
+            input.fill_buf().unwrap();
+            input.consume(amount);
+            input.begin(false);
+            assert_eq!(input.position(), position);
+            assert_eq!(input.position(), position);
+        }
+        assert!(input.fill_buf().unwrap().is_empty());
+        assert_eq!(input.position(), at(3, 3));
+    }
+
+    #[test]
+    fn places_hold_while_the_window_moves_on() {
+        let mut input = Input::new(io::BufReader::with_capacity(2, &b"a\nbc\n  d"[..]), 100, false).unwrap();
+        let mut pass = |amount: usize, trimmed| {
+            input.begin(trimmed);
+            for _ in 0..amount {
+                input.fill_buf().unwrap();
+                input.consume(1);
+            }
+            input.position()
+        };
+        assert_eq!(pass(3, false), Position { line: 1, column: 1 });
+        assert_eq!(pass(1, false), Position { line: 2, column: 2 });
+        assert_eq!(pass(4, true), Position { line: 3, column: 3 });
     }
 
     #[test]
     fn rs051_the_byte_limit_is_exact() {
-        let mut input = Input::new(&b"abc"[..], 3);
-        assert_eq!(io::read_to_string(&mut input).unwrap(), "abc");
-        let mut input = Input::new(&b"abcd"[..], 3);
-        assert!(io::read_to_string(&mut input).is_err());
+        let drain = |bytes: &[u8]| io::read_to_string(Input::new(bytes, 3, false).unwrap());
+        assert_eq!(drain(b"abc").unwrap(), "abc");
+        assert!(drain(b"abcd").is_err());
     }
 }

@@ -12,6 +12,10 @@ pub const MAX_DEPTH: usize = 32;
 pub const MAX_ATTRIBUTES: usize = 64;
 /// Most bytes of one tag, comment or run of text.
 pub const MAX_TEXT: usize = 1_048_576;
+/// Most times its compressed length that a gzip document may grow to. Lists without digests come to about 40.
+pub const MAX_EXPANSION: u64 = 250;
+/// Bytes of a gzip document for which [`MAX_EXPANSION`] does not count, since a short one may be all repetition.
+pub const FREE_EXPANSION: u64 = 1_048_576;
 
 /// The two limits that a caller may set for itself, since memory does not depend on them when entries stream by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

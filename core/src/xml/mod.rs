@@ -1,19 +1,32 @@
-//! Documents as XML: a streaming reader that tolerates what can be tolerated and a streaming writer that writes nothing
-//! it would have to tolerate.
+//! Documents as XML, plain or gzip: a streaming reader that tolerates what can be tolerated, older forms included, and a
+//! streaming writer that writes nothing it would have to tolerate.
 
 mod characters;
+mod dialect;
 mod element;
 mod error;
 mod input;
 mod limits;
+mod markup;
+mod namespaces;
+mod options;
 mod reader;
+mod source;
+mod step;
 mod tokens;
+mod whole;
 mod writer;
 
+pub use dialect::Dialect;
 pub use error::{Limit, ReadError, WriteError};
-pub use limits::{Limits, MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ENTRIES, MAX_LINKS, MAX_TEXT};
-pub use reader::{Read, Reader, read};
-pub use writer::{Writer, write};
+pub use limits::{
+    FREE_EXPANSION, Limits, MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ENTRIES, MAX_EXPANSION, MAX_LINKS,
+    MAX_TEXT,
+};
+pub use options::{Compression, Format, Layout, Mode, Options};
+pub use reader::Reader;
+pub use whole::{Read, read, read_with};
+pub use writer::{Writer, write, write_with};
 
 pub(crate) use characters::forbidden_character;
 
@@ -23,6 +36,10 @@ use std::fmt;
 pub const SITEMAP_NAMESPACE: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
 /// The namespace of `rs:md` and `rs:ln` (RS-003).
 pub const RS_NAMESPACE: &str = "http://www.openarchives.org/rs/terms/";
+/// The namespace of `rs:md` and `rs:ln` in the D-Lib paper (DL-005).
+const DLIB_NAMESPACE: &str = "http://www.openarchives.org/rs/";
+/// The namespace of links and metadata in the alpha draft (ALPHA-001).
+const XHTML_NAMESPACE: &str = "http://www.w3.org/1999/xhtml";
 /// The namespace that the prefix `xml` always stands for.
 pub(crate) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 /// The namespace that the prefix `xmlns` always stands for.

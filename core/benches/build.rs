@@ -1,0 +1,203 @@
+//! How fast a Resource List is built from files, held against what bounds it, and how much memory a long one takes.
+//!
+//! ```text
+//! cargo bench -p resync-core --bench build                    20,000 files, then 1,000,000 synthetic entries
+//! cargo bench -p resync-core --bench build -- 100000          100,000 files
+//! ```
+//!
+//! The files are made here, 1 to 4 kB each, a hundred folders. The bound is a bare loop: walk the folder into a list of paths, then two
+//! threads take turns to open, read to the end and hash (sha-256). It keeps one digest and writes nothing. Ours is
+//! `FileInventory` with two threads into `ResourceLists` into memory. In each round both run once, in turn; a figure is the
+//! median of the rounds, the ratio is the median of the ratios of the rounds (bound ÷ ours).
+//!
+//! *Memory* is measured in a process of its own: the peak of resident memory from `/proc/self/status`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "a benchmark fails by panicking and prints rounded figures"
+)]
+
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use resync_core::build::{FileInventory, Item, MemorySink, ResourceLists, Sink, Site};
+use resync_core::datetime::DateTime;
+use resync_core::digest::{Algorithm, Digest, Hasher, Hashes};
+
+const FILES: usize = 20_000;
+const FOLDERS: usize = 100;
+const ENTRIES: usize = 1_000_000;
+const THREADS: usize = 2;
+const ROUNDS: usize = 7;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "memory") {
+        return memory();
+    }
+    speed(arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(FILES));
+    let here = std::env::current_exe().unwrap();
+    assert!(Command::new(here).arg("memory").status().unwrap().success());
+}
+
+fn speed(count: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = make_files(folder.path(), count);
+    println!("{count} files, {bytes} bytes, {THREADS} threads, sha-256");
+    let (mut bounds, mut ours) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let bound = timed(|| assert_eq!(bare(folder.path()), count));
+        let own = timed(|| assert_eq!(listed(folder.path()), count));
+        // The first round warms up.
+        if round > 0 {
+            bounds.push(bound);
+            ours.push(own);
+        }
+    }
+    let ratio = median(bounds.iter().zip(&ours).map(|(bound, own)| bound.as_secs_f64() / own.as_secs_f64()));
+    for (name, times) in [("bare walk, read, hash", &bounds), ("FileInventory to ResourceLists", &ours)] {
+        let seconds = median(times.iter().map(Duration::as_secs_f64));
+        println!("  {name:<32} {:8.1} ms {:8.0} files/s", seconds * 1e3, count as f64 / seconds);
+    }
+    println!("  ratio (bound ÷ ours): {ratio:.2}");
+}
+
+fn make_files(folder: &Path, count: usize) -> usize {
+    let mut bytes = 0;
+    for number in 0..FOLDERS {
+        fs::create_dir(folder.join(format!("{number:02}"))).unwrap();
+    }
+    for number in 0..count {
+        let length = 1_024 + number * 7_919 % 3_072;
+        let content: Vec<u8> =
+            (0..length).map(|place| u8::try_from((place * 31 + number) % 251).unwrap()).collect();
+        fs::write(folder.join(format!("{:02}/item-{number:06}.txt", number % FOLDERS)), content).unwrap();
+        bytes += length;
+    }
+    bytes
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn bare(folder: &Path) -> usize {
+    let mut paths = Vec::new();
+    walk(folder, &mut paths);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut buffer = vec![0; 256 * 1024];
+        while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut hasher = Hasher::new([Algorithm::Sha256]);
+            let mut file = File::open(path).unwrap();
+            loop {
+                let count = file.read(&mut buffer).unwrap();
+                if count == 0 {
+                    break;
+                }
+                hasher.update(&buffer[..count]);
+            }
+            black_box(hasher.finish());
+        }
+    };
+    thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+    paths.len()
+}
+
+fn walk(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            walk(&entry.path(), paths);
+        } else {
+            paths.push(entry.path());
+        }
+    }
+}
+
+fn listed(folder: &Path) -> usize {
+    let files =
+        FileInventory::of(folder, "https://repository.example.org/items").threads(THREADS).start().unwrap();
+    let lists = ResourceLists::new(&Site::new("https://repository.example.org/resync"), files.started());
+    let published = lists.write(files, &mut MemorySink::default()).unwrap();
+    usize::try_from(published.entries).unwrap()
+}
+
+fn memory() {
+    println!("{ENTRIES} synthetic entries, peak of resident memory {} at the start", peak());
+    let start = Instant::now();
+    let inventory = (0..ENTRIES).map(|number| Ok(item(number)));
+    let lists = ResourceLists::new(&Site::new("https://repository.example.org/resync"), moment(0));
+    let published = lists.write(inventory, &mut Nowhere).unwrap();
+    assert_eq!(published.entries, ENTRIES as u64);
+    println!(
+        "  {} documents in {:.1} s, peak {}",
+        published.documents.len(),
+        start.elapsed().as_secs_f64(),
+        peak()
+    );
+}
+
+fn item(number: usize) -> Item {
+    Item {
+        lastmod: Some(moment(number)),
+        length: u64::try_from(1_000 + number % 90_000).ok(),
+        hashes: Hashes::from(Digest::of(Algorithm::Sha256, &number.to_le_bytes())),
+        media_type: Some("application/pdf".to_owned()),
+        ..Item::new(format!("https://repository.example.org/items/{number:07}/content.pdf"))
+    }
+}
+
+fn moment(number: usize) -> DateTime {
+    DateTime::from_unix_millis(1_767_225_600_000 + 1_000 * i64::try_from(number).unwrap()).unwrap()
+}
+
+/// A sink that keeps nothing, so that only what generating takes is measured.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    type Draft = io::Sink;
+    type Staged = ();
+    type Published = io::Empty;
+
+    fn create(&mut self, _: &str) -> io::Result<io::Sink> {
+        Ok(io::sink())
+    }
+
+    fn stage(&mut self, _: io::Sink) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn publish(&mut self, (): ()) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn open(&self, _: &str) -> io::Result<Option<io::Empty>> {
+        Ok(None)
+    }
+
+    fn remove(&mut self, _: &str) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// The most memory that this process ever had resident.
+fn peak() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.map_or_else(|| "unknown".to_owned(), |value| value.trim().to_owned())
+}

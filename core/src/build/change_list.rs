@@ -1,0 +1,193 @@
+//! Change Lists from events or from two inventories (RS-120 to RS-130).
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use super::inventory::Ordered;
+use super::rotation::{Kind, Series};
+use super::settings::{Published, Settings, Site, settings};
+use super::{BuildError, Inventory, Item, Sink};
+use crate::datetime::DateTime;
+use crate::document::{Change, Entry, ResourceChange};
+
+/// One change of one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// How it changed.
+    pub change: Change,
+    /// When.
+    pub moment: DateTime,
+    /// What it is now; of a deletion only its URI and links are told (RS-129).
+    pub item: Item,
+}
+
+impl Event {
+    /// A change at a moment.
+    pub fn new(change: Change, moment: DateTime, item: Item) -> Self {
+        Self { change, moment, item }
+    }
+
+    fn into_entry(self) -> Entry {
+        let Self { change, moment, item } = self;
+        let mut told = ResourceChange::new(change, item.loc).datetime(moment).hashes(item.hashes);
+        if let Some(length) = item.length {
+            told = told.length(length);
+        }
+        if let Some(media_type) = item.media_type {
+            told = told.media_type(media_type);
+        }
+        if let Some(encoding) = item.encoding {
+            told = told.encoding(encoding);
+        }
+        let lastmod = item.lastmod.filter(|_| change != Change::Deleted);
+        Entry { lastmod, links: item.links, ..told.into() }
+    }
+}
+
+/// What changed between two inventories of one set, in the order of URIs; every change is told to have happened at `moment`, which
+/// is when the later inventory was started.
+///
+/// Both inventories stream by; neither is held.
+///
+/// ```
+/// use resync_core::build::{BuildError, Item, MemoryInventory, differences};
+/// use resync_core::document::Change;
+///
+/// let inventory = |names: &[&str]| {
+///     names.iter().map(|name| Item::new(format!("https://example.org/{name}"))).collect::<MemoryInventory>()
+/// };
+/// let (before, after) = (inventory(&["a", "b"]), inventory(&["b", "c"]));
+/// let events = differences(before.into_iter(), after.into_iter(), "2026-01-03T09:00:00Z".parse()?)
+///     .collect::<Result<Vec<_>, BuildError>>()?;
+/// assert_eq!((events[0].change, events[0].item.loc.as_str()), (Change::Deleted, "https://example.org/a"));
+/// assert_eq!((events[1].change, events[1].item.loc.as_str()), (Change::Created, "https://example.org/c"));
+/// assert_eq!(events.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn differences(
+    before: impl Inventory,
+    after: impl Inventory,
+    moment: DateTime,
+) -> impl Iterator<Item = Result<Event, BuildError>> {
+    let mut before = Ordered::new(before).peekable();
+    let mut after = Ordered::new(after).peekable();
+    let mut failed = false;
+    std::iter::from_fn(move || {
+        loop {
+            if failed {
+                return None;
+            }
+            let order = match (before.peek(), after.peek()) {
+                (None, None) => return None,
+                (Some(Err(_)), _) | (Some(_), None) => Ordering::Less,
+                (_, Some(Err(_))) | (None, Some(_)) => Ordering::Greater,
+                (Some(Ok(old)), Some(Ok(new))) => old.loc.cmp(&new.loc),
+            };
+            let (change, item) = match order {
+                Ordering::Less => (Change::Deleted, before.next()?.map(|old| Item::new(old.loc))),
+                Ordering::Greater => (Change::Created, after.next()?),
+                Ordering::Equal => match (before.next()?, after.next()?) {
+                    (Ok(old), Ok(new)) if !new.differs_from(&old) => continue,
+                    (_, new) => (Change::Updated, new),
+                },
+            };
+            failed = item.is_err();
+            return Some(item.map(|item| Event::new(change, moment, item)));
+        }
+    })
+}
+
+/// When an open document is closed and a successor goes on; the limits of RS-042 close it in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// At so many entries.
+    pub entries: Option<usize>,
+    /// So long after its `from`, once there is an entry in it.
+    pub age: Option<Duration>,
+}
+
+/// Makes Change Lists that go on from run to run: `changelist.xml` is their index from the first day, so that no URI ever changes its
+/// kind; `changelist-1.xml`, … are the lists, the last one open.
+///
+/// The published documents are the only state. The order of RS-130 is kept: a list is closed, its successor published, then the
+/// index told, each in one step; a run that was killed in between is taken up by the next. Lists meet at the moment of the last
+/// change of the earlier one, both ends included, so a Destination that goes by intervals misses nothing (RS-127, RS-128).
+///
+/// ```
+/// use resync_core::build::{ChangeLists, Event, Item, MemorySink, Rotation, Site};
+/// use resync_core::datetime::DateTime;
+/// use resync_core::document::Change;
+///
+/// let hour = |hour: u8| format!("2026-01-03T{hour:02}:00:00Z").parse::<DateTime>();
+/// let lists = ChangeLists::new(&Site::new("https://example.org/resync"))
+///     .rotation(Rotation { entries: Some(2), ..Rotation::default() });
+/// let mut sink = MemorySink::default();
+/// for number in 1..=3 {
+///     let page = Item::new(format!("https://example.org/{number}"));
+///     lists.record(&mut sink, hour(0)?, [Ok(Event::new(Change::Created, hour(number)?, page))], hour(number)?)?;
+/// }
+/// assert!(sink.names().eq(["changelist-1.xml", "changelist-2.xml", "changelist.xml"]));
+/// assert_eq!(lists.end(&sink)?, Some(hour(3)?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ChangeLists {
+    settings: Settings,
+    rotation: Rotation,
+}
+
+impl ChangeLists {
+    /// Lists that rotate only at the limits.
+    pub fn new(site: &Site) -> Self {
+        Self { settings: Settings::new(site, "changelist"), rotation: Rotation::default() }
+    }
+
+    /// When a list is closed and the next one opened.
+    pub fn rotation(mut self, rotation: Rotation) -> Self {
+        self.rotation = rotation;
+        self
+    }
+
+    /// Up to when the published lists tell all changes: the moment of the last one. `None` before the first run.
+    ///
+    /// After a run that failed, tell again what happened at or after this moment; what is told twice does no harm (RS-128).
+    pub fn end<S: Sink>(&self, sink: &S) -> Result<Option<DateTime>, BuildError> {
+        self.series().end(sink)
+    }
+
+    /// Tells changes, oldest first, none before [`end`](Self::end). The first list of all starts at `from`; `now` decides about age.
+    pub fn record<S: Sink>(
+        &self,
+        sink: &mut S,
+        from: DateTime,
+        events: impl IntoIterator<Item = Result<Event, BuildError>>,
+        now: DateTime,
+    ) -> Result<Published, BuildError> {
+        self.series().record(
+            sink,
+            from,
+            events.into_iter().map(|event| event.map(Event::into_entry)),
+            now,
+            None,
+        )
+    }
+
+    /// Tells the last changes there will ever be and closes list and index at `until`.
+    pub fn close<S: Sink>(
+        &self,
+        sink: &mut S,
+        from: DateTime,
+        events: impl IntoIterator<Item = Result<Event, BuildError>>,
+        until: DateTime,
+    ) -> Result<Published, BuildError> {
+        let entries = events.into_iter().map(|event| event.map(Event::into_entry));
+        self.series().record(sink, from, entries, until, Some(until))
+    }
+
+    fn series(&self) -> Series<'_> {
+        Series { kind: Kind::ChangeList, settings: &self.settings, rotation: self.rotation }
+    }
+}
+
+settings!(ChangeLists);

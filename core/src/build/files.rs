@@ -1,0 +1,364 @@
+//! A folder as an inventory: walked in the order of its URLs, read and hashed on all cores.
+//!
+//! One thread walks, as many as there are cores read and hash, and the one that asks for items gets them in order. Files travel in
+//! batches; how many are on the way is bounded, so memory does not depend on how many there are.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+use std::{fmt, thread, vec};
+
+use super::walk::{Admit, Found, Identity, Tell, Walker, folder_url, is_visible, path_of};
+use super::{BuildError, Contents, Item, Skipped, SymbolicLinks};
+use crate::datetime::DateTime;
+use crate::digest::{Algorithm, Hasher, Hashes};
+
+/// How often a file that changes while it is read is read again.
+pub const MAX_READS: usize = 4;
+/// Files of one batch, once many have been seen.
+const BATCH: usize = 32;
+/// Batches on the way for each thread that reads.
+const AHEAD: usize = 16;
+const BUFFER: usize = 256 * 1024;
+
+type MediaType = Arc<dyn Fn(&Path) -> Option<String> + Send + Sync>;
+type Outcome = Result<Option<Item>, BuildError>;
+
+/// How a folder becomes an inventory.
+///
+/// ```
+/// use resync_core::build::{FileInventory, Inventory};
+/// use resync_core::digest::Algorithm;
+///
+/// let folder = tempfile::tempdir()?;
+/// std::fs::write(folder.path().join("b c.txt"), "two")?;
+/// std::fs::write(folder.path().join("a.txt"), "one")?;
+/// let inventory = FileInventory::of(folder.path(), "https://example.org/data")
+///     .algorithms([Algorithm::Sha256])
+///     .media_type(|_| Some("text/plain".to_owned()))
+///     .start()?;
+/// let locs = inventory.map(|item| Ok(item?.loc)).collect::<Result<Vec<_>, resync_core::build::BuildError>>()?;
+/// assert_eq!(locs, ["https://example.org/data/a.txt", "https://example.org/data/b%20c.txt"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub struct FileInventory {
+    root: PathBuf,
+    url: String,
+    algorithms: Vec<Algorithm>,
+    links: SymbolicLinks,
+    threads: usize,
+    admit: Admit,
+    tell: Tell,
+    media_type: MediaType,
+}
+
+impl FileInventory {
+    /// The files below `root`, each at `base_url` and its path. Digests are sha-256, hidden files are left out, links are followed
+    /// [inside](SymbolicLinks::Inside), and all cores read.
+    pub fn of(root: impl Into<PathBuf>, base_url: &str) -> Self {
+        Self {
+            root: root.into(),
+            url: folder_url(base_url),
+            algorithms: vec![Algorithm::Sha256],
+            links: SymbolicLinks::default(),
+            threads: thread::available_parallelism().map_or(1, usize::from),
+            admit: Box::new(is_visible),
+            tell: Box::new(|_| ()),
+            media_type: Arc::new(|_| None),
+        }
+    }
+
+    /// Which digests are computed, in one pass over each file.
+    pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        self.algorithms = algorithms.into_iter().collect();
+        self
+    }
+
+    /// What becomes of symbolic links.
+    pub fn links(mut self, links: SymbolicLinks) -> Self {
+        self.links = links;
+        self
+    }
+
+    /// How many threads read and hash, at least one.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Which files, and which folders with all in them, are looked at, by their path below the folder; in place of leaving out hidden
+    /// ones.
+    pub fn admit(mut self, admit: impl Fn(&Path) -> bool + Send + 'static) -> Self {
+        self.admit = Box::new(admit);
+        self
+    }
+
+    /// Hears of everything that is admitted and still no resource.
+    pub fn on_skipped(mut self, tell: impl FnMut(Skipped) + Send + 'static) -> Self {
+        self.tell = Box::new(tell);
+        self
+    }
+
+    /// The media type of a file, by its path below the folder.
+    pub fn media_type(mut self, of: impl Fn(&Path) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.media_type = Arc::new(of);
+        self
+    }
+
+    /// Where a dump takes the bytes of these files from.
+    pub fn contents(&self) -> FileContents {
+        FileContents { root: self.root.clone(), url: self.url.clone() }
+    }
+
+    /// Starts to walk.
+    pub fn start(self) -> Result<Files, BuildError> {
+        let started = DateTime::now();
+        let task = Arc::new(Task {
+            root: self.root.clone(),
+            algorithms: self.algorithms,
+            media_type: self.media_type,
+        });
+        let walker = Walker::new(self.root, self.url, self.links, self.admit, self.tell)?;
+        let (jobs, next_job) = sync_channel(self.threads * AHEAD);
+        let (answers, order) = sync_channel(self.threads * AHEAD);
+        let next_job = Arc::new(Mutex::new(next_job));
+        for _ in 0..self.threads {
+            let (task, next_job) = (Arc::clone(&task), Arc::clone(&next_job));
+            spawn("inventory-read", move || task.work(&next_job))?;
+        }
+        spawn("inventory-walk", move || hand_out(walker, &jobs, &answers))?;
+        Ok(Files { started, order, batch: Vec::new().into_iter(), ended: false })
+    }
+}
+
+impl fmt::Debug for FileInventory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileInventory")
+            .field("root", &self.root)
+            .field("url", &self.url)
+            .field("algorithms", &self.algorithms)
+            .field("links", &self.links)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), BuildError> {
+    thread::Builder::new().name(name.to_owned()).spawn(work)?;
+    Ok(())
+}
+
+/// Files that one thread reads at one go, and where to it answers.
+struct Job {
+    files: Vec<Found>,
+    answer: SyncSender<Vec<Outcome>>,
+}
+
+/// Walks, and ends when nobody listens any more.
+fn hand_out(walker: Walker, jobs: &SyncSender<Job>, answers: &SyncSender<Receiver<Vec<Outcome>>>) {
+    let mut files = Vec::new();
+    // Small at first, so that few files are spread over all threads, too.
+    let mut size = 1;
+    let hand_over = |files: &mut Vec<Found>| {
+        let (answer, receiver) = sync_channel(1);
+        jobs.send(Job { files: std::mem::take(files), answer }).is_ok() && answers.send(receiver).is_ok()
+    };
+    for found in walker {
+        match found {
+            Ok(found) => files.push(found),
+            Err(error) => {
+                let (answer, receiver) = sync_channel(1);
+                if hand_over(&mut files) && answer.send(vec![Err(error)]).is_ok() {
+                    // Nobody listening is no news here.
+                    let _ = answers.send(receiver);
+                }
+                return;
+            }
+        }
+        if files.len() >= size {
+            if !hand_over(&mut files) {
+                return;
+            }
+            size = (size + 1).min(BATCH);
+        }
+    }
+    hand_over(&mut files);
+}
+
+/// What the reading threads have in common.
+struct Task {
+    root: PathBuf,
+    algorithms: Vec<Algorithm>,
+    media_type: MediaType,
+}
+
+impl Task {
+    fn work(&self, jobs: &Mutex<Receiver<Job>>) {
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(Job { files, answer }) = job else { return };
+            let outcomes = files.into_iter().map(|found| self.item(found, &mut buffer)).collect();
+            if answer.send(outcomes).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn item(&self, Found { path, loc, target }: Found, buffer: &mut [u8]) -> Outcome {
+        let full = self.root.join(&path);
+        let reading = match read(&full, target, &self.algorithms, buffer, || ()) {
+            Ok(reading) => reading,
+            Err(source) => return Err(BuildError::File { path: full, source }),
+        };
+        let (modified, length, hashes) = match reading {
+            Reading::Gone => return Ok(None),
+            Reading::Steady { modified, length, hashes } => (modified, Some(length), hashes),
+            Reading::Restless { modified } => (modified, None, Hashes::default()),
+        };
+        Ok(Some(Item {
+            lastmod: Some(DateTime::from_system_time(modified).truncate_to_seconds()),
+            length,
+            hashes,
+            media_type: (self.media_type)(&path),
+            ..Item::new(loc)
+        }))
+    }
+}
+
+/// A walk under way: an [`Inventory`](super::Inventory). Dropping it ends the walk.
+#[derive(Debug)]
+pub struct Files {
+    started: DateTime,
+    order: Receiver<Receiver<Vec<Outcome>>>,
+    batch: vec::IntoIter<Outcome>,
+    ended: bool,
+}
+
+impl Files {
+    /// Before the first file was looked at: the `at` of a list of these (RS-021).
+    pub fn started(&self) -> DateTime {
+        self.started
+    }
+}
+
+impl Iterator for Files {
+    type Item = Result<Item, BuildError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended {
+            match self.batch.next() {
+                Some(Ok(Some(item))) => return Some(Ok(item)),
+                Some(Ok(None)) => {}
+                Some(Err(error)) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+                None => match self.order.recv().map(|answer| answer.recv()) {
+                    Ok(Ok(batch)) => self.batch = batch.into_iter(),
+                    Ok(Err(_)) => {
+                        self.ended = true;
+                        return Some(Err(io::Error::other("a thread that reads files came to grief").into()));
+                    }
+                    Err(_) => self.ended = true,
+                },
+            }
+        }
+        None
+    }
+}
+
+#[derive(Debug)]
+enum Reading {
+    Steady { modified: SystemTime, length: u64, hashes: Hashes },
+    Restless { modified: SystemTime },
+    Gone,
+}
+
+/// Reads a file until it is the same before and after, at most [`MAX_READS`] times. `meanwhile` runs between reading and looking again.
+fn read(
+    path: &Path,
+    target: Option<Identity>,
+    algorithms: &[Algorithm],
+    buffer: &mut [u8],
+    mut meanwhile: impl FnMut(),
+) -> io::Result<Reading> {
+    let mut modified = SystemTime::UNIX_EPOCH;
+    for _ in 0..MAX_READS {
+        let Some(mut file) = present(File::open(path))? else { return Ok(Reading::Gone) };
+        let before = file.metadata()?;
+        if !before.is_file() || (target.is_some() && target != Identity::of(&before)) {
+            return Ok(Reading::Gone);
+        }
+        let (length, hashes) = hash(&mut file, before.len(), algorithms, buffer)?;
+        meanwhile();
+        let after = file.metadata()?;
+        modified = after.modified()?;
+        if length == before.len() && is_same(&before, &after)? {
+            return Ok(Reading::Steady { modified, length, hashes });
+        }
+    }
+    Ok(Reading::Restless { modified })
+}
+
+fn is_same(before: &Metadata, after: &Metadata) -> io::Result<bool> {
+    Ok(before.len() == after.len() && before.modified()? == after.modified()?)
+}
+
+/// Stops at the length that the file had; whether it grew is seen afterwards, and one call less is made for each small file.
+fn hash(
+    file: &mut File,
+    expected: u64,
+    algorithms: &[Algorithm],
+    buffer: &mut [u8],
+) -> io::Result<(u64, Hashes)> {
+    let mut hasher = Hasher::new(algorithms.iter().copied());
+    let mut length = 0;
+    while length < expected {
+        match file.read(buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                hasher.update(&buffer[..count]);
+                length += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((length, hasher.finish()))
+}
+
+fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The bytes of the files below a folder, found by their URLs.
+#[derive(Clone, Debug)]
+pub struct FileContents {
+    root: PathBuf,
+    url: String,
+}
+
+impl Contents for FileContents {
+    type Content = File;
+
+    fn open(&mut self, item: &Item) -> io::Result<Option<File>> {
+        let Some(path) = path_of(&item.loc, &self.url) else { return Ok(None) };
+        let path = self.root.join(path);
+        match present(fs::metadata(&path))? {
+            Some(metadata) if metadata.is_file() => present(File::open(path)),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

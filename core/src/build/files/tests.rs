@@ -1,0 +1,197 @@
+use std::fs;
+use std::sync::mpsc::channel;
+
+use super::*;
+use crate::build::SkipReason;
+use crate::digest::Digest;
+
+fn locs(inventory: FileInventory) -> Vec<String> {
+    inventory.start().unwrap().map(|item| item.unwrap().loc).collect()
+}
+
+fn of(folder: &tempfile::TempDir) -> FileInventory {
+    FileInventory::of(folder.path(), "http://example.org/c/")
+}
+
+#[test]
+fn files_come_in_the_order_of_their_urls_whatever_the_order_of_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a/z", "a-b", "a.txt", "ä", "é/1", "A", "a b", "b/c/d", "b/c-d"] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    let found = locs(of(&folder));
+    let mut sorted = found.clone();
+    sorted.sort();
+    assert_eq!(found, sorted);
+    assert_eq!(found.len(), 9);
+    assert!(found.contains(&"http://example.org/c/a%20b".to_owned()));
+}
+
+#[test]
+fn many_files_keep_their_order_on_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..500 {
+        fs::create_dir_all(folder.path().join(format!("{:02}", number % 20))).unwrap();
+        let length = if number % 50 == 0 { 300_000 } else { number };
+        fs::write(folder.path().join(format!("{:02}/{number:03}", number % 20)), vec![7; length]).unwrap();
+    }
+    let taken =
+        |threads| of(&folder).threads(threads).start().unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+    let one = taken(1);
+    assert_eq!(one.len(), 500);
+    assert!(one.windows(2).all(|pair| pair[0].loc < pair[1].loc));
+    assert_eq!(one, taken(4));
+    let item = &one[0];
+    assert_eq!(item.length, Some(300_000));
+    assert_eq!(item.hashes.get(Algorithm::Sha256), Some(&Digest::of(Algorithm::Sha256, &vec![7; 300_000])));
+}
+
+#[test]
+fn a_walk_that_nobody_listens_to_any_more_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..2_000 {
+        fs::write(folder.path().join(number.to_string()), "x").unwrap();
+    }
+    let (alive, gone) = channel::<()>();
+    let mut files = of(&folder)
+        .admit(move |_| {
+            let _ = &alive;
+            true
+        })
+        .start()
+        .unwrap();
+    assert!(files.next().is_some());
+    drop(files);
+    // The walker holds the sender; it is dropped when its thread ends.
+    assert!(gone.recv().is_err());
+}
+
+#[test]
+fn hidden_files_are_left_out_unless_they_are_admitted() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join(".git")).unwrap();
+    fs::write(folder.path().join(".git/HEAD"), "x").unwrap();
+    fs::write(folder.path().join("seen"), "x").unwrap();
+    assert_eq!(locs(of(&folder)), ["http://example.org/c/seen"]);
+    assert_eq!(locs(of(&folder).admit(|_| true)).len(), 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn symbolic_links_are_followed_as_far_as_is_safe() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir_all(data.join("sub")).unwrap();
+    fs::write(folder.path().join("secret"), "x").unwrap();
+    fs::write(data.join("sub/file"), "x").unwrap();
+    fs::write(data.join(".hidden"), "x").unwrap();
+    symlink("sub/file", data.join("same")).unwrap();
+    symlink(".hidden", data.join("shown")).unwrap();
+    symlink("../secret", data.join("out")).unwrap();
+    symlink(".", data.join("around")).unwrap();
+    symlink("sub", data.join("other")).unwrap();
+    symlink("gone", data.join("dangling")).unwrap();
+    let walked = |links| {
+        let (tell, told) = channel();
+        let inventory = FileInventory::of(&data, "http://example.org").links(links);
+        let found: Vec<_> = inventory
+            .on_skipped(move |skipped| tell.send(skipped).unwrap())
+            .start()
+            .unwrap()
+            .map(|item| item.unwrap().loc.replace("http://example.org/", ""))
+            .collect();
+        let mut told: Vec<_> =
+            told.iter().map(|skipped| (skipped.path.to_str().unwrap().to_owned(), skipped.reason)).collect();
+        told.sort_by(|one, other| one.0.cmp(&other.0));
+        (found, told)
+    };
+    let told = |list: &[(&str, SkipReason)]| -> Vec<_> {
+        list.iter().map(|(path, reason)| ((*path).to_owned(), *reason)).collect()
+    };
+    let (found, skipped) = walked(SymbolicLinks::Inside);
+    assert_eq!(found, ["same", "sub/file"]);
+    assert_eq!(
+        skipped,
+        told(&[
+            ("around", SkipReason::LinkToFolder),
+            ("dangling", SkipReason::Dangling),
+            ("other", SkipReason::LinkToFolder),
+            ("out", SkipReason::LinkNotFollowed),
+            ("shown", SkipReason::LinkNotFollowed),
+        ])
+    );
+    assert_eq!(walked(SymbolicLinks::Never).0, ["sub/file"]);
+    let (found, skipped) = walked(SymbolicLinks::Anywhere);
+    assert_eq!(found, ["other/file", "out", "same", "shown"]);
+    let again = SkipReason::WalkedBefore;
+    assert_eq!(skipped, told(&[("around", again), ("dangling", SkipReason::Dangling), ("sub", again)]));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_elsewhere_when_it_is_read_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    fs::write(&one, "x").unwrap();
+    fs::write(&other, "x").unwrap();
+    let judged = Identity::of(&fs::metadata(&one).unwrap());
+    let reading = |path| read(path, judged, &[], &mut [0; 16], || ()).unwrap();
+    assert!(matches!(reading(&one), Reading::Steady { .. }));
+    assert!(matches!(reading(&other), Reading::Gone));
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    fs::write(&path, "old").unwrap();
+    let mut first = true;
+    let reading = read(&path, None, &[Algorithm::Sha256], &mut [0; 16], || {
+        if std::mem::take(&mut first) {
+            fs::write(&path, "newer").unwrap();
+        }
+    });
+    let Reading::Steady { length, hashes, .. } = reading.unwrap() else { panic!("not steady") };
+    assert_eq!(length, 5);
+    assert_eq!(hashes.get(Algorithm::Sha256), Some(&Digest::of(Algorithm::Sha256, b"newer")));
+}
+
+#[test]
+fn a_file_that_never_holds_still_has_neither_length_nor_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    fs::write(&path, "").unwrap();
+    let mut content = String::new();
+    let reading = read(&path, None, &[Algorithm::Sha256], &mut [0; 16], || {
+        content.push('x');
+        fs::write(&path, &content).unwrap();
+    });
+    assert!(matches!(reading.unwrap(), Reading::Restless { .. }));
+    assert_eq!(content.len(), MAX_READS);
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_ends_the_inventory_with_an_error() {
+    let missing = FileInventory::of("/nonexistent/folder", "http://example.org").start();
+    assert!(matches!(missing, Err(BuildError::File { .. })));
+}
+
+#[test]
+fn contents_are_found_by_url_and_nothing_outside_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir_all(data.join("a b")).unwrap();
+    fs::write(data.join("a b/é"), "inside").unwrap();
+    fs::write(folder.path().join("outside"), "outside").unwrap();
+    let inventory = FileInventory::of(&data, "http://example.org");
+    let mut contents = inventory.contents();
+    let item = inventory.start().unwrap().next().unwrap().unwrap();
+    let text = contents.open(&item).unwrap().map(|file| io::read_to_string(file).unwrap());
+    assert_eq!(text.as_deref(), Some("inside"));
+    for loc in ["../outside", "%2e%2e/outside", "a b", "", "a b%2F%C3%A9"] {
+        assert!(contents.open(&Item::new(format!("http://example.org/{loc}"))).unwrap().is_none(), "{loc}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Generators of the pull capabilities: from an inventory of resources to the documents that tell of them.
+//!
+//! An [`Inventory`] is any ordered iterator of [`Item`]s; [`FileInventory`] walks a folder. A [`Sink`] is where documents go;
+//! [`FolderSink`] replaces files atomically. In between nothing is held whole: a million resources take no more memory than a thousand.
+//!
+//! # Example: from a folder to a site, and back
+//!
+//! ```
+//! use resync_core::build::{
+//!     Completed, FileInventory, FolderSink, ResourceLists, Site, publish_capability_list,
+//!     publish_source_description,
+//! };
+//! use resync_core::document::{Capability, CapabilityList, SourceDescription};
+//! use resync_core::xml;
+//!
+//! let (data, out) = (tempfile::tempdir()?, tempfile::tempdir()?);
+//! std::fs::write(data.path().join("hello.txt"), "Hello")?;
+//!
+//! let site = Site::new("https://example.org/resync");
+//! let mut sink = FolderSink::new(out.path().join("resync"));
+//! let files = FileInventory::of(data.path(), "https://example.org").start()?;
+//! let lists = ResourceLists::new(&site, files.started()).completed(Completed::Now);
+//! let published = lists.write(files, &mut sink)?;
+//! assert_eq!(published.top(), Some("resourcelist.xml"));
+//!
+//! let source = "https://example.org/.well-known/resourcesync";
+//! let capabilities = CapabilityList::new(source).capability(Capability::ResourceList, site.url("resourcelist.xml"));
+//! publish_capability_list(capabilities, &mut sink)?;
+//! let description = SourceDescription::new().capability_list(site.capability_list());
+//! publish_source_description(description, &mut FolderSink::new(out.path()))?;
+//!
+//! let bytes = std::fs::read(sink.path("resourcelist.xml"))?;
+//! let list = xml::read(&bytes)?.into_document()?;
+//! assert_eq!(list.entries()[0].loc, "https://example.org/hello.txt");
+//! assert_eq!(list.entries()[0].metadata.as_ref().and_then(|metadata| metadata.length), Some(5));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod archive;
+mod capability_list;
+mod change_list;
+mod discovery;
+mod dump;
+mod error;
+mod files;
+mod inventory;
+mod package;
+mod resource_list;
+mod rotation;
+mod settings;
+mod sink;
+mod snapshot;
+mod source_description;
+mod spool;
+mod walk;
+mod zip;
+
+pub use archive::{ArchiveKind, Archives};
+pub use capability_list::publish_capability_list;
+pub use change_list::{ChangeLists, Event, Rotation, differences};
+pub use discovery::{discovery_header, discovery_html, robots_txt};
+pub use dump::{ChangeDumps, PackageLimits, ResourceDumps};
+pub use error::BuildError;
+pub use files::{FileContents, FileInventory, Files, MAX_READS};
+pub use inventory::{Contents, Inventory, Item, Items, MemoryInventory};
+pub use package::{Package, PackageError, PackageReadLimits, PathFlaw};
+pub use resource_list::{Completed, ResourceLists};
+pub use settings::{Published, Site};
+pub use sink::{FolderDraft, FolderSink, MemoryDraft, MemorySink, Sink, StagedFile};
+pub use source_description::{SOURCE_DESCRIPTION, publish_source_description};
+pub use walk::{MAX_LOC, SkipReason, Skipped, SymbolicLinks};

@@ -1,0 +1,475 @@
+//! A package of a dump, read with suspicion (RS-110, RS-111).
+//!
+//! A package may come from anybody. Its manifest decides what is looked at, and nothing in the archive does: members that it does
+//! not name are never touched, names in the archive are never used as names of files. What is refused has a cause of its own.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, Write};
+
+use thiserror::Error;
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use super::zip::MANIFEST;
+use crate::digest::{Agreement, Algorithm, Digest, Hasher, Hashes};
+use crate::document::{Capability, Entry, Header, Link};
+use crate::xml::{FREE_EXPANSION, MAX_BYTES, MAX_EXPANSION, ReadError, Reader};
+
+const BUFFER: usize = 64 * 1024;
+
+/// How much of a package is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackageReadLimits {
+    /// Most bytes of all bitstreams that are taken, uncompressed.
+    pub bytes: u64,
+    /// Most times its compressed length that a bitstream may grow to.
+    pub expansion: u64,
+    /// Bytes of a bitstream for which `expansion` does not count.
+    pub free: u64,
+}
+
+impl Default for PackageReadLimits {
+    /// 64 GiB, [`MAX_EXPANSION`], [`FREE_EXPANSION`].
+    fn default() -> Self {
+        Self { bytes: 64 << 30, expansion: MAX_EXPANSION, free: FREE_EXPANSION }
+    }
+}
+
+/// Why a package, or one bitstream of it, is refused.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PackageError {
+    /// The archive cannot be understood.
+    #[error("the package is no ZIP archive that can be read: {reason}; fetch it again")]
+    NotAZip {
+        /// In what way.
+        reason: String,
+    },
+    /// Two members of one name: which one is meant is anybody's guess.
+    #[error("the package has two members of the same name; fetch the resources one by one")]
+    DuplicateMember,
+    /// Members that share bytes, as bombs do.
+    #[error("members of the package overlap, as in a bomb; fetch the resources one by one")]
+    Overlapping,
+    /// No `manifest.xml` at the top (RS-104).
+    #[error("the package has no manifest.xml at its top; fetch the resources one by one")]
+    ManifestMissing,
+    /// The manifest cannot be read.
+    #[error("the manifest cannot be read: {0}")]
+    Manifest(#[source] ReadError),
+    /// What is called `manifest.xml` is another document.
+    #[error("manifest.xml is not the manifest of a Resource Dump or Change Dump")]
+    NotAManifest,
+    /// Two entries of the manifest at one path (RS-145).
+    #[error("the manifest names the path {path:?} twice")]
+    DuplicatePath {
+        /// The path.
+        path: String,
+    },
+    /// The entry has no path, and is not a deletion (RS-106, RS-144).
+    #[error("the entry of {loc} has no path; fetch it from there")]
+    NoPath {
+        /// The entry.
+        loc: String,
+    },
+    /// A path that leads somewhere it must not.
+    #[error("the path {path:?} {flaw}")]
+    Path {
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        flaw: PathFlaw,
+    },
+    /// The archive has no such member (RS-111).
+    #[error("the package has nothing at {path:?}; fetch the resource from its URI")]
+    Missing {
+        /// The path.
+        path: String,
+    },
+    /// A symbolic link, which could lead anywhere.
+    #[error("{path:?} is a symbolic link")]
+    SymbolicLink {
+        /// The path.
+        path: String,
+    },
+    /// A folder.
+    #[error("{path:?} is not a file")]
+    NotAFile {
+        /// The path.
+        path: String,
+    },
+    /// An encrypted member, or one in a compression other than deflate.
+    #[error("{path:?} is encrypted or in a compression that is not read")]
+    Unsupported {
+        /// The path.
+        path: String,
+    },
+    /// Manifest, archive and bytes do not have the same length.
+    #[error("{path:?} has {found} bytes, but {expected} are announced; fetch the resource from its URI")]
+    Length {
+        /// The path.
+        path: String,
+        /// What was announced, by the manifest or else by the archive.
+        expected: u64,
+        /// What is there, or what the archive announces; a lower bound where reading was cut off.
+        found: u64,
+    },
+    /// The bytes have other digests than the manifest says (RS-035).
+    #[error("{path:?} does not have the digest that the manifest says; fetch the resource from its URI")]
+    Hash {
+        /// The path.
+        path: String,
+    },
+    /// The bitstream grows too much when it is uncompressed.
+    #[error("{path:?} grows to more than {limit} times its compressed length, as a bomb does")]
+    Expansion {
+        /// The path.
+        path: String,
+        /// How much it may grow.
+        limit: u64,
+    },
+    /// All bitstreams together are too long.
+    #[error("the package holds more than {limit} bytes; allow more, or fetch the resources one by one")]
+    TooMuch {
+        /// How many bytes are taken.
+        limit: u64,
+    },
+    /// The compressed bytes are damaged.
+    #[error("{path:?} is damaged: {reason}; fetch the resource from its URI")]
+    Damaged {
+        /// The path.
+        path: String,
+        /// In what way.
+        reason: String,
+    },
+    /// The package could not be read, or a temporary file not be written.
+    #[error("the package could not be read: {0}")]
+    Io(#[source] io::Error),
+    /// The bytes could not be handed on.
+    #[error("the bitstream could not be written: {0}")]
+    Output(#[source] io::Error),
+}
+
+impl PackageError {
+    /// Whether only this entry is concerned, and others may be taken (RS-111).
+    pub fn is_about_one_entry(&self) -> bool {
+        matches!(
+            self,
+            Self::NoPath { .. }
+                | Self::Path { .. }
+                | Self::Missing { .. }
+                | Self::SymbolicLink { .. }
+                | Self::NotAFile { .. }
+                | Self::Unsupported { .. }
+                | Self::Length { .. }
+                | Self::Hash { .. }
+                | Self::Expansion { .. }
+                | Self::Damaged { .. }
+        )
+    }
+}
+
+/// What is wrong with a path of a manifest (RS-040, RS-110).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PathFlaw {
+    /// `..`
+    #[error("leads upwards")]
+    Upwards,
+    /// A second slash at its beginning.
+    #[error("is absolute")]
+    Absolute,
+    /// A drive letter, such as `C:`.
+    #[error("names a drive")]
+    Drive,
+    /// A backslash, which separates folders on some systems.
+    #[error("contains a backslash")]
+    Backslash,
+    /// NUL or another control character.
+    #[error("contains a control character")]
+    Control,
+    /// Nothing, or `.`, between two slashes or at an end.
+    #[error("has an empty part")]
+    EmptyPart,
+}
+
+/// The name in the archive that a path of a manifest stands for: without the leading slash.
+fn member_name(path: &str) -> Result<&str, PathFlaw> {
+    let name = path.strip_prefix('/').unwrap_or(path);
+    if name.starts_with('/') {
+        return Err(PathFlaw::Absolute);
+    }
+    for part in name.split('/') {
+        let flaw = match part.as_bytes() {
+            b".." => Some(PathFlaw::Upwards),
+            b"" | b"." => Some(PathFlaw::EmptyPart),
+            bytes if bytes.contains(&b'\\') => Some(PathFlaw::Backslash),
+            bytes if bytes.iter().any(u8::is_ascii_control) => Some(PathFlaw::Control),
+            [letter, b':', ..] if letter.is_ascii_alphabetic() => Some(PathFlaw::Drive),
+            _ => None,
+        };
+        if let Some(flaw) = flaw {
+            return Err(flaw);
+        }
+    }
+    Ok(name)
+}
+
+/// A package whose manifest was read to its end and found in order.
+///
+/// [`ResourceDumps`](super::ResourceDumps) has an example.
+pub struct Package<R: Read + Seek> {
+    archive: ZipArchive<R>,
+    manifest: Reader<BufReader<File>>,
+    limits: PackageReadLimits,
+    taken: u64,
+}
+
+impl<R: Read + Seek> Package<R> {
+    /// Opens a package with the [default limits](PackageReadLimits::default).
+    pub fn open(package: R) -> Result<Self, PackageError> {
+        Self::with_limits(package, PackageReadLimits::default())
+    }
+
+    /// Opens a package.
+    ///
+    /// Memory depends on how many members the archive has, which its length bounds, and not on how long they are.
+    pub fn with_limits(package: R, limits: PackageReadLimits) -> Result<Self, PackageError> {
+        let mut archive = ZipArchive::new(package).map_err(not_a_zip)?;
+        if archive.has_duplicate_names() {
+            return Err(PackageError::DuplicateMember);
+        }
+        if archive.has_overlapping_entries().map_err(not_a_zip)? {
+            return Err(PackageError::Overlapping);
+        }
+        let mut text = tempfile::tempfile().map_err(PackageError::Io)?;
+        take_manifest(&mut archive, &mut text)?;
+        text.rewind().map_err(PackageError::Io)?;
+        check_manifest(&text)?;
+        text.rewind().map_err(PackageError::Io)?;
+        let manifest = Reader::new(BufReader::new(text)).map_err(PackageError::Manifest)?;
+        Ok(Self { archive, manifest, limits, taken: 0 })
+    }
+
+    /// What stands before the first entry of the manifest.
+    pub fn header(&self) -> &Header {
+        self.manifest.header()
+    }
+
+    /// The next entry of the manifest; `None` after the last one.
+    pub fn next_entry(&mut self) -> Result<Option<Entry>, PackageError> {
+        self.manifest.next().transpose().map_err(PackageError::Manifest)
+    }
+
+    /// Copies the bitstream of an entry and gives its length; nothing for a deletion.
+    ///
+    /// Length and digests are known to be right only after the last byte, so copy to a place that nobody looks at yet, and throw it
+    /// away when this fails.
+    pub fn copy(&mut self, entry: &Entry, out: &mut impl Write) -> Result<u64, PackageError> {
+        let metadata = entry.metadata.as_ref();
+        match metadata.and_then(|metadata| metadata.path.as_deref()) {
+            Some(path) => {
+                let listed = metadata.and_then(|metadata| metadata.length);
+                let hashes = metadata.map(|metadata| metadata.hash.clone()).unwrap_or_default();
+                self.copy_path(path, listed, &hashes, out)
+            }
+            None if entry.change() == Some(crate::document::Change::Deleted) => Ok(0),
+            None => Err(PackageError::NoPath { loc: entry.loc.clone() }),
+        }
+    }
+
+    /// Copies what a link of an entry points at within the package, such as a patch (RS-146); as [`copy`](Self::copy) does.
+    pub fn copy_linked(&mut self, link: &Link, out: &mut impl Write) -> Result<u64, PackageError> {
+        match &link.path {
+            Some(path) => self.copy_path(path, link.length, &link.hash, out),
+            None => Err(PackageError::NoPath { loc: link.href.clone() }),
+        }
+    }
+
+    fn copy_path(
+        &mut self,
+        path: &str,
+        listed: Option<u64>,
+        hashes: &Hashes,
+        out: &mut impl Write,
+    ) -> Result<u64, PackageError> {
+        let name = member_name(path).map_err(|flaw| PackageError::Path { path: path.to_owned(), flaw })?;
+        let place = self
+            .archive
+            .index_for_name(name)
+            .ok_or_else(|| PackageError::Missing { path: path.to_owned() })?;
+        let announced = self.announced(place, path, listed)?;
+        let member = self.archive.by_index(place).map_err(|error| about_member(error, path))?;
+        let found = hand_on(member, path, announced, hashes, out)?;
+        self.taken += found;
+        Ok(found)
+    }
+
+    /// What the archive says of a member, checked before a byte is uncompressed.
+    fn announced(&self, place: usize, path: &str, listed: Option<u64>) -> Result<u64, PackageError> {
+        let member = self.archive.by_index_data(place).map_err(|error| about_member(error, path))?;
+        let path = || path.to_owned();
+        if member.is_symlink() {
+            return Err(PackageError::SymbolicLink { path: path() });
+        }
+        if !member.is_file() {
+            return Err(PackageError::NotAFile { path: path() });
+        }
+        if member.encrypted() {
+            return Err(PackageError::Unsupported { path: path() });
+        }
+        let announced = member.size();
+        if let Some(expected) = listed.filter(|&listed| listed != announced) {
+            return Err(PackageError::Length { path: path(), expected, found: announced });
+        }
+        let allowed = member.compressed_size().saturating_mul(self.limits.expansion).max(self.limits.free);
+        if announced > allowed {
+            return Err(PackageError::Expansion { path: path(), limit: self.limits.expansion });
+        }
+        if self.taken.saturating_add(announced) > self.limits.bytes {
+            return Err(PackageError::TooMuch { limit: self.limits.bytes });
+        }
+        Ok(announced)
+    }
+}
+
+impl<R: Read + Seek> std::fmt::Debug for Package<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Package")
+            .field("header", self.manifest.header())
+            .field("limits", &self.limits)
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
+}
+
+fn take_manifest<R: Read + Seek>(archive: &mut ZipArchive<R>, text: &mut File) -> Result<(), PackageError> {
+    let member = match archive.by_name(MANIFEST) {
+        Ok(member) => member,
+        Err(ZipError::FileNotFound) => return Err(PackageError::ManifestMissing),
+        Err(error) => return Err(about_member(error, MANIFEST)),
+    };
+    if member.is_symlink() {
+        return Err(PackageError::SymbolicLink { path: MANIFEST.to_owned() });
+    }
+    let mut member = member.take(MAX_BYTES + 1);
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let count = read_some(&mut member, &mut buffer, MANIFEST)?;
+        if count == 0 {
+            return Ok(());
+        }
+        text.write_all(&buffer[..count]).map_err(PackageError::Io)?;
+    }
+}
+
+/// Reads the whole manifest once, so that no bitstream is taken before it is known to be in order.
+fn check_manifest(text: &File) -> Result<(), PackageError> {
+    let reader = Reader::new(BufReader::new(text)).map_err(PackageError::Manifest)?;
+    let is_manifest = matches!(
+        reader.header().capability(),
+        Some(Capability::ResourceDumpManifest | Capability::ChangeDumpManifest)
+    );
+    if !is_manifest {
+        return Err(PackageError::NotAManifest);
+    }
+    let mut paths = HashSet::new();
+    for entry in reader {
+        let entry = entry.map_err(PackageError::Manifest)?;
+        let Some(path) = entry.metadata.and_then(|metadata| metadata.path) else { continue };
+        let name = path.strip_prefix('/').unwrap_or(&path).to_owned();
+        if !paths.insert(name) {
+            return Err(PackageError::DuplicatePath { path });
+        }
+    }
+    Ok(())
+}
+
+/// Copies as many bytes as are announced, and says what is wrong with them.
+fn hand_on(
+    member: impl Read,
+    path: &str,
+    announced: u64,
+    hashes: &Hashes,
+    out: &mut impl Write,
+) -> Result<u64, PackageError> {
+    let algorithms: Vec<Algorithm> = hashes.iter().map(Digest::algorithm).collect();
+    let mut hasher = Hasher::new(algorithms);
+    let mut member = member.take(announced.saturating_add(1));
+    let mut buffer = vec![0; BUFFER];
+    let mut found = 0_u64;
+    loop {
+        let count = read_some(&mut member, &mut buffer, path)?;
+        found += count as u64;
+        if count == 0 || found > announced {
+            break;
+        }
+        hasher.update(&buffer[..count]);
+        out.write_all(&buffer[..count]).map_err(PackageError::Output)?;
+    }
+    if found != announced {
+        return Err(PackageError::Length { path: path.to_owned(), expected: announced, found });
+    }
+    if hashes.compare(&hasher.finish()) == Agreement::Different {
+        return Err(PackageError::Hash { path: path.to_owned() });
+    }
+    Ok(found)
+}
+
+fn read_some(member: &mut impl Read, buffer: &mut [u8], path: &str) -> Result<usize, PackageError> {
+    loop {
+        match member.read(buffer) {
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                return Err(PackageError::Damaged { path: path.to_owned(), reason: error.to_string() });
+            }
+        }
+    }
+}
+
+fn not_a_zip(error: ZipError) -> PackageError {
+    match error {
+        ZipError::Io(error) if error.kind() != io::ErrorKind::UnexpectedEof => PackageError::Io(error),
+        other => PackageError::NotAZip { reason: other.to_string() },
+    }
+}
+
+fn about_member(error: ZipError, path: &str) -> PackageError {
+    match error {
+        ZipError::UnsupportedArchive(_) | ZipError::CompressionMethodNotSupported(_) => {
+            PackageError::Unsupported { path: path.to_owned() }
+        }
+        ZipError::FileNotFound => PackageError::Missing { path: path.to_owned() },
+        other => PackageError::Damaged { path: path.to_owned(), reason: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rs110_paths_that_lead_elsewhere_have_a_named_flaw() {
+        let cases = [
+            ("/../etc/passwd", PathFlaw::Upwards),
+            ("/a/../../b", PathFlaw::Upwards),
+            ("..", PathFlaw::Upwards),
+            ("//etc/passwd", PathFlaw::Absolute),
+            ("/C:/windows", PathFlaw::Drive),
+            ("/c:evil", PathFlaw::Drive),
+            ("/a\\..\\b", PathFlaw::Backslash),
+            ("/a\0b", PathFlaw::Control),
+            ("/a\nb", PathFlaw::Control),
+            ("/a//b", PathFlaw::EmptyPart),
+            ("/a/./b", PathFlaw::EmptyPart),
+            ("/a/", PathFlaw::EmptyPart),
+            ("/", PathFlaw::EmptyPart),
+        ];
+        for (path, flaw) in cases {
+            assert_eq!(member_name(path), Err(flaw), "{path:?}");
+        }
+        assert_eq!(member_name("/resources/..a/b..txt"), Ok("resources/..a/b..txt"));
+        assert_eq!(member_name("resources/a"), Ok("resources/a"));
+    }
+}

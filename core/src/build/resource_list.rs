@@ -1,0 +1,80 @@
+//! Resource Lists from an inventory (RS-090 to RS-095).
+
+use super::inventory::Ordered;
+use super::settings::{Published, Settings, Site, settings};
+use super::snapshot::{Kind, Snapshot};
+use super::{BuildError, Inventory, Sink};
+use crate::datetime::DateTime;
+
+/// What a snapshot says of its end (RS-021).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Completed {
+    /// Nothing.
+    #[default]
+    Untold,
+    /// This moment.
+    At(DateTime),
+    /// For each document the moment at which its last entry was there, for inventories that are taken while they are listed.
+    Now,
+}
+
+impl Completed {
+    pub(super) fn after(self, at: DateTime) -> Option<DateTime> {
+        match self {
+            Self::Untold => None,
+            Self::At(moment) => Some(moment),
+            Self::Now => Some(DateTime::now().max(at)),
+        }
+    }
+}
+
+/// Makes one Resource List, or as many as the limits ask for and their index.
+///
+/// Entries stream from the inventory to the sink: memory does not depend on how many there are. Nothing is published before
+/// the inventory came to its end; then the lists are, and last what points at them.
+///
+/// ```
+/// use resync_core::build::{Item, MemoryInventory, MemorySink, ResourceLists, Site};
+/// use resync_core::xml::Limits;
+///
+/// let inventory: MemoryInventory = (0..5).map(|n| Item::new(format!("https://example.org/{n}"))).collect();
+/// let site = Site::new("https://example.org/resync");
+/// let mut sink = MemorySink::default();
+/// let published = ResourceLists::new(&site, "2026-01-03T09:00:00Z".parse()?)
+///     .limits(Limits { entries: 2, ..Limits::default() })
+///     .write(inventory.into_iter(), &mut sink)?;
+/// assert_eq!(published.entries, 5);
+/// assert_eq!(published.documents, ["resourcelist-1.xml", "resourcelist-2.xml", "resourcelist-3.xml", "resourcelist.xml"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ResourceLists {
+    settings: Settings,
+    at: DateTime,
+    completed: Completed,
+}
+
+impl ResourceLists {
+    /// Lists called `resourcelist.xml` and `resourcelist-1.xml`, …; `at` is when the taking of the inventory started (RS-021).
+    pub fn new(site: &Site, at: DateTime) -> Self {
+        Self { settings: Settings::new(site, "resourcelist"), at, completed: Completed::Untold }
+    }
+
+    /// What is said of the end of the snapshot.
+    pub fn completed(mut self, completed: Completed) -> Self {
+        self.completed = completed;
+        self
+    }
+
+    /// Lists every resource of the inventory.
+    pub fn write<S: Sink>(&self, inventory: impl Inventory, sink: &mut S) -> Result<Published, BuildError> {
+        let mut snapshot = Snapshot::new(Kind::ResourceList, &self.settings, self.at, self.completed, sink)?;
+        for item in Ordered::new(inventory) {
+            snapshot.entry(&item?.into_entry())?;
+        }
+        snapshot.publish()
+    }
+}
+
+settings!(ResourceLists);

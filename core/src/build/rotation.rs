@@ -1,0 +1,355 @@
+//! Change documents that go on: one is open and grows in place, full ones are closed, an index lists them (RS-120 to RS-130, RS-147).
+//!
+//! The documents are their own state: what was published is read, and goes on from there. A run that was killed halfway left one of
+//! the steps of RS-130 behind (a list closed, its successor published, the index not yet told), and the next run takes the next step.
+
+use std::io::{BufReader, Write};
+use std::time::Duration;
+
+use super::settings::{Published, Settings};
+use super::sink::Sink;
+use super::spool::Spool;
+use super::{BuildError, Rotation};
+use crate::datetime::DateTime;
+use crate::document::{
+    Capability, ChangeDump, ChangeDumpIndex, ChangeList, ChangeListIndex, Document, Entry, Header, Root,
+};
+use crate::rules::Violations;
+use crate::xml::{self, MAX_ENTRIES, Reader};
+
+/// Which change document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    ChangeList,
+    ChangeDump,
+}
+
+impl Kind {
+    fn capability(self) -> Capability {
+        match self {
+            Self::ChangeList => Capability::ChangeList,
+            Self::ChangeDump => Capability::ChangeDump,
+        }
+    }
+
+    /// When an entry begins, and up to when a document that ends with it has all changes.
+    fn moments(self, entry: &Entry) -> Option<(DateTime, DateTime)> {
+        let metadata = entry.metadata.as_ref()?;
+        match self {
+            Self::ChangeList => metadata.datetime.map(|moment| (moment, moment)),
+            Self::ChangeDump => metadata.from.zip(metadata.until),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    number: u64,
+    from: DateTime,
+    until: DateTime,
+}
+
+/// The document that grows.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    number: u64,
+    from: DateTime,
+    /// It was published before; if not, it is the first, or a killed run closed its predecessor.
+    is_published: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    closed: Vec<Interval>,
+    open: Option<Open>,
+    /// The index says all this, too.
+    is_indexed: bool,
+}
+
+/// One kind of change documents in one place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Series<'a> {
+    pub(super) kind: Kind,
+    pub(super) settings: &'a Settings,
+    pub(super) rotation: Rotation,
+}
+
+impl Series<'_> {
+    /// Up to when the published documents have all changes; `None` where none is published.
+    pub(super) fn end<S: Sink>(&self, sink: &S) -> Result<Option<DateTime>, BuildError> {
+        let state = self.load(sink)?;
+        let Some(open) = state.open else { return Ok(state.closed.last().map(|last| last.until)) };
+        let mut end = open.from;
+        if open.is_published {
+            for entry in self.entries(sink, open)? {
+                end = self.kind.moments(&entry?).map_or(end, |(_, until)| end.max(until));
+            }
+        }
+        Ok(Some(end))
+    }
+
+    /// Adds entries, closes and opens documents as [`Rotation`] wants it, and with `until` closes the last one for good.
+    pub(super) fn record<S: Sink>(
+        &self,
+        sink: &mut S,
+        from: DateTime,
+        entries: impl IntoIterator<Item = Result<Entry, BuildError>>,
+        now: DateTime,
+        until: Option<DateTime>,
+    ) -> Result<Published, BuildError> {
+        let state = self.load(sink)?;
+        let next = state.closed.last().map_or(1, |last| last.number + 1);
+        let start = state.closed.last().map_or(from, |last| last.until);
+        let open = state.open.unwrap_or(Open { number: next, from: start, is_published: false });
+        let mut growing = Growing {
+            series: *self,
+            spool: self.spool(open.from)?,
+            open,
+            end: open.from,
+            closed: state.closed,
+            staged: Vec::new(),
+            published: Published::default(),
+        };
+        if open.is_published {
+            for entry in self.entries(sink, open)? {
+                growing.take(&entry?)?;
+            }
+        }
+        let is_old = self.rotation.age.is_some_and(|age| elapsed(open.from, now) >= age);
+        if is_old && growing.spool.entries() > 0 {
+            growing.rotate(sink)?;
+        }
+        for entry in entries {
+            growing.add(sink, &entry?)?;
+        }
+        let has_news = growing.published.entries > 0 || !growing.staged.is_empty() || until.is_some();
+        if !has_news && open.is_published && state.is_indexed {
+            return Ok(growing.published);
+        }
+        growing.publish(sink, until)
+    }
+
+    fn load<S: Sink>(&self, sink: &S) -> Result<State, BuildError> {
+        let top = self.settings.top();
+        let Some(published) = sink.open(&top)? else {
+            return Ok(State { closed: Vec::new(), open: None, is_indexed: false });
+        };
+        let unreadable = |source| BuildError::Published { name: top.clone(), source };
+        let unfit = |reason| BuildError::NotContinuable { name: top.clone(), reason };
+        let index = Reader::new(BufReader::new(published)).map_err(unreadable)?;
+        if index.header().root != Root::SitemapIndex
+            || index.header().capability() != Some(&self.kind.capability())
+        {
+            return Err(unfit("it is no index of such documents"));
+        }
+        let ended = index.header().metadata.until.is_some();
+        let mut closed: Vec<Interval> = Vec::new();
+        let mut open = None;
+        for entry in index {
+            let entry = entry.map_err(unreadable)?;
+            let times = entry.metadata.unwrap_or_default();
+            let number = self
+                .settings
+                .number(&entry.loc)
+                .ok_or_else(|| unfit("it lists a document of another name"))?;
+            let from = times.from.ok_or_else(|| unfit("an entry has no from"))?;
+            match times.until {
+                Some(until) => closed.push(Interval { number, from, until }),
+                None => open = Some(Open { number, from, is_published: true }),
+            }
+        }
+        if ended {
+            return Err(unfit("it is closed for good"));
+        }
+        self.catch_up(sink, State { closed, open, is_indexed: true })
+    }
+
+    /// Goes on where a killed run closed a document and did not come to tell the index.
+    fn catch_up<S: Sink>(&self, sink: &S, mut state: State) -> Result<State, BuildError> {
+        while let Some(open) = state.open {
+            let name = self.settings.component(open.number);
+            let Some(header) = header_of(sink, &name)? else {
+                if state.is_indexed {
+                    return Err(BuildError::NotContinuable {
+                        name,
+                        reason: "it is missing, but the index lists it",
+                    });
+                }
+                state.open = Some(Open { is_published: false, ..open });
+                break;
+            };
+            let Some(until) = header.metadata.until else { break };
+            state.closed.push(Interval { number: open.number, from: open.from, until });
+            state.open = Some(Open { number: open.number + 1, from: until, is_published: true });
+            state.is_indexed = false;
+        }
+        Ok(state)
+    }
+
+    fn entries<S: Sink>(
+        &self,
+        sink: &S,
+        open: Open,
+    ) -> Result<impl Iterator<Item = Result<Entry, BuildError>> + use<S>, BuildError> {
+        let name = self.settings.component(open.number);
+        let published = sink
+            .open(&name)?
+            .ok_or_else(|| BuildError::NotContinuable { name: name.clone(), reason: "it is missing" })?;
+        let reader = Reader::new(BufReader::new(published))
+            .map_err(|source| BuildError::Published { name: name.clone(), source })?;
+        Ok(reader
+            .map(move |entry| entry.map_err(|source| BuildError::Published { name: name.clone(), source })))
+    }
+
+    fn spool(&self, from: DateTime) -> Result<Spool, BuildError> {
+        Spool::new(self.header(from, None), self.settings.format, self.settings.limits)
+    }
+
+    fn header(&self, from: DateTime, until: Option<DateTime>) -> Header {
+        let up = self.settings.site.capability_list();
+        let index = self.settings.site.url(&self.settings.top());
+        macro_rules! header {
+            ($document:ident) => {{
+                let mut document = $document::new(from, up).index(index);
+                if let Some(until) = until {
+                    document = document.until(until);
+                }
+                if let Some(archives) = &self.settings.archives {
+                    document = document.archives(archives);
+                }
+                document.header()
+            }};
+        }
+        match self.kind {
+            Kind::ChangeList => header!(ChangeList),
+            Kind::ChangeDump => header!(ChangeDump),
+        }
+    }
+
+    fn index(&self, closed: &[Interval], open: Option<Open>) -> Result<Document, Violations> {
+        let up = self.settings.site.capability_list();
+        let url = |number| self.settings.site.url(&self.settings.component(number));
+        macro_rules! index {
+            ($index:ident) => {{
+                let first = closed.first().map(|first| first.from).or(open.map(|open| open.from));
+                let mut index = $index::new(first.expect("a series has at least one document"), up);
+                if let (None, Some(last)) = (open, closed.last()) {
+                    index = index.until(last.until);
+                }
+                if let Some(archives) = &self.settings.archives {
+                    index = index.archives(archives);
+                }
+                for one in closed {
+                    index = index.closed(url(one.number), one.from, one.until);
+                }
+                if let Some(open) = open {
+                    index = index.open(url(open.number), open.from);
+                }
+                index.build()
+            }};
+        }
+        match self.kind {
+            Kind::ChangeList => index!(ChangeListIndex),
+            Kind::ChangeDump => index!(ChangeDumpIndex),
+        }
+    }
+}
+
+fn header_of<S: Sink>(sink: &S, name: &str) -> Result<Option<Header>, BuildError> {
+    let Some(published) = sink.open(name)? else { return Ok(None) };
+    let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
+    Ok(Some(Reader::new(BufReader::new(published)).map_err(unreadable)?.header().clone()))
+}
+
+fn elapsed(from: DateTime, now: DateTime) -> Duration {
+    now.to_system_time().duration_since(from.to_system_time()).unwrap_or_default()
+}
+
+/// A series while entries come in.
+struct Growing<'a, S: Sink> {
+    series: Series<'a>,
+    spool: Spool,
+    open: Open,
+    /// Up to when all changes are there.
+    end: DateTime,
+    closed: Vec<Interval>,
+    staged: Vec<S::Staged>,
+    published: Published,
+}
+
+impl<S: Sink> Growing<'_, S> {
+    /// An entry that was published before.
+    fn take(&mut self, entry: &Entry) -> Result<(), BuildError> {
+        self.end = self.series.kind.moments(entry).map_or(self.end, |(_, until)| self.end.max(until));
+        self.spool.add(entry)
+    }
+
+    fn add(&mut self, sink: &mut S, entry: &Entry) -> Result<(), BuildError> {
+        if let Some((moment, _)) = self.series.kind.moments(entry)
+            && moment < self.end
+        {
+            return Err(BuildError::ChangeOrder { moment, after: self.end });
+        }
+        let is_full = self.series.rotation.entries.is_some_and(|most| self.spool.entries() >= most.max(1));
+        if is_full || !self.spool.takes(entry)? {
+            self.rotate(sink)?;
+        }
+        self.take(entry)?;
+        self.published.entries += 1;
+        Ok(())
+    }
+
+    /// Closes the open document; its last change is where the next one goes on (RS-127).
+    fn rotate(&mut self, sink: &mut S) -> Result<(), BuildError> {
+        if self.closed.len() + 1 >= MAX_ENTRIES {
+            return Err(BuildError::TooManyDocuments { limit: MAX_ENTRIES });
+        }
+        let full = std::mem::replace(&mut self.spool, self.series.spool(self.end)?);
+        self.close(sink, full, self.end)?;
+        self.open = Open { number: self.open.number + 1, from: self.end, is_published: false };
+        Ok(())
+    }
+
+    fn close(&mut self, sink: &mut S, full: Spool, until: DateTime) -> Result<(), BuildError> {
+        let Open { number, from, .. } = self.open;
+        self.stage(sink, full, Some(until))?;
+        self.closed.push(Interval { number, from, until });
+        Ok(())
+    }
+
+    fn stage(&mut self, sink: &mut S, spool: Spool, until: Option<DateTime>) -> Result<(), BuildError> {
+        let name = self.series.settings.component(self.open.number);
+        let header = self.series.header(self.open.from, until);
+        self.staged.push(spool.stage(sink, &name, &header)?);
+        self.published.documents.push(name);
+        Ok(())
+    }
+
+    /// Publishes what was closed, then what is open, then the index (RS-130).
+    fn publish(mut self, sink: &mut S, until: Option<DateTime>) -> Result<Published, BuildError> {
+        let last = std::mem::replace(&mut self.spool, self.series.spool(self.end)?);
+        let open = match until {
+            Some(until) if until < self.end => {
+                return Err(BuildError::ChangeOrder { moment: until, after: self.end });
+            }
+            Some(until) => {
+                self.close(sink, last, until)?;
+                None
+            }
+            None => {
+                self.stage(sink, last, None)?;
+                Some(self.open)
+            }
+        };
+        let index = self.series.index(&self.closed, open)?;
+        let top = self.series.settings.top();
+        let mut draft = sink.create(&top)?;
+        draft.write_all(&xml::write_with(&index, self.series.settings.format))?;
+        self.staged.push(sink.stage(draft)?);
+        self.published.documents.push(top);
+        for staged in self.staged {
+            sink.publish(staged)?;
+        }
+        Ok(self.published)
+    }
+}

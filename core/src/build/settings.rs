@@ -1,0 +1,145 @@
+//! What the four generators of lists and dumps have in common: where documents go, how they are called, how long they get.
+
+use super::walk::folder_url;
+use crate::xml::{Compression, Format, Limits, MAX_BYTES, MAX_ENTRIES};
+
+/// The URL of the folder that a [`Sink`](super::Sink)'s documents are served from.
+///
+/// ```
+/// use resync_core::build::Site;
+///
+/// let site = Site::new("https://example.org/resync");
+/// assert_eq!(site.url("resourcelist.xml"), "https://example.org/resync/resourcelist.xml");
+/// assert_eq!(site.capability_list(), "https://example.org/resync/capabilitylist.xml");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    url: String,
+}
+
+impl Site {
+    /// The name of the Capability List.
+    pub const CAPABILITY_LIST: &str = "capabilitylist.xml";
+
+    /// Documents at this URL; a slash at its end is optional.
+    pub fn new(url: &str) -> Self {
+        Self { url: folder_url(url) }
+    }
+
+    /// The URL of a document.
+    pub fn url(&self, name: &str) -> String {
+        format!("{}{name}", self.url)
+    }
+
+    /// The URL of the Capability List, which all others point up at (RS-053).
+    pub fn capability_list(&self) -> String {
+        self.url(Self::CAPABILITY_LIST)
+    }
+
+    /// The name of a document of this folder.
+    pub(super) fn name<'a>(&self, url: &'a str) -> Option<&'a str> {
+        url.strip_prefix(&self.url)
+    }
+}
+
+/// Where documents of one kind go, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) site: Site,
+    pub(super) stem: String,
+    pub(super) format: Format,
+    pub(super) limits: Limits,
+    pub(super) archives: Option<String>,
+}
+
+impl Settings {
+    pub(super) fn new(site: &Site, stem: &str) -> Self {
+        Self {
+            site: site.clone(),
+            stem: stem.to_owned(),
+            format: Format::default(),
+            limits: Limits::default(),
+            archives: None,
+        }
+    }
+
+    pub(super) fn limit(&mut self, limits: Limits) {
+        self.limits =
+            Limits { bytes: limits.bytes.min(MAX_BYTES), entries: limits.entries.clamp(1, MAX_ENTRIES) };
+    }
+
+    fn extension(&self) -> &'static str {
+        match self.format.compression {
+            Compression::None => "xml",
+            Compression::Gzip => "xml.gz",
+        }
+    }
+
+    /// The document that the Capability List points at: the only one, or the index.
+    pub(super) fn top(&self) -> String {
+        format!("{}.{}", self.stem, self.extension())
+    }
+
+    /// A document under the index.
+    pub(super) fn component(&self, number: u64) -> String {
+        format!("{}-{number}.{}", self.stem, self.extension())
+    }
+
+    /// The number of a document under the index.
+    pub(super) fn number(&self, url: &str) -> Option<u64> {
+        let rest = self.site.name(url)?.strip_prefix(&self.stem)?.strip_prefix('-')?;
+        rest.strip_suffix(self.extension())?.strip_suffix('.')?.parse().ok()
+    }
+}
+
+/// What was published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Published {
+    /// The names of the documents, in the order they were published: what others point at comes first.
+    pub documents: Vec<String>,
+    /// How many resources, changes or packages were added.
+    pub entries: u64,
+    /// How many resources or changes a dump has no bytes for, because they are gone.
+    pub gone: u64,
+}
+
+impl Published {
+    /// The document that the Capability List points at, if it was written.
+    pub fn top(&self) -> Option<&str> {
+        self.documents.last().map(String::as_str)
+    }
+}
+
+/// Gives a generator with a field `settings` the methods that all have.
+macro_rules! settings {
+    ($generator:ident) => {
+        impl $generator {
+            /// The beginning of the names, up to the number.
+            pub fn stem(mut self, stem: impl Into<String>) -> Self {
+                self.settings.stem = stem.into();
+                self
+            }
+
+            /// Layout and compression; compressed documents are called `.xml.gz`.
+            pub fn format(mut self, format: $crate::xml::Format) -> Self {
+                self.settings.format = format;
+                self
+            }
+
+            /// When one document ends and the next begins; at most the limits of RS-042.
+            pub fn limits(mut self, limits: $crate::xml::Limits) -> Self {
+                self.settings.limit(limits);
+                self
+            }
+
+            /// The archive of this kind of document, or its index (AR-004).
+            pub fn archives(mut self, url: impl Into<String>) -> Self {
+                self.settings.archives = Some(url.into());
+                self
+            }
+        }
+    };
+}
+
+pub(super) use settings;

@@ -1,0 +1,18 @@
+//! The Source Description of a site (RS-070, RS-071).
+
+use super::sink::put;
+use super::{BuildError, Sink};
+use crate::document::SourceDescription;
+use crate::xml;
+
+/// Where a Source Description is looked for, below the root of a host (RS-071).
+pub const SOURCE_DESCRIPTION: &str = ".well-known/resourcesync";
+
+/// Checks a Source Description and publishes it as [`SOURCE_DESCRIPTION`], in a sink that stands for the root of a host. Publish it
+/// last.
+pub fn publish_source_description<S: Sink>(
+    description: SourceDescription,
+    sink: &mut S,
+) -> Result<(), BuildError> {
+    Ok(put(sink, SOURCE_DESCRIPTION, &xml::write(&description.build()?))?)
+}

@@ -1,0 +1,145 @@
+//! A document whose header is known last: entries are written to a temporary file, and moved under their header when it is full.
+//!
+//! Whether a list is alone or has siblings, and when its snapshot or interval ended, shows only after its last entry.
+
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+
+use flate2::write::GzEncoder;
+use tempfile::SpooledTempFile;
+
+use super::{BuildError, Sink};
+use crate::document::{Entry, Header, Link, Metadata};
+use crate::xml::{Compression, Format, Limits, WriteError, Writer};
+
+/// Most bytes of a spool in memory.
+const IN_MEMORY: usize = 256 * 1024;
+/// What the final header can have more than the first one (a time), and the end tag.
+const RESERVE: u64 = 128;
+
+/// Entries that wait for their header.
+#[derive(Debug)]
+pub(super) struct Spool {
+    writer: Writer<SpooledTempFile>,
+    header: Header,
+    format: Format,
+    limits: Limits,
+    entries: usize,
+}
+
+impl Spool {
+    /// An empty document; `header` has everything of the final one apart from times.
+    pub(super) fn new(header: Header, format: Format, limits: Limits) -> Result<Self, BuildError> {
+        let plain = Format { compression: Compression::None, ..format };
+        let writer = Writer::with_format(SpooledTempFile::new(IN_MEMORY), &header, plain)?;
+        Ok(Self { writer, header, format, limits, entries: 0 })
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Whether one more entry stays within the limits; an empty document takes any entry that fits at all.
+    pub(super) fn takes(&self, entry: &Entry) -> Result<bool, BuildError> {
+        if self.entries >= self.limits.entries {
+            return Ok(false);
+        }
+        let left = self.limits.bytes.saturating_sub(self.writer.bytes() + RESERVE);
+        if at_most(entry) <= left || self.length(entry)? <= left {
+            return Ok(true);
+        }
+        if self.entries == 0 {
+            return Err(BuildError::EntryTooLong { loc: entry.loc.clone(), limit: self.limits.bytes });
+        }
+        Ok(false)
+    }
+
+    pub(super) fn add(&mut self, entry: &Entry) -> Result<(), BuildError> {
+        self.writer.entry(entry)?;
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Moves the entries below `header` into a document of the sink.
+    pub(super) fn stage<S: Sink>(
+        self,
+        sink: &mut S,
+        name: &str,
+        header: &Header,
+    ) -> Result<S::Staged, BuildError> {
+        let mut draft = sink.create(name)?;
+        self.write_to(&mut draft, header)?;
+        draft.flush()?;
+        Ok(sink.stage(draft)?)
+    }
+
+    /// Moves the entries below `header`.
+    pub(super) fn write_to(self, out: &mut impl io::Write, header: &Header) -> Result<(), BuildError> {
+        let Self { writer, header: first, format, .. } = self;
+        let skipped = u64::try_from(head(&first, format)?.len()).unwrap_or(u64::MAX);
+        let head = head(header, format)?;
+        let mut body = writer.finish()?;
+        body.seek(SeekFrom::Start(skipped))?;
+        let mut whole = head.as_slice().chain(BufReader::new(body));
+        match format.compression {
+            Compression::None => io::copy(&mut whole, out).map(drop)?,
+            Compression::Gzip => {
+                let mut encoder = GzEncoder::new(out, flate2::Compression::default());
+                io::copy(&mut whole, &mut encoder)?;
+                encoder.finish()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn length(&self, entry: &Entry) -> Result<u64, BuildError> {
+        let plain = Format { compression: Compression::None, ..self.format };
+        let mut writer = Writer::with_format(io::sink(), &self.header, plain)?;
+        let before = writer.bytes();
+        writer.entry(entry)?;
+        Ok(writer.bytes() - before)
+    }
+}
+
+/// The bytes before the first entry.
+fn head(header: &Header, format: Format) -> Result<Vec<u8>, WriteError> {
+    let plain = Format { compression: Compression::None, ..format };
+    let writer = Writer::with_format(Vec::new(), header, plain)?;
+    let length = usize::try_from(writer.bytes()).unwrap_or(usize::MAX);
+    let mut bytes = writer.finish()?;
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// A bound on the length of an entry that is quickly had: every character escaped, every attribute there.
+fn at_most(entry: &Entry) -> u64 {
+    const ELEMENTS: usize = 512;
+    const ESCAPED: usize = 6;
+    let metadata = entry.metadata.as_ref().map_or(0, of_metadata);
+    let links: usize = entry.links.iter().map(|link| ELEMENTS + of_link(link)).sum();
+    u64::try_from(ELEMENTS + ESCAPED * entry.loc.len() + metadata + links).unwrap_or(u64::MAX)
+}
+
+fn of_metadata(metadata: &Metadata) -> usize {
+    let Metadata { hash, encoding, path, media_type, foreign, .. } = metadata;
+    let texts: usize = [encoding, path, media_type].into_iter().flatten().map(String::len).sum();
+    let foreign: usize = foreign
+        .iter()
+        .map(|own| 64 + 2 * own.namespace.len() + 2 * own.prefix.len() + own.name.len() + own.value.len())
+        .sum();
+    6 * (texts + foreign)
+        + 80 * hash.iter().count()
+        + hash.unknown().iter().map(|token| 8 + 6 * token.len()).sum::<usize>()
+}
+
+fn of_link(link: &Link) -> usize {
+    let as_metadata = Metadata {
+        hash: link.hash.clone(),
+        encoding: link.encoding.clone(),
+        path: link.path.clone(),
+        media_type: link.media_type.clone(),
+        foreign: link.foreign.clone(),
+        ..Metadata::default()
+    };
+    let profile = link.profile.as_ref().map_or(0, String::len);
+    6 * (link.href.len() + link.rel.as_str().len() + profile) + of_metadata(&as_metadata)
+}

@@ -1,0 +1,243 @@
+//! One document read for what others may contradict: its kind, times and links, but not its entries.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, Hash, Hasher as _, RandomState};
+
+use super::Kind;
+use crate::datetime::DateTime;
+use crate::document::{Capability, Entry, Header, Metadata, Relation, Root};
+use crate::rules::{Checker, Place, Rule, Violations};
+use crate::xml::{MAX_ENTRIES, ReadError, Reader};
+
+/// What a document is kept as.
+#[derive(Debug)]
+pub(super) struct Summary {
+    pub(super) kind: Kind,
+    pub(super) times: Times,
+    /// The earliest and latest change that it tells of.
+    pub(super) changes: Option<(DateTime, DateTime)>,
+    /// Of manifests: equal for equal content.
+    pub(super) fingerprint: Option<u64>,
+}
+
+/// The times of a `rs:md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    pub(super) at: Option<DateTime>,
+    pub(super) completed: Option<DateTime>,
+    pub(super) from: Option<DateTime>,
+    pub(super) until: Option<DateTime>,
+}
+
+impl Times {
+    fn of(metadata: &Metadata) -> Self {
+        let Metadata { at, completed, from, until, .. } = *metadata;
+        Self { at, completed, from, until }
+    }
+}
+
+/// A link as it was written, before it is resolved.
+#[derive(Debug)]
+pub(super) struct Lead {
+    pub(super) role: Role,
+    pub(super) href: String,
+    pub(super) place: Place,
+    /// The times that the entry gives for its target.
+    pub(super) times: Times,
+}
+
+/// In what way a document leads to another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Up,
+    Index,
+    Archives,
+    /// An entry of a Source Description or a Capability List says what is there.
+    Listed(Capability),
+    /// An entry of an index.
+    Component,
+    /// An entry of an archive.
+    Archived,
+    /// A copy of a package's manifest.
+    Contents,
+    /// The manifest in a package.
+    Package,
+    /// An entry that looks as if the document were an index.
+    Sample,
+}
+
+/// What reading a document gave.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) summary: Option<Summary>,
+    pub(super) leads: Vec<Lead>,
+    pub(super) violations: Violations,
+}
+
+/// Reads and checks a document; one that cannot be read to its end is known by what came before.
+pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
+    let unreadable = |error: &ReadError, violations: &mut Violations| {
+        violations.push(Rule::Unreadable, Place::default(), error.to_string());
+    };
+    let mut violations = Violations::default();
+    let mut reader = match Reader::new(bytes) {
+        Ok(reader) => reader,
+        Err(error) => {
+            unreadable(&error, &mut violations);
+            return Reading { summary: None, leads: Vec::new(), violations };
+        }
+    };
+    let mut checker = Checker::at(reader.header(), Some(reader.header_position()));
+    let mut collector = Collector::new(reader.header(), reader.header_position(), key);
+    while let Some(entry) = reader.next() {
+        match entry {
+            Ok(entry) => {
+                let position = Some(reader.position());
+                checker.entry(&entry, position);
+                let place = Place { position, entry: Some(collector.count + 1) };
+                collector.entry(&entry, place, &mut violations);
+            }
+            Err(error) => {
+                unreadable(&error, &mut violations);
+                break;
+            }
+        }
+    }
+    violations.append(reader.take_violations());
+    violations.append(checker.finish());
+    Reading { summary: Some(collector.summary()), leads: collector.leads, violations }
+}
+
+struct Collector<'k> {
+    kind: Kind,
+    times: Times,
+    changes: Option<(DateTime, DateTime)>,
+    leads: Vec<Lead>,
+    count: usize,
+    key: &'k RandomState,
+    /// Hashes of the resources of a Resource List.
+    resources: HashSet<u64>,
+    fingerprint: std::hash::DefaultHasher,
+    sampled: bool,
+}
+
+impl<'k> Collector<'k> {
+    fn new(header: &Header, position: crate::xml::Position, key: &'k RandomState) -> Self {
+        let place = Place { position: Some(position), entry: None };
+        let roles =
+            [(Relation::Up, Role::Up), (Relation::Index, Role::Index), (Relation::Archives, Role::Archives)];
+        let leads = roles.into_iter().filter_map(|(relation, role)| {
+            let href = header.link(&relation)?.href.clone();
+            Some(Lead { role, href, place, times: Times::default() })
+        });
+        let mut fingerprint = key.build_hasher();
+        header.hash(&mut fingerprint);
+        Self {
+            kind: Kind::of(header),
+            times: Times::of(&header.metadata),
+            changes: None,
+            leads: leads.collect(),
+            count: 0,
+            key,
+            resources: HashSet::new(),
+            fingerprint,
+            sampled: false,
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry, place: Place, violations: &mut Violations) {
+        self.count += 1;
+        if let Some(datetime) = entry.metadata.as_ref().and_then(|metadata| metadata.datetime) {
+            let (first, last) = self.changes.unwrap_or((datetime, datetime));
+            self.changes = Some((first.min(datetime), last.max(datetime)));
+        }
+        if self.is_manifest() {
+            entry.hash(&mut self.fingerprint);
+        }
+        if self.kind.is(&Capability::ResourceList)
+            && self.kind.root == Root::UrlSet
+            && self.resources.len() < MAX_ENTRIES
+            && !self.resources.insert(self.key.hash_one(&entry.loc))
+        {
+            violations.push(Rule::ResourceRepeated, place, "an earlier entry has the same loc");
+        }
+        self.follow(entry, place);
+    }
+
+    fn follow(&mut self, entry: &Entry, place: Place) {
+        use Capability as C;
+        if self.kind.root == Root::SitemapIndex {
+            return self.lead(Role::Component, entry, &entry.loc, place);
+        }
+        match &self.kind.capability {
+            Some(C::Description) => self.lead(Role::Listed(C::CapabilityList), entry, &entry.loc, place),
+            Some(C::CapabilityList) => {
+                // What other communities list may be no document at all, and a topic is none (FN-063).
+                if let Some(capability) = entry.capability()
+                    && !capability.is_notification()
+                    && !matches!(capability, C::Other(_))
+                {
+                    self.lead(Role::Listed(capability.clone()), entry, &entry.loc, place);
+                }
+            }
+            Some(capability) if archived(capability).is_some() => {
+                self.lead(Role::Archived, entry, &entry.loc, place);
+            }
+            Some(C::ResourceDump | C::ChangeDump) => {
+                for contents in entry.links_with(&Relation::Contents) {
+                    self.lead(Role::Contents, entry, &contents.href, place);
+                }
+                if !self.sample(entry, place) {
+                    self.lead(Role::Package, entry, &entry.loc, place);
+                }
+            }
+            Some(C::ResourceList | C::ChangeList) => {
+                self.sample(entry, place);
+            }
+            _ => {}
+        }
+    }
+
+    /// An index that was published as a urlset has entries that look like documents (IN-003); one look is enough.
+    fn sample(&mut self, entry: &Entry, place: Place) -> bool {
+        let path = entry.loc.split(['?', '#']).next().unwrap_or_default();
+        let name = path.strip_suffix(".gz").unwrap_or(path);
+        let is_xml =
+            name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("xml"));
+        let looks_like_document = is_xml && entry.change().is_none();
+        if looks_like_document && !self.sampled {
+            self.sampled = true;
+            self.lead(Role::Sample, entry, &entry.loc, place);
+        }
+        looks_like_document
+    }
+
+    fn lead(&mut self, role: Role, entry: &Entry, href: &str, place: Place) {
+        let times = entry.metadata.as_ref().map(Times::of).unwrap_or_default();
+        self.leads.push(Lead { role, href: href.to_owned(), place, times });
+    }
+
+    fn is_manifest(&self) -> bool {
+        self.kind.is(&Capability::ResourceDumpManifest) || self.kind.is(&Capability::ChangeDumpManifest)
+    }
+
+    fn summary(&self) -> Summary {
+        Summary {
+            kind: self.kind.clone(),
+            times: self.times,
+            changes: self.changes,
+            fingerprint: self.is_manifest().then(|| self.fingerprint.finish()),
+        }
+    }
+}
+
+/// What an archive of this capability holds.
+pub(super) fn archived(archive: &Capability) -> Option<Capability> {
+    match archive {
+        Capability::ResourceListArchive => Some(Capability::ResourceList),
+        Capability::ResourceDumpArchive => Some(Capability::ResourceDump),
+        Capability::ChangeListArchive => Some(Capability::ChangeList),
+        Capability::ChangeDumpArchive => Some(Capability::ChangeDump),
+        _ => None,
+    }
+}

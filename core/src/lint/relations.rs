@@ -1,0 +1,316 @@
+//! What documents say of each other, checked link by link once all of them were read.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Kind;
+use super::reading::{Role, Summary, Times, archived};
+use super::site::{Edge, Site};
+use crate::document::{Capability, Root};
+use crate::rules::{Place, Rule};
+
+/// Checks every link, and the documents of each index against each other.
+pub(super) fn check(site: &mut Site) {
+    let edges = std::mem::take(&mut site.edges);
+    let links = Links::new(&edges);
+    for edge in &edges {
+        Pair::new(site, &links, edge).check();
+    }
+    check_contents(site, &edges);
+    check_indexes(site, &edges);
+}
+
+/// Which documents list which, and which say that they lie under an index.
+struct Links {
+    /// By an entry of whatever kind: (from, to).
+    listed: HashSet<(usize, usize)>,
+    /// The indexes that a document lies under, by its own words or theirs.
+    indexes: HashMap<usize, Vec<usize>>,
+    points_at_index: HashSet<usize>,
+    /// Documents that lie in an archive.
+    archived: HashSet<usize>,
+}
+
+impl Links {
+    fn new(edges: &[Edge]) -> Self {
+        let mut links = Self {
+            listed: HashSet::new(),
+            indexes: HashMap::new(),
+            points_at_index: HashSet::new(),
+            archived: HashSet::new(),
+        };
+        for &Edge { from, to, ref role, .. } in edges {
+            match role {
+                Role::Listed(_) | Role::Component => drop(links.listed.insert((from, to))),
+                Role::Archived => drop(links.archived.insert(to)),
+                Role::Index => drop(links.points_at_index.insert(from)),
+                _ => {}
+            }
+            match role {
+                Role::Index => links.indexes.entry(from).or_default().push(to),
+                Role::Component => links.indexes.entry(to).or_default().push(from),
+                _ => {}
+            }
+        }
+        links
+    }
+
+    fn indexes(&self, document: usize) -> &[usize] {
+        self.indexes.get(&document).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a Capability List or a Source Description leads to a document, by way of its index if need be.
+    fn lists(&self, list: usize, document: usize) -> bool {
+        self.listed.contains(&(list, document))
+            || self.indexes(document).iter().any(|&index| self.listed.contains(&(list, index)))
+    }
+
+    fn is_archived(&self, document: usize) -> bool {
+        self.archived.contains(&document)
+            || self.indexes(document).iter().any(|index| self.archived.contains(index))
+    }
+}
+
+/// A link between two documents.
+struct Pair<'a> {
+    site: &'a mut Site,
+    links: &'a Links,
+    edge: &'a Edge,
+}
+
+impl<'a> Pair<'a> {
+    fn new(site: &'a mut Site, links: &'a Links, edge: &'a Edge) -> Self {
+        Self { site, links, edge }
+    }
+
+    fn check(mut self) {
+        let (Some(from), Some(to)) = (self.kind(self.edge.from), self.kind(self.edge.to)) else { return };
+        match &self.edge.role {
+            Role::Up => self.check_up(&from, &to),
+            Role::Index => self.check_index(&from, &to),
+            Role::Component => self.check_component(&from, &to),
+            Role::Archived => self.check_archived(&from, &to),
+            Role::Listed(capability) => self.expect(capability, &to, Rule::EntryTarget),
+            Role::Archives => {
+                if to.capability.as_ref().and_then(archived) != from.capability {
+                    self.tell(Rule::ArchivesTarget, format!("{} is a {to}", self.target()));
+                }
+            }
+            Role::Contents | Role::Package => {
+                let manifest = match from.capability {
+                    Some(Capability::ChangeDump) => Capability::ChangeDumpManifest,
+                    _ => Capability::ResourceDumpManifest,
+                };
+                self.expect(&manifest, &to, Rule::EntryTarget);
+                self.check_times();
+            }
+            Role::Sample => {}
+        }
+    }
+
+    /// The way up goes over the Capability List to the Source Description, and what points up is listed there.
+    fn check_up(&mut self, from: &Kind, to: &Kind) {
+        let is = |capability: &Capability| to.is(capability);
+        let fits = match &from.capability {
+            Some(Capability::CapabilityList) => is(&Capability::Description),
+            Some(capability) if capability.is_notification() => {
+                is(&Capability::CapabilityList) || is(&Capability::Description)
+            }
+            _ => is(&Capability::CapabilityList),
+        };
+        if !fits {
+            let is_index = to.root == Root::SitemapIndex && to.capability == from.capability;
+            let rule = if is_index { Rule::UpIsIndex } else { Rule::UpTarget };
+            return self.tell(rule, format!("{} is a {to}", self.target()));
+        }
+        let Edge { from: document, to: list, .. } = *self.edge;
+        // What was not read cannot be missed.
+        if self.site.omitted > 0 || self.links.lists(list, document) {
+            return;
+        }
+        match &from.capability {
+            Some(Capability::CapabilityList) if to.root == Root::SitemapIndex => {}
+            Some(Capability::CapabilityList) => {
+                self.tell(Rule::CapabilityListUnlisted, format!("{} does not", self.target()));
+            }
+            Some(
+                Capability::ResourceDumpManifest | Capability::ChangeDumpManifest | Capability::Other(_),
+            )
+            | None => {}
+            Some(capability) if capability.is_notification() || self.links.is_archived(document) => {}
+            Some(_) => self.tell(Rule::DocumentUnlisted, format!("{} does not", self.target())),
+        }
+    }
+
+    fn check_index(&mut self, from: &Kind, to: &Kind) {
+        let target = self.target();
+        if to.capability != from.capability {
+            self.tell(Rule::IndexLinkTarget, format!("{target} is a {to}"));
+        } else if to.root == Root::UrlSet {
+            let told_by = self.site.nodes[self.edge.from].checked.url.clone();
+            self.site.tell(
+                self.edge.to,
+                Rule::IndexAsUrlset,
+                Place::default(),
+                format!("this is a urlset, but the index of {told_by}"),
+            );
+        } else if self.site.omitted == 0 && !self.links.listed.contains(&(self.edge.to, self.edge.from)) {
+            self.tell(Rule::IndexLinkTarget, format!("{target} does not list this document"));
+        }
+    }
+
+    fn check_component(&mut self, from: &Kind, to: &Kind) {
+        if to.root == Root::SitemapIndex {
+            return self.tell(Rule::IndexNested, format!("{} is a {to}", self.target()));
+        }
+        if let Some(capability) = &from.capability {
+            self.expect(capability, to, Rule::EntryTarget);
+        }
+        if to.capability == from.capability && !self.links.points_at_index.contains(&self.edge.to) {
+            let index = self.site.nodes[self.edge.from].checked.url.clone();
+            let place = Place::default();
+            self.site.tell(self.edge.to, Rule::IndexLinkMissing, place, format!("it lies under {index}"));
+        }
+        self.check_closing();
+        self.check_times();
+    }
+
+    fn check_archived(&mut self, from: &Kind, to: &Kind) {
+        if let Some(capability) = from.capability.as_ref().and_then(archived) {
+            self.expect(&capability, to, Rule::EntryTarget);
+        }
+        let open =
+            self.times(self.edge.to).is_some_and(|times| times.from.is_some() && times.until.is_none());
+        if open && self.edge.times.until.is_some() {
+            self.tell(Rule::ArchivedOpen, format!("{} has no until", self.target()));
+        }
+        self.check_times();
+    }
+
+    /// An entry has until when its document is closed, and only then (RS-125).
+    fn check_closing(&mut self) {
+        let Some(times) = self.times(self.edge.to).filter(|times| times.from.is_some()) else { return };
+        match (self.edge.times.until, times.until) {
+            (None, Some(until)) => {
+                self.tell(Rule::UntilMissing, format!("{} ended at {until}", self.target()));
+            }
+            (Some(_), None) => self.tell(Rule::UntilOnOpen, format!("{} has no until", self.target())),
+            _ => {}
+        }
+    }
+
+    /// The times that an entry gives are those of its document.
+    fn check_times(&mut self) {
+        let Some(own) = self.times(self.edge.to) else { return };
+        let told = self.edge.times;
+        for (name, told, own) in [
+            ("at", told.at, own.at),
+            ("completed", told.completed, own.completed),
+            ("from", told.from, own.from),
+            ("until", told.until, own.until),
+        ] {
+            if let (Some(told), Some(own)) = (told, own)
+                && told != own
+            {
+                let target = self.target();
+                self.tell(Rule::EntryTimes, format!("{name} is {told}, but {own} in {target}"));
+            }
+        }
+    }
+
+    fn expect(&mut self, capability: &Capability, found: &Kind, rule: Rule) {
+        if !found.is(capability) {
+            self.tell(rule, format!("{} is a {found}, not a {capability}", self.target()));
+        }
+    }
+
+    fn kind(&self, node: usize) -> Option<Kind> {
+        self.site.nodes[node].summary.as_ref().map(|summary| summary.kind.clone())
+    }
+
+    fn times(&self, node: usize) -> Option<Times> {
+        self.site.nodes[node].summary.as_ref().map(|summary| summary.times)
+    }
+
+    fn target(&self) -> &str {
+        &self.site.nodes[self.edge.to].checked.url
+    }
+
+    fn tell(&mut self, rule: Rule, detail: String) {
+        self.site.tell(self.edge.from, rule, self.edge.place, detail);
+    }
+}
+
+/// A copy of a manifest has the content of the one in its package (RS-103).
+fn check_contents(site: &mut Site, edges: &[Edge]) {
+    let fingerprint =
+        |site: &Site, node: usize| -> Option<u64> { site.nodes[node].summary.as_ref()?.fingerprint };
+    let packages: HashMap<_, _> = edges
+        .iter()
+        .filter(|edge| edge.role == Role::Package)
+        .map(|edge| ((edge.from, edge.place.entry), edge.to))
+        .collect();
+    for edge in edges.iter().filter(|edge| edge.role == Role::Contents) {
+        let Some(&package) = packages.get(&(edge.from, edge.place.entry)) else { continue };
+        if let (Some(copy), Some(original)) = (fingerprint(site, edge.to), fingerprint(site, package))
+            && copy != original
+        {
+            let (copy, original) = (&site.nodes[edge.to].checked.url, &site.nodes[package].checked.url);
+            let detail = format!("{copy} differs from {original}");
+            site.tell(edge.from, Rule::ContentsDiffer, edge.place, detail);
+        }
+    }
+}
+
+/// The documents of an index follow each other as its entries do (RS-121, RS-125, RS-127), or lie within it (RS-095).
+fn check_indexes(site: &mut Site, edges: &[Edge]) {
+    // Entries of one index stand together, and in document order.
+    for entries in edges.chunk_by(|one, next| one.from == next.from) {
+        let components: Vec<_> = entries.iter().filter(|edge| edge.role == Role::Component).collect();
+        for (number, edge) in components.iter().enumerate() {
+            let previous = number.checked_sub(1).map(|number| components[number]);
+            for (rule, detail) in succession(site, previous, edge) {
+                site.tell(edge.from, rule, edge.place, detail);
+            }
+        }
+    }
+}
+
+/// What is wrong between an entry of an index and the one before it, unless the entries' own times told it already.
+fn succession(site: &Site, previous: Option<&Edge>, edge: &Edge) -> Vec<(Rule, String)> {
+    let summary = |node: usize| site.nodes[node].summary.as_ref();
+    let (Some(index), Some(this)) = (summary(edge.from), summary(edge.to)) else { return Vec::new() };
+    let mut told = Vec::new();
+    if let (None, Some(part), Some(whole)) = (edge.times.at, this.times.at, index.times.at)
+        && part < whole
+    {
+        told.push((Rule::SnapshotOutside, format!("its at {part} is before {whole}")));
+    }
+    let is_open = |summary: &Summary| summary.times.from.is_some() && summary.times.until.is_none();
+    if edge.times.from.is_none() && is_open(this) && index.times.until.is_some() {
+        told.push((Rule::OpenUnderClosed, "the index has until, and the document has none".to_owned()));
+    }
+    let Some((before, earlier)) = previous.and_then(|before| Some((before, summary(before.to)?))) else {
+        return told;
+    };
+    if let (Some((_, last)), Some((first, _))) = (earlier.changes, this.changes)
+        && first < last
+    {
+        told.push((
+            Rule::ChangeOrder,
+            format!("it has a change at {first}, and the document before it one at {last}"),
+        ));
+    }
+    let dated = before.times.from.is_some() && before.times.until.is_some() && edge.times.from.is_some();
+    if dated {
+        return told;
+    }
+    if before.times.from.is_none() && is_open(earlier) {
+        told.push((Rule::OpenBeforeLast, "the document before it is open".to_owned()));
+    }
+    if let (Some(end), Some(start)) = (earlier.times.until, this.times.from)
+        && end != start
+    {
+        told.push((Rule::BoundaryGap, format!("the document before it ends at {end}, it starts at {start}")));
+    }
+    told
+}

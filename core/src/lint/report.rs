@@ -1,0 +1,114 @@
+//! What a check of a site found.
+
+use std::fmt;
+
+use crate::document::{Capability, Header, Root};
+use crate::rules::Violations;
+
+/// Every document that was come to, in the order it was, and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The documents; the first is the one the check started from.
+    pub documents: Vec<Checked>,
+    /// How many links were not followed because there were too many documents.
+    pub omitted: usize,
+}
+
+/// One document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Where it is; a manifest inside a package has the package's URL, then `!/manifest.xml`.
+    pub url: String,
+    /// Which document led to it first; `None` for the one the check started from.
+    pub linked_from: Option<String>,
+    /// What it is, where that could be read.
+    pub kind: Option<Kind>,
+    /// What is wrong with it or with what it says of others.
+    pub violations: Violations,
+}
+
+/// What kind of document something is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// Its capability; `None` for a plain Sitemap.
+    pub capability: Option<Capability>,
+    /// Its root, which tells an index.
+    pub root: Root,
+}
+
+impl Report {
+    /// How many violations there are of severity [`Error`](crate::rules::Severity::Error).
+    pub fn errors(&self) -> usize {
+        self.documents.iter().map(|document| document.violations.error_count()).sum()
+    }
+
+    /// How many there are of severity [`Warning`](crate::rules::Severity::Warning).
+    pub fn warnings(&self) -> usize {
+        self.documents.iter().map(|document| document.violations.warning_count()).sum()
+    }
+
+    /// Whether there is no error.
+    pub fn is_conforming(&self) -> bool {
+        self.errors() == 0
+    }
+}
+
+impl fmt::Display for Report {
+    /// Each document with its violations below it, then the sums.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Checked { url, kind, violations, .. } in &self.documents {
+            match kind {
+                Some(kind) => writeln!(f, "{url} ({kind})")?,
+                None => writeln!(f, "{url}")?,
+            }
+            for violation in violations {
+                writeln!(f, "  {violation}")?;
+            }
+            if violations.omitted() > 0 {
+                writeln!(f, "  and {} more", violations.omitted())?;
+            }
+        }
+        let (documents, errors, warnings) = (self.documents.len(), self.errors(), self.warnings());
+        write!(f, "{documents} documents, {errors} errors, {warnings} warnings")?;
+        if self.omitted > 0 {
+            write!(f, ", {} links not followed", self.omitted)?;
+        }
+        Ok(())
+    }
+}
+
+impl Kind {
+    pub(super) fn of(header: &Header) -> Self {
+        Self { capability: header.capability().cloned(), root: header.root }
+    }
+
+    pub(super) fn is(&self, capability: &Capability) -> bool {
+        self.capability.as_ref() == Some(capability)
+    }
+}
+
+impl fmt::Display for Kind {
+    /// The specification's name, such as `Resource List Index`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match &self.capability {
+            None => "Sitemap",
+            Some(Capability::Description) => "Source Description",
+            Some(Capability::CapabilityList) => "Capability List",
+            Some(Capability::ResourceList) => "Resource List",
+            Some(Capability::ResourceDump) => "Resource Dump",
+            Some(Capability::ResourceDumpManifest) => "Resource Dump Manifest",
+            Some(Capability::ChangeList) => "Change List",
+            Some(Capability::ChangeDump) => "Change Dump",
+            Some(Capability::ChangeDumpManifest) => "Change Dump Manifest",
+            Some(Capability::ResourceListArchive) => "Resource List Archive",
+            Some(Capability::ResourceDumpArchive) => "Resource Dump Archive",
+            Some(Capability::ChangeListArchive) => "Change List Archive",
+            Some(Capability::ChangeDumpArchive) => "Change Dump Archive",
+            Some(Capability::ChangeNotification) => "Change Notification",
+            Some(Capability::FrameworkNotification) => "Framework Notification",
+            Some(Capability::Other(token)) => token,
+        };
+        f.write_str(name)?;
+        if self.root == Root::SitemapIndex { f.write_str(" Index") } else { Ok(()) }
+    }
+}

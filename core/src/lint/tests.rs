@@ -1,0 +1,386 @@
+//! Sites in memory: one that is right, and then one thing wrong at a time.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::datetime::DateTime;
+use crate::document::{
+    Bitstream, Capability, CapabilityList, ChangeList, ChangeListArchive, ChangeListIndex, Document, Package,
+    Resource, ResourceChange, ResourceDump, ResourceDumpManifest, ResourceList, ResourceListIndex,
+    SourceDescription,
+};
+use crate::rules::Rule;
+use crate::xml;
+
+const SOURCE: &str = "http://example.org/.well-known/resourcesync";
+const UP: &str = "http://example.org/capabilitylist.xml";
+const LIST: &str = "http://example.org/resourcelist.xml";
+const DUMP: &str = "http://example.org/resourcedump.xml";
+const PACKAGE: &str = "http://example.org/dump.zip";
+const MANIFEST: &str = "http://example.org/dump-manifest.xml";
+const CHANGES: &str = "http://example.org/changelist.xml";
+const CHANGES_1: &str = "http://example.org/changelist-1.xml";
+const CHANGES_2: &str = "http://example.org/changelist-2.xml";
+const ARCHIVE: &str = "http://example.org/changelist-archive.xml";
+const OLD: &str = "http://example.org/changelist-2012.xml";
+const TOPIC: &str = "http://example.org/topic";
+
+/// Documents and packages' manifests by URL, and what was asked for.
+struct Web {
+    documents: HashMap<String, Vec<u8>>,
+    manifests: HashMap<String, Vec<u8>>,
+    moved: HashMap<String, String>,
+    content_type: Option<&'static str>,
+    asked: Vec<String>,
+}
+
+impl Fetch for Web {
+    fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
+        self.asked.push(url.to_owned());
+        let last_url = self.moved.get(url).map_or(url, String::as_str).to_owned();
+        let bytes = self.documents.get(&last_url).ok_or_else(|| FetchFailure::new("404 Not Found"))?.clone();
+        Ok(Fetched { bytes, content_type: self.content_type.map(str::to_owned), last_url })
+    }
+
+    fn manifest(&mut self, package: &str) -> Result<Option<Vec<u8>>, FetchFailure> {
+        self.manifests
+            .get(package)
+            .map(|bytes| Some(bytes.clone()))
+            .ok_or_else(|| FetchFailure::new("no ZIP"))
+    }
+}
+
+impl Web {
+    fn put(&mut self, url: &str, document: &Document) {
+        self.documents.insert(url.to_owned(), xml::write(document));
+    }
+
+    /// Replaces text in a document; at least once.
+    fn edit(&mut self, url: &str, from: &str, to: &str) {
+        let text = String::from_utf8(self.documents[url].clone()).unwrap();
+        assert!(text.contains(from), "{from} in {text}");
+        self.documents.insert(url.to_owned(), text.replace(from, to).into_bytes());
+    }
+
+    /// The rules broken, each with the document's URL.
+    fn broken(&mut self) -> Vec<(String, Rule)> {
+        self.broken_from(SOURCE)
+    }
+
+    fn broken_from(&mut self, start: &str) -> Vec<(String, Rule)> {
+        let report = check(self, start);
+        let broken = report.documents.iter().flat_map(|document| {
+            document.violations.iter().map(|violation| (document.url.clone(), violation.rule))
+        });
+        broken.collect()
+    }
+}
+
+fn only(url: &str, rule: Rule) -> Vec<(String, Rule)> {
+    vec![(url.to_owned(), rule)]
+}
+
+fn day(day: u8) -> DateTime {
+    format!("2013-01-{day:02}").parse().unwrap()
+}
+
+fn changed(on: u8) -> ResourceChange {
+    ResourceChange::updated("http://example.org/a.html").datetime(day(on))
+}
+
+fn capability_list() -> CapabilityList {
+    CapabilityList::new(SOURCE)
+        .described_by("http://example.org/about")
+        .capability(Capability::ResourceList, LIST)
+        .capability(Capability::ResourceDump, DUMP)
+        .capability(Capability::ChangeList, CHANGES)
+        .capability(Capability::ChangeListArchive, ARCHIVE)
+        .channel(Capability::ChangeNotification, TOPIC, ["http://hub.example.org/"])
+}
+
+fn manifest() -> ResourceDumpManifest {
+    ResourceDumpManifest::new(day(1), UP)
+        .bitstream(Bitstream::new("http://example.org/a.html", "/a.html").media_type("text/html"))
+}
+
+fn changes_1() -> ChangeList {
+    ChangeList::new(day(1), UP).until(day(3)).change(changed(2)).index(CHANGES)
+}
+
+fn changes_2() -> ChangeList {
+    ChangeList::new(day(3), UP).change(changed(3)).change(changed(5)).index(CHANGES)
+}
+
+/// A Source with everything in order.
+fn web() -> Web {
+    let mut web = Web {
+        documents: HashMap::new(),
+        manifests: HashMap::new(),
+        moved: HashMap::new(),
+        content_type: Some("application/xml; charset=utf-8"),
+        asked: Vec::new(),
+    };
+    let description = SourceDescription::new().described_by("http://example.org/about");
+    let description = description.capability_list_described_by(UP, "http://example.org/about");
+    web.put(SOURCE, &description.build().unwrap());
+    web.put(UP, &capability_list().build().unwrap());
+    let list = ResourceList::new(day(1), UP).resource(Resource::new("http://example.org/a.html"));
+    web.put(LIST, &list.build().unwrap());
+    let package = Package::zip(PACKAGE, 7).at(day(1)).contents(MANIFEST);
+    web.put(DUMP, &ResourceDump::new(day(1), UP).package(package).build().unwrap());
+    web.put(MANIFEST, &manifest().build().unwrap());
+    web.manifests.insert(PACKAGE.to_owned(), xml::write(&manifest().build().unwrap()));
+    let index = ChangeListIndex::new(day(1), UP).closed(CHANGES_1, day(1), day(3)).open(CHANGES_2, day(3));
+    web.put(CHANGES, &index.archives(ARCHIVE).build().unwrap());
+    web.put(CHANGES_1, &changes_1().build().unwrap());
+    web.put(CHANGES_2, &changes_2().build().unwrap());
+    let archive = ChangeListArchive::new(UP).archived(OLD, day(1), day(1));
+    web.put(ARCHIVE, &archive.build().unwrap());
+    web.put(OLD, &ChangeList::new(day(1), UP).until(day(1)).build().unwrap());
+    web
+}
+
+#[test]
+fn a_source_with_everything_in_order_has_no_violation_wherever_the_check_starts() {
+    for start in [SOURCE, UP, LIST, CHANGES_2, MANIFEST, OLD] {
+        let mut web = web();
+        let report = check(&mut web, start);
+        assert_eq!((report.errors(), report.warnings()), (0, 0), "from {start}: {report}");
+        assert_eq!(report.documents.len(), 11, "from {start}: {report}");
+        assert_eq!(report.documents[0].linked_from, None);
+        web.asked.sort_unstable();
+        let count = web.asked.len();
+        web.asked.dedup();
+        assert_eq!(web.asked.len(), count, "each document is fetched once: {:?}", web.asked);
+    }
+}
+
+#[test]
+fn fn063_a_topic_is_not_fetched() {
+    let mut web = web();
+    assert_eq!(web.broken(), []);
+    assert!(!web.asked.iter().any(|url| url == TOPIC));
+}
+
+#[test]
+fn in002_what_is_linked_to_must_be_there_and_be_readable() {
+    let mut web = web();
+    web.documents.remove(LIST);
+    assert_eq!(web.broken(), only(LIST, Rule::Unreachable));
+    web.documents.insert(LIST.to_owned(), b"<html/>".to_vec());
+    assert_eq!(web.broken(), only(LIST, Rule::Unreadable));
+}
+
+#[test]
+fn rs052_documents_are_served_as_xml() {
+    let mut web = web();
+    web.documents.retain(|url, _| url == SOURCE);
+    web.put(SOURCE, &SourceDescription::new().described_by("http://example.org/about").build().unwrap());
+    web.content_type = None;
+    assert_eq!(web.broken(), only(SOURCE, Rule::ContentTypeMissing));
+    web.content_type = Some("text/html");
+    assert_eq!(web.broken(), only(SOURCE, Rule::ContentTypeWrong));
+    web.content_type = Some("application/x-gzip");
+    assert_eq!(web.broken(), []);
+}
+
+#[test]
+fn rs053_up_that_leads_to_the_index_or_elsewhere_is_told() {
+    let mut web = web();
+    web.edit(CHANGES_1, &format!("\"up\" href=\"{UP}"), &format!("\"up\" href=\"{CHANGES}?"));
+    web.moved.insert(format!("{CHANGES}?"), CHANGES.to_owned());
+    assert_eq!(web.broken(), only(CHANGES_1, Rule::UpIsIndex));
+
+    let mut web = self::web();
+    web.edit(LIST, UP, SOURCE);
+    assert_eq!(web.broken(), only(LIST, Rule::UpTarget));
+    let mut web = self::web();
+    web.edit(MANIFEST, UP, DUMP);
+    let broken = web.broken();
+    assert!(broken.contains(&(MANIFEST.to_owned(), Rule::UpTarget)), "{broken:?}");
+}
+
+#[test]
+fn rs054_a_list_and_its_index_name_each_other() {
+    let mut web = web();
+    web.edit(CHANGES_1, &format!("  <rs:ln rel=\"index\" href=\"{CHANGES}\"/>\n"), "");
+    assert_eq!(web.broken(), only(CHANGES_1, Rule::IndexLinkMissing));
+
+    let mut web = self::web();
+    let index = ChangeListIndex::new(day(1), UP).open(CHANGES_2, day(3)).archives(ARCHIVE);
+    web.put(CHANGES, &index.build().unwrap());
+    assert_eq!(web.broken(), []);
+    assert_eq!(web.broken_from(CHANGES_1), only(CHANGES_1, Rule::IndexLinkTarget));
+}
+
+#[test]
+fn rs013_an_index_that_is_a_urlset_is_told_by_its_lists_and_by_a_look_at_an_entry() {
+    let mut web = web();
+    let part = "http://example.org/resourcelist-1.xml";
+    let index = ResourceListIndex::new(day(1), UP).list(part, None, None).build().unwrap();
+    web.put(LIST, &index);
+    web.put(part, &ResourceList::new(day(1), UP).index(LIST).build().unwrap());
+    assert_eq!(web.broken(), []);
+    for (from, to) in [("sitemapindex", "urlset"), ("sitemap>", "url>")] {
+        web.edit(LIST, from, to);
+    }
+    assert_eq!(web.broken(), only(LIST, Rule::IndexAsUrlset));
+    assert!(web.broken_from(part).contains(&(LIST.to_owned(), Rule::IndexAsUrlset)));
+}
+
+#[test]
+fn rs044_an_index_of_indexes_is_told() {
+    let mut web = web();
+    let index = |part| ResourceListIndex::new(day(1), UP).list(part, None, None).build().unwrap();
+    web.put(LIST, &index("http://example.org/index.xml"));
+    web.put("http://example.org/index.xml", &index("http://example.org/list.xml"));
+    web.put("http://example.org/list.xml", &ResourceList::new(day(1), UP).index(LIST).build().unwrap());
+    assert!(web.broken().contains(&(LIST.to_owned(), Rule::IndexNested)));
+}
+
+#[test]
+fn rs055_an_entry_leads_to_what_it_says() {
+    let mut web = web();
+    web.put(LIST, &ChangeList::new(day(1), UP).build().unwrap());
+    assert_eq!(web.broken(), only(UP, Rule::EntryTarget));
+}
+
+#[test]
+fn rs055_rs070_what_points_up_is_listed_there() {
+    let mut web = web();
+    let stray = "http://example.org/stray.xml";
+    web.put(stray, &ResourceList::new(day(1), UP).build().unwrap());
+    assert_eq!(web.broken_from(stray), only(stray, Rule::DocumentUnlisted));
+    web.put(stray, &CapabilityList::new(SOURCE).described_by("http://example.org/about").build().unwrap());
+    assert_eq!(web.broken_from(stray), only(stray, Rule::CapabilityListUnlisted));
+}
+
+#[test]
+fn rs091_a_resource_that_is_listed_twice_is_told() {
+    let mut web = web();
+    let resource = || Resource::new("http://example.org/a.html");
+    let list = ResourceList::new(day(1), UP).resource(resource()).resource(resource());
+    web.put(LIST, &list.build().unwrap());
+    assert_eq!(web.broken(), only(LIST, Rule::ResourceRepeated));
+}
+
+#[test]
+fn rs103_a_copy_of_a_manifest_is_equal_to_the_one_in_the_package() {
+    let mut web = web();
+    web.edit(MANIFEST, "text/html", "text/plain");
+    assert_eq!(web.broken(), only(DUMP, Rule::ContentsDiffer));
+    web.manifests.clear();
+    assert_eq!(web.broken(), only(DUMP, Rule::Unreachable));
+}
+
+#[test]
+fn rs125_an_entry_has_until_exactly_when_its_list_is_closed() {
+    let mut web = web();
+    web.put(CHANGES_2, &changes_2().until(day(6)).build().unwrap());
+    assert_eq!(web.broken(), only(CHANGES, Rule::UntilMissing));
+
+    let mut web = self::web();
+    let open = ChangeList::new(day(1), UP).change(changed(2)).index(CHANGES);
+    web.put(CHANGES_1, &open.build().unwrap());
+    assert_eq!(web.broken(), only(CHANGES, Rule::UntilOnOpen));
+
+    let mut web = self::web();
+    let shorter = ChangeList::new(day(1), UP).until(day(2)).index(CHANGES);
+    web.put(CHANGES_1, &shorter.build().unwrap());
+    assert_eq!(web.broken(), only(CHANGES, Rule::EntryTimes));
+}
+
+#[test]
+fn rs121_rs127_lists_go_on_where_the_one_before_ended_even_when_the_index_tells_no_times() {
+    let mut web = web();
+    let undated = |web: &mut Web| {
+        web.edit(CHANGES, "    <rs:md from=\"2013-01-01T00:00:00Z\" until=\"2013-01-03T00:00:00Z\"/>\n", "");
+        web.edit(CHANGES, "    <rs:md from=\"2013-01-03T00:00:00Z\"/>\n", "");
+    };
+    undated(&mut web);
+    let advice = [(CHANGES.to_owned(), Rule::TimeAdvised), (CHANGES.to_owned(), Rule::TimeAdvised)];
+    let mut expected = |list: ChangeList, rules: &[Rule]| {
+        web.put(CHANGES_1, &list.index(CHANGES).build().unwrap());
+        let mut broken = web.broken();
+        broken.retain(|violation| !advice.contains(violation));
+        assert_eq!(broken.into_iter().map(|(_, rule)| rule).collect::<Vec<_>>(), rules);
+    };
+    let to = |until| ChangeList::new(day(1), UP).until(day(until));
+    expected(to(2), &[Rule::UntilMissing, Rule::BoundaryGap]);
+    expected(to(3), &[Rule::UntilMissing]);
+    expected(to(5).change(changed(4)), &[Rule::UntilMissing, Rule::ChangeOrder, Rule::BoundaryGap]);
+    expected(ChangeList::new(day(1), UP), &[Rule::OpenBeforeLast]);
+}
+
+#[test]
+fn ar004_ar016_archives_are_archives_and_what_they_hold_is_closed() {
+    let mut web = web();
+    web.put(OLD, &ChangeList::new(day(1), UP).build().unwrap());
+    assert_eq!(web.broken(), only(ARCHIVE, Rule::ArchivedOpen));
+
+    let mut web = self::web();
+    let list = ResourceList::new(day(1), UP).archives(ARCHIVE);
+    web.put(LIST, &list.build().unwrap());
+    assert_eq!(web.broken(), only(LIST, Rule::ArchivesTarget));
+}
+
+#[test]
+fn relative_links_and_redirects_lead_to_the_same_document() {
+    let mut web = web();
+    web.edit(SOURCE, UP, "/capabilitylist.xml#set");
+    assert_eq!(web.broken(), only(SOURCE, Rule::Loc));
+
+    let mut web = self::web();
+    web.edit(UP, LIST, "http://example.org/latest");
+    web.moved.insert("http://example.org/latest".to_owned(), LIST.to_owned());
+    let report = check(&mut web, SOURCE);
+    assert_eq!((report.errors(), report.warnings(), report.documents.len()), (0, 0, 11), "{report}");
+}
+
+#[test]
+fn the_number_of_documents_is_limited_and_what_lies_beyond_is_counted() {
+    let mut web = web();
+    let report = Check::default().documents(3).run(&mut web, SOURCE);
+    assert_eq!(report.documents.len(), 3);
+    assert!(report.omitted > 0);
+    assert!(report.is_conforming(), "what was not read is not missed: {report}");
+    assert!(report.to_string().contains("links not followed"));
+}
+
+#[test]
+fn documents_that_lead_to_each_other_or_to_themselves_come_to_an_end() {
+    let mut web = web();
+    web.put(LIST, &ResourceListIndex::new(day(1), LIST).list(LIST, None, None).build().unwrap());
+    let broken = web.broken_from(LIST);
+    assert!(broken.contains(&(LIST.to_owned(), Rule::IndexNested)), "{broken:?}");
+}
+
+proptest! {
+    #[test]
+    fn however_documents_are_linked_the_check_ends_and_sees_each_once(
+        rewired in proptest::collection::vec((url(), url(), url()), 1..12),
+        moved in proptest::collection::vec((url(), url()), 0..3),
+        start in url(),
+    ) {
+        let mut web = web();
+        for (document, from, to) in rewired {
+            let text = String::from_utf8(web.documents[document].clone()).unwrap();
+            web.documents.insert(document.to_owned(), text.replace(from, to).into_bytes());
+        }
+        web.moved.extend(moved.into_iter().map(|(from, to)| (from.to_owned(), to.to_owned())));
+        let report = check(&mut web, start);
+        let mut urls: Vec<_> = report.documents.iter().map(|document| &document.url).collect();
+        urls.sort_unstable();
+        urls.dedup();
+        prop_assert_eq!(urls.len(), report.documents.len());
+        // Each document once, and for each one look at an entry.
+        prop_assert!(web.asked.len() <= 2 * (web.documents.len() + 4), "{:?}", web.asked);
+    }
+}
+
+fn url() -> impl Strategy<Value = &'static str> {
+    select(vec![SOURCE, UP, LIST, DUMP, MANIFEST, CHANGES, CHANGES_1, CHANGES_2, ARCHIVE, OLD])
+}

@@ -1,0 +1,75 @@
+//! One cell of the matrices: whether what must, should, may or must not be there is there.
+
+use super::Rule;
+use super::shape::{Need, Times};
+use crate::document::{Capability, Metadata};
+
+pub(super) fn check_times(
+    metadata: &Metadata,
+    times: Times,
+    subject: Subject<'_>,
+    missing: Rule,
+    broken: &mut impl FnMut(Rule, String),
+) {
+    let rules = Cell { missing, ..Cell::TIME };
+    let cells = [
+        (times.at, metadata.at, "at"),
+        (times.completed, metadata.completed, "completed"),
+        (times.from, metadata.from, "from"),
+        (times.until, metadata.until, "until"),
+    ];
+    for (need, time, name) in cells {
+        check_cell(need, time.is_some(), name, subject, rules, broken);
+    }
+}
+
+/// What a cell speaks of, for the detail of a violation.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) document: &'a Capability,
+    pub(super) what: &'static str,
+}
+
+/// Which rule is broken when a cell of the matrices is not heeded.
+#[derive(Clone, Copy)]
+pub(super) struct Cell {
+    pub(super) missing: Rule,
+    pub(super) advised: Rule,
+    pub(super) unforeseen: Rule,
+    pub(super) forbidden: Rule,
+}
+
+impl Cell {
+    pub(super) const TIME: Self = Self {
+        missing: Rule::TimeMissing,
+        advised: Rule::TimeAdvised,
+        unforeseen: Rule::TimeUnforeseen,
+        forbidden: Rule::TimeForbidden,
+    };
+    pub(super) const SHAPE: Self = Self {
+        missing: Rule::ShapeMissing,
+        advised: Rule::ShapeAdvised,
+        unforeseen: Rule::ShapeUnforeseen,
+        forbidden: Rule::ShapeForbidden,
+    };
+}
+
+pub(super) fn check_cell(
+    need: Need,
+    present: bool,
+    name: &str,
+    subject: Subject<'_>,
+    rules: Cell,
+    broken: &mut impl FnMut(Rule, String),
+) {
+    let Subject { document, what } = subject;
+    let rule = match (need, present) {
+        (Need::Must, false) => rules.missing,
+        (Need::Advised, false) => rules.advised,
+        (Need::Unforeseen, true) => rules.unforeseen,
+        (Need::Forbidden, true) => rules.forbidden,
+        _ => return,
+    };
+    let verb = if present { "has" } else { "has no" };
+    broken(rule, format!("the {what} of this {document} {verb} {name}"));
+}

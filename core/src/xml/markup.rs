@@ -1,0 +1,226 @@
+//! The text of a document: UTF-8, children in the order of RS-045, times in UTC, digests in lower-case hexadecimal.
+
+use std::fmt::{Display, Write as _};
+
+use super::characters::push_escaped;
+use super::{Layout, RS_NAMESPACE, SITEMAP_NAMESPACE, XML_NAMESPACE};
+use crate::digest::Hashes;
+use crate::document::{
+    Capability, Change, ChangeFrequency, Entry, ForeignAttribute, Header, Link, Metadata, Root,
+};
+
+/// Text that grows element by element.
+#[derive(Debug)]
+pub(super) struct Markup {
+    text: String,
+    layout: Layout,
+}
+
+impl Markup {
+    pub(super) fn new(layout: Layout) -> Self {
+        Self { text: String::new(), layout }
+    }
+
+    /// All that was added.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Drops what lies behind this length.
+    pub(super) fn truncate(&mut self, length: usize) {
+        self.text.truncate(length);
+    }
+
+    /// What stands before the first entry.
+    pub(super) fn header(&mut self, header: &Header) {
+        self.push("<?xml version=\"1.0\" encoding=\"UTF-8\"?>");
+        self.end_line();
+        self.push("<");
+        self.push(header.root.element());
+        self.attribute(" xmlns=\"", SITEMAP_NAMESPACE);
+        self.attribute(" xmlns:rs=\"", RS_NAMESPACE);
+        self.push(">");
+        self.end_line();
+        self.metadata("  ", &header.metadata);
+        for link in &header.links {
+            self.link("  ", link);
+        }
+    }
+
+    pub(super) fn entry(&mut self, root: Root, entry: &Entry) {
+        let element = root.entry_element();
+        self.indent("  ");
+        self.push("<");
+        self.push(element);
+        self.push(">");
+        self.end_line();
+        self.indent("    ");
+        self.push("<loc>");
+        push_escaped(&mut self.text, &entry.loc);
+        self.push("</loc>");
+        self.end_line();
+        self.field("lastmod", entry.lastmod);
+        if let Some(frequency) = entry.changefreq.map(ChangeFrequency::token) {
+            self.field("changefreq", Some(frequency));
+        }
+        self.field("priority", entry.priority);
+        if let Some(metadata) = &entry.metadata {
+            self.metadata("    ", metadata);
+        }
+        for link in &entry.links {
+            self.link("    ", link);
+        }
+        self.indent("  ");
+        self.push("</");
+        self.push(element);
+        self.push(">");
+        self.end_line();
+    }
+
+    pub(super) fn end(&mut self, root: Root) {
+        self.push("</");
+        self.push(root.element());
+        self.push(">");
+        self.end_line();
+    }
+
+    /// How many bytes [`end`](Self::end) adds.
+    pub(super) fn end_length(&self, root: Root) -> u64 {
+        let line_end = usize::from(self.layout == Layout::Pretty);
+        u64::try_from("</>".len() + root.element().len() + line_end).unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    fn indent(&mut self, indent: &str) {
+        if self.layout == Layout::Pretty {
+            self.text.push_str(indent);
+        }
+    }
+
+    fn end_line(&mut self) {
+        if self.layout == Layout::Pretty {
+            self.text.push('\n');
+        }
+    }
+
+    fn field(&mut self, name: &str, value: Option<impl Display>) {
+        let Some(value) = value else { return };
+        self.indent("    ");
+        self.push("<");
+        self.push(name);
+        self.push(">");
+        self.display(value);
+        self.push("</");
+        self.push(name);
+        self.push(">");
+        self.end_line();
+    }
+
+    fn metadata(&mut self, indent: &str, metadata: &Metadata) {
+        self.indent(indent);
+        self.push("<rs:md");
+        self.optional(" capability=\"", metadata.capability.as_ref().map(Capability::token));
+        self.optional(" change=\"", metadata.change.map(Change::token));
+        self.value(" datetime=\"", metadata.datetime);
+        self.value(" at=\"", metadata.at);
+        self.value(" completed=\"", metadata.completed);
+        self.value(" from=\"", metadata.from);
+        self.value(" until=\"", metadata.until);
+        self.optional(" encoding=\"", metadata.encoding.as_deref());
+        self.hashes(&metadata.hash);
+        self.value(" length=\"", metadata.length);
+        self.optional(" path=\"", metadata.path.as_deref());
+        self.optional(" type=\"", metadata.media_type.as_deref());
+        self.foreign(&metadata.foreign);
+        self.push("/>");
+        self.end_line();
+    }
+
+    fn link(&mut self, indent: &str, link: &Link) {
+        self.indent(indent);
+        self.push("<rs:ln");
+        self.attribute(" rel=\"", link.rel.as_str());
+        self.attribute(" href=\"", &link.href);
+        self.optional(" encoding=\"", link.encoding.as_deref());
+        self.hashes(&link.hash);
+        self.value(" length=\"", link.length);
+        self.value(" modified=\"", link.modified);
+        self.optional(" path=\"", link.path.as_deref());
+        self.value(" pri=\"", link.pri);
+        self.optional(" type=\"", link.media_type.as_deref());
+        self.optional(" profile=\"", link.profile.as_deref());
+        self.foreign(&link.foreign);
+        self.push("/>");
+        self.end_line();
+    }
+
+    fn hashes(&mut self, hashes: &Hashes) {
+        if !hashes.unknown().is_empty() {
+            return self.attribute(" hash=\"", &hashes.to_string());
+        }
+        let mut gap = " hash=\"";
+        for digest in hashes {
+            self.push(gap);
+            self.push(digest.algorithm().token());
+            self.push(":");
+            self.hex(digest.as_bytes());
+            gap = " ";
+        }
+        if !hashes.is_empty() {
+            self.push("\"");
+        }
+    }
+
+    fn hex(&mut self, bytes: &[u8]) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        let digits = &digits[..2 * bytes.len()];
+        self.push(std::str::from_utf8(digits).expect("hexadecimal digits are ASCII"));
+    }
+
+    /// Each element declares the namespaces that it needs, since the root was written before they were known.
+    fn foreign(&mut self, attributes: &[ForeignAttribute]) {
+        for (number, attribute) in attributes.iter().enumerate() {
+            let declared = attributes[..number].iter().any(|other| other.prefix == attribute.prefix);
+            if !declared && attribute.namespace != XML_NAMESPACE {
+                self.attribute(&format!(" xmlns:{}=\"", attribute.prefix), &attribute.namespace);
+            }
+            self.attribute(&format!(" {}:{}=\"", attribute.prefix, attribute.name), &attribute.value);
+        }
+    }
+
+    /// The name of an attribute comes with the space before it and the `="` behind it, here and below.
+    fn optional(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.attribute(name, value);
+        }
+    }
+
+    /// For values whose text never needs escaping.
+    #[inline]
+    fn value(&mut self, name: &str, value: Option<impl Display>) {
+        let Some(value) = value else { return };
+        self.push(name);
+        self.display(value);
+        self.push("\"");
+    }
+
+    #[inline]
+    fn attribute(&mut self, name: &str, value: &str) {
+        self.push(name);
+        push_escaped(&mut self.text, value);
+        self.push("\"");
+    }
+
+    fn display(&mut self, value: impl Display) {
+        write!(self.text, "{value}").expect("a String takes any text");
+    }
+}

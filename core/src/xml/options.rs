@@ -1,0 +1,72 @@
+//! How a document is read and how it is written.
+
+use super::{Limits, MAX_BYTES, MAX_ENTRIES};
+
+/// How a [`Reader`](super::Reader) reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What a broken rule does.
+    pub mode: Mode,
+    /// How much is read.
+    pub limits: Limits,
+    /// Whether gzip is decompressed; otherwise it is refused with [`ReadError::Encoding`](super::ReadError::Encoding).
+    pub gzip: bool,
+}
+
+impl Options {
+    /// The default, but for plain XML only.
+    pub const PLAIN: Self =
+        Self { mode: Mode::Lenient, limits: Limits { bytes: MAX_BYTES, entries: MAX_ENTRIES }, gzip: false };
+}
+
+impl Default for Options {
+    /// Leniently, within the limits of the crate, plain or gzip.
+    fn default() -> Self {
+        Self { gzip: true, ..Self::PLAIN }
+    }
+}
+
+/// What a broken rule does while a document is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is told as a violation and reading goes on (RS-050).
+    #[default]
+    Lenient,
+    /// One of severity [`Error`](crate::rules::Severity::Error) ends reading with
+    /// [`ReadError::Rule`](super::ReadError::Rule). Every rule is checked, as [`read`](super::read) does.
+    Strict,
+}
+
+/// How a [`Writer`](super::Writer) writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Format {
+    /// Where lines end.
+    pub layout: Layout,
+    /// Whether the output is compressed.
+    pub compression: Compression,
+}
+
+impl Format {
+    /// Compressed, and compact, since nobody reads the lines.
+    pub const GZIP: Self = Self { layout: Layout::Compact, compression: Compression::Gzip };
+}
+
+/// Where lines end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// One element a line, indented.
+    #[default]
+    Pretty,
+    /// One line.
+    Compact,
+}
+
+/// Whether the output is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Plain XML.
+    #[default]
+    None,
+    /// As RFC 1952 has it, without a time, so that equal documents are equal bytes.
+    Gzip,
+}

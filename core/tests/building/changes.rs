@@ -1,0 +1,264 @@
+//! Change Lists: differences, rotation, and what a poller sees at every step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use resync_core::build::{
+    BuildError, ChangeLists, Event, Item, MemoryInventory, MemorySink, Rotation, differences,
+};
+use resync_core::datetime::DateTime;
+use resync_core::document::{Capability, Change, Document};
+
+use super::site::{ROOT, Watched, check_each, check_site, document, item, moment, site};
+
+type Told = (String, DateTime, Change);
+
+fn event(number: u32, seconds: u32) -> Event {
+    let change = Change::ALL[number as usize % 3];
+    Event::new(change, moment(seconds), item(number, seconds))
+}
+
+fn told(event: &Event) -> Told {
+    (event.item.loc.clone(), event.moment, event.change)
+}
+
+/// What a Destination learns that comes anew: index, then every list.
+fn all_told(sink: &MemorySink) -> Vec<Told> {
+    let Some(index) = sink.get("changelist.xml").map(|_| document(sink, "changelist.xml")) else {
+        return Vec::new();
+    };
+    let names = index.entries().iter().map(|entry| entry.loc.strip_prefix(ROOT).unwrap().to_owned());
+    names.flat_map(|name| changes(&document(sink, &name))).collect()
+}
+
+fn changes(list: &Document) -> Vec<Told> {
+    let told = list.entries().iter().map(|entry| {
+        let metadata = entry.metadata.as_ref().unwrap();
+        (entry.loc.clone(), metadata.datetime.unwrap(), metadata.change.unwrap())
+    });
+    told.collect()
+}
+
+/// A Destination that knows where it is: polls its open list; once closed, asks the index for the list that goes on (RS-192, RS-193).
+#[derive(Default)]
+struct Poller {
+    list: Option<String>,
+    seen: BTreeSet<Told>,
+}
+
+impl Poller {
+    fn poll(&mut self, sink: &MemorySink) {
+        loop {
+            let Some(name) = self.list.clone().or_else(|| first(sink)) else { return };
+            self.list = Some(name.clone());
+            let list = document(sink, &name);
+            self.seen.extend(changes(&list));
+            let Some(until) = list.header().metadata.until else { return };
+            let index = document(sink, "changelist.xml");
+            let next = index.entries().iter().find(|entry| {
+                let goes_on = entry.metadata.as_ref().and_then(|metadata| metadata.from) == Some(until);
+                goes_on && number(&entry.loc) > number(&name)
+            });
+            // No successor yet: ask again later.
+            let Some(next) = next else { return };
+            self.list = Some(next.loc.strip_prefix(ROOT).unwrap().to_owned());
+        }
+    }
+}
+
+/// Lists that were closed once; they are never written again (RS-023).
+#[derive(Default)]
+struct Closed(BTreeMap<String, Vec<u8>>);
+
+impl Closed {
+    fn look(&mut self, sink: &MemorySink) {
+        for name in sink.names().filter(|name| name.starts_with("changelist-")) {
+            let bytes = sink.get(name).unwrap();
+            if let Some(before) = self.0.get(name) {
+                assert!(before == bytes, "{name} was closed and changed");
+            } else if document(sink, name).header().metadata.until.is_some() {
+                self.0.insert(name.to_owned(), bytes.to_vec());
+            }
+        }
+    }
+}
+
+fn first(sink: &MemorySink) -> Option<String> {
+    sink.get("changelist.xml")?;
+    let index = document(sink, "changelist.xml");
+    index.entries().first().map(|entry| entry.loc.strip_prefix(ROOT).unwrap().to_owned())
+}
+
+fn number(name: &str) -> u32 {
+    name.rsplit('-').next().unwrap().strip_suffix(".xml").unwrap().parse().unwrap()
+}
+
+fn batches() -> impl Strategy<Value = Vec<Vec<(u32, u32)>>> {
+    // Each event: a resource, and how long after the one before it.
+    prop::collection::vec(prop::collection::vec((0..20_u32, 0..4_u32), 0..9), 1..6)
+}
+
+fn dated(batches: Vec<Vec<(u32, u32)>>) -> Vec<Vec<Event>> {
+    let mut clock = 1;
+    let mut date = |(number, later): (u32, u32)| {
+        clock += later;
+        event(number, clock)
+    };
+    batches.into_iter().map(|batch| batch.into_iter().map(&mut date).collect()).collect()
+}
+
+fn lists(entries: usize, age: Option<u64>) -> ChangeLists {
+    ChangeLists::new(&site()).rotation(Rotation { entries: Some(entries), age: age.map(Duration::from_secs) })
+}
+
+fn now_after(batch: &[Event], now: DateTime) -> DateTime {
+    batch.last().map_or(now, |last| last.moment)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn rs130_no_step_of_a_rotation_breaks_a_rule_or_hides_a_change(
+        batches in batches(), entries in 1..6_usize, age in prop::option::of(1..12_u64),
+    ) {
+        let lists = lists(entries, age);
+        let mut sink = MemorySink::default();
+        let mut poller = Poller::default();
+        let mut closed = Closed::default();
+        let mut recorded: Vec<Told> = Vec::new();
+        let mut now = moment(1);
+        for batch in dated(batches) {
+            let before: BTreeSet<Told> = recorded.iter().cloned().collect();
+            let mut after = |seen: &MemorySink| {
+                check_each(seen);
+                closed.look(seen);
+                poller.poll(seen);
+                let known: BTreeSet<Told> = all_told(seen).into_iter().collect();
+                assert!(known.is_superset(&before), "a change went missing");
+            };
+            now = now_after(&batch, now);
+            recorded.extend(batch.iter().map(told));
+            let mut watched = Watched { sink, steps_left: usize::MAX, after: &mut after };
+            lists.record(&mut watched, moment(0), batch.into_iter().map(Ok), now).unwrap();
+            sink = watched.sink;
+            prop_assert_eq!(&all_told(&sink), &recorded);
+            let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
+            prop_assert!(report.is_conforming(), "{}", report);
+        }
+        poller.poll(&sink);
+        prop_assert_eq!(poller.seen, recorded.into_iter().collect::<BTreeSet<_>>());
+    }
+
+    #[test]
+    fn rs130_a_run_that_is_killed_after_any_step_is_taken_up_by_the_next(
+        batches in batches(), entries in 1..5_usize, steps in 0..6_usize,
+    ) {
+        let lists = lists(entries, None);
+        let mut sink = MemorySink::default();
+        let mut recorded: BTreeSet<Told> = BTreeSet::new();
+        let mut closed = Closed::default();
+        let mut now = moment(1);
+        for batch in dated(batches) {
+            now = now_after(&batch, now);
+            recorded.extend(batch.iter().map(told));
+            let had_index = sink.get("changelist.xml").is_some();
+            let mut look = |seen: &MemorySink| if had_index { closed.look(seen) };
+            let mut watched = Watched { sink, steps_left: steps, after: &mut look };
+            let killed = lists.record(&mut watched, moment(0), batch.clone().into_iter().map(Ok), now).is_err();
+            sink = watched.sink;
+            if killed {
+                check_each(&sink);
+                let end = lists.end(&sink).unwrap();
+                let again = batch.into_iter().filter(|event| end.is_none_or(|end| event.moment >= end)).map(Ok);
+                let mut watched = Watched { sink, steps_left: usize::MAX, after: &mut look };
+                lists.record(&mut watched, moment(0), again, now).unwrap();
+                sink = watched.sink;
+            }
+            prop_assert_eq!(&all_told(&sink).into_iter().collect::<BTreeSet<_>>(), &recorded);
+            let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
+            prop_assert!(report.is_conforming(), "{}", report);
+        }
+    }
+
+    #[test]
+    fn differences_lead_from_one_inventory_to_the_other(
+        before in prop::collection::btree_map(0..30_u32, 0..3_u32, 0..20),
+        after in prop::collection::btree_map(0..30_u32, 0..3_u32, 0..20),
+    ) {
+        let inventory = |set: &BTreeMap<u32, u32>| -> MemoryInventory {
+            set.iter().map(|(&number, &version)| item(number, version)).collect()
+        };
+        let (old, new) = (inventory(&before), inventory(&after));
+        let mut copy: BTreeMap<String, Item> =
+            old.items().iter().map(|item| (item.loc.clone(), item.clone())).collect();
+        for event in differences(old.into_iter(), new.clone().into_iter(), moment(9)) {
+            let Event { change, item, .. } = event.unwrap();
+            let loc = item.loc.clone();
+            match change {
+                Change::Deleted => prop_assert!(copy.remove(&loc).is_some()),
+                Change::Created => prop_assert!(copy.insert(loc, item).is_none()),
+                Change::Updated => prop_assert!(copy.insert(loc, item).is_some()),
+            }
+        }
+        prop_assert_eq!(copy.into_values().collect::<Vec<_>>(), new.items());
+    }
+}
+
+#[test]
+fn differences_end_with_the_first_error() {
+    let items = |broken: bool| {
+        (0..3).map(
+            move |n| if broken && n == 1 { Err(std::io::Error::other("x").into()) } else { Ok(item(n, 0)) },
+        )
+    };
+    for (before, after) in [(true, false), (false, true), (true, true)] {
+        let found: Vec<_> = differences(items(before), items(after), moment(9)).collect();
+        assert_eq!(found.len(), 1);
+        assert!(matches!(found[0], Err(BuildError::Io(_))));
+    }
+}
+
+#[test]
+fn rs121_changes_out_of_order_are_refused_and_change_nothing() {
+    let mut sink = MemorySink::default();
+    let lists = lists(9, None);
+    lists.record(&mut sink, moment(0), [Ok(event(1, 5))], moment(5)).unwrap();
+    let before = sink.get("changelist-1.xml").unwrap().to_vec();
+    let late = [Ok(event(2, 6)), Ok(event(3, 4))];
+    assert!(matches!(
+        lists.record(&mut sink, moment(0), late, moment(9)),
+        Err(BuildError::ChangeOrder { .. })
+    ));
+    assert_eq!(sink.get("changelist-1.xml").unwrap(), before);
+}
+
+#[test]
+fn nothing_new_publishes_nothing_and_age_alone_rotates() {
+    let mut sink = MemorySink::default();
+    let lists = lists(9, Some(60));
+    assert_eq!(lists.record(&mut sink, moment(0), [], moment(0)).unwrap().documents.len(), 2);
+    assert_eq!(lists.end(&sink).unwrap(), Some(moment(0)));
+    assert!(lists.record(&mut sink, moment(0), [], moment(500)).unwrap().documents.is_empty());
+    lists.record(&mut sink, moment(0), [Ok(event(1, 500))], moment(500)).unwrap();
+    let published = lists.record(&mut sink, moment(0), [], moment(560)).unwrap();
+    assert_eq!(published.documents, ["changelist-1.xml", "changelist-2.xml", "changelist.xml"]);
+    let (closed, open) = (document(&sink, "changelist-1.xml"), document(&sink, "changelist-2.xml"));
+    assert_eq!(closed.header().metadata.until, Some(moment(500)));
+    assert_eq!((open.header().metadata.from, open.header().metadata.until), (Some(moment(500)), None));
+}
+
+#[test]
+fn rs125_a_series_that_is_closed_has_until_everywhere_and_does_not_go_on() {
+    let mut sink = MemorySink::default();
+    let lists = lists(2, None);
+    lists.record(&mut sink, moment(0), (1..4).map(|n| Ok(event(n, n))), moment(5)).unwrap();
+    lists.close(&mut sink, moment(0), [Ok(event(4, 6))], moment(9)).unwrap();
+    check_each(&sink);
+    let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
+    assert!(report.is_conforming(), "{report}");
+    assert_eq!(document(&sink, "changelist.xml").header().metadata.until, Some(moment(9)));
+    let more = lists.record(&mut sink, moment(0), [Ok(event(5, 10))], moment(10));
+    assert!(matches!(more, Err(BuildError::NotContinuable { .. })));
+}

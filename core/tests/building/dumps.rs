@@ -1,0 +1,198 @@
+//! Resource Dumps and Change Dumps, written and read back.
+
+use std::collections::BTreeMap;
+use std::io::{self, Cursor, Read};
+
+use proptest::prelude::*;
+use resync_core::build::{
+    ChangeDumps, Event, Item, MemoryInventory, MemorySink, Package, PackageLimits, ResourceDumps, Rotation,
+};
+use resync_core::document::{Capability, Change, Entry, Relation};
+use resync_core::xml::Limits;
+
+use super::site::{ROOT, check_each, check_site, content, document, item, moment, site};
+
+type Bytes = Cursor<Vec<u8>>;
+
+fn number_of(item: &Item) -> u32 {
+    item.loc["https://example.org/items/".len()..][..4].parse().unwrap()
+}
+
+fn open(sink: &MemorySink, url: &str) -> Package<Cursor<Vec<u8>>> {
+    let bytes = sink.get(url.strip_prefix(ROOT).unwrap_or(url)).unwrap();
+    Package::open(Cursor::new(bytes.to_vec())).unwrap()
+}
+
+/// Every entry of a package with its bytes.
+fn unpack(package: &mut Package<Cursor<Vec<u8>>>) -> Vec<(Entry, Vec<u8>)> {
+    let mut found = Vec::new();
+    while let Some(entry) = package.next_entry().unwrap() {
+        let mut bytes = Vec::new();
+        package.copy(&entry, &mut bytes).unwrap();
+        found.push((entry, bytes));
+    }
+    found
+}
+
+/// The packages under a dump that may be an index.
+fn packages(sink: &MemorySink, top: &str) -> Vec<Entry> {
+    let whole = document(sink, top);
+    let entries = whole.entries().iter().cloned();
+    let is_package = |entry: &Entry| entry.loc.contains(".zip");
+    if whole.entries().iter().all(is_package) {
+        return entries.collect();
+    }
+    entries
+        .flat_map(|entry| document(sink, entry.loc.strip_prefix(ROOT).unwrap()).entries().to_vec())
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn rs105_any_inventory_comes_out_of_its_dump_again(
+        count in 0..25_u32, bitstreams in 1..9_usize, bytes in 1..400_u64, entries in 1..5_usize, gone in 0..30_u32,
+    ) {
+        let inventory: MemoryInventory = (0..count).map(|number| item(number, number % 3)).collect();
+        let open_one = |item: &Item| -> io::Result<Option<Bytes>> {
+            let number = number_of(item);
+            Ok((number != gone).then(|| Cursor::new(content(number, number % 3).into_bytes())))
+        };
+        let mut sink = MemorySink::default();
+        let published = ResourceDumps::new(&site(), moment(50))
+            .package_limits(PackageLimits { bitstreams, bytes })
+            .limits(Limits { entries, ..Limits::default() })
+            .write(inventory.into_iter(), open_one, &mut sink)
+            .unwrap();
+        check_each(&sink);
+        let report = check_site(&sink, Capability::ResourceDump, "resourcedump.xml");
+        prop_assert!(report.is_conforming(), "{}", report);
+        prop_assert_eq!(published.gone, u64::from(gone < count));
+        let mut all = BTreeMap::new();
+        for listed in packages(&sink, "resourcedump.xml") {
+            let raw = sink.get(listed.loc.strip_prefix(ROOT).unwrap()).unwrap();
+            prop_assert_eq!(listed.metadata.as_ref().unwrap().length, Some(raw.len() as u64));
+            let found = unpack(&mut open(&sink, &listed.loc));
+            prop_assert!(found.len() <= bitstreams);
+            let total: u64 = found.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+            prop_assert!(found.len() == 1 || total <= bytes);
+            for (entry, content) in found {
+                all.insert(entry.loc, String::from_utf8(content).unwrap());
+            }
+        }
+        let wanted: BTreeMap<_, _> = (0..count)
+            .filter(|&number| number != gone)
+            .map(|number| (item(number, 0).loc, content(number, number % 3)))
+            .collect();
+        prop_assert_eq!(all, wanted);
+    }
+
+    #[test]
+    fn rs143_any_changes_come_out_of_their_dump_again_in_order(
+        batches in prop::collection::vec(prop::collection::vec((0..9_u32, 0..3_u32), 0..8), 1..5),
+        bitstreams in 1..5_usize,
+        rotate in 1..4_usize,
+    ) {
+        let dumps = ChangeDumps::new(&site())
+            .package_limits(PackageLimits { bitstreams, ..PackageLimits::default() })
+            .rotation(Rotation { entries: Some(rotate), age: None });
+        let mut sink = MemorySink::default();
+        let (mut clock, mut wanted) = (1, Vec::new());
+        for batch in batches {
+            let mut events = Vec::new();
+            for (number, later) in batch {
+                clock += later;
+                events.push(Event::new(Change::ALL[number as usize % 3], moment(clock), item(number, clock)));
+            }
+            wanted.extend(events.iter().map(|event| (event.item.loc.clone(), event.change, event.moment)));
+            clock += 1;
+            let bytes = |item: &Item| -> io::Result<Option<Bytes>> { Ok(Some(Cursor::new(item.loc.clone().into_bytes()))) };
+            dumps.record(&mut sink, moment(0), events.into_iter().map(Ok), bytes, moment(clock)).unwrap();
+            check_each(&sink);
+            let report = check_site(&sink, Capability::ChangeDump, "changedump.xml");
+            prop_assert!(report.is_conforming(), "{}", report);
+        }
+        let mut found = Vec::new();
+        for package in packages(&sink, "changedump.xml") {
+            for (entry, bytes) in unpack(&mut open(&sink, &package.loc)) {
+                let metadata = entry.metadata.unwrap();
+                let change = metadata.change.unwrap();
+                if change != Change::Deleted {
+                    prop_assert_eq!(String::from_utf8(bytes).unwrap(), entry.loc.clone());
+                }
+                found.push((entry.loc, change, metadata.datetime.unwrap()));
+            }
+        }
+        prop_assert_eq!(found, wanted);
+    }
+}
+
+fn write_one(item: Item, bytes: Vec<u8>) -> MemorySink {
+    let mut sink = MemorySink::default();
+    let mut bytes = Some(bytes);
+    let contents = move |_: &Item| -> io::Result<Option<Bytes>> { Ok(bytes.take().map(Cursor::new)) };
+    ResourceDumps::new(&site(), moment(0)).write([Ok(item)].into_iter(), contents, &mut sink).unwrap();
+    sink
+}
+
+fn package_of(sink: &MemorySink) -> &[u8] {
+    let name = sink.names().find(|name| name.contains(".zip")).unwrap();
+    sink.get(name).unwrap()
+}
+
+#[test]
+fn rs109_the_manifest_is_the_first_member_and_its_copy_is_equal() {
+    let sink = write_one(item(1, 1), b"text".to_vec());
+    let package = package_of(&sink);
+    assert_eq!(&package[..4], b"PK\x03\x04");
+    assert_eq!(&package[30..42], b"manifest.xml");
+    let mut archive = zip::ZipArchive::new(Cursor::new(package)).unwrap();
+    let mut manifest = Vec::new();
+    archive.by_index(0).unwrap().read_to_end(&mut manifest).unwrap();
+    let listed = document(&sink, "resourcedump.xml").entries()[0].clone();
+    let copy = listed.link(&Relation::Contents).unwrap().href.strip_prefix(ROOT).unwrap();
+    assert_eq!(sink.get(copy).unwrap(), manifest);
+}
+
+#[test]
+fn equal_dumps_are_equal_bytes() {
+    let one = write_one(item(1, 1), b"text".to_vec());
+    let two = write_one(item(1, 1), b"text".to_vec());
+    assert_eq!(package_of(&one), package_of(&two));
+}
+
+#[test]
+fn a_resource_that_changed_since_it_was_listed_is_packed_as_it_is_and_said_so() {
+    let sink = write_one(item(1, 1), b"something newer".to_vec());
+    let name = sink.names().find(|name| name.contains(".zip")).unwrap();
+    let (entry, bytes) = unpack(&mut open(&sink, name)).remove(0);
+    assert_eq!(bytes, b"something newer");
+    assert_eq!((entry.metadata.unwrap().length, entry.lastmod), (Some(15), None));
+}
+
+#[test]
+fn what_compresses_like_a_bomb_is_packed_so_that_our_own_reader_takes_it() {
+    let zeros = vec![0; 20 * 1024 * 1024];
+    let sink = write_one(Item::new("https://example.org/zeros"), zeros.clone());
+    let name = sink.names().find(|name| name.contains(".zip")).unwrap();
+    assert_eq!(unpack(&mut open(&sink, name))[0].1, zeros);
+}
+
+#[test]
+fn rs101_other_tools_read_the_packages() {
+    let sink = write_one(item(3, 1), content(3, 1).into_bytes());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("package.zip"), package_of(&sink)).unwrap();
+    let script = "import zipfile; z = zipfile.ZipFile('package.zip'); assert z.testzip() is None; \
+                  assert z.namelist()[0] == 'manifest.xml'; print(z.read(z.namelist()[1]).decode(), end='')";
+    let python =
+        std::process::Command::new("python3").args(["-c", script]).current_dir(folder.path()).output();
+    let output = python.expect("python3 is the other tool: `tests/run` installs it");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        content(3, 1),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,133 @@
+//! What the other rooms have in common: a site in memory that can be checked, watched and broken.
+
+use std::io::{self, Cursor};
+
+use resync_core::build::{Item, MemoryDraft, MemorySink, Sink, Site, publish_capability_list};
+use resync_core::datetime::DateTime;
+use resync_core::digest::{Algorithm, Digest, Hashes};
+use resync_core::document::{Capability, CapabilityList, Document, SourceDescription};
+use resync_core::lint::{self, Fetch, FetchFailure, Fetched, Report};
+use resync_core::xml::{self, Format};
+
+pub(crate) const ROOT: &str = "https://example.org/resync/";
+pub(crate) const SOURCE: &str = "https://example.org/.well-known/resourcesync";
+
+pub(crate) fn site() -> Site {
+    Site::new(ROOT)
+}
+
+pub(crate) fn moment(seconds: u32) -> DateTime {
+    DateTime::from_unix_millis(1_767_225_600_000 + 1_000 * i64::from(seconds)).unwrap()
+}
+
+pub(crate) fn item(number: u32, version: u32) -> Item {
+    let content = content(number, version);
+    Item {
+        lastmod: Some(moment(version)),
+        length: Some(content.len() as u64),
+        hashes: Hashes::from(Digest::of(Algorithm::Sha256, content.as_bytes())),
+        media_type: Some("text/plain".to_owned()),
+        ..Item::new(format!("https://example.org/items/{number:04}.txt?a&b"))
+    }
+}
+
+pub(crate) fn content(number: u32, version: u32) -> String {
+    format!("item {number} version {version}\n").repeat(1 + number as usize % 5)
+}
+
+pub(crate) fn document(sink: &MemorySink, name: &str) -> Document {
+    let bytes = sink.get(name).unwrap_or_else(|| panic!("no {name}"));
+    xml::read(bytes).unwrap().into_document().unwrap_or_else(|violations| panic!("{name}: {violations}"))
+}
+
+/// Checks every XML document by itself.
+pub(crate) fn check_each(sink: &MemorySink) {
+    for name in sink.names().filter(|name| !name.contains(".zip")) {
+        document(sink, name);
+    }
+}
+
+/// Checks the site as a whole, with a Capability List for `capability`.
+pub(crate) fn check_site(sink: &MemorySink, capability: Capability, top: &str) -> Report {
+    let mut whole = sink.clone();
+    let list = CapabilityList::new(SOURCE).described_by("https://example.org/set.html");
+    publish_capability_list(list.capability(capability, site().url(top)), &mut whole).unwrap();
+    let about = "https://example.org/about.html";
+    let description = SourceDescription::new()
+        .described_by(about)
+        .capability_list_described_by(site().capability_list(), about)
+        .build()
+        .unwrap();
+    lint::check(
+        &mut Web { sink: whole, description: xml::write_with(&description, Format::default()) },
+        SOURCE,
+    )
+}
+
+struct Web {
+    sink: MemorySink,
+    description: Vec<u8>,
+}
+
+impl Fetch for Web {
+    fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
+        let bytes = if url == SOURCE {
+            Some(self.description.as_slice())
+        } else {
+            url.strip_prefix(ROOT).and_then(|name| self.sink.get(name))
+        };
+        Ok(Fetched {
+            bytes: bytes.ok_or_else(|| FetchFailure::new("404 Not Found"))?.to_vec(),
+            content_type: Some("application/xml".to_owned()),
+            last_url: url.to_owned(),
+        })
+    }
+
+    fn manifest(&mut self, package: &str) -> Result<Option<Vec<u8>>, FetchFailure> {
+        let Fetched { bytes, .. } = self.get(package)?;
+        let mut archive =
+            zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| FetchFailure::new(e.to_string()))?;
+        let mut manifest = Vec::new();
+        io::copy(&mut archive.by_name("manifest.xml").unwrap(), &mut manifest).unwrap();
+        Ok(Some(manifest))
+    }
+}
+
+/// A site that tells what it looks like after every step, and that breaks down after some.
+pub(crate) struct Watched<'a> {
+    pub(crate) sink: MemorySink,
+    pub(crate) steps_left: usize,
+    pub(crate) after: &'a mut dyn FnMut(&MemorySink),
+}
+
+impl Sink for Watched<'_> {
+    type Draft = MemoryDraft;
+    type Staged = MemoryDraft;
+    type Published = <MemorySink as Sink>::Published;
+
+    fn create(&mut self, name: &str) -> io::Result<MemoryDraft> {
+        self.sink.create(name)
+    }
+
+    fn stage(&mut self, draft: MemoryDraft) -> io::Result<MemoryDraft> {
+        self.sink.stage(draft)
+    }
+
+    fn publish(&mut self, staged: MemoryDraft) -> io::Result<()> {
+        if self.steps_left == 0 {
+            return Err(io::Error::other("killed"));
+        }
+        self.steps_left -= 1;
+        self.sink.publish(staged)?;
+        (self.after)(&self.sink);
+        Ok(())
+    }
+
+    fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
+        self.sink.open(name)
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<bool> {
+        self.sink.remove(name)
+    }
+}
