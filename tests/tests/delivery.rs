@@ -65,6 +65,10 @@ async fn b29_a_retry_survives_kill_9_and_a_restart() {
     hub.kill().await;
     destination.behave(|_| Reply::Agree);
     hub.restart().await;
+    assert!(
+        hub.admin("/api/v1/status").await.text().contains("\"laggards\":1"),
+        "the operator still sees it"
+    );
     let got = destination.until_delivered(2).await;
     assert_eq!(texts(&got), ["news", "news"]);
     assert_eq!(got[0].header("webhook-id"), got[1].header("webhook-id"));

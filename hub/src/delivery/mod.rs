@@ -74,7 +74,9 @@ impl Delivery {
             let events = store.watch();
             let mut owned = Vec::new();
             for shard in (0..store.shards()).filter(|shard| usize::from(*shard) % count == index).map(Shard) {
-                owned.push(take_over(&store, shard, &settings).await?);
+                let taken = take_over(&store, shard, &settings).await?;
+                counters.set_laggards(shard, taken.machine.laggards());
+                owned.push(taken);
             }
             let plan = Plan {
                 store: Arc::clone(&store),

@@ -107,7 +107,7 @@ pub(super) struct Machine {
     timers: BinaryHeap<Reverse<(Instant, TopicId, SubscriptionId)>>,
     touched: BTreeSet<TopicId>,
     skips: Vec<Skip>,
-    ended: Vec<(TopicId, SubscriptionId, Ended)>,
+    ended: BTreeMap<(TopicId, SubscriptionId), Ended>,
     checkpoints: u32,
     counts: Counts,
     retired: bool,
@@ -131,7 +131,7 @@ impl Machine {
             timers: BinaryHeap::new(),
             touched: BTreeSet::new(),
             skips: Vec::new(),
-            ended: Vec::new(),
+            ended: BTreeMap::new(),
             checkpoints: 1,
             counts: Counts::default(),
             retired: false,
@@ -243,7 +243,7 @@ impl Machine {
 
     /// Subscriptions that are over and have to be ended in the store.
     pub(super) fn take_ended(&mut self) -> Vec<(TopicId, SubscriptionId, Ended)> {
-        std::mem::take(&mut self.ended)
+        std::mem::take(&mut self.ended).into_iter().map(|((topic, id), why)| (topic, id, why)).collect()
     }
 
     /// What was counted since the last call.
@@ -265,7 +265,7 @@ impl Machine {
                 state.slots().filter(|(_, slot)| slot.lease_end <= now.wall).map(|(id, _)| (*topic, id))
             })
             .collect();
-        self.ended.extend(over.into_iter().map(|(topic, id)| (topic, id, Ended::Expired)));
+        self.ended.extend(over.into_iter().map(|key| (key, Ended::Expired)));
     }
 
     /// The progress since the last checkpoint, to be saved as a whole.
@@ -326,7 +326,7 @@ impl Machine {
     /// Asks for the end of a subscription. Until the store says that it has ended, or that it was renewed at the last moment,
     /// it keeps its place and gets nothing.
     fn end(&mut self, topic: TopicId, id: SubscriptionId, why: Ended, now: Now) {
-        self.ended.push((topic, id, why));
+        self.ended.insert((topic, id), why);
         self.back_off(topic, id, ENDING, now);
     }
 

@@ -40,6 +40,8 @@ struct Pass {
     /// Every subscription up to here has been taken up.
     position: SubscriptionId,
     exhausted: bool,
+    /// It has begun anew once already.
+    renewed: bool,
 }
 
 /// What delivery needs of a subscription that has nothing to do.
@@ -89,8 +91,12 @@ pub(super) enum Step {
 impl TopicState {
     pub(super) fn new(topic: &Topic, mark: Option<Watermark>) -> Self {
         let mark = mark.unwrap_or_default();
-        let pass =
-            mark.sweep.map(|sweep| Pass { target: sweep.target, position: sweep.through, exhausted: false });
+        let pass = mark.sweep.map(|sweep| Pass {
+            target: sweep.target,
+            position: sweep.through,
+            exhausted: false,
+            renewed: false,
+        });
         Self {
             id: topic.id,
             head: topic.head,
@@ -134,11 +140,13 @@ impl TopicState {
         self.begin_anew()
     }
 
-    /// Lets a sweep that is about fetched versions only begin anew when there is a newer one.
+    /// Lets a sweep that is about fetched versions only begin anew when there is a newer one. Once in each sweep: content that
+    /// changes faster than a sweep takes must not keep the last in line waiting for ever.
     pub(super) fn begin_anew(&mut self) -> Vec<(HostId, SubscriptionId)> {
         match &mut self.pass {
-            Some(pass) if self.done >= self.posted && pass.target < self.latest => {
-                *pass = Pass { target: self.latest, position: SubscriptionId(0), exhausted: false };
+            Some(pass) if !pass.renewed && self.done >= self.posted && pass.target < self.latest => {
+                let (target, position) = (self.latest, SubscriptionId(0));
+                *pass = Pass { target, position, exhausted: false, renewed: true };
                 self.mark_changed = true;
                 self.wake_parked()
             }
@@ -205,7 +213,12 @@ impl TopicState {
         if self.slots.is_empty() {
             self.done = self.head;
         } else {
-            self.pass = Some(Pass { target: self.head, position: SubscriptionId(0), exhausted: false });
+            self.pass = Some(Pass {
+                target: self.head,
+                position: SubscriptionId(0),
+                exhausted: false,
+                renewed: false,
+            });
         }
     }
 

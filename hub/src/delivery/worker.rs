@@ -24,6 +24,12 @@ use crate::store::{
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(125);
 /// The same bound in deliveries.
 const CHECKPOINT_AFTER: u64 = 2_048;
+/// The pause after a save that failed.
+const SAVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long a save may take before no more requests are started: what is delivered meanwhile may be delivered again.
+const SLOW_SAVE: Duration = Duration::from_secs(1);
+/// How often a worker that stops tries to save what is left.
+const LAST_SAVES: usize = 5;
 /// How often idle subscriptions are looked through for leases that are over.
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 /// Events and answers taken in at once before new requests are made.
@@ -56,7 +62,8 @@ pub(super) struct Worker {
     unsaved: VecDeque<Save>,
     saving: Option<Saving>,
     delivered_since_save: u64,
-    /// The last save failed: what is delivered now would be delivered again after a restart, so nothing is.
+    save_began: Instant,
+    /// The last checkpoint failed: what is delivered now would be delivered again after a restart, so nothing is.
     cannot_save: bool,
 }
 
@@ -79,6 +86,7 @@ impl Worker {
             unsaved: VecDeque::new(),
             saving: None,
             delivered_since_save: 0,
+            save_began: Instant::now(),
             cannot_save: false,
         }
     }
@@ -95,7 +103,8 @@ impl Worker {
         let mut expiry = interval(EXPIRE_EVERY);
         while !*stop.borrow() {
             self.start_requests();
-            let timer = self.next_timer();
+            // A timer that is due and may not start anything would only keep the loop turning.
+            let timer = if self.may_start() { self.next_timer() } else { None };
             tokio::select! {
                 Some(event) = events.recv() => self.take_events(event, &mut events),
                 Some(carried) = self.in_flight.next(), if !self.in_flight.is_empty() => self.take_answers(carried),
@@ -124,15 +133,22 @@ impl Worker {
                 "deliveries still in flight at shutdown: they will be repeated"
             );
         }
-        if let Some(saving) = self.saving.take() {
+        for _ in 0..LAST_SAVES {
+            if let Some(saving) = self.saving.take() {
+                let results = saving.await;
+                self.take_saved(results);
+            }
+            // What had failed before goes first, and alone: then there is one more round to come.
+            let last = self.unsaved.is_empty();
+            self.start_saving();
+            let Some(saving) = self.saving.take() else { return };
             let results = saving.await;
             self.take_saved(results);
+            if last && self.unsaved.is_empty() {
+                return;
+            }
         }
-        self.save_progress();
-        if let Some(saving) = self.saving.take() {
-            let results = saving.await;
-            self.take_saved(results);
-        }
+        warn!("the last progress of delivery is not saved: some deliveries will be repeated");
     }
 
     fn take_events(&mut self, first: StoreEvent, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
@@ -158,12 +174,9 @@ impl Worker {
 
     /// Makes as many requests as may be in flight, the shards in turn.
     fn start_requests(&mut self) {
-        if self.cannot_save {
-            return;
-        }
         let now = Now::read();
         let mut idle = 0;
-        while self.in_flight.len() < self.max_in_flight && idle < self.owned.len() {
+        while self.may_start() && idle < self.owned.len() {
             self.turn = (self.turn + 1) % self.owned.len();
             let index = self.turn;
             let owned = &mut self.owned[index];
@@ -181,20 +194,35 @@ impl Worker {
         }
     }
 
+    /// Whether there is a place for another request, and progress is being saved fast enough to make it.
+    fn may_start(&self) -> bool {
+        let slow = self.saving.is_some()
+            && (self.delivered_since_save >= CHECKPOINT_AFTER || self.save_began.elapsed() > SLOW_SAVE);
+        !self.cannot_save && !slow && self.in_flight.len() < self.max_in_flight
+    }
+
     fn next_timer(&self) -> Option<Instant> {
         self.owned.iter().filter_map(|owned| owned.machine.next_timer()).min().map(Instant::from_std)
     }
 
     fn expire(&mut self) {
+        if self.cannot_save {
+            return;
+        }
         let now = Now::read();
         self.owned.iter_mut().for_each(|owned| owned.machine.expire(now));
     }
 
-    /// Starts saving what has moved, unless a save is under way already.
+    /// Starts saving what has moved, unless a save is under way or has just failed.
     fn save_progress(&mut self) {
-        if self.saving.is_some() {
-            return;
+        let pausing = self.cannot_save && self.save_began.elapsed() < SAVE_AGAIN_AFTER;
+        if self.saving.is_none() && !pausing {
+            self.start_saving();
         }
+    }
+
+    fn start_saving(&mut self) {
+        self.save_began = Instant::now();
         self.delivered_since_save = 0;
         let now = Now::read();
         for owned in &mut self.owned {
@@ -240,9 +268,13 @@ impl Worker {
             match result {
                 Ok(()) => self.saved(&save),
                 Err(StoreError::Fenced) => self.lose(&save),
+                // Trying again mends no damage, and must not hold up everybody else.
+                Err(error @ StoreError::Damaged { .. }) => {
+                    error!(%error, "progress of delivery cannot be saved and is dropped");
+                }
                 Err(error) => {
                     error!(%error, "progress of delivery not saved: delivery waits until it is");
-                    self.cannot_save = true;
+                    self.cannot_save |= matches!(save, Save::Checkpoint(..));
                     again.push_back(save);
                 }
             }

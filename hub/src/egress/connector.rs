@@ -51,7 +51,10 @@ impl GuardedConnector {
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         let unresolved = |reason: String| ConnectError::Dns { host: host.to_owned(), reason };
-        let found = lookup_host((host, port)).await.map_err(|error| unresolved(error.to_string()))?;
+        let found = lookup_host((host, port)).await.map_err(|error| match shortage() {
+            Some(shortage) => ConnectError::Io(shortage),
+            None => unresolved(error.to_string()),
+        })?;
         let vetted = found.map(|address| self.guard.check(address)).collect::<Result<Vec<_>, _>>()?;
         if vetted.is_empty() { Err(unresolved("no addresses".to_owned())) } else { Ok(vetted) }
     }
@@ -69,6 +72,11 @@ impl GuardedConnector {
         }
         Err(last.into())
     }
+}
+
+/// A resolver that gets no file descriptor does not say so: the system is asked for one.
+fn shortage() -> Option<io::Error> {
+    std::fs::File::open("/dev/null").err()
 }
 
 impl Service<Uri> for GuardedConnector {

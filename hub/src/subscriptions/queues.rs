@@ -69,9 +69,13 @@ impl Queues {
 
     /// The request needs no further turn.
     pub(super) fn done(&self, request: &PendingRequest) {
-        if self.is_newest(request) {
-            self.books().newest.remove(&pair(request));
+        let pair = pair(request);
+        let mut books = self.books();
+        // Looked at and removed in one go: a newer request may come in at any moment.
+        if books.newest.get(&pair) == Some(&request.id) {
+            books.newest.remove(&pair);
         }
+        drop(books);
         self.sweep(&request.callback.origin());
     }
 

@@ -50,7 +50,7 @@ pub enum TokensError {
     Unknown(String),
     /// The prefix is no URL.
     #[error(
-        "the topic prefix {0:?} is no http or https URL: write for example https://library.example/ or https://library.example/set1/"
+        "the topic prefix {0:?} is no http or https URL without query and fragment: write for example https://library.example/ or https://library.example/set1/"
     )]
     Prefix(String),
     /// The name is taken.
@@ -89,7 +89,7 @@ pub struct NewToken(pub String);
 
 /// What tells one version of the file from the next: every save makes a new file, so that two within one tick of the
 /// file system's clock differ too.
-type Stamp = (SystemTime, u64);
+type Stamp = (SystemTime, u64, u64);
 
 #[derive(Debug)]
 struct Cached {
@@ -158,7 +158,7 @@ impl Tokens {
         if self.records.contains_key(name) {
             return Err(TokensError::Taken(name.to_owned()));
         }
-        if let Some(bad) = topic_prefixes.iter().find(|prefix| TopicUrl::parse(prefix).is_err()) {
+        if let Some(bad) = topic_prefixes.iter().find(|prefix| parse_prefix(prefix).is_none()) {
             return Err(TokensError::Prefix(bad.clone()));
         }
         let token = format!("rsh_{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
@@ -206,16 +206,22 @@ impl TokenInfo {
     fn covers(&self, topic: &TopicUrl) -> bool {
         self.topic_prefixes
             .iter()
-            .filter_map(|prefix| TopicUrl::parse(prefix).ok())
+            .filter_map(|prefix| parse_prefix(prefix))
             .any(|prefix| within(&prefix, topic))
     }
+}
+
+/// A query or a fragment would promise a narrowness that a folder does not have.
+fn parse_prefix(prefix: &str) -> Option<TopicUrl> {
+    let url = TopicUrl::parse(prefix).ok()?;
+    (url.url().query().is_none() && url.url().fragment().is_none()).then_some(url)
 }
 
 /// Whether a topic lies below a prefix: on the same origin, and in the same folder or deeper. Comparing characters would let
 /// `https://library.example` speak for `https://library.example.evil.example`.
 fn within(prefix: &TopicUrl, topic: &TopicUrl) -> bool {
     let (prefix, topic) = (prefix.url(), topic.url());
-    let folder = prefix.path().trim_end_matches('/');
+    let folder = prefix.path().strip_suffix('/').unwrap_or(prefix.path());
     let rest = topic.path().strip_prefix(folder);
     topic.origin() == prefix.origin() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -226,7 +232,7 @@ fn unusable(path: &Path, error: &dyn std::error::Error) -> TokensError {
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.ino()))
+    Some((metadata.modified().ok()?, metadata.ino(), metadata.len()))
 }
 
 fn hash(token: &str) -> String {
@@ -274,7 +280,9 @@ mod tests {
     fn a_prefix_that_is_no_url_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mut tokens = Tokens::open(&folder.path().join("tokens.json")).unwrap();
-        for prefix in ["", "library", "ftp://library.example/"] {
+        for prefix in
+            ["", "library", "ftp://library.example/", "http://a.example/t?set=1", "http://a.example/#t"]
+        {
             assert!(
                 matches!(tokens.add("library", vec![prefix.to_owned()]), Err(TokensError::Prefix(_))),
                 "{prefix:?}"

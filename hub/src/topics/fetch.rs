@@ -15,7 +15,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{LinkHeader, TopicUrl};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 use url::Url;
 
@@ -178,6 +178,11 @@ impl Fetching {
             let result = self.fetch_once(topic).await;
             drop(permit);
             let Err(error) = result else { return };
+            if matches!(error, Unfetched::Egress(EgressError::Exhausted)) {
+                warn!(topic = topic.as_str(), %error, "topic not fetched yet");
+                sleep(AGAIN_AFTER[0]).await;
+                continue;
+            }
             match pauses.next() {
                 Some(pause) => {
                     warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");

@@ -10,7 +10,7 @@ use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, RawDocument, Root};
 use resync_core::rules::Violations;
 use resync_core::websub::{LinkHeader, NotificationId, TopicUrl, UrlError};
-use resync_core::xml::{self, ReadError};
+use resync_core::xml::{self, Options, ReadError};
 use tracing::info;
 
 use super::authority::{Authority, Denied};
@@ -212,7 +212,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refused> {
 
 /// ResourceSync notifications must conform; other XML is the topic's own affair, unless the post claims to be ResourceSync.
 fn check_xml(body: &[u8], claims_resourcesync: bool) -> Result<(), Refused> {
-    let read = match xml::read(body) {
+    let read = match xml::read_with(body, Options::PLAIN) {
         Ok(read) => read,
         Err(ReadError::UnknownRoot { .. }) if !claims_resourcesync => return Ok(()),
         Err(error) => return Err(error.into()),
@@ -314,6 +314,15 @@ mod tests {
         let list = NOTIFICATION.replace("framework-notification", "resourcelist");
         let refused = checked(Some("application/xml"), Some(LINKS), &list).unwrap_err().to_string();
         assert!(refused.contains("resourcelist") && refused.contains("framework-notification"), "{refused}");
+    }
+
+    #[test]
+    fn fn033_gzip_is_not_taken_for_xml() {
+        let header_of_gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
+        for claims_resourcesync in [true, false] {
+            let refused = check_xml(header_of_gzip, claims_resourcesync);
+            assert!(matches!(refused, Err(Refused::Unreadable(ReadError::Encoding { .. }))), "{refused:?}");
+        }
     }
 
     #[test]
