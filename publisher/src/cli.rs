@@ -1,11 +1,12 @@
 //! The command line: flags, their environment variables, and what ends a run without success.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, io, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use resync_core::digest::Algorithm;
 use resync_publisher::{
     BaseUrl, HubUrl, Settings, UrlError,
+    check::CheckError,
     notify::{NotifyError, Token},
     publish::BuildError,
     serve::ServeError,
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     },
     /// Serve the files, the documents and the topic URI over HTTP
     Serve(ServeArgs),
+    /// Check a document, a folder or a whole site against the rules; exit code 1 where one is broken
+    Check(CheckArgs),
     /// Say what was built and what each hub does not know yet
     Status(StatusArgs),
 }
@@ -145,6 +148,19 @@ pub(crate) struct StatusArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// A file, the folder of a site, or the URL of a document, best of a Source Description
+    #[arg(env = "RESYNC_SOURCE_CHECK", value_name = "FILE|DIR|URL")]
+    pub(crate) target: OsString,
+    /// The URL under which the folder is published [default: that of the last build, or what its Source Description tells]
+    #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Print JSON
+    #[arg(long, env = "RESYNC_SOURCE_JSON")]
+    pub(crate) json: bool,
+}
+
 /// Everything that ends a run without success.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -152,6 +168,8 @@ pub(crate) enum Failure {
     Url(#[from] UrlError),
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error(transparent)]
+    Check(#[from] CheckError),
     #[error(transparent)]
     Notify(#[from] NotifyError),
     #[error(transparent)]
@@ -167,6 +185,9 @@ pub(crate) enum Failure {
     /// Each hub's answer has been reported already.
     #[error("{failed} of {all} hubs could not be told")]
     Hubs { failed: usize, all: usize },
+    /// Each has been told already.
+    #[error("rules are broken")]
+    Rules,
 }
 
 impl Failure {
@@ -176,11 +197,9 @@ impl Failure {
             Self::Url(_)
             | Self::Log(_)
             | Self::Build(BuildError::CollectionInSite { .. })
+            | Self::Check(CheckError::NoBaseUrl { .. })
             | Self::Notify(
-                NotifyError::NoHub { .. }
-                | NotifyError::WhoseToken { .. }
-                | NotifyError::UnknownHub { .. }
-                | NotifyError::BadToken,
+                NotifyError::NoHub { .. } | NotifyError::WhoseToken { .. } | NotifyError::BadToken,
             ) => 64,
             _ => 1,
         }

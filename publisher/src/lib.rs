@@ -33,6 +33,7 @@
 #![deny(missing_docs)]
 
 pub mod changes;
+pub mod check;
 pub mod collection;
 pub mod documents;
 mod files;

@@ -8,8 +8,8 @@ use std::{
     process::ExitCode,
 };
 
-use cli::{BuildArgs, Cli, Command, Failure, NotifyArgs, ServeArgs, StatusArgs, TokenArgs};
-use resync_publisher::{build, notify, notify::Outcome, serve, status};
+use cli::{BuildArgs, CheckArgs, Cli, Command, Failure, NotifyArgs, ServeArgs, StatusArgs, TokenArgs};
+use resync_publisher::{BaseUrl, build, check, notify, notify::Outcome, serve, status};
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
@@ -34,6 +34,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Notify(arguments) => say(&run_notify(&arguments).await?),
         Command::Publish { build, token } => run_publish(build, token).await,
         Command::Serve(arguments) => run_serve(arguments).await,
+        Command::Check(arguments) => run_check(&arguments).await,
         Command::Status(arguments) => run_status(&arguments),
     }
 }
@@ -87,6 +88,18 @@ async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {
         say(&format!("Source Description: {}", start.url))?;
     }
     Ok(serve::serve(listener, out, stop).await?)
+}
+
+async fn run_check(arguments: &CheckArgs) -> Result<(), Failure> {
+    let target = check::Target::parse(&arguments.target)?;
+    let base_url = arguments.base_url.as_deref().map(BaseUrl::parse).transpose()?;
+    let findings = check::check(&target, base_url.as_ref()).await?;
+    if arguments.json {
+        say(&serde_json::to_string_pretty(&findings).map_err(io::Error::from)?)?;
+    } else {
+        say(&findings.to_string())?;
+    }
+    if findings.conforming { Ok(()) } else { Err(Failure::Rules) }
 }
 
 fn run_status(arguments: &StatusArgs) -> Result<(), Failure> {

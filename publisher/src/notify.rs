@@ -95,12 +95,6 @@ pub enum NotifyError {
         /// The number of hubs.
         hubs: usize,
     },
-    /// A token for a hub that the site does not name.
-    #[error("a --token begins with the URL of a hub that the site does not name: hubs are {}", hubs.join(", "))]
-    UnknownHub {
-        /// The hubs that it names.
-        hubs: Vec<String>,
-    },
     /// A token that no header can carry.
     #[error("a --token holds characters that no HTTP header can carry")]
     BadToken,

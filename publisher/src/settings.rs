@@ -241,7 +241,7 @@ const NOT_IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-fn parse_http(text: &str) -> Result<Url, UrlError> {
+pub(crate) fn parse_http(text: &str) -> Result<Url, UrlError> {
     let url = Url::parse(text.trim()).map_err(|reason| UrlError::Syntax { url: text.to_owned(), reason })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(UrlError::Scheme { url: text.to_owned(), scheme: url.scheme().to_owned() });

@@ -199,7 +199,9 @@ impl Work {
                 self.active_until = None;
             }
         } else {
+            // A restart must find the known one too, so this look is not remembered.
             tracing::warn!("the Source no longer names a channel: the known one is kept");
+            return;
         }
         let kept = self.subscriptions.remember_discovery(self.mirror.known()).await;
         self.saved(kept);

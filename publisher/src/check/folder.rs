@@ -1,0 +1,182 @@
+//! A folder as the web sees it: which file answers for a URL, and which URL the folder has.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, ErrorKind},
+    path::{Path, PathBuf},
+};
+
+use resync_core::{
+    lint::{Fetch, FetchFailure, Fetched},
+    xml::{ReadError, Reader},
+};
+use url::Url;
+use walkdir::{DirEntry, WalkDir};
+use zip::{ZipArchive, result::ZipError};
+
+use super::{
+    CheckError,
+    file::{bounded, read, served},
+};
+use crate::{BaseUrl, url_path};
+
+/// How many entries of a Source Description are tried in search of one that is a file of the folder.
+const TRIED: usize = 1_000;
+/// The manifest at the top of a package (RS-104).
+const MANIFEST: &str = "manifest.xml";
+
+/// A folder under its base URL.
+#[derive(Debug)]
+pub(super) struct Folder {
+    root: PathBuf,
+    base_url: BaseUrl,
+}
+
+impl Folder {
+    pub(super) fn new(root: &Path, base_url: BaseUrl) -> Self {
+        Self { root: root.to_owned(), base_url }
+    }
+
+    fn path_of(&self, url: &str) -> Result<PathBuf, FetchFailure> {
+        let inside = url.strip_prefix(self.base_url.as_str());
+        let relative = inside.and_then(|path| url_path::decode(&format!("/{path}")));
+        match relative {
+            Some((relative, false)) if !url.contains(['?', '#']) => Ok(self.root.join(relative)),
+            _ => Err(FetchFailure::new(format!("no file below {} has this URL", self.base_url))),
+        }
+    }
+}
+
+impl Fetch for Folder {
+    fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
+        let path = self.path_of(url)?;
+        read(&path).map_err(|error| cannot_read(&path, &error))?.map(|bytes| served(bytes, url))
+    }
+
+    fn manifest(&mut self, package: &str) -> Result<Option<Vec<u8>>, FetchFailure> {
+        let path = self.path_of(package)?;
+        let is_zip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
+        if !is_zip {
+            return Ok(None);
+        }
+        let file = File::open(&path).map_err(|error| cannot_read(&path, &error))?;
+        let no_package = |error: ZipError| FetchFailure::new(format!("it is no readable ZIP file: {error}"));
+        let mut zip = ZipArchive::new(BufReader::new(file)).map_err(no_package)?;
+        let member = match zip.by_name(MANIFEST) {
+            Ok(member) => member,
+            Err(ZipError::FileNotFound) => {
+                return Err(FetchFailure::new("it has no manifest.xml at its top"));
+            }
+            Err(error) => return Err(no_package(error)),
+        };
+        bounded(member).map_err(|error| no_package(error.into()))?.map(Some)
+    }
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> FetchFailure {
+    FetchFailure::new(match error.kind() {
+        ErrorKind::NotFound => format!("there is no file `{}`", path.display()),
+        _ => format!("cannot read `{}`: {error}", path.display()),
+    })
+}
+
+/// The URL of a folder, by the first entry of its Source Description whose path ends like that of a file there.
+pub(super) fn base_url(root: &Path, source_description: &Path) -> Result<BaseUrl, CheckError> {
+    let failed = |source| CheckError::Io { path: source_description.to_owned(), source };
+    let file = File::open(source_description).map_err(failed)?;
+    let entries = Reader::new(BufReader::new(file)).ok().into_iter().flatten().take(TRIED);
+    entries
+        .map_while(Result::ok)
+        .find_map(|entry| base_of(root, &Url::parse(&entry.loc).ok()?))
+        .ok_or_else(|| CheckError::NoBaseUrl { folder: root.to_owned() })
+}
+
+/// What stands before the longest end of a URL's path that is a file below the root.
+fn base_of(root: &Path, url: &Url) -> Option<BaseUrl> {
+    let path = url.path();
+    let slashes = path.match_indices('/').map(|(index, _)| index);
+    let cut = slashes.into_iter().find(|&index| {
+        url_path::decode(&path[index..]).is_some_and(|(relative, _)| root.join(relative).is_file())
+    })?;
+    let mut base = url.clone();
+    base.set_query(None);
+    base.set_fragment(None);
+    base.set_path(&path[..=cut]);
+    BaseUrl::parse(base.as_str()).ok()
+}
+
+/// The files of a folder that are ResourceSync documents or Sitemaps, by name. Hidden ones are no part of a site.
+pub(super) fn documents(root: &Path) -> Result<Vec<PathBuf>, CheckError> {
+    let is_hidden = |entry: &DirEntry| {
+        entry.depth() > 0
+            && entry.file_name().as_encoded_bytes().starts_with(b".")
+            && entry.file_name() != ".well-known"
+    };
+    let mut found = Vec::new();
+    for entry in WalkDir::new(root).sort_by_file_name().into_iter().filter_entry(|entry| !is_hidden(entry)) {
+        let entry = entry.map_err(|error| CheckError::Io {
+            path: error.path().unwrap_or(root).to_owned(),
+            source: error.into(),
+        })?;
+        if entry.path().is_file() && is_document(entry.path())? {
+            found.push(entry.into_path());
+        }
+    }
+    if found.is_empty() { Err(CheckError::Empty { folder: root.to_owned() }) } else { Ok(found) }
+}
+
+/// By its name, and unless its root element says that it is other XML.
+fn is_document(path: &Path) -> Result<bool, CheckError> {
+    let ends_in =
+        |path: &Path, end: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(end));
+    let uncompressed = if ends_in(path, "gz") { path.with_extension("") } else { path.to_owned() };
+    if !ends_in(&uncompressed, "xml") {
+        return Ok(false);
+    }
+    let file = File::open(path).map_err(|source| CheckError::Io { path: path.to_owned(), source })?;
+    Ok(!matches!(Reader::new(BufReader::new(file)), Err(ReadError::UnknownRoot { .. })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, Folder) {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("lists of/today")).unwrap();
+        std::fs::write(root.path().join("lists of/today/1.xml"), "<one/>").unwrap();
+        let base_url = BaseUrl::parse("https://example.org/data/").unwrap();
+        let folder = Folder::new(root.path(), base_url);
+        (root, folder)
+    }
+
+    #[test]
+    fn a_url_is_answered_by_the_file_below_the_base_url_alone() {
+        let (_root, mut folder) = folder();
+        let fetched = folder.get("https://example.org/data/lists%20of/today/1.xml").unwrap();
+        assert_eq!(
+            (fetched.bytes.as_slice(), fetched.content_type.as_deref()),
+            (&b"<one/>"[..], Some("application/xml"))
+        );
+        for url in [
+            "https://example.org/data/lists%20of/today/2.xml",
+            "https://example.org/data/lists%20of/today/1.xml?x",
+            "https://example.org/data/lists%20of/today/",
+            "https://example.org/data/lists%20of/today",
+            "https://example.org/data/%2e%2e/data/lists%20of/today/1.xml",
+            "https://example.org/lists%20of/today/1.xml",
+            "http://example.org/data/lists%20of/today/1.xml",
+        ] {
+            assert!(folder.get(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_base_url_stands_before_the_longest_end_that_is_a_file() {
+        let (root, _folder) = folder();
+        let base = |url: &str| base_of(root.path(), &Url::parse(url).unwrap()).map(String::from);
+        let expected = Some("https://example.org/data/".to_owned());
+        assert_eq!(base("https://example.org/data/lists%20of/today/1.xml?x"), expected);
+        assert_eq!(base("https://example.org/today/1.xml"), None);
+    }
+}
