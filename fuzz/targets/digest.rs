@@ -1,0 +1,17 @@
+//! Any text as a digest and as what a hash attribute holds: no panic, and what is written is read as the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use resync_core::digest::{Agreement, Digest, Hashes};
+
+fuzz_target!(|text: &str| {
+    if let Ok(digest) = text.parse::<Digest>() {
+        let written = digest.to_string();
+        assert_eq!(written, written.to_ascii_lowercase());
+        assert_eq!(written.parse(), Ok(digest));
+    }
+    let hashes = Hashes::parse(text);
+    assert_eq!(Hashes::parse(&hashes.to_string()), hashes, "{hashes}");
+    let expected = if hashes.iter().next().is_some() { Agreement::Same } else { Agreement::Unknown };
+    assert_eq!(hashes.compare(&hashes), expected);
+});

@@ -1,0 +1,366 @@
+//! A judge from outside: `xmllint` and a grammar that was written from the specifications' tables see every kind of document that
+//! core writes, and all that `resync-source build` leaves in a site.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use resync_core::datetime::DateTime;
+use resync_core::digest::{Algorithm, Hasher, Hashes};
+use resync_core::document::{
+    Bitstream, Capability, CapabilityList, Change, ChangeDump, ChangeDumpArchive, ChangeDumpArchiveIndex,
+    ChangeDumpIndex, ChangeDumpManifest, ChangeFrequency, ChangeList, ChangeListArchive,
+    ChangeListArchiveIndex, ChangeListIndex, ChangeNotification, ChangePackage, Document, ForeignAttribute,
+    FrameworkChange, FrameworkNotification, Link, Package, PackedChange, Resource, ResourceChange,
+    ResourceDump, ResourceDumpArchive, ResourceDumpArchiveIndex, ResourceDumpIndex, ResourceDumpManifest,
+    ResourceList, ResourceListArchive, ResourceListArchiveIndex, ResourceListIndex, SourceDescription,
+    SourceDescriptionIndex,
+};
+use resync_core::rules::Violations;
+use resync_core::xml::{self, Format, Layout};
+use resync_tests::harness::binary;
+use tempfile::{TempDir, tempdir};
+
+const SOURCE: &str = "https://herbarium.example/.well-known/resourcesync";
+const CAPABILITIES: &str = "https://herbarium.example/sheets/capabilitylist.xml";
+const ABOUT: &str = "https://herbarium.example/about.xml?of=sheets&in=en";
+const HUB: &str = "https://hub.example.net/websub/";
+
+#[test]
+fn rs060_rs061_one_document_of_each_kind_is_what_the_specifications_foresee() {
+    let documents = documents().unwrap();
+    let kinds: HashSet<_> =
+        documents.iter().map(|document| (document.capability().clone(), document.root())).collect();
+    assert_eq!((kinds.len(), documents.len()), (23, 23));
+    let folder = tempdir().unwrap();
+    let compact = Format { layout: Layout::Compact, ..Format::default() };
+    let files: Vec<_> = documents
+        .iter()
+        .enumerate()
+        .flat_map(|(number, document)| {
+            let name = format!("{number}-{}", document.capability());
+            [
+                store(&folder, &format!("{name}.xml"), &xml::write(document)),
+                store(&folder, &format!("{name}-compact.xml"), &xml::write_with(document, compact)),
+            ]
+        })
+        .collect();
+    assert_eq!(complaints(&files), "");
+}
+
+#[test]
+fn rs046_a_change_list_may_still_be_empty() {
+    let folder = tempdir().unwrap();
+    let empty = ChangeList::new(hour(9), CAPABILITIES).build().unwrap();
+    assert_eq!(complaints(&[store(&folder, "empty.xml", &xml::write(&empty))]), "");
+}
+
+#[test]
+fn all_that_a_build_writes_is_what_the_specifications_foresee() {
+    let folder = tempdir().unwrap();
+    let (collection, out) = (folder.path().join("collection"), folder.path().join("site"));
+    fs::create_dir_all(collection.join("sub folder")).unwrap();
+    for (name, content) in [("moss.txt", "green"), ("sub folder/f\u{e4}rn & reed.html", "<p>"), ("empty", "")]
+    {
+        fs::write(collection.join(name), content).unwrap();
+    }
+    let build = Command::new(binary("resync-source"))
+        .args(["build", "--base-url", "https://herbarium.example/sheets/", "--hub", HUB])
+        .args(["--hash", "md5", "--hash", "sha-1", "--hash", "sha-256", "--out"])
+        .args([&out, &collection])
+        .output()
+        .unwrap();
+    assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
+    let documents = documents_below(&out);
+    let has = |name: &str| documents.iter().any(|path| path.ends_with(name));
+    assert!(
+        has(".well-known/resourcesync") && has("resync/capabilitylist.xml") && has("resync/resourcelist.xml")
+    );
+    assert_eq!(complaints(&documents), "");
+}
+
+#[test]
+fn the_grammar_refuses_what_the_specifications_do() {
+    let folder = tempdir().unwrap();
+    let documents = documents().unwrap();
+    let of = |capability: Capability| {
+        let found = documents.iter().find(|document| *document.capability() == capability);
+        String::from_utf8(xml::write(found.unwrap())).unwrap()
+    };
+    let mutants = [
+        ("rs010-no-capability", of(Capability::ResourceList).replace(" capability=\"resourcelist\"", "")),
+        ("rs028-date-only", of(Capability::ResourceList).replace("T09:00:00Z", "")),
+        ("rs027-offset", of(Capability::ResourceList).replace("09:00:00Z", "09:00:00+01:00")),
+        ("rs025-at-on-changes", of(Capability::ChangeList).replace(" from=", " at=")),
+        ("rs033-change", of(Capability::ChangeList).replace("\"updated\"", "\"Updated\"")),
+        ("rs035-hash", of(Capability::ResourceList).replace("sha-256:", "sha256:")),
+        ("rs036-length", of(Capability::ResourceList).replace("length=\"", "length=\"-")),
+        ("rs040-path", of(Capability::ResourceDumpManifest).replace("path=\"/", "path=\"")),
+        ("rs041-pri", of(Capability::ResourceList).replace("pri=\"1\"", "pri=\"0\"")),
+        ("rs047-loc", of(Capability::ResourceList).replace("<loc>https://herbarium.example", "<loc>")),
+        ("rs053-up", of(Capability::ResourceList).replace("rel=\"up\"", "rel=\"via\"")),
+        ("rs081-capability", of(Capability::CapabilityList).replace("\"changelist\"", "\"changes\"")),
+        ("rs144-path", of(Capability::ChangeDumpManifest).replace(" path=\"/moss\"", "")),
+        ("cn007-until", of(Capability::ChangeNotification).replace(" until=", " completed=")),
+        ("fn023-change", of(Capability::FrameworkNotification).replace(" change=\"updated\"", "")),
+        ("fn060-hub", of(Capability::CapabilityList).replace("rel=\"hub\"", "rel=\"up\"")),
+    ];
+    let original: HashSet<_> = documents.iter().map(xml::write).collect();
+    for (name, text) in mutants {
+        assert!(!original.contains(text.as_bytes()), "{name} changed nothing");
+        let file = store(&folder, &format!("{name}.xml"), text.as_bytes());
+        assert!(complaints(&[file]).contains("fails to validate"), "{name} passes:\n{text}");
+    }
+}
+
+/// What `xmllint` has against these files; nothing when all are valid.
+fn complaints(files: &[PathBuf]) -> String {
+    let grammar = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/resourcesync.rng");
+    let output = Command::new("xmllint")
+        .args(["--nonet", "--noout", "--relaxng"])
+        .arg(grammar)
+        .args(files)
+        .output()
+        .expect("xmllint is installed: tests/run does it");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        said.lines().filter(|line| line.ends_with(" validates")).count() == files.len(),
+        output.status.success()
+    );
+    said.lines().filter(|line| !line.ends_with(" validates")).flat_map(|line| [line, "\n"]).collect()
+}
+
+fn store(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn documents_below(out: &Path) -> Vec<PathBuf> {
+    let is_state = |entry: &walkdir::DirEntry| entry.file_name() == ".resync-source";
+    walkdir::WalkDir::new(out)
+        .into_iter()
+        .filter_entry(|entry| !is_state(entry))
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().is_file())
+        .map(walkdir::DirEntry::into_path)
+        .collect()
+}
+
+// --- one rich document of each kind ---
+
+fn documents() -> Result<Vec<Document>, Violations> {
+    let mut documents = navigation()?;
+    documents.extend(snapshots()?);
+    documents.extend(changes()?);
+    documents.extend(archives()?);
+    documents.extend(notifications()?);
+    Ok(documents)
+}
+
+fn navigation() -> Result<Vec<Document>, Violations> {
+    let kinds = [
+        Capability::ResourceList,
+        Capability::ResourceDump,
+        Capability::ChangeList,
+        Capability::ChangeDump,
+        Capability::ResourceListArchive,
+        Capability::ResourceDumpArchive,
+        Capability::ChangeListArchive,
+        Capability::ChangeDumpArchive,
+    ];
+    let list = CapabilityList::new(SOURCE).described_by(ABOUT);
+    let list = kinds.into_iter().fold(list, |list, kind| {
+        let loc = url(&format!("{kind}.xml"));
+        list.capability(kind, loc)
+    });
+    Ok(vec![
+        SourceDescription::new()
+            .described_by(ABOUT)
+            .capability_list(url("seeds.xml"))
+            .capability_list_described_by(CAPABILITIES, ABOUT)
+            .build()?,
+        SourceDescriptionIndex::new().described_by(ABOUT).description(SOURCE).build()?,
+        list.channel(
+            Capability::FrameworkNotification,
+            url("framework/"),
+            [HUB, "https://other.example/hub"],
+        )
+        .channel(Capability::ChangeNotification, url("changes/"), [HUB])
+        .build()?,
+    ])
+}
+
+fn snapshots() -> Result<Vec<Document>, Violations> {
+    let (start, end) = (hour(9), hour(10));
+    let package =
+        || Package::zip(url("1.zip"), 4096).at(start).completed(end).hashes(hashes()).contents(url("1.xml"));
+    Ok(vec![
+        ResourceList::new(start, CAPABILITIES)
+            .completed(end)
+            .index(url("index.xml"))
+            .archives(url("archive.xml"))
+            .resource(resource("moss?a=1&b=%22"))
+            .resource(Resource::new(url("bare")))
+            .build()?,
+        ResourceListIndex::new(start, CAPABILITIES)
+            .completed(end)
+            .archives(url("archive.xml"))
+            .list(url("1.xml"), Some(start), Some(end))
+            .list(url("2.xml"), None, None)
+            .build()?,
+        ResourceDump::new(start, CAPABILITIES)
+            .completed(end)
+            .index(url("i.xml"))
+            .package(package())
+            .build()?,
+        ResourceDumpIndex::new(start, CAPABILITIES).dump(url("1.xml"), Some(start), None).build()?,
+        ResourceDumpManifest::new(start, CAPABILITIES)
+            .completed(end)
+            .bitstream(
+                Bitstream::new(url("moss"), "/a b/moss")
+                    .lastmod(start)
+                    .hashes(hashes())
+                    .length(7)
+                    .media_type("image/png")
+                    .link(Link::canonical(url("moss")))
+                    .packed_link(
+                        Link::described_by(url("moss.xml")).media_type("application/xml"),
+                        "/moss.xml",
+                    ),
+            )
+            .build()?,
+    ])
+}
+
+fn changes() -> Result<Vec<Document>, Violations> {
+    let (start, end) = (hour(9), hour(10));
+    let patch = || Link::patch(url("moss.diff"), "text/x-diff").hashes(hashes()).length(7).pri(2);
+    let package = ChangePackage::zip(url("1.zip"), 4096).interval(start, end).contents(url("1.xml"));
+    Ok(vec![
+        ChangeList::new(start, CAPABILITIES)
+            .index(url("index.xml"))
+            .change(made(ResourceChange::created(url("moss")).datetime(start)))
+            .change(made(ResourceChange::updated(url("moss"))).datetime(end).patch(patch()))
+            .change(ResourceChange::deleted(url("moss")).datetime(end))
+            .build()?,
+        ChangeListIndex::new(start, CAPABILITIES)
+            .archives(url("archive.xml"))
+            .closed(url("1.xml"), start, end)
+            .open(url("2.xml"), end)
+            .build()?,
+        ChangeDump::new(start, CAPABILITIES)
+            .until(end)
+            .archives(url("archive.xml"))
+            .package(package)
+            .build()?,
+        ChangeDumpIndex::new(start, CAPABILITIES).until(end).closed(url("1.xml"), start, end).build()?,
+        ChangeDumpManifest::new(start, CAPABILITIES)
+            .until(end)
+            .change(PackedChange::created(url("moss"), "/moss").datetime(start).media_type("text/plain"))
+            .change(
+                PackedChange::updated(url("moss"), "/2/moss")
+                    .datetime(end)
+                    .media_type("text/plain")
+                    .patch(patch(), "/2/moss.diff"),
+            )
+            .change(PackedChange::deleted(url("fern")).datetime(end))
+            .build()?,
+    ])
+}
+
+fn archives() -> Result<Vec<Document>, Violations> {
+    let (start, end) = (hour(9), hour(10));
+    macro_rules! archives {
+        ($($archive:ident $index:ident [$($times:expr),*])*) => {
+            vec![$(
+                $archive::new(CAPABILITIES).index(url("a.xml")).archived(url("1.xml"), $($times),*).build()?,
+                $index::new(CAPABILITIES).archive(url("1.xml")).build()?,
+            )*]
+        };
+    }
+    Ok(archives! {
+        ResourceListArchive ResourceListArchiveIndex [Some(start), Some(end)]
+        ResourceDumpArchive ResourceDumpArchiveIndex [Some(start), None]
+        ChangeListArchive ChangeListArchiveIndex [start, end]
+        ChangeDumpArchive ChangeDumpArchiveIndex [start, end]
+    })
+}
+
+fn notifications() -> Result<Vec<Document>, Violations> {
+    let (start, end) = (hour(9), hour(10));
+    Ok(vec![
+        ChangeNotification::new(start, end)
+            .up(CAPABILITIES)
+            .change(made(ResourceChange::updated(url("moss"))).datetime(start))
+            .change(ResourceChange::deleted(url("fern")))
+            .build()?,
+        FrameworkNotification::new()
+            .interval(start, end)
+            .up(CAPABILITIES)
+            .change(
+                FrameworkChange::new(Change::Updated, Capability::ResourceList, url("list.xml"))
+                    .datetime(start)
+                    .index(url("index.xml")),
+            )
+            .change(FrameworkChange::new(Change::Created, Capability::ChangeDump, url("dump.xml")))
+            .build()?,
+    ])
+}
+
+/// A resource of which everything is told, with every link that it may have.
+fn resource(name: &str) -> Resource {
+    let foreign = ForeignAttribute {
+        namespace: "https://herbarium.example/terms/".to_owned(),
+        prefix: "h".to_owned(),
+        name: "shelf".to_owned(),
+        value: "4 & \"5\"".to_owned(),
+    };
+    Resource::new(url(name))
+        .lastmod(hour(8))
+        .changefreq(ChangeFrequency::Daily)
+        .priority("0.25".parse().unwrap())
+        .hashes(hashes())
+        .length(7)
+        .media_type("text/html")
+        .encoding("gzip")
+        .foreign(foreign)
+        .link(Link::mirror("ftp://mirror.example/moss").pri(1).modified(hour(7)))
+        .link(
+            Link::alternate(url("moss.pdf"))
+                .media_type("application/pdf")
+                .length(9)
+                .hashes(hashes())
+                .pri(999_999),
+        )
+        .link(Link::canonical(url("moss")).encoding("br"))
+        .link(Link::described_by(url("moss.xml")).with_profile("https://herbarium.example/terms/v2"))
+        .link(Link::describes(url("picture")))
+        .link(Link::profile("https://herbarium.example/terms/v2"))
+        .link(Link::memento(url("2026/moss")).modified(hour(6)))
+        .link(Link::timegate(url("timegate/moss")))
+        .link(Link::timemap(url("timemap/moss")).media_type("application/link-format"))
+        .link(Link::collection(url("mosses")))
+        .link(Link::via("https://origin.example/moss").modified(hour(5)).length(7).media_type("text/html"))
+}
+
+fn made(change: ResourceChange) -> ResourceChange {
+    change.lastmod(hour(8)).hashes(hashes()).length(7).media_type("text/html; charset=utf-8")
+}
+
+fn hashes() -> Hashes {
+    let mut hasher = Hasher::new([Algorithm::Md5, Algorithm::Sha1, Algorithm::Sha256]);
+    hasher.update(b"7 bytes");
+    hasher.finish()
+}
+
+fn hour(hour: u8) -> DateTime {
+    format!("2026-01-03T{hour:02}:00:00Z").parse().unwrap()
+}
+
+fn url(name: &str) -> String {
+    format!("https://herbarium.example/sheets/{name}")
+}
