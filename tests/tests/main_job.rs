@@ -126,6 +126,20 @@ async fn a_source_whose_hub_is_away_loses_nothing() {
     eventually("the copy is the same as the collection", || async { same(&collection, &copy) }).await;
 }
 
+#[tokio::test]
+async fn the_readmes_first_command_ends_with_equal_folders() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let programs = binary("resync-hub").parent().unwrap().to_owned();
+    for name in ["resync-source", "resync-destination"] {
+        assert_eq!(binary(name).parent(), Some(programs.as_path()));
+    }
+    let output =
+        Command::new(root.join("examples/main-job")).arg("--built").arg(programs).output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("the same: ") && said.contains("first delivered notification"), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_demo_shows_the_way_of_a_notification_and_ends_with_equal_folders() {
     let folder = tempdir().unwrap();
