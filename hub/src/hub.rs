@@ -157,8 +157,8 @@ async fn start_verification(
     let verification = Verification::new(Arc::clone(store), client, LeasePolicy::new(&config.lease));
     let (sender, receiver) = mpsc::unbounded_channel();
     // What waits is read before anything new can come in, so that nothing is verified twice.
-    let waiting = store.requests().await?;
-    tasks.spawn(verification.run(waiting, receiver, stopped.clone()));
+    queue(&sender, store.requests().await?);
+    tasks.spawn(verification.run(receiver, stopped.clone()));
     Ok(Requests::new(Arc::clone(store), guard.clone(), sender))
 }
 
@@ -179,9 +179,17 @@ async fn start_fetching(
     let largest = usize::try_from(config.publish.max_body).unwrap_or(usize::MAX);
     let fetching = Fetching::new(Arc::clone(store), client, url.to_owned(), largest);
     let (sender, receiver) = mpsc::unbounded_channel();
-    let waiting = store.pings().await?;
-    tasks.spawn(fetching.run(waiting, receiver, stopped.clone()));
+    queue(&sender, store.pings().await?);
+    tasks.spawn(fetching.run(receiver, stopped.clone()));
     Ok(Pings::new(Arc::clone(store), sender))
+}
+
+/// What an earlier life left undone stands first in line.
+fn queue<T>(sender: &mpsc::UnboundedSender<T>, waiting: Vec<T>) {
+    for one in waiting {
+        // The receiver is in the caller's hands, so it cannot be gone.
+        let _ = sender.send(one);
+    }
 }
 
 fn delivery_settings(config: &Config) -> delivery::Settings {

@@ -53,33 +53,22 @@ impl Verification {
         Self { store, client, leases, queues: Queues::default() }
     }
 
-    /// Verifies `waiting` and then whatever comes, until `stop` turns true. Requests that are under way then stay pending in
+    /// Verifies whatever comes, until `stop` turns true. Requests that are under way then stay pending in
     /// the store and are verified at the next start.
     pub async fn run(
         self,
-        waiting: Vec<PendingRequest>,
         requests: mpsc::UnboundedReceiver<PendingRequest>,
         mut stop: watch::Receiver<bool>,
     ) {
         tokio::select! {
-            () = self.verify_all(waiting, requests) => {}
+            () = self.verify_all(requests) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
-    async fn verify_all(
-        &self,
-        waiting: Vec<PendingRequest>,
-        mut requests: mpsc::UnboundedReceiver<PendingRequest>,
-    ) {
+    async fn verify_all(&self, mut requests: mpsc::UnboundedReceiver<PendingRequest>) {
         let mut tasks = JoinSet::new();
-        let mut waiting = waiting.into_iter();
-        loop {
-            let next = match waiting.next() {
-                Some(request) => Some(request),
-                None => requests.recv().await,
-            };
-            let Some(request) = next else { break };
+        while let Some(request) = requests.recv().await {
             self.queues.newest(&request);
             let verification = self.clone();
             tasks.spawn(async move { verification.verify(request).await });

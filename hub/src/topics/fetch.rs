@@ -102,29 +102,18 @@ impl Fetching {
         Self { store, client, public_hub, largest, under_way: Arc::default(), pinged: Arc::default() }
     }
 
-    /// Fetches `waiting` and then whatever is pinged, until `stop` turns true.
-    pub async fn run(
-        self,
-        waiting: Vec<Ping>,
-        pings: mpsc::UnboundedReceiver<Ping>,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    /// Fetches whatever is pinged, until `stop` turns true.
+    pub async fn run(self, pings: mpsc::UnboundedReceiver<Ping>, mut stop: watch::Receiver<bool>) {
         tokio::select! {
-            () = self.fetch_all(waiting, pings) => {}
+            () = self.fetch_all(pings) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
-    async fn fetch_all(&self, waiting: Vec<Ping>, mut pings: mpsc::UnboundedReceiver<Ping>) {
+    async fn fetch_all(&self, mut pings: mpsc::UnboundedReceiver<Ping>) {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         let mut tasks = JoinSet::new();
-        let mut waiting = waiting.into_iter();
-        loop {
-            let next = match waiting.next() {
-                Some(ping) => Some(ping),
-                None => pings.recv().await,
-            };
-            let Some(ping) = next else { break };
+        while let Some(ping) = pings.recv().await {
             if self.joins(&ping) {
                 continue;
             }
