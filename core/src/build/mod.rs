@@ -38,13 +38,15 @@
 
 mod archive;
 mod capability_list;
+mod change_dump;
 mod change_list;
 mod discovery;
-mod dump;
 mod error;
 mod files;
 mod inventory;
 mod package;
+mod packages;
+mod resource_dump;
 mod resource_list;
 mod rotation;
 mod settings;
@@ -57,13 +59,15 @@ mod zip;
 
 pub use archive::{ArchiveKind, Archives};
 pub use capability_list::publish_capability_list;
+pub use change_dump::ChangeDumps;
 pub use change_list::{ChangeLists, Event, Rotation, differences};
 pub use discovery::{discovery_header, discovery_html, robots_txt};
-pub use dump::{ChangeDumps, PackageLimits, ResourceDumps};
 pub use error::BuildError;
 pub use files::{FileContents, FileInventory, Files, MAX_READS};
 pub use inventory::{Contents, Inventory, Item, Items, MemoryInventory};
 pub use package::{Package, PackageError, PackageReadLimits, PathFlaw};
+pub use packages::PackageLimits;
+pub use resource_dump::ResourceDumps;
 pub use resource_list::{Completed, ResourceLists};
 pub use settings::{Published, Site};
 pub use sink::{FolderDraft, FolderSink, MemoryDraft, MemorySink, Sink, StagedFile};

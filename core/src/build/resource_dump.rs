@@ -1,0 +1,115 @@
+//! Resource Dumps as ZIP packages (RS-100 to RS-109).
+
+use super::inventory::Ordered;
+use super::packages::{Packages, Packing, packing};
+use super::settings::{Published, Settings, Site, settings};
+use super::snapshot::{Kind, Snapshot};
+use super::{BuildError, Completed, Contents, Inventory, PackageLimits, Sink};
+use crate::datetime::DateTime;
+use crate::document::{self, Header, ResourceDumpManifest};
+
+/// Makes a Resource Dump: packages with every resource, and the documents that list them.
+///
+/// Packages are named after the moment of the snapshot, so that those of an earlier one stay while somebody still takes them;
+/// remove them when you like. A resource that is gone when it is packed is left out and counted in [`Published::gone`]; one
+/// that changed is packed as it is, and the manifest says so.
+///
+/// ```
+/// use resync_core::build::{Item, MemoryInventory, MemorySink, Package, ResourceDumps, Site};
+/// use std::io::Cursor;
+///
+/// let inventory: MemoryInventory = (0..3).map(|n| Item::new(format!("https://example.org/{n}.txt"))).collect();
+/// let mut sink = MemorySink::default();
+/// let published = ResourceDumps::new(&Site::new("https://example.org/resync"), "2026-01-03T09:00:00Z".parse()?)
+///     .write(inventory.into_iter(), |item: &Item| Ok(Some(Cursor::new(item.loc.clone()))), &mut sink)?;
+/// assert_eq!(published.top(), Some("resourcedump.xml"));
+///
+/// let bytes = sink.get("resourcedump-20260103T090000Z-1.zip").unwrap();
+/// let mut package = Package::open(Cursor::new(bytes))?;
+/// let mut contents = Vec::new();
+/// while let Some(entry) = package.next_entry()? {
+///     let mut content = Vec::new();
+///     package.copy(&entry, &mut content)?;
+///     contents.push(String::from_utf8(content)?);
+/// }
+/// assert_eq!(contents, ["https://example.org/0.txt", "https://example.org/1.txt", "https://example.org/2.txt"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ResourceDumps {
+    settings: Settings,
+    packing: Packing,
+    at: DateTime,
+    completed: Completed,
+}
+
+impl ResourceDumps {
+    /// Dumps called `resourcedump.xml` and, where there are more packages than one document lists, `resourcedump-1.xml`, …;
+    /// `at` is when the taking of the inventory started.
+    pub fn new(site: &Site, at: DateTime) -> Self {
+        let settings = Settings::new(site, "resourcedump");
+        Self { settings, packing: Packing::DEFAULT, at, completed: Completed::Untold }
+    }
+
+    /// What is said of the end of the snapshot.
+    pub fn completed(mut self, completed: Completed) -> Self {
+        self.completed = completed;
+        self
+    }
+
+    /// Packs every resource of the inventory.
+    pub fn write<S: Sink>(
+        &self,
+        inventory: impl Inventory,
+        mut contents: impl Contents,
+        sink: &mut S,
+    ) -> Result<Published, BuildError> {
+        let mut dump = Snapshot::new(Kind::ResourceDump, &self.settings, self.at, self.completed, sink)?;
+        let mut packages = Packages::new(&self.settings, &self.packing, self.at);
+        let mut gone = 0;
+        for item in Ordered::new(inventory) {
+            let item = item?;
+            let Some(content) = contents.open(&item)? else {
+                gone += 1;
+                continue;
+            };
+            let path = packages.next_path("resources", &item.loc);
+            let entry = item.into_bitstream(&path);
+            if !packages.takes(&entry)? {
+                self.end_package(&mut packages, &mut dump)?;
+            }
+            packages.packer(|| self.manifest(None))?.pack(entry, content)?;
+        }
+        self.end_package(&mut packages, &mut dump)?;
+        let mut documents = packages.publish(dump.sink())?;
+        let published = dump.publish()?;
+        documents.extend(published.documents);
+        Ok(Published { documents, gone, ..published })
+    }
+
+    fn end_package<S: Sink>(
+        &self,
+        packages: &mut Packages<'_, S>,
+        dump: &mut Snapshot<'_, S>,
+    ) -> Result<(), BuildError> {
+        let completed = self.completed.after(self.at);
+        let Some(done) = packages.end(dump.sink(), &self.manifest(completed))? else { return Ok(()) };
+        let mut package = document::Package::zip(done.url, done.length).at(self.at).hashes(done.hashes);
+        if let Some(completed) = completed {
+            package = package.completed(completed);
+        }
+        if let Some(contents) = done.contents {
+            package = package.contents(contents);
+        }
+        dump.entry(&package.into())
+    }
+
+    fn manifest(&self, completed: Option<DateTime>) -> Header {
+        let manifest = ResourceDumpManifest::new(self.at, self.settings.site.capability_list());
+        completed.map_or(manifest.clone(), |completed| manifest.completed(completed)).header()
+    }
+}
+
+settings!(ResourceDumps);
+packing!(ResourceDumps);
