@@ -48,6 +48,30 @@ proptest! {
     }
 
     #[test]
+    fn what_a_writer_refuses_is_as_if_it_had_never_been_offered(document in document(), other in document(), picks in vec(any::<(Index, bool)>(), 12)) {
+        let mut offers = document.entries().to_vec();
+        for (pick, broken) in picks {
+            let strangers = [document.entries(), other.entries()].concat();
+            if strangers.is_empty() { continue }
+            let mut stranger = pick.get(&strangers).clone();
+            if broken { stranger.loc = "nowhere".to_owned() }
+            offers.insert(pick.index(offers.len() + 1), stranger);
+        }
+        let mut writer = Writer::new(Vec::new(), document.header()).unwrap();
+        let (taken, refused): (Vec<_>, Vec<_>) = offers.iter().partition(|entry| writer.entry(entry).is_ok());
+
+        let mut untroubled = Writer::new(Vec::new(), document.header()).unwrap();
+        for entry in taken {
+            prop_assert!(untroubled.entry(entry).is_ok());
+        }
+        for entry in refused {
+            let verdict = |writer: &mut Writer<_>| writer.entry(entry).map_err(|error| error.to_string());
+            prop_assert_eq!(verdict(&mut writer), verdict(&mut untroubled));
+        }
+        prop_assert_eq!(writer.finish().unwrap(), untroubled.finish().unwrap());
+    }
+
+    #[test]
     fn no_bytes_panic(bytes in vec(any::<u8>(), 0..400)) {
         survive(&bytes)?;
     }

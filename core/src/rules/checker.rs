@@ -51,25 +51,65 @@ impl Checker {
         Self { capability, shape, sequence: Sequence::new(header, shape), count: 0, violations }
     }
 
-    /// Checks the next entry.
+    /// Checks the next entry of a document that exists: whatever is found, the entry is part of it.
     pub fn entry(&mut self, entry: &Entry, position: Option<Position>) {
+        let place = Place { position, entry: Some(self.count + 1) };
+        if self.count == MAX_ENTRIES {
+            self.violations.push(Rule::TooLarge, place, too_many());
+        }
+        let mut found = std::mem::take(&mut self.violations);
+        self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
+        self.violations = found;
+        self.take(entry);
+    }
+
+    /// Checks an entry that is offered to a document in the making, as its next one. It is taken when it breaks no rule
+    /// of severity [`Error`](super::Severity::Error); one that is refused leaves no trace, and others may follow.
+    ///
+    /// ```
+    /// use resync_core::document::{Capability, Entry, Header, Root};
+    /// use resync_core::rules::Checker;
+    ///
+    /// let mut checker = Checker::new(&Header::new(Root::UrlSet, Capability::Description));
+    /// assert!(checker.offer(&Entry::new("capabilitylist.xml")).is_err());
+    /// assert!(checker.offer(&Entry::new("https://example.org/capabilitylist.xml")).is_ok());
+    /// ```
+    pub fn offer(&mut self, entry: &Entry) -> Result<(), Violations> {
+        self.refusal(entry).map_or(Ok(()), Err)?;
+        self.take(entry);
+        Ok(())
+    }
+
+    /// Why an entry that is offered cannot be taken.
+    pub(crate) fn refusal(&self, entry: &Entry) -> Option<Violations> {
+        let place = Place { position: None, entry: Some(self.count + 1) };
+        let mut found = Violations::default();
+        if self.count >= MAX_ENTRIES {
+            found.push(Rule::TooLarge, place, too_many());
+        }
+        self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
+        Some(found).filter(|found| !found.is_conforming())
+    }
+
+    /// Makes an entry part of the document.
+    pub(crate) fn take(&mut self, entry: &Entry) {
         self.count += 1;
-        let place = Place { position, entry: Some(self.count) };
-        let Self { capability, shape, sequence, count, violations } = self;
-        let errors = violations.error_count();
-        let mut broken = |rule: Rule, detail: String| violations.push(rule, place, detail);
-        if *count == MAX_ENTRIES + 1 {
-            broken(Rule::TooLarge, format!("this is entry {count}; split the document"));
-        }
+        self.sequence.take(entry);
+    }
+
+    /// How many entries the document has.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    fn judge(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
         // A kind of document that we do not know may have manifests of its own.
-        let path = shape.map_or(Need::May, |shape| shape.entry.path);
-        values::check_entry(entry, path, &mut broken);
-        if let (Some(shape), Some(document)) = (shape, capability) {
-            entry::check(entry, document, shape, &mut broken);
+        let path = self.shape.map_or(Need::May, |shape| shape.entry.path);
+        values::check_entry(entry, path, broken);
+        if let (Some(shape), Some(document)) = (self.shape, &self.capability) {
+            entry::check(entry, document, shape, broken);
         }
-        sequence.entry(entry, &mut broken);
-        let refused = violations.error_count() > errors;
-        sequence.check_once(entry, refused, &mut |rule, detail| violations.push(rule, place, detail));
+        self.sequence.judge(entry, broken);
     }
 
     /// What was found so far.
@@ -86,4 +126,8 @@ impl Checker {
     pub fn finish(self) -> Violations {
         self.violations
     }
+}
+
+fn too_many() -> String {
+    format!("there are more than {MAX_ENTRIES} entries; split the document")
 }

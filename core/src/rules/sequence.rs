@@ -1,7 +1,7 @@
 //! What entries must satisfy towards the header and towards the entries before them.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher as _, Hash, RandomState};
+use std::hash::{BuildHasher as _, RandomState};
 
 use super::Rule;
 use super::framework::{self, Level};
@@ -20,7 +20,10 @@ pub(super) struct Sequence {
     latest: Option<DateTime>,
     previous: Option<Times>,
     count: usize,
-    seen: Seen,
+    /// What was seen that may come only once, by a keyed 64-bit hash: two different texts out of 50,000 are taken for one in
+    /// less than a billionth of all documents, and memory stays below a megabyte.
+    seen: HashSet<u64>,
+    key: RandomState,
     /// The media type of the first package.
     format: Option<String>,
     points_up: bool,
@@ -54,15 +57,16 @@ impl Sequence {
             latest: None,
             previous: None,
             count: 0,
-            seen: Seen::default(),
+            seen: HashSet::new(),
+            key: RandomState::new(),
             format: None,
             points_up: header.link(&Relation::Up).is_some(),
             level: None,
         }
     }
 
-    pub(super) fn entry(&mut self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
-        self.count += 1;
+    /// Tells what an entry would break if it came next; nothing is remembered of it.
+    pub(super) fn judge(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
         let empty = Metadata::default();
         let metadata = entry.metadata.as_ref().unwrap_or(&empty);
         self.check_datetime(metadata, broken);
@@ -77,6 +81,34 @@ impl Sequence {
         if shape.capability == Capability::FrameworkNotification {
             self.check_framework(entry, broken);
         }
+        if let Some((rule, hash)) = self.unique(shape, entry)
+            && self.seen.contains(&hash)
+        {
+            broken(rule, "an earlier entry has the same".to_owned());
+        }
+    }
+
+    /// Remembers an entry as one of the document.
+    pub(super) fn take(&mut self, entry: &Entry) {
+        self.count += 1;
+        let Some(shape) = self.shape else { return };
+        let metadata = entry.metadata.as_ref();
+        let times = metadata.map(Times::of).unwrap_or_default();
+        // None comes before any time.
+        self.latest = self.latest.max(metadata.and_then(|metadata| shape.order.time(metadata)));
+        self.previous = Some(times);
+        if shape.is_dump() && self.format.is_none() {
+            self.format = metadata.and_then(|metadata| metadata.media_type.clone());
+        }
+        if shape.capability == Capability::FrameworkNotification {
+            self.level = self.level.or(entry.capability().and_then(framework::level));
+        }
+        // Beyond the entries that a document may have, nothing more is remembered.
+        if self.seen.len() < MAX_ENTRIES
+            && let Some((_, hash)) = self.unique(shape, entry)
+        {
+            self.seen.insert(hash);
+        }
     }
 
     /// A change lies within the interval of its document, both ends included (RS-030).
@@ -90,23 +122,17 @@ impl Sequence {
         }
     }
 
-    fn check_order(&mut self, shape: &Shape, metadata: &Metadata, broken: &mut impl FnMut(Rule, String)) {
-        let (time, rule) = match shape.order {
-            Order::Free => return,
-            Order::ByDatetime(rule) => (metadata.datetime, rule),
-            Order::ByFrom(rule) => (metadata.from, rule),
-        };
-        match (time, self.latest) {
-            (Some(time), Some(latest)) if time < latest => {
-                broken(rule, format!("{time} comes after {latest}"));
-            }
-            (Some(time), _) => self.latest = Some(time),
-            (None, _) => {}
+    fn check_order(&self, shape: &Shape, metadata: &Metadata, broken: &mut impl FnMut(Rule, String)) {
+        let (Order::ByDatetime(rule) | Order::ByFrom(rule)) = shape.order else { return };
+        if let (Some(time), Some(latest)) = (shape.order.time(metadata), self.latest)
+            && time < latest
+        {
+            broken(rule, format!("{time} comes after {latest}"));
         }
     }
 
     /// The parts of a whole lie within it (RS-095), and those of an index follow each other (RS-125, RS-127).
-    fn check_part(&mut self, shape: &Shape, part: Times, broken: &mut impl FnMut(Rule, String)) {
+    fn check_part(&self, shape: &Shape, part: Times, broken: &mut impl FnMut(Rule, String)) {
         let whole = self.whole;
         match shape.parts {
             Parts::Plain => {}
@@ -131,7 +157,6 @@ impl Sequence {
                 }
             }
         }
-        self.previous = Some(part);
     }
 
     fn check_succession(&self, part: Times, broken: &mut impl FnMut(Rule, String)) {
@@ -140,7 +165,7 @@ impl Sequence {
         }
         let Some(previous) = self.previous else { return };
         if previous.is_open() {
-            broken(Rule::OpenBeforeLast, format!("entry {} has from but no until", self.count - 1));
+            broken(Rule::OpenBeforeLast, format!("entry {} has from but no until", self.count));
         }
         if let (Some(end), Some(start)) = (previous.until, part.from)
             && end != start
@@ -150,64 +175,44 @@ impl Sequence {
         }
     }
 
-    /// Whether an earlier entry has what no two entries may have in common. An entry that is refused anyway is not
-    /// remembered, so that it may come again in order.
-    pub(super) fn check_once(&mut self, entry: &Entry, refused: bool, broken: &mut impl FnMut(Rule, String)) {
-        let Some(shape) = self.shape else { return };
+    /// What no other entry may have, hashed, and the rule that one which has it breaks.
+    fn unique(&self, shape: &Shape, entry: &Entry) -> Option<(Rule, u64)> {
         let metadata = entry.metadata.as_ref();
         match shape.once {
-            Once::Nothing => {}
-            Once::Loc => {
-                if !self.seen.is_new(&entry.loc, refused) {
-                    broken(Rule::EntryRepeated, "the loc stands in an earlier entry".to_owned());
-                }
-            }
+            Once::Nothing => None,
+            Once::Loc => Some((Rule::EntryRepeated, self.key.hash_one(&entry.loc))),
             Once::Capability => {
-                if let Some(capability) = metadata.and_then(|metadata| metadata.capability.as_ref())
-                    && !self.seen.is_new(capability, refused)
-                {
-                    broken(Rule::CapabilityRepeated, format!("{capability} is listed before"));
-                }
+                let capability = metadata?.capability.as_ref()?;
+                Some((Rule::CapabilityRepeated, self.key.hash_one(capability)))
             }
-            Once::Path => {
-                if let Some(path) = metadata.and_then(|metadata| metadata.path.as_ref())
-                    && !self.seen.is_new(path, refused)
-                {
-                    broken(Rule::PathRepeated, "the path stands in an earlier entry".to_owned());
-                }
+            Once::Path => Some((Rule::PathRepeated, self.key.hash_one(metadata?.path.as_ref()?))),
+            Once::NewUnderIndex => {
+                entry.change().filter(|&change| change == Change::Created)?;
+                let index = entry.link(&Relation::Index)?;
+                Some((Rule::FrameworkIndexRepeated, self.key.hash_one(&index.href)))
             }
         }
     }
 
-    fn check_format(&mut self, metadata: &Metadata, broken: &mut impl FnMut(Rule, String)) {
+    fn check_format(&self, metadata: &Metadata, broken: &mut impl FnMut(Rule, String)) {
         let Some(format) = &metadata.media_type else { return };
         if !format.eq_ignore_ascii_case(ZIP) {
             broken(Rule::PackageFormat, "the type is not application/zip".to_owned());
         }
-        match &self.format {
-            None => self.format = Some(format.clone()),
-            Some(first) if first.eq_ignore_ascii_case(format) => {}
-            Some(_) => broken(Rule::PackageMixed, "the type is not that of the first package".to_owned()),
+        if self.format.as_ref().is_some_and(|first| !first.eq_ignore_ascii_case(format)) {
+            broken(Rule::PackageMixed, "the type is not that of the first package".to_owned());
         }
     }
 
-    /// What the entries of a Framework Notification must satisfy together (FN-007, FN-022, FN-026).
-    fn check_framework(&mut self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
-        if let (Some(Change::Created), Some(index)) = (entry.change(), entry.link(&Relation::Index))
-            && !self.seen.is_new(&index.href, false)
-        {
-            broken(
-                Rule::FrameworkIndexRepeated,
-                "an earlier entry tells of a new document under this index".to_owned(),
-            );
-        }
+    /// What the entries of a Framework Notification must satisfy together (FN-022, FN-026).
+    fn check_framework(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
         let Some(level) = entry.capability().and_then(framework::level).filter(|_| self.points_up) else {
             return;
         };
         if level == Level::Source {
             broken(Rule::FrameworkUp, "nothing lies above a Source Description".to_owned());
         }
-        if *self.level.get_or_insert(level) != level {
+        if self.level.is_some_and(|first| first != level) {
             broken(Rule::FrameworkUp, "the entries lie on different levels".to_owned());
         }
     }
@@ -228,26 +233,5 @@ fn check_within(
         && whole < part
     {
         broken(rule, format!("{name} {part} is after {whole} of the root"));
-    }
-}
-
-/// What was seen, by a keyed 64-bit hash: two different texts out of 50,000 are taken for one in less than a billionth of all documents,
-/// and memory stays below a megabyte.
-#[derive(Debug, Default)]
-struct Seen {
-    hashes: HashSet<u64>,
-    key: RandomState,
-}
-
-impl Seen {
-    /// Whether it is new, and remembers it unless it is only passing; beyond the entries that a document may have,
-    /// nothing more is remembered.
-    fn is_new(&mut self, value: impl Hash, passing: bool) -> bool {
-        let hash = self.key.hash_one(value);
-        if passing || self.hashes.len() == MAX_ENTRIES {
-            !self.hashes.contains(&hash)
-        } else {
-            self.hashes.insert(hash)
-        }
     }
 }

@@ -2,11 +2,13 @@
 
 use super::Rule;
 use super::shape::Need::{Advised, Forbidden, May, Must, Unforeseen};
+use crate::datetime::DateTime;
 use crate::document::Capability::{
     self, CapabilityList, ChangeDump, ChangeDumpArchive, ChangeDumpManifest, ChangeList, ChangeListArchive,
     ChangeNotification, Description, FrameworkNotification, ResourceDump, ResourceDumpArchive,
     ResourceDumpManifest, ResourceList, ResourceListArchive,
 };
+use crate::document::Metadata;
 use crate::document::Relation::{self, Contents, DescribedBy, Hub, Index};
 use crate::document::Root::{self, SitemapIndex, UrlSet};
 
@@ -95,6 +97,17 @@ pub(super) enum Order {
     ByFrom(Rule),
 }
 
+impl Order {
+    /// The time that decides.
+    pub(super) fn time(self, metadata: &Metadata) -> Option<DateTime> {
+        match self {
+            Self::Free => None,
+            Self::ByDatetime(_) => metadata.datetime,
+            Self::ByFrom(_) => metadata.from,
+        }
+    }
+}
+
 /// How the times of the entries are related to those of the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parts {
@@ -115,6 +128,8 @@ pub(super) enum Once {
     Capability,
     Loc,
     Path,
+    /// The index that a new document lies under (FN-007).
+    NewUnderIndex,
 }
 
 /// The row for a kind of document; `None` for a root this capability cannot have, and for capabilities of others.
@@ -233,7 +248,7 @@ static TABLE: &[Shape] = &[
         parts: Parts::Plain, once: Once::Nothing,
         head: Head { times: CLOSED_INTERVAL, ..NOTIFICATION }, entry: CHANGE },
     Shape { capability: FrameworkNotification, root: UrlSet, order: Order::Free, links: Links::Only(&[Index]),
-        parts: Parts::Plain, once: Once::Nothing,
+        parts: Parts::Plain, once: Once::NewUnderIndex,
         head: Head { times: ANY_INTERVAL, ..NOTIFICATION },
         entry: EntryShape { capability: Must, change: Must, datetime: May, ..POINTER } },
 ];

@@ -489,15 +489,22 @@ fn rs110_rs145_no_two_entries_of_a_manifest_have_the_same_path() {
 }
 
 #[test]
+fn rs042_every_entry_offered_beyond_the_fifty_thousandth_is_refused() {
+    let mut checker = Checker::new(&Header::new(Root::UrlSet, Capability::from("any")));
+    let entry = Entry::new("http://example.org/a");
+    assert!((0..MAX_ENTRIES).all(|_| checker.offer(&entry).is_ok()));
+    for _ in 0..3 {
+        assert_eq!(rules(&checker.offer(&entry).unwrap_err()), [Rule::TooLarge]);
+    }
+}
+
+#[test]
 fn an_entry_that_was_refused_may_come_again_in_order() {
     let header = ResourceDumpManifest::new(time("2013"), UP).header();
     let mut checker = Checker::new(&header);
-    checker.entry(&Bitstream::new("nowhere", "/a").into(), None);
-    assert!(!checker.take_violations().is_conforming());
-    checker.entry(&Bitstream::new("http://example.org/a", "/a").into(), None);
-    assert!(checker.take_violations().is_conforming());
-    checker.entry(&Bitstream::new("http://example.org/b", "/a").into(), None);
-    assert!(!checker.take_violations().is_conforming());
+    assert!(checker.offer(&Bitstream::new("nowhere", "/a").into()).is_err());
+    assert!(checker.offer(&Bitstream::new("http://example.org/a", "/a").into()).is_ok());
+    assert!(checker.offer(&Bitstream::new("http://example.org/b", "/a").into()).is_err());
 }
 
 #[test]

@@ -70,7 +70,6 @@ pub struct Writer<W: io::Write> {
     gathered: Markup,
     /// Bytes of all that was written and gathered, before compression.
     bytes: u64,
-    entries: usize,
 }
 
 impl<W: io::Write> Writer<W> {
@@ -89,14 +88,12 @@ impl<W: io::Write> Writer<W> {
         gathered.header(header);
         let bytes = length(gathered.text());
         let out = Sink::new(out, format.compression);
-        Ok(Self { out, root: header.root, checker, gathered, bytes, entries: 0 })
+        Ok(Self { out, root: header.root, checker, gathered, bytes })
     }
 
-    /// Writes the next entry. One that is refused leaves no trace in the output, and others may follow.
+    /// Writes the next entry. One that is refused leaves no trace, and others may follow.
     pub fn entry(&mut self, entry: &Entry) -> Result<(), WriteError> {
-        self.checker.entry(entry, None);
-        let violations = self.checker.take_violations();
-        if !violations.is_conforming() {
+        if let Some(violations) = self.checker.refusal(entry) {
             return Err(WriteError::Violations(violations));
         }
         let before = self.gathered.text().len();
@@ -107,7 +104,7 @@ impl<W: io::Write> Writer<W> {
             return Err(WriteError::Violations(self.too_large()));
         }
         self.bytes += added;
-        self.entries += 1;
+        self.checker.take(entry);
         if self.gathered.text().len() >= GATHERED {
             self.out.take(&mut self.gathered)?;
         }
@@ -130,7 +127,7 @@ impl<W: io::Write> Writer<W> {
 
     fn too_large(&self) -> Violations {
         let mut violations = Violations::default();
-        let place = Place { position: None, entry: Some(self.entries + 1) };
+        let place = Place { position: None, entry: Some(self.checker.count() + 1) };
         violations.push(
             Rule::TooLarge,
             place,

@@ -4,7 +4,7 @@ use super::*;
 use crate::digest::Hashes;
 use crate::document::Link;
 use crate::document::{Capability, Change, FrameworkChange, FrameworkNotification, Resource, ResourceList};
-use crate::xml::{Layout, read};
+use crate::xml::{Layout, MAX_ENTRIES, read};
 
 #[test]
 fn rs045_rs027_children_come_in_the_order_of_the_schema_and_times_in_utc() {
@@ -74,6 +74,19 @@ fn a_refused_entry_leaves_no_trace_and_others_may_follow() {
 }
 
 #[test]
+fn rs042_a_document_does_not_grow_past_its_entry_limit() {
+    let entry = Entry::new("http://example.org/a");
+    let mut writer = Writer::new(io::sink(), &Header::new(Root::UrlSet, Capability::from("any"))).unwrap();
+    assert!((0..MAX_ENTRIES).all(|_| writer.entry(&entry).is_ok()));
+    let bytes = writer.bytes();
+    for _ in 0..3 {
+        let refused = writer.entry(&entry).unwrap_err();
+        assert!(refused.to_string().contains("RS-042"), "{refused}");
+        assert_eq!(writer.bytes(), bytes);
+    }
+}
+
+#[test]
 fn rs042_a_document_does_not_grow_past_its_byte_limit() {
     let mut entry = Entry::new("http://example.org/a");
     entry.links.push(Link::new(
@@ -85,7 +98,11 @@ fn rs042_a_document_does_not_grow_past_its_byte_limit() {
     assert!(
         matches!(&refused, WriteError::Violations(found) if found.iter().any(|violation| violation.rule == Rule::TooLarge))
     );
-    assert!(writer.bytes() <= MAX_BYTES && writer.bytes() > MAX_BYTES - (2 << 20));
+    let bytes = writer.bytes();
+    assert!(bytes <= MAX_BYTES && bytes > MAX_BYTES - (2 << 20));
+    assert!(writer.entry(&entry).is_err());
+    assert_eq!(writer.bytes(), bytes);
+    writer.entry(&Entry::new("http://example.org/b")).unwrap();
 }
 
 #[test]
