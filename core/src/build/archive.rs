@@ -98,11 +98,11 @@ impl Archives {
             draft.write_all(&xml::write_with(&self.index(&documents)?, Format::default()))?;
             staged.push(sink.stage(draft)?);
         }
-        documents.push(top);
+        documents.push(top.clone());
         for document in staged {
             sink.publish(document)?;
         }
-        Ok(Published { documents, entries, gone: 0 })
+        Ok(Published { documents, entries, gone: 0, top: Some(top) })
     }
 
     fn end_part<S: Sink>(

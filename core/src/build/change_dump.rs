@@ -59,7 +59,8 @@ impl ChangeDumps {
         }
         run.end_package(&mut packages, sink, until)?;
         let mut documents = packages.publish(sink)?;
-        let published = self.series().record(sink, from, run.entries.into_iter().map(Ok), until, None)?;
+        let published =
+            self.series().record(sink, from, None, run.entries.into_iter().map(Ok), until, None)?;
         documents.extend(published.documents);
         Ok(Published { documents, gone: run.gone, ..published })
     }

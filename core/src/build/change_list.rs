@@ -98,12 +98,34 @@ pub fn differences(
 }
 
 /// When an open document is closed and a successor goes on; the limits of RS-042 close it in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// A run reads the open document and writes it anew, whether it adds one entry or thousands, and a Destination polls it whole. So
+/// `entries` is what bounds the cost of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// At so many entries.
+    /// At so many entries; `None` leaves it to the limits.
     pub entries: Option<usize>,
     /// So long after its `from`, once there is an entry in it.
     pub age: Option<Duration>,
+}
+
+impl Default for Rotation {
+    /// 5,000 entries, whatever their age.
+    fn default() -> Self {
+        Self { entries: Some(5_000), age: None }
+    }
+}
+
+/// How far a series of change documents had come: so many entries in the document of this number. The default is before the first.
+///
+/// Keep it beside the changes that are about to be told, and a run that was killed halfway can be taken up exactly
+/// ([`ChangeLists::resume`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The number of the document, counted from 1.
+    pub document: u64,
+    /// How many entries it had.
+    pub entries: u64,
 }
 
 /// Makes Change Lists that go on from run to run: `changelist.xml` is their index from the first day, so that no URI ever changes its
@@ -138,7 +160,7 @@ pub struct ChangeLists {
 }
 
 impl ChangeLists {
-    /// Lists that rotate only at the limits.
+    /// Lists that rotate as [`Rotation::default`] says.
     pub fn new(site: &Site) -> Self {
         Self { settings: Settings::new(site, "changelist"), rotation: Rotation::default() }
     }
@@ -150,13 +172,20 @@ impl ChangeLists {
     }
 
     /// Up to when the published lists tell all changes: the moment of the last one. `None` before the first run.
-    ///
-    /// After a run that failed, tell again what happened at or after this moment; what is told twice does no harm (RS-128).
     pub fn end<S: Sink>(&self, sink: &S) -> Result<Option<DateTime>, BuildError> {
         self.series().end(sink)
     }
 
+    /// How far the published lists have come.
+    pub fn position<S: Sink>(&self, sink: &S) -> Result<Position, BuildError> {
+        self.series().position(sink)
+    }
+
     /// Tells changes, oldest first, none before [`end`](Self::end). The first list of all starts at `from`; `now` decides about age.
+    ///
+    /// The open list is written once for all `events`, and the index only when a list was closed. After a run that failed, some of the
+    /// changes may be told: [`resume`](Self::resume) goes on exactly. Who keeps no position tells again what happened at or after
+    /// [`end`](Self::end); what is told twice does no harm (RS-128).
     pub fn record<S: Sink>(
         &self,
         sink: &mut S,
@@ -164,13 +193,36 @@ impl ChangeLists {
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
         now: DateTime,
     ) -> Result<Published, BuildError> {
-        self.series().record(
-            sink,
-            from,
-            events.into_iter().map(|event| event.map(Event::into_entry)),
-            now,
-            None,
-        )
+        self.series().record(sink, from, None, entries(events), now, None)
+    }
+
+    /// As [`record`](Self::record), where a run that failed may have told some of `events`: all the changes since `position`, the very
+    /// ones that it was given. Those that are told already are passed over, so that every change is told once, in its order.
+    ///
+    /// ```
+    /// use resync_core::build::{ChangeLists, Event, Item, MemorySink, Site};
+    /// use resync_core::datetime::DateTime;
+    /// use resync_core::document::Change;
+    ///
+    /// let noon: DateTime = "2026-01-03T12:00:00Z".parse()?;
+    /// let lists = ChangeLists::new(&Site::new("https://example.org/resync"));
+    /// let events = || [Ok(Event::new(Change::Created, noon, Item::new("https://example.org/a")))];
+    /// let mut sink = MemorySink::default();
+    /// let position = lists.position(&sink)?;
+    /// assert_eq!(lists.record(&mut sink, noon, events(), noon)?.entries, 1);
+    /// // Nobody remembers whether that succeeded.
+    /// assert_eq!(lists.resume(&mut sink, position, noon, events(), noon)?.entries, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume<S: Sink>(
+        &self,
+        sink: &mut S,
+        position: Position,
+        from: DateTime,
+        events: impl IntoIterator<Item = Result<Event, BuildError>>,
+        now: DateTime,
+    ) -> Result<Published, BuildError> {
+        self.series().record(sink, from, Some(position), entries(events), now, None)
     }
 
     /// Tells the last changes there will ever be and closes list and index at `until`.
@@ -181,8 +233,7 @@ impl ChangeLists {
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
         until: DateTime,
     ) -> Result<Published, BuildError> {
-        let entries = events.into_iter().map(|event| event.map(Event::into_entry));
-        self.series().record(sink, from, entries, until, Some(until))
+        self.series().record(sink, from, None, entries(events), until, Some(until))
     }
 
     fn series(&self) -> Series<'_> {
@@ -191,3 +242,9 @@ impl ChangeLists {
 }
 
 settings!(ChangeLists);
+
+fn entries(
+    events: impl IntoIterator<Item = Result<Event, BuildError>>,
+) -> impl Iterator<Item = Result<Entry, BuildError>> {
+    events.into_iter().map(|event| event.map(Event::into_entry))
+}

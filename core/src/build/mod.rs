@@ -60,7 +60,7 @@ mod zip;
 pub use archive::{ArchiveKind, Archives};
 pub use capability_list::publish_capability_list;
 pub use change_dump::ChangeDumps;
-pub use change_list::{ChangeLists, Event, Rotation, differences};
+pub use change_list::{ChangeLists, Event, Position, Rotation, differences};
 pub use discovery::{discovery_header, discovery_html, robots_txt};
 pub use error::BuildError;
 pub use files::{FileContents, FileInventory, Files, MAX_READS};

@@ -2,14 +2,17 @@
 //!
 //! The documents are their own state: what was published is read, and goes on from there. A run that was killed halfway left one of
 //! the steps of RS-130 behind (a list closed, its successor published, the index not yet told), and the next run takes the next step.
+//!
+//! Every run reads the open document and writes it anew, so [`Rotation`] bounds what a run costs; the index is written when it has
+//! something new to say.
 
-use std::io::{BufReader, Write};
+use std::io::{BufReader, Read, Write};
 use std::time::Duration;
 
 use super::settings::{Published, Settings};
 use super::sink::Sink;
 use super::spool::Spool;
-use super::{BuildError, Rotation};
+use super::{BuildError, Position, Rotation};
 use crate::datetime::DateTime;
 use crate::document::{
     Capability, ChangeDump, ChangeDumpIndex, ChangeList, ChangeListIndex, Document, Entry, Header, Root,
@@ -81,22 +84,58 @@ impl Series<'_> {
         let Some(open) = state.open else { return Ok(state.closed.last().map(|last| last.until)) };
         let mut end = open.from;
         if open.is_published {
-            for entry in self.entries(sink, open)? {
+            for entry in self.entries(sink, open.number)? {
                 end = self.kind.moments(&entry?).map_or(end, |(_, until)| end.max(until));
             }
         }
         Ok(Some(end))
     }
 
-    /// Adds entries, closes and opens documents as [`Rotation`] wants it, and with `until` closes the last one for good.
+    /// Where the next entry goes.
+    pub(super) fn position<S: Sink>(&self, sink: &S) -> Result<Position, BuildError> {
+        let state = self.load(sink)?;
+        let Some(open) = state.open else { return Ok(Position::default()) };
+        let mut entries = 0;
+        if open.is_published {
+            for entry in self.entries(sink, open.number)? {
+                entry?;
+                entries += 1;
+            }
+        }
+        Ok(Position { document: open.number, entries })
+    }
+
+    /// How many entries have been added since `position`.
+    fn added_since<S: Sink>(&self, sink: &S, position: Position) -> Result<u64, BuildError> {
+        let first = position.document.max(1);
+        let mut added = 0_u64;
+        for number in first.. {
+            if header_of(sink, &self.settings.component(number))?.is_none() {
+                break;
+            }
+            for entry in self.entries(sink, number)? {
+                entry?;
+                added += 1;
+            }
+        }
+        added.checked_sub(position.entries).ok_or_else(|| BuildError::NotContinuable {
+            name: self.settings.component(first),
+            reason: "it has fewer entries than it had",
+        })
+    }
+
+    /// Adds entries, closes and opens documents as [`Rotation`] wants it, and with `until` closes the last one for good. `entries` are
+    /// all those since `position`, if it is given: what is there already is not added again.
     pub(super) fn record<S: Sink>(
         &self,
         sink: &mut S,
         from: DateTime,
+        position: Option<Position>,
         entries: impl IntoIterator<Item = Result<Entry, BuildError>>,
         now: DateTime,
         until: Option<DateTime>,
     ) -> Result<Published, BuildError> {
+        let mut added = position.map_or(Ok(0), |position| self.added_since(sink, position))?;
         let state = self.load(sink)?;
         let next = state.closed.last().map_or(1, |last| last.number + 1);
         let start = state.closed.last().map_or(from, |last| last.until);
@@ -111,7 +150,7 @@ impl Series<'_> {
             published: Published::default(),
         };
         if open.is_published {
-            for entry in self.entries(sink, open)? {
+            for entry in self.entries(sink, open.number)? {
                 growing.take(&entry?)?;
             }
         }
@@ -120,7 +159,12 @@ impl Series<'_> {
             growing.rotate(sink)?;
         }
         for entry in entries {
-            growing.add(sink, &entry?)?;
+            let entry = entry?;
+            if added > 0 {
+                added -= 1;
+            } else {
+                growing.add(sink, &entry)?;
+            }
         }
         let has_news = growing.published.entries > 0 || !growing.staged.is_empty() || until.is_some();
         if !has_news && open.is_published && state.is_indexed {
@@ -131,9 +175,7 @@ impl Series<'_> {
 
     fn load<S: Sink>(&self, sink: &S) -> Result<State, BuildError> {
         let top = self.settings.top();
-        let Some(published) = sink.open(&top)? else {
-            return Ok(State { closed: Vec::new(), open: None, is_indexed: false });
-        };
+        let Some(published) = sink.open(&top)? else { return self.load_without_index(sink) };
         let unreadable = |source| BuildError::Published { name: top.clone(), source };
         let unfit = |reason| BuildError::NotContinuable { name: top.clone(), reason };
         let index = Reader::new(BufReader::new(published)).map_err(unreadable)?;
@@ -164,6 +206,13 @@ impl Series<'_> {
         self.catch_up(sink, State { closed, open, is_indexed: true })
     }
 
+    /// The first run of all can have been killed before it came to the index.
+    fn load_without_index<S: Sink>(&self, sink: &S) -> Result<State, BuildError> {
+        let first = header_of(sink, &self.settings.component(1))?.and_then(|header| header.metadata.from);
+        let open = first.map(|from| Open { number: 1, from, is_published: true });
+        self.catch_up(sink, State { closed: Vec::new(), open, is_indexed: false })
+    }
+
     /// Goes on where a killed run closed a document and did not come to tell the index.
     fn catch_up<S: Sink>(&self, sink: &S, mut state: State) -> Result<State, BuildError> {
         while let Some(open) = state.open {
@@ -189,9 +238,9 @@ impl Series<'_> {
     fn entries<S: Sink>(
         &self,
         sink: &S,
-        open: Open,
+        number: u64,
     ) -> Result<impl Iterator<Item = Result<Entry, BuildError>> + use<S>, BuildError> {
-        let name = self.settings.component(open.number);
+        let name = self.settings.component(number);
         let published = sink
             .open(&name)?
             .ok_or_else(|| BuildError::NotContinuable { name: name.clone(), reason: "it is missing" })?;
@@ -259,6 +308,14 @@ fn header_of<S: Sink>(sink: &S, name: &str) -> Result<Option<Header>, BuildError
     let Some(published) = sink.open(name)? else { return Ok(None) };
     let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
     Ok(Some(Reader::new(BufReader::new(published)).map_err(unreadable)?.header().clone()))
+}
+
+/// Whether a document has these very bytes.
+fn is_published<S: Sink>(sink: &S, name: &str, bytes: &[u8]) -> Result<bool, BuildError> {
+    let Some(mut published) = sink.open(name)? else { return Ok(false) };
+    let mut present = Vec::with_capacity(bytes.len());
+    published.read_to_end(&mut present)?;
+    Ok(present == bytes)
 }
 
 fn elapsed(from: DateTime, now: DateTime) -> Duration {
@@ -342,11 +399,15 @@ impl<S: Sink> Growing<'_, S> {
             }
         };
         let index = self.series.index(&self.closed, open)?;
+        let bytes = xml::write_with(&index, self.series.settings.format);
         let top = self.series.settings.top();
-        let mut draft = sink.create(&top)?;
-        draft.write_all(&xml::write_with(&index, self.series.settings.format))?;
-        self.staged.push(sink.stage(draft)?);
-        self.published.documents.push(top);
+        if !is_published(sink, &top, &bytes)? {
+            let mut draft = sink.create(&top)?;
+            draft.write_all(&bytes)?;
+            self.staged.push(sink.stage(draft)?);
+            self.published.documents.push(top.clone());
+            self.published.top = Some(top);
+        }
         for staged in self.staged {
             sink.publish(staged)?;
         }

@@ -102,12 +102,13 @@ pub struct Published {
     pub entries: u64,
     /// How many resources or changes a dump has no bytes for, because they are gone.
     pub gone: u64,
+    pub(super) top: Option<String>,
 }
 
 impl Published {
     /// The document that the Capability List points at, if it was written.
     pub fn top(&self) -> Option<&str> {
-        self.documents.last().map(String::as_str)
+        self.top.as_deref()
     }
 }
 

@@ -106,8 +106,8 @@ impl<'a, S: Sink> Snapshot<'a, S> {
             self.sink.publish(staged)?;
         }
         remove_left_over(self.sink, self.settings, self.parts.len())?;
-        let documents = self.parts.into_iter().map(|part| part.name).chain([top]).collect();
-        Ok(Published { documents, entries: self.entries, gone: 0 })
+        let documents = self.parts.into_iter().map(|part| part.name).chain([top.clone()]).collect();
+        Ok(Published { documents, entries: self.entries, gone: 0, top: Some(top) })
     }
 
     fn index(&self) -> Result<Document, Violations> {

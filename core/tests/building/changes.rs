@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use resync_core::build::{
-    BuildError, ChangeLists, Event, Item, MemoryInventory, MemorySink, Rotation, differences,
+    BuildError, ChangeLists, Event, Item, MemoryInventory, MemorySink, Position, Published, Rotation,
+    differences,
 };
 use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, Change, Document};
@@ -40,11 +41,14 @@ fn changes(list: &Document) -> Vec<Told> {
     told.collect()
 }
 
-/// A Destination that knows where it is: polls its open list; once closed, asks the index for the list that goes on (RS-192, RS-193).
+/// A Destination that knows where it is: polls its open list from the first entry it has not seen; once closed, asks the index for the
+/// list that goes on (RS-192 to RS-194).
 #[derive(Default)]
 struct Poller {
     list: Option<String>,
-    seen: BTreeSet<Told>,
+    /// How many entries of that list were seen.
+    place: usize,
+    seen: Vec<Told>,
 }
 
 impl Poller {
@@ -53,7 +57,9 @@ impl Poller {
             let Some(name) = self.list.clone().or_else(|| first(sink)) else { return };
             self.list = Some(name.clone());
             let list = document(sink, &name);
-            self.seen.extend(changes(&list));
+            let told = changes(&list);
+            self.seen.extend_from_slice(&told[self.place..]);
+            self.place = told.len();
             let Some(until) = list.header().metadata.until else { return };
             let index = document(sink, "changelist.xml");
             let next = index.entries().iter().find(|entry| {
@@ -62,7 +68,7 @@ impl Poller {
             });
             // No successor yet: ask again later.
             let Some(next) = next else { return };
-            self.list = Some(next.loc.strip_prefix(ROOT).unwrap().to_owned());
+            (self.list, self.place) = (Some(next.loc.strip_prefix(ROOT).unwrap().to_owned()), 0);
         }
     }
 }
@@ -148,35 +154,39 @@ proptest! {
             prop_assert!(report.is_conforming(), "{}", report);
         }
         poller.poll(&sink);
-        prop_assert_eq!(poller.seen, recorded.into_iter().collect::<BTreeSet<_>>());
+        prop_assert_eq!(poller.seen, recorded);
     }
 
     #[test]
-    fn rs130_a_run_that_is_killed_after_any_step_is_taken_up_by_the_next(
-        batches in batches(), entries in 1..5_usize, steps in 0..6_usize,
+    fn rs130_however_often_a_run_is_killed_every_change_is_told_once_and_in_its_order(
+        batches in batches(), entries in 1..5_usize, age in prop::option::of(1..12_u64),
+        deaths in prop::collection::vec(prop::collection::vec(0..7_usize, 0..4), 5),
     ) {
-        let lists = lists(entries, None);
+        let lists = lists(entries, age);
         let mut sink = MemorySink::default();
-        let mut recorded: BTreeSet<Told> = BTreeSet::new();
-        let mut closed = Closed::default();
+        let (mut poller, mut closed) = (Poller::default(), Closed::default());
+        let mut recorded: Vec<Told> = Vec::new();
         let mut now = moment(1);
-        for batch in dated(batches) {
+        for (batch, deaths) in dated(batches).into_iter().zip(deaths) {
             now = now_after(&batch, now);
             recorded.extend(batch.iter().map(told));
-            let had_index = sink.get("changelist.xml").is_some();
-            let mut look = |seen: &MemorySink| if had_index { closed.look(seen) };
-            let mut watched = Watched { sink, steps_left: steps, after: &mut look };
-            let killed = lists.record(&mut watched, moment(0), batch.clone().into_iter().map(Ok), now).is_err();
-            sink = watched.sink;
-            if killed {
-                check_each(&sink);
-                let end = lists.end(&sink).unwrap();
-                let again = batch.into_iter().filter(|event| end.is_none_or(|end| event.moment >= end)).map(Ok);
-                let mut watched = Watched { sink, steps_left: usize::MAX, after: &mut look };
-                lists.record(&mut watched, moment(0), again, now).unwrap();
+            let position = lists.position(&sink).unwrap();
+            let mut look = |seen: &MemorySink| {
+                check_each(seen);
+                closed.look(seen);
+                poller.poll(seen);
+                assert!(recorded.starts_with(&poller.seen), "lost, repeated or out of order");
+            };
+            for steps_left in deaths.into_iter().chain([usize::MAX]) {
+                let events = batch.iter().cloned().map(Ok);
+                let mut watched = Watched { sink, steps_left, after: &mut look };
+                let outcome = lists.resume(&mut watched, position, moment(0), events, now);
                 sink = watched.sink;
+                prop_assert!(outcome.is_ok() || steps_left < usize::MAX);
             }
-            prop_assert_eq!(&all_told(&sink).into_iter().collect::<BTreeSet<_>>(), &recorded);
+            poller.poll(&sink);
+            prop_assert_eq!(&poller.seen, &recorded);
+            prop_assert_eq!(&all_told(&sink), &recorded);
             let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
             prop_assert!(report.is_conforming(), "{}", report);
         }
@@ -261,4 +271,30 @@ fn rs125_a_series_that_is_closed_has_until_everywhere_and_does_not_go_on() {
     assert_eq!(document(&sink, "changelist.xml").header().metadata.until, Some(moment(9)));
     let more = lists.record(&mut sink, moment(0), [Ok(event(5, 10))], moment(10));
     assert!(matches!(more, Err(BuildError::NotContinuable { .. })));
+}
+
+#[test]
+fn a_batch_is_one_document_and_the_index_is_written_only_when_a_list_is_closed() {
+    let mut sink = MemorySink::default();
+    let lists = ChangeLists::new(&site());
+    let burst = |first: u32| (first..first + 4_000).map(|n| Ok(event(n, n)));
+    let names = |published: Published| published.documents;
+    let first = lists.record(&mut sink, moment(0), burst(1), moment(1)).unwrap();
+    assert_eq!(first.top(), Some("changelist.xml"));
+    assert_eq!(names(first), ["changelist-1.xml", "changelist.xml"]);
+    let one_more = lists.record(&mut sink, moment(0), [Ok(event(1, 4_001))], moment(1)).unwrap();
+    assert_eq!(one_more.top(), None);
+    assert_eq!(names(one_more), ["changelist-1.xml"]);
+    let rotated = lists.record(&mut sink, moment(0), burst(4_002), moment(1)).unwrap();
+    assert_eq!(names(rotated), ["changelist-1.xml", "changelist-2.xml", "changelist.xml"]);
+    assert_eq!(document(&sink, "changelist-1.xml").entries().len(), 5_000);
+    assert_eq!(lists.position(&sink).unwrap(), Position { document: 2, entries: 3_001 });
+}
+
+#[test]
+fn a_position_that_the_lists_never_reached_is_refused() {
+    let mut sink = MemorySink::default();
+    let beyond = Position { document: 1, entries: 7 };
+    let resumed = lists(9, None).resume(&mut sink, beyond, moment(0), [], moment(0));
+    assert!(matches!(resumed, Err(BuildError::NotContinuable { .. })));
 }
