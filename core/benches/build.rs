@@ -130,8 +130,11 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) {
 }
 
 fn listed(folder: &Path) -> usize {
-    let files =
-        FileInventory::of(folder, "https://repository.example.org/items").threads(THREADS).start().unwrap();
+    let files = FileInventory::of(folder, "https://repository.example.org/items")
+        .unwrap()
+        .threads(THREADS)
+        .start()
+        .unwrap();
     let lists = ResourceLists::new(&Site::new("https://repository.example.org/resync"), files.started());
     let published = lists.write(files, &mut MemorySink::default()).unwrap();
     usize::try_from(published.entries).unwrap()

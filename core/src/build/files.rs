@@ -3,16 +3,18 @@
 //! One thread walks, as many as there are cores read and hash, and the one that asks for items gets them in order. Files travel in
 //! batches; how many are on the way is bounded, so memory does not depend on how many there are.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use std::{fmt, thread, vec};
 
-use super::walk::{Admit, Found, Identity, Tell, Walker, folder_url, is_visible, path_of};
-use super::{BuildError, Contents, Item, Skipped, SymbolicLinks};
+use super::folder::{Identity, open_judged};
+use super::names::folder_url;
+use super::walk::{Found, Listener, Walker};
+use super::{BuildError, Contents, Folder, Item, Skipped, SymbolicLinks, Unportable, path_of};
 use crate::datetime::DateTime;
 use crate::digest::{Algorithm, Hasher, Hashes};
 
@@ -36,7 +38,7 @@ type Outcome = Result<Option<Item>, BuildError>;
 /// let folder = tempfile::tempdir()?;
 /// std::fs::write(folder.path().join("b c.txt"), "two")?;
 /// std::fs::write(folder.path().join("a.txt"), "one")?;
-/// let inventory = FileInventory::of(folder.path(), "https://example.org/data")
+/// let inventory = FileInventory::of(folder.path(), "https://example.org/data")?
 ///     .algorithms([Algorithm::Sha256])
 ///     .media_type(|_| Some("text/plain".to_owned()))
 ///     .start()?;
@@ -46,28 +48,28 @@ type Outcome = Result<Option<Item>, BuildError>;
 /// ```
 #[must_use]
 pub struct FileInventory {
-    root: PathBuf,
+    folder: Folder,
     url: String,
     algorithms: Vec<Algorithm>,
-    links: SymbolicLinks,
     threads: usize,
-    admit: Admit,
-    tell: Tell,
+    listener: Listener,
     media_type: MediaType,
 }
 
 impl FileInventory {
-    /// The files below `root`, each at `base_url` and its path. Digests are sha-256, hidden files are left out, links are followed
-    /// [inside](SymbolicLinks::Inside), and all cores read.
-    pub fn of(root: impl Into<PathBuf>, base_url: &str) -> Self {
+    /// The files below `root`, each at `base_url` and its path, as [`Folder::open`] and [`below`](Self::below) have it.
+    pub fn of(root: impl AsRef<Path>, base_url: &str) -> Result<Self, BuildError> {
+        Folder::open(root).map(|folder| Self::below(folder, base_url))
+    }
+
+    /// The resources of a folder, each at `base_url` and its path. Digests are sha-256, and all cores read.
+    pub fn below(folder: Folder, base_url: &str) -> Self {
         Self {
-            root: root.into(),
+            folder,
             url: folder_url(base_url),
             algorithms: vec![Algorithm::Sha256],
-            links: SymbolicLinks::default(),
             threads: thread::available_parallelism().map_or(1, usize::from),
-            admit: Box::new(is_visible),
-            tell: Box::new(|_| ()),
+            listener: Listener { skipped: Box::new(|_| ()), unportable: Box::new(|_| ()) },
             media_type: Arc::new(|_| None),
         }
     }
@@ -80,7 +82,7 @@ impl FileInventory {
 
     /// What becomes of symbolic links.
     pub fn links(mut self, links: SymbolicLinks) -> Self {
-        self.links = links;
+        self.folder = self.folder.links(links);
         self
     }
 
@@ -90,16 +92,21 @@ impl FileInventory {
         self
     }
 
-    /// Which files, and which folders with all in them, are looked at, by their path below the folder; in place of leaving out hidden
-    /// ones.
-    pub fn admit(mut self, admit: impl Fn(&Path) -> bool + Send + 'static) -> Self {
-        self.admit = Box::new(admit);
+    /// Which files, and which folders with all in them, are looked at ([`Folder::admit`]).
+    pub fn admit(mut self, admit: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
+        self.folder = self.folder.admit(admit);
         self
     }
 
-    /// Hears of everything that is admitted and still no resource.
+    /// Hears of what is no resource, where that is worth a word.
     pub fn on_skipped(mut self, tell: impl FnMut(Skipped) + Send + 'static) -> Self {
-        self.tell = Box::new(tell);
+        self.listener.skipped = Box::new(tell);
+        self
+    }
+
+    /// Hears of the resources whose names not every Destination can keep.
+    pub fn on_unportable(mut self, tell: impl FnMut(Unportable) + Send + 'static) -> Self {
+        self.listener.unportable = Box::new(tell);
         self
     }
 
@@ -111,18 +118,18 @@ impl FileInventory {
 
     /// Where a dump takes the bytes of these files from.
     pub fn contents(&self) -> FileContents {
-        FileContents { root: self.root.clone(), url: self.url.clone() }
+        FileContents { folder: self.folder.clone(), url: self.url.clone() }
     }
 
     /// Starts to walk.
     pub fn start(self) -> Result<Files, BuildError> {
         let started = DateTime::now();
         let task = Arc::new(Task {
-            root: self.root.clone(),
+            folder: self.folder.clone(),
             algorithms: self.algorithms,
             media_type: self.media_type,
         });
-        let walker = Walker::new(self.root, self.url, self.links, self.admit, self.tell)?;
+        let walker = Walker::new(self.folder, self.url, self.listener)?;
         let (jobs, next_job) = sync_channel(self.threads * AHEAD);
         let (answers, order) = sync_channel(self.threads * AHEAD);
         let next_job = Arc::new(Mutex::new(next_job));
@@ -138,10 +145,9 @@ impl FileInventory {
 impl fmt::Debug for FileInventory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileInventory")
-            .field("root", &self.root)
+            .field("folder", &self.folder)
             .field("url", &self.url)
             .field("algorithms", &self.algorithms)
-            .field("links", &self.links)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }
@@ -191,7 +197,7 @@ fn hand_out(walker: Walker, jobs: &SyncSender<Job>, answers: &SyncSender<Receive
 
 /// What the reading threads have in common.
 struct Task {
-    root: PathBuf,
+    folder: Folder,
     algorithms: Vec<Algorithm>,
     media_type: MediaType,
 }
@@ -210,7 +216,7 @@ impl Task {
     }
 
     fn item(&self, Found { path, loc, target }: Found, buffer: &mut [u8]) -> Outcome {
-        let full = self.root.join(&path);
+        let full = self.folder.root().join(&path);
         let reading = match read(&full, target, &self.algorithms, buffer, || ()) {
             Ok(reading) => reading,
             Err(source) => return Err(BuildError::File { path: full, source }),
@@ -289,11 +295,7 @@ fn read(
 ) -> io::Result<Reading> {
     let mut modified = SystemTime::UNIX_EPOCH;
     for _ in 0..MAX_READS {
-        let Some(mut file) = present(File::open(path))? else { return Ok(Reading::Gone) };
-        let before = file.metadata()?;
-        if !before.is_file() || (target.is_some() && target != Identity::of(&before)) {
-            return Ok(Reading::Gone);
-        }
+        let Some((mut file, before)) = open_judged(path, target)? else { return Ok(Reading::Gone) };
         let (length, hashes) = hash(&mut file, before.len(), algorithms, buffer)?;
         meanwhile();
         let after = file.metadata()?;
@@ -332,18 +334,10 @@ fn hash(
     Ok((length, hasher.finish()))
 }
 
-fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The bytes of the files below a folder, found by their URLs.
+/// The bytes of the files of a folder, found by their URLs: of those that the inventory would list, and no others.
 #[derive(Clone, Debug)]
 pub struct FileContents {
-    root: PathBuf,
+    folder: Folder,
     url: String,
 }
 
@@ -351,12 +345,9 @@ impl Contents for FileContents {
     type Content = File;
 
     fn open(&mut self, item: &Item) -> io::Result<Option<File>> {
-        let Some(path) = path_of(&item.loc, &self.url) else { return Ok(None) };
-        let path = self.root.join(path);
-        match present(fs::metadata(&path))? {
-            Some(metadata) if metadata.is_file() => present(File::open(path)),
-            _ => Ok(None),
-        }
+        let path = item.loc.strip_prefix(&self.url).and_then(path_of);
+        let Some(real) = path.and_then(|path| self.folder.locate(&path).ok()) else { return Ok(None) };
+        Ok(open_judged(&real, None)?.map(|(file, _)| file))
     }
 }
 

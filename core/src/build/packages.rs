@@ -1,7 +1,7 @@
 //! The packages of one run of a dump, and when one ends and the next begins (RS-102, RS-103, RS-109).
 
+use super::names::extension;
 use super::settings::Settings;
-use super::walk::extension;
 use super::zip::{Packed, Packer, stamp};
 use super::{BuildError, Sink};
 use crate::datetime::DateTime;

@@ -1,6 +1,6 @@
 //! What the four generators of lists and dumps have in common: where documents go, how they are called, how long they get.
 
-use super::walk::folder_url;
+use super::names::folder_url;
 use crate::xml::{Compression, Format, Limits, MAX_BYTES, MAX_ENTRIES};
 
 /// The URL of the folder that a [`Sink`](super::Sink)'s documents are served from.

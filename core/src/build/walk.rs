@@ -1,109 +1,30 @@
 //! The files below a folder, in the order of their URLs.
 //!
 //! A folder's names are sorted as they stand in the URL, folders with their slash, so that going down folder by folder gives URLs
-//! in ascending order. No more than the names of the folders on the way down are held.
+//! in ascending order. What is held are the names of the folders on the way down: of each what stands for it in the URL, and 16 bytes.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::fs::{self, DirEntry, Metadata};
+use std::ffi::OsStr;
+use std::fmt::{self, Write as _};
+use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::vec;
-
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
-use thiserror::Error;
 
 use super::BuildError;
+use super::folder::{Folder, Identity, Refusal, SkipReason, Skipped, SymbolicLinks};
+use super::names::{Foreign, MAX_LOC, Unportable, name_of, segment_of};
 
-/// Longest URI that a `loc` holds (RS-047).
-pub const MAX_LOC: usize = 2048;
-
-/// What RFC 3986 lets stand in a segment of a path is not encoded.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b':')
-    .remove(b'@');
-
-/// What becomes of symbolic links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SymbolicLinks {
-    /// Links to files in the folder are resources; links out of it, and links to folders, are not followed.
-    #[default]
-    Inside,
-    /// None is followed.
-    Never,
-    /// All are followed, wherever they lead. Every folder is walked once, under the first of its names.
-    Anywhere,
+/// Hears what a walk comes across.
+pub(super) struct Listener {
+    pub(super) skipped: Box<dyn FnMut(Skipped) + Send>,
+    pub(super) unportable: Box<dyn FnMut(Unportable) + Send>,
 }
 
-/// Something that is no resource, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
-    /// Where it lies, below the folder.
-    pub path: PathBuf,
-    /// Why it is left out.
-    pub reason: SkipReason,
-}
-
-/// Why something is no resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SkipReason {
-    /// A symbolic link that [`SymbolicLinks`] keeps from being followed: out of the folder, or none at all.
-    #[error("a symbolic link that is not followed")]
-    LinkNotFollowed,
-    /// A symbolic link to a folder inside, whose files are listed under its own name.
-    #[error("a symbolic link to a folder inside, whose files are listed under its own name")]
-    LinkToFolder,
-    /// A folder that was walked before under another name.
-    #[error("a folder that was walked before under another name")]
-    WalkedBefore,
-    /// A symbolic link that leads nowhere.
-    #[error("a symbolic link that leads nowhere")]
-    Dangling,
-    /// A socket, pipe or device.
-    #[error("neither a file nor a folder")]
-    NotAFile,
-    /// A URL longer than [`MAX_LOC`].
-    #[error("its URL would be longer than 2048 characters")]
-    LocTooLong,
-}
-
-/// Decides by its path below the folder whether a file, or a folder with all in it, is looked at.
-pub(super) type Admit = Box<dyn Fn(&Path) -> bool + Send>;
-/// Hears what was left out.
-pub(super) type Tell = Box<dyn FnMut(Skipped) + Send>;
-
-/// Which file or folder it is, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity(u64, u64);
-
-impl Identity {
-    #[cfg(unix)]
-    #[expect(clippy::unnecessary_wraps, reason = "other systems do not tell")]
-    pub(super) fn of(metadata: &Metadata) -> Option<Self> {
-        use std::os::unix::fs::MetadataExt as _;
-        Some(Self(metadata.dev(), metadata.ino()))
-    }
-
-    #[cfg(not(unix))]
-    pub(super) fn of(_: &Metadata) -> Option<Self> {
-        None
+impl Listener {
+    fn refused(&mut self, path: &Path, refusal: Refusal) {
+        if let Refusal::Skipped(reason) = refusal {
+            (self.skipped)(Skipped { path: path.to_owned(), reason });
+        }
     }
 }
 
@@ -119,128 +40,107 @@ pub(super) struct Found {
 
 /// Goes down folder by folder.
 pub(super) struct Walker {
-    root: PathBuf,
-    real_root: PathBuf,
-    links: SymbolicLinks,
-    admit: Admit,
-    tell: Tell,
+    folder: Folder,
+    listener: Listener,
     walked: HashSet<Identity>,
-    stack: Vec<Folder>,
+    stack: Vec<Level>,
 }
 
-struct Folder {
-    /// With a slash at the end.
-    url: String,
-    children: vec::IntoIter<Child>,
-}
-
-struct Child {
-    /// The name as it stands in the URL; a folder's with its slash.
-    segment: String,
+/// A folder on the way down.
+struct Level {
     /// Below the root.
     path: PathBuf,
-    kind: Kind,
-}
-
-enum Kind {
-    File(Option<Identity>),
-    Folder(Option<Identity>),
+    /// With a slash at the end.
+    url: String,
+    names: Names,
 }
 
 impl Walker {
-    pub(super) fn new(
-        root: PathBuf,
-        url: String,
-        links: SymbolicLinks,
-        admit: Admit,
-        tell: Tell,
-    ) -> Result<Self, BuildError> {
-        let looked_at = fs::canonicalize(&root).and_then(|real| Ok((fs::metadata(&real)?, real)));
-        let (metadata, real_root) =
-            looked_at.map_err(|source| BuildError::File { path: root.clone(), source })?;
-        let (walked, stack) = (HashSet::from_iter(Identity::of(&metadata)), Vec::new());
-        let mut walker = Self { root, real_root, links, admit, tell, walked, stack };
-        match walker.children(Path::new("")) {
-            Ok(children) => walker.stack.push(Folder { url, children }),
-            Err(source) => return Err(BuildError::File { path: walker.root, source }),
-        }
+    pub(super) fn new(folder: Folder, url: String, listener: Listener) -> Result<Self, BuildError> {
+        let unread = |source| BuildError::File { path: folder.root().to_owned(), source };
+        let identity = Identity::of(&fs::metadata(folder.root()).map_err(unread)?);
+        let (walked, stack) = (HashSet::from_iter(identity), Vec::new());
+        let mut walker = Self { folder, listener, walked, stack };
+        walker.enter(PathBuf::new(), url, true)?;
         Ok(walker)
     }
 
-    fn children(&mut self, folder: &Path) -> io::Result<vec::IntoIter<Child>> {
-        let mut children = Vec::new();
-        for entry in fs::read_dir(self.root.join(folder))? {
+    fn names(&mut self, level: &Path) -> io::Result<Names> {
+        let mut names = Names::default();
+        let mut path = level.to_owned();
+        for entry in fs::read_dir(self.folder.root().join(level))? {
             let entry = entry?;
             let name = entry.file_name();
-            let path = folder.join(&name);
-            if !(self.admit)(&path) {
-                continue;
+            path.push(&name);
+            let kind = self.folder.admit_name(&path).and_then(|()| self.judge(&entry));
+            match kind {
+                Ok(kind) => names.push(&name, kind),
+                Err(refusal) => self.listener.refused(&path, refusal),
             }
-            match self.judge(&entry) {
-                Ok(kind) => {
-                    let mut segment = percent_encode(name.as_encoded_bytes(), ENCODED).to_string();
-                    if matches!(kind, Kind::Folder(_)) {
-                        segment.push('/');
-                    }
-                    children.push(Child { segment, path, kind });
-                }
-                Err(reason) => (self.tell)(Skipped { path, reason }),
-            }
+            path.pop();
         }
-        children.sort_unstable_by(|one, other| one.segment.cmp(&other.segment));
-        Ok(children.into_iter())
+        names.sort();
+        Ok(names)
     }
 
-    fn judge(&self, entry: &DirEntry) -> Result<Kind, SkipReason> {
-        let Ok(file_type) = entry.file_type() else { return Err(SkipReason::NotAFile) };
+    fn judge(&self, entry: &DirEntry) -> Result<Kind, Refusal> {
+        let file_type = entry.file_type().map_err(|_| Refusal::Missing)?;
         if file_type.is_symlink() {
-            return self.judge_link(&entry.path());
+            let target = self.folder.judge_link(&entry.path())?.file_type();
+            return match (target.is_dir(), target.is_file()) {
+                (true, _) => Ok(Kind::Folder),
+                (_, true) => Ok(Kind::Link),
+                _ => Err(Refusal::Skipped(SkipReason::NotAFile)),
+            };
         }
         if file_type.is_dir() {
-            let identity = match self.links {
-                SymbolicLinks::Anywhere => entry.metadata().ok().as_ref().and_then(Identity::of),
-                SymbolicLinks::Inside | SymbolicLinks::Never => None,
-            };
-            return Ok(Kind::Folder(identity));
+            if self.folder.is_left_out(&entry.path()) { Err(Refusal::Hidden) } else { Ok(Kind::Folder) }
+        } else if file_type.is_file() {
+            Ok(Kind::File)
+        } else {
+            Err(Refusal::Skipped(SkipReason::NotAFile))
         }
-        if file_type.is_file() { Ok(Kind::File(None)) } else { Err(SkipReason::NotAFile) }
     }
 
-    fn judge_link(&self, path: &Path) -> Result<Kind, SkipReason> {
-        if self.links == SymbolicLinks::Never {
-            return Err(SkipReason::LinkNotFollowed);
-        }
-        let real = fs::canonicalize(path).map_err(|_| SkipReason::Dangling)?;
-        let metadata = fs::metadata(&real).map_err(|_| SkipReason::Dangling)?;
-        let inside = self.links == SymbolicLinks::Inside;
-        if inside {
-            let below = real.strip_prefix(&self.real_root).map_err(|_| SkipReason::LinkNotFollowed)?;
-            if metadata.is_dir() {
-                return Err(SkipReason::LinkToFolder);
+    fn enter(&mut self, path: PathBuf, url: String, is_root: bool) -> Result<(), BuildError> {
+        let full = self.folder.root().join(&path);
+        if self.folder.symbolic_links() == SymbolicLinks::Anywhere && !is_root {
+            if full.canonicalize().is_ok_and(|real| self.folder.is_left_out(&real)) {
+                return Ok(());
             }
-            // What is not looked at under its own name is not looked at under another.
-            if !below.ancestors().filter(|part| !part.as_os_str().is_empty()).all(|part| (self.admit)(part)) {
-                return Err(SkipReason::LinkNotFollowed);
+            let identity = fs::metadata(&full).ok().as_ref().and_then(Identity::of);
+            if identity.is_some_and(|identity| !self.walked.insert(identity)) {
+                self.listener.refused(&path, Refusal::Skipped(SkipReason::WalkedBefore));
+                return Ok(());
             }
         }
-        let identity = Identity::of(&metadata);
-        if metadata.is_dir() {
-            return Ok(Kind::Folder(identity));
-        }
-        if metadata.is_file() { Ok(Kind::File(identity)) } else { Err(SkipReason::NotAFile) }
-    }
-
-    fn enter(&mut self, path: PathBuf, url: String, identity: Option<Identity>) -> Result<(), BuildError> {
-        if identity.is_some_and(|identity| !self.walked.insert(identity)) {
-            (self.tell)(Skipped { path, reason: SkipReason::WalkedBefore });
-            return Ok(());
-        }
-        match self.children(&path) {
-            Ok(children) => self.stack.push(Folder { url, children }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(BuildError::File { path: self.root.join(path), source }),
+        match self.names(&path) {
+            Ok(names) => self.stack.push(Level { path, url, names }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_root => {}
+            Err(source) => return Err(BuildError::File { path: full, source }),
         }
         Ok(())
+    }
+
+    fn file(&mut self, path: PathBuf, loc: String, kind: Kind) -> Option<Found> {
+        let target = match kind {
+            Kind::Link => match self.folder.judge_link(&self.folder.root().join(&path)) {
+                Ok(metadata) => Identity::of(&metadata),
+                Err(refusal) => {
+                    self.listener.refused(&path, refusal);
+                    return None;
+                }
+            },
+            Kind::File | Kind::Folder => None,
+        };
+        if loc.len() > MAX_LOC {
+            self.listener.refused(&path, Refusal::Skipped(SkipReason::LocTooLong));
+            return None;
+        }
+        if let Some(cause) = Foreign::of(&path) {
+            (self.listener.unportable)(Unportable { path: path.clone(), cause });
+        }
+        Some(Found { path, loc, target })
     }
 }
 
@@ -249,23 +149,22 @@ impl Iterator for Walker {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let folder = self.stack.last_mut()?;
-            let Some(Child { segment, path, kind }) = folder.children.next() else {
+            let level = self.stack.last_mut()?;
+            let Some((segment, kind)) = level.names.next() else {
                 self.stack.pop();
                 continue;
             };
-            let loc = format!("{}{segment}", folder.url);
-            match kind {
-                Kind::Folder(identity) => {
-                    if let Err(error) = self.enter(path, loc, identity) {
-                        self.stack.clear();
-                        return Some(Err(error));
-                    }
+            let loc = format!("{}{segment}", level.url);
+            let name = name_of(segment.strip_suffix('/').unwrap_or(segment))
+                .expect("a segment that was made of a name leads back to it");
+            let path = level.path.join(name);
+            if kind == Kind::Folder {
+                if let Err(error) = self.enter(path, loc, false) {
+                    self.stack.clear();
+                    return Some(Err(error));
                 }
-                Kind::File(_) if loc.len() > MAX_LOC => {
-                    (self.tell)(Skipped { path, reason: SkipReason::LocTooLong });
-                }
-                Kind::File(target) => return Some(Ok(Found { path, loc, target })),
+            } else if let Some(found) = self.file(path, loc, kind) {
+                return Some(Ok(found));
             }
         }
     }
@@ -273,48 +172,59 @@ impl Iterator for Walker {
 
 impl fmt::Debug for Walker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walker").field("root", &self.root).field("links", &self.links).finish_non_exhaustive()
+        f.debug_struct("Walker").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 
-/// Hidden files and folders are no resources.
-pub(super) fn is_visible(relative: &Path) -> bool {
-    !relative.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    /// A symbolic link to a file.
+    Link,
+    Folder,
 }
 
-/// The way back: the path below the root that a URL stands for.
-pub(super) fn path_of(loc: &str, url: &str) -> Option<PathBuf> {
-    loc.strip_prefix(url)?.split('/').map(name_of).collect()
+/// The names of one folder, in the order of their URLs: one text for all, since there can be millions.
+#[derive(Default)]
+struct Names {
+    text: String,
+    order: Vec<Name>,
+    next: usize,
 }
 
-fn name_of(segment: &str) -> Option<OsString> {
-    let bytes: Vec<u8> = percent_decode_str(segment).collect();
-    let climbs = matches!(bytes.as_slice(), b"" | b"." | b"..");
-    let separates =
-        |byte: &u8| matches!(byte, b'/' | b'\0') || (cfg!(windows) && matches!(byte, b'\\' | b':'));
-    if climbs || bytes.iter().any(separates) { None } else { file_name(bytes) }
+struct Name {
+    start: usize,
+    /// A name has at most 255 bytes, each three in a URL.
+    length: u16,
+    kind: Kind,
 }
 
-#[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "other systems have names that bytes cannot make")]
-fn file_name(bytes: Vec<u8>) -> Option<OsString> {
-    Some(std::os::unix::ffi::OsStringExt::from_vec(bytes))
+impl Names {
+    fn push(&mut self, name: &OsStr, kind: Kind) {
+        let start = self.text.len();
+        let slash = if kind == Kind::Folder { "/" } else { "" };
+        write!(self.text, "{}{slash}", segment_of(name)).expect("a String takes all");
+        let length =
+            u16::try_from(self.text.len() - start).expect("no file system has names of 20,000 bytes");
+        self.order.push(Name { start, length, kind });
+    }
+
+    fn sort(&mut self) {
+        let Self { text, order, .. } = self;
+        text.shrink_to_fit();
+        order.shrink_to_fit();
+        order.sort_unstable_by(|one, other| one.of(text).cmp(other.of(text)));
+    }
+
+    fn next(&mut self) -> Option<(&str, Kind)> {
+        let name = self.order.get(self.next)?;
+        self.next += 1;
+        Some((name.of(&self.text), name.kind))
+    }
 }
 
-#[cfg(not(unix))]
-fn file_name(bytes: Vec<u8>) -> Option<OsString> {
-    String::from_utf8(bytes).ok().map(OsString::from)
-}
-
-/// The base URL with a slash at its end.
-pub(super) fn folder_url(base: &str) -> String {
-    format!("{}/", base.strip_suffix('/').unwrap_or(base))
-}
-
-/// The extension of a file name as far as it is harmless: up to eight letters and digits, in lower case.
-pub(super) fn extension(loc: &str) -> Option<String> {
-    let path = loc.split(['?', '#']).next()?;
-    let extension = Path::new(path.rsplit('/').next()?).extension().and_then(OsStr::to_str)?;
-    let harmless = extension.len() <= 8 && extension.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    harmless.then(|| extension.to_ascii_lowercase())
+impl Name {
+    fn of<'a>(&self, text: &'a str) -> &'a str {
+        &text[self.start..self.start + usize::from(self.length)]
+    }
 }

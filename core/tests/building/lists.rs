@@ -152,7 +152,7 @@ fn a_folder_becomes_lists_in_a_folder() {
         std::fs::write(data.path().join(format!("{number:02}.txt")), number.to_string()).unwrap();
     }
     let mut sink = FolderSink::new(out.path());
-    let files = FileInventory::of(data.path(), "https://example.org/items").start().unwrap();
+    let files = FileInventory::of(data.path(), "https://example.org/items").unwrap().start().unwrap();
     let lists =
         ResourceLists::new(&site(), files.started()).completed(Completed::Now).limits(limits(10, u64::MAX));
     let published = lists.write(files, &mut sink).unwrap();

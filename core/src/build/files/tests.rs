@@ -2,7 +2,7 @@ use std::fs;
 use std::sync::mpsc::channel;
 
 use super::*;
-use crate::build::SkipReason;
+use crate::build::{Foreign, Refusal, SkipReason};
 use crate::digest::Digest;
 
 fn locs(inventory: FileInventory) -> Vec<String> {
@@ -10,7 +10,7 @@ fn locs(inventory: FileInventory) -> Vec<String> {
 }
 
 fn of(folder: &tempfile::TempDir) -> FileInventory {
-    FileInventory::of(folder.path(), "http://example.org/c/")
+    FileInventory::of(folder.path(), "http://example.org/c/").unwrap()
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn symbolic_links_are_followed_as_far_as_is_safe() {
     symlink("gone", data.join("dangling")).unwrap();
     let walked = |links| {
         let (tell, told) = channel();
-        let inventory = FileInventory::of(&data, "http://example.org").links(links);
+        let inventory = FileInventory::of(&data, "http://example.org").unwrap().links(links);
         let found: Vec<_> = inventory
             .on_skipped(move |skipped| tell.send(skipped).unwrap())
             .start()
@@ -119,8 +119,8 @@ fn symbolic_links_are_followed_as_far_as_is_safe() {
             ("around", SkipReason::LinkToFolder),
             ("dangling", SkipReason::Dangling),
             ("other", SkipReason::LinkToFolder),
-            ("out", SkipReason::LinkNotFollowed),
-            ("shown", SkipReason::LinkNotFollowed),
+            ("out", SkipReason::LinkOutside),
+            ("shown", SkipReason::LinkToHidden),
         ])
     );
     assert_eq!(walked(SymbolicLinks::Never).0, ["sub/file"]);
@@ -175,7 +175,7 @@ fn a_file_that_never_holds_still_has_neither_length_nor_digest() {
 
 #[test]
 fn a_folder_that_cannot_be_read_ends_the_inventory_with_an_error() {
-    let missing = FileInventory::of("/nonexistent/folder", "http://example.org").start();
+    let missing = FileInventory::of("/nonexistent/folder", "http://example.org");
     assert!(matches!(missing, Err(BuildError::File { .. })));
 }
 
@@ -186,7 +186,7 @@ fn contents_are_found_by_url_and_nothing_outside_is() {
     fs::create_dir_all(data.join("a b")).unwrap();
     fs::write(data.join("a b/é"), "inside").unwrap();
     fs::write(folder.path().join("outside"), "outside").unwrap();
-    let inventory = FileInventory::of(&data, "http://example.org");
+    let inventory = FileInventory::of(&data, "http://example.org").unwrap();
     let mut contents = inventory.contents();
     let item = inventory.start().unwrap().next().unwrap().unwrap();
     let text = contents.open(&item).unwrap().map(|file| io::read_to_string(file).unwrap());
@@ -194,4 +194,142 @@ fn contents_are_found_by_url_and_nothing_outside_is() {
     for loc in ["../outside", "%2e%2e/outside", "a b", "", "a b%2F%C3%A9"] {
         assert!(contents.open(&Item::new(format!("http://example.org/{loc}"))).unwrap().is_none(), "{loc}");
     }
+}
+
+/// What a walk lists, leaves out and wonders about.
+struct Walked {
+    found: Vec<String>,
+    skipped: Vec<(String, SkipReason)>,
+    unportable: Vec<Foreign>,
+}
+
+fn walked(folder: Folder) -> Walked {
+    let ((tell, skipped), (wonder, unportable)) = (channel(), channel());
+    let inventory = FileInventory::below(folder, "http://example.org")
+        .on_skipped(move |one| tell.send((one.path.to_str().unwrap().to_owned(), one.reason)).unwrap())
+        .on_unportable(move |one| wonder.send(one.cause).unwrap());
+    let found = inventory.start().unwrap().map(|item| item.unwrap().loc.replace("http://example.org/", ""));
+    let found = found.collect();
+    let mut skipped: Vec<_> = skipped.iter().collect();
+    skipped.sort_by(|one, other| one.0.cmp(&other.0));
+    Walked { found, skipped, unportable: unportable.iter().collect() }
+}
+
+#[test]
+fn unfinished_files_and_folders_are_left_out_and_reported_once_each() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("unpacked.tmp")).unwrap();
+    for name in ["film.part", "draft~", "unpacked.tmp/a", "unpacked.tmp/b", "done", ".x.swp", "temp", "party"]
+    {
+        fs::write(folder.path().join(name), "x").unwrap();
+    }
+    let Walked { found, skipped, .. } = walked(Folder::open(&folder).unwrap());
+    assert_eq!(found, ["done", "party", "temp"]);
+    assert_eq!(
+        skipped,
+        ["draft~", "film.part", "unpacked.tmp"].map(|name| (name.into(), SkipReason::Temporary))
+    );
+}
+
+#[test]
+fn the_folder_of_the_documents_is_reported_and_that_of_the_site_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["resync/mine.txt", "a/resync/b", "site/page.html", "resync.html"] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+    let folder =
+        Folder::open(&folder).unwrap().reserve("resync").leave_out(folder.path().join("site")).unwrap();
+    assert_eq!(folder.locate(Path::new("site/page.html")), Err(Refusal::Hidden));
+    assert_eq!(folder.locate(Path::new("resync/mine.txt")), Err(Refusal::Skipped(SkipReason::Reserved)));
+    assert_eq!(folder.locate(Path::new("missing")), Err(Refusal::Missing));
+    for name in ["../x", "/etc"] {
+        assert_eq!(folder.locate(Path::new(name)), Err(Refusal::Hidden), "{name}");
+    }
+    let Walked { found, skipped, .. } = walked(folder);
+    assert_eq!(found, ["a/resync/b", "resync.html"]);
+    assert_eq!(skipped, [("resync".to_owned(), SkipReason::Reserved)]);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_between_folders_give_every_file_one_name_and_not_one_for_each_way_to_it() {
+    use std::os::unix::fs::symlink;
+    const FOLDERS: usize = 12;
+    let folder = tempfile::tempdir().unwrap();
+    for from in 0..FOLDERS {
+        let inner = folder.path().join(format!("f{from}"));
+        fs::create_dir(&inner).unwrap();
+        fs::write(inner.join("file"), "x").unwrap();
+        for to in (0..FOLDERS).filter(|to| *to != from) {
+            symlink(format!("../f{to}"), inner.join(format!("to{to}"))).unwrap();
+        }
+    }
+    let Walked { found, skipped, .. } = walked(Folder::open(&folder).unwrap());
+    assert_eq!(found.len(), FOLDERS);
+    assert_eq!(skipped.len(), FOLDERS * (FOLDERS - 1));
+    assert!(skipped.iter().all(|(_, reason)| *reason == SkipReason::LinkToFolder));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_left_out_is_not_reached_through_links_either() {
+    use std::os::unix::fs::symlink;
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir_all(data.join("site")).unwrap();
+    fs::write(data.join("site/page"), "x").unwrap();
+    symlink("site/page", data.join("page")).unwrap();
+    symlink(place.path(), data.join("around")).unwrap();
+    for links in [SymbolicLinks::Inside, SymbolicLinks::Anywhere] {
+        let folder = Folder::open(&data).unwrap().links(links).leave_out(data.join("site")).unwrap();
+        assert_eq!(folder.locate(Path::new("page")), Err(Refusal::Hidden));
+        assert_eq!(walked(folder).found, [""; 0], "{links:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_other_systems_cannot_keep_are_listed_and_reported() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("a\\b")).unwrap();
+    for name in [&b"a\\b/c"[..], b"bell\x07", b"caf\xe9", "ordinär".as_bytes()] {
+        fs::write(folder.path().join(OsStr::from_bytes(name)), "x").unwrap();
+    }
+    let Walked { found, skipped, unportable } = walked(Folder::open(&folder).unwrap());
+    assert_eq!((found.len(), skipped.len()), (4, 0));
+    assert_eq!(unportable, [Foreign::Backslash, Foreign::Control, Foreign::NotUtf8]);
+}
+
+#[cfg(unix)]
+#[test]
+fn contents_are_what_the_inventory_would_list_and_nothing_that_took_its_place() {
+    use std::os::unix::fs::symlink;
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(place.path().join("secret"), "secret").unwrap();
+    for name in ["file", ".hidden", "new.part"] {
+        fs::write(data.join(name), name).unwrap();
+    }
+    symlink("file", data.join("same")).unwrap();
+    symlink("../secret", data.join("out")).unwrap();
+    symlink(".hidden", data.join("shown")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, data.join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+    let mut contents = FileInventory::of(&data, "http://example.org").unwrap().contents();
+    let mut text = |name: &str| {
+        let found = contents.open(&Item::new(format!("http://example.org/{name}"))).unwrap();
+        found.map(|file| io::read_to_string(file).unwrap())
+    };
+    assert_eq!((text("file").as_deref(), text("same").as_deref()), (Some("file"), Some("file")));
+    for name in [".hidden", "new.part", "out", "shown", "pipe", "missing"] {
+        assert_eq!(text(name), None, "{name}");
+    }
+    // A file that was judged, and then a link in its place.
+    fs::remove_file(data.join("file")).unwrap();
+    symlink("../secret", data.join("file")).unwrap();
+    assert!(open_judged(&data.join("file"), None).unwrap().is_none());
+    assert!(matches!(read(&data.join("file"), None, &[], &mut [0; 16], || ()).unwrap(), Reading::Gone));
 }

@@ -1,0 +1,317 @@
+//! Which files of a folder are resources, and where each of them really lies. Inventories, dumps and servers ask here, so that they
+//! cannot disagree.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::BuildError;
+use super::names::is_temporary;
+
+/// What becomes of symbolic links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SymbolicLinks {
+    /// Links to files in the folder are resources; links out of it, and links to folders, are not followed.
+    #[default]
+    Inside,
+    /// None is followed.
+    Never,
+    /// All are followed, wherever they lead. Every folder is walked once, under the first of its names.
+    Anywhere,
+}
+
+/// Something that is no resource, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Where it lies, below the folder.
+    pub path: PathBuf,
+    /// Why it is left out.
+    pub reason: SkipReason,
+}
+
+/// Why something is no resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// A name as unfinished files have it.
+    #[error("its name ends as those of unfinished files do (~, .tmp, .part, .swp, .crdownload)")]
+    Temporary,
+    /// A folder that [`Folder::reserve`] keeps for the documents.
+    #[error("reserved for the ResourceSync documents")]
+    Reserved,
+    /// A symbolic link, where [`SymbolicLinks::Never`] is followed.
+    #[error("a symbolic link that is not followed")]
+    LinkNotFollowed,
+    /// A symbolic link out of the folder.
+    #[error("a symbolic link that leads out of the collection")]
+    LinkOutside,
+    /// A symbolic link to a folder inside, whose files are listed under its own name.
+    #[error("a symbolic link to a folder of the collection, whose files are listed under its own name")]
+    LinkToFolder,
+    /// A symbolic link to something that is not looked at under its own name.
+    #[error("a symbolic link to a file that is not published")]
+    LinkToHidden,
+    /// A symbolic link that leads nowhere.
+    #[error("a symbolic link that leads nowhere")]
+    Dangling,
+    /// A folder that was walked before under another name.
+    #[error("a folder that was walked before under another name")]
+    WalkedBefore,
+    /// A socket, pipe or device.
+    #[error("neither a file nor a folder")]
+    NotAFile,
+    /// A URL longer than [`MAX_LOC`](super::MAX_LOC).
+    #[error("its URL would be longer than 2048 characters")]
+    LocTooLong,
+}
+
+/// Why a path stands for no resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nobody needs to hear of it: a hidden name, or what was left out on purpose.
+    Hidden,
+    /// Nothing is there.
+    Missing,
+    /// A reason worth a word.
+    Skipped(SkipReason),
+}
+
+type Admit = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
+
+/// A folder of resources.
+///
+/// Not among them: hidden files (a name with a leading dot), unfinished ones (`~`, `.tmp`, `.part`, `.swp`, `.crdownload` at the end),
+/// what was reserved or left out, and what a symbolic link reaches that [`SymbolicLinks`] keeps from being followed.
+///
+/// ```
+/// use std::path::Path;
+/// use resync_core::build::{Folder, Refusal, SkipReason};
+///
+/// let place = tempfile::tempdir()?;
+/// std::fs::create_dir(place.path().join("resync"))?;
+/// std::fs::write(place.path().join("film.part"), "half of it")?;
+/// std::fs::write(place.path().join("film"), "all of it")?;
+/// let folder = Folder::open(place.path())?.reserve("resync");
+///
+/// assert!(folder.locate(Path::new("film")).is_ok());
+/// let refusal = |path| folder.locate(Path::new(path)).unwrap_err();
+/// assert_eq!(refusal("film.part"), Refusal::Skipped(SkipReason::Temporary));
+/// assert_eq!(refusal("resync"), Refusal::Skipped(SkipReason::Reserved));
+/// assert_eq!(refusal(".git"), Refusal::Hidden);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Folder {
+    root: PathBuf,
+    links: SymbolicLinks,
+    admit: Option<Admit>,
+    reserved: Vec<OsString>,
+    left_out: Vec<PathBuf>,
+}
+
+impl Folder {
+    /// The folder at `root`, which must exist. Links are followed [inside](SymbolicLinks::Inside).
+    pub fn open(root: impl AsRef<Path>) -> Result<Self, BuildError> {
+        let named = root.as_ref();
+        let opened = named
+            .canonicalize()
+            .and_then(|real| if real.is_dir() { Ok(real) } else { Err(io::ErrorKind::NotADirectory.into()) });
+        let root = opened.map_err(|source| BuildError::File { path: named.to_owned(), source })?;
+        let (links, admit) = (SymbolicLinks::default(), None);
+        Ok(Self { root, links, admit, reserved: Vec::new(), left_out: Vec::new() })
+    }
+
+    /// What becomes of symbolic links.
+    #[must_use]
+    pub fn links(mut self, links: SymbolicLinks) -> Self {
+        self.links = links;
+        self
+    }
+
+    /// Which files, and which folders with all in them, are looked at, by their path below the folder; in place of leaving out hidden
+    /// and unfinished ones.
+    #[must_use]
+    pub fn admit(mut self, admit: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
+        self.admit = Some(Arc::new(admit));
+        self
+    }
+
+    /// Keeps a name at the top for the documents: what lies there is no resource, and that is worth a word.
+    #[must_use]
+    pub fn reserve(mut self, name: impl Into<OsString>) -> Self {
+        self.reserved.push(name.into());
+        self
+    }
+
+    /// Leaves out a folder, wherever it lies, and all in it, without a word: that of the site, say. It must exist.
+    pub fn leave_out(mut self, folder: impl AsRef<Path>) -> Result<Self, BuildError> {
+        let path = folder.as_ref();
+        let real =
+            path.canonicalize().map_err(|source| BuildError::File { path: path.to_owned(), source })?;
+        self.left_out.push(real);
+        Ok(self)
+    }
+
+    /// The folder, without symbolic links in its path.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The real path of what a relative one stands for, a file or a folder, if it is public both as written and where it leads.
+    pub fn locate(&self, relative: &Path) -> Result<PathBuf, Refusal> {
+        self.admit_all(relative)?;
+        let named = self.root.join(relative);
+        let real = named.canonicalize().map_err(|_| Refusal::Missing)?;
+        if self.is_left_out(&real) {
+            return Err(Refusal::Hidden);
+        }
+        if real != named {
+            self.judge_target(&real)?;
+        }
+        Ok(real)
+    }
+
+    pub(super) fn symbolic_links(&self) -> SymbolicLinks {
+        self.links
+    }
+
+    /// Judges the last name of a relative path.
+    pub(super) fn admit_name(&self, relative: &Path) -> Result<(), Refusal> {
+        if self.reserved.iter().any(|name| relative == Path::new(name)) {
+            return Err(Refusal::Skipped(SkipReason::Reserved));
+        }
+        match &self.admit {
+            Some(admit) => admit(relative).then_some(()).ok_or(Refusal::Hidden),
+            None => admit_by_default(relative.file_name().unwrap_or_default()),
+        }
+    }
+
+    /// Judges every name of a relative path.
+    fn admit_all(&self, relative: &Path) -> Result<(), Refusal> {
+        let mut part = PathBuf::new();
+        for component in relative.components() {
+            let Component::Normal(name) = component else { return Err(Refusal::Hidden) };
+            part.push(name);
+            self.admit_name(&part)?;
+        }
+        Ok(())
+    }
+
+    /// Judges a symbolic link by where it leads; gives what is there.
+    pub(super) fn judge_link(&self, path: &Path) -> Result<Metadata, Refusal> {
+        if self.links == SymbolicLinks::Never {
+            return Err(Refusal::Skipped(SkipReason::LinkNotFollowed));
+        }
+        let dangling = |_| Refusal::Skipped(SkipReason::Dangling);
+        let real = fs::canonicalize(path).map_err(dangling)?;
+        let metadata = fs::metadata(&real).map_err(dangling)?;
+        self.judge_target(&real)?;
+        if self.links == SymbolicLinks::Inside && metadata.is_dir() {
+            return Err(Refusal::Skipped(SkipReason::LinkToFolder));
+        }
+        Ok(metadata)
+    }
+
+    /// What is not looked at under its own name is not looked at under another.
+    fn judge_target(&self, real: &Path) -> Result<(), Refusal> {
+        if self.is_left_out(real) {
+            return Err(Refusal::Hidden);
+        }
+        match self.links {
+            SymbolicLinks::Never => Err(Refusal::Skipped(SkipReason::LinkNotFollowed)),
+            SymbolicLinks::Anywhere => Ok(()),
+            SymbolicLinks::Inside => {
+                let below =
+                    real.strip_prefix(&self.root).map_err(|_| Refusal::Skipped(SkipReason::LinkOutside))?;
+                self.admit_all(below).map_err(|_| Refusal::Skipped(SkipReason::LinkToHidden))
+            }
+        }
+    }
+
+    /// Whether a real path lies in what was left out.
+    pub(super) fn is_left_out(&self, real: &Path) -> bool {
+        self.left_out.iter().any(|folder| real.starts_with(folder))
+    }
+}
+
+impl fmt::Debug for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Folder")
+            .field("root", &self.root)
+            .field("links", &self.links)
+            .field("reserved", &self.reserved)
+            .field("left_out", &self.left_out)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Hidden files and folders are no resources, and neither are unfinished ones.
+fn admit_by_default(name: &OsStr) -> Result<(), Refusal> {
+    let bytes = name.as_encoded_bytes();
+    if bytes.starts_with(b".") {
+        return Err(Refusal::Hidden);
+    }
+    if is_temporary(bytes) { Err(Refusal::Skipped(SkipReason::Temporary)) } else { Ok(()) }
+}
+
+/// Which file or folder it is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity(u64, u64);
+
+impl Identity {
+    #[cfg(unix)]
+    #[expect(clippy::unnecessary_wraps, reason = "other systems do not tell")]
+    pub(super) fn of(metadata: &Metadata) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+        Some(Self(metadata.dev(), metadata.ino()))
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn of(_: &Metadata) -> Option<Self> {
+        None
+    }
+}
+
+/// Opens a file as it was judged: itself and not what a symbolic link has put in its place since, or with `target` what the link led to.
+/// `None` when it is gone, or another.
+pub(super) fn open_judged(path: &Path, target: Option<Identity>) -> io::Result<Option<(File, Metadata)>> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    wait_for_nobody(&mut options, target.is_none());
+    let file = match options.open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound || is_link(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let metadata = file.metadata()?;
+    let is_another = target.is_some() && target != Identity::of(&metadata);
+    Ok((metadata.is_file() && !is_another).then_some((file, metadata)))
+}
+
+/// A pipe in the place of a file does not wait for its writer, and a link, where none is expected, is not followed.
+#[cfg(unix)]
+fn wait_for_nobody(options: &mut OpenOptions, refuses_links: bool) {
+    use rustix::fs::OFlags;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let links = if refuses_links { OFlags::NOFOLLOW } else { OFlags::empty() };
+    options.custom_flags((OFlags::NONBLOCK | links).bits().cast_signed());
+}
+
+#[cfg(not(unix))]
+fn wait_for_nobody(_: &mut OpenOptions, _: bool) {}
+
+#[cfg(unix)]
+fn is_link(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    Errno::from_io_error(error).is_some_and(|errno| errno == Errno::LOOP || errno == Errno::MLINK)
+}
+
+#[cfg(not(unix))]
+fn is_link(_: &io::Error) -> bool {
+    false
+}
