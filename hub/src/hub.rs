@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resync_core::websub::Secret;
+use resync_core::websub::{Secret, SecretError};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -16,10 +16,12 @@ use tokio::task::JoinSet;
 use crate::config::Config;
 use crate::delivery::{self, Delivery, Totals};
 use crate::egress::{EgressClient, Guard};
-use crate::http::{AdminState, EndpointState, RateLimit, admin, public, serve};
+use crate::http::{
+    AdminState, EndpointState, PingLimit, PublishState, RateLimit, Statuses, admin, public, serve,
+};
 use crate::store::{self, Store, StoreError};
 use crate::subscriptions::{LeasePolicy, Requests, Verification};
-use crate::topics::{Authority, Fetching, Intake, Pings, TokensError, keep_trimming};
+use crate::topics::{Authority, BodyBudget, Fetching, Intake, Pings, Tickets, TokensError, keep_trimming};
 
 /// Connections kept for verification and topic fetches, per host.
 const IDLE_PER_HOST: usize = 2;
@@ -43,9 +45,9 @@ pub enum StartError {
         /// How to choose another.
         flag: &'static str,
     },
-    /// The admin token cannot be used.
-    #[error("the admin token in {path} cannot be used: {reason}")]
-    AdminToken {
+    /// A secret of the hub's own cannot be used.
+    #[error("the secret in {path} cannot be used: {reason}")]
+    OwnSecret {
         /// Which file.
         path: PathBuf,
         /// Why not.
@@ -73,7 +75,8 @@ impl Hub {
     pub async fn start(config: &Config) -> Result<Self, StartError> {
         let store = store::open(config.store.engine, &config.data_dir)?;
         let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
-        let token_hash = admin_token(&config.admin_token_file())?;
+        let token_hash = Sha256::digest(own_secret(&config.admin_token_file())?.trim()).into();
+        let tickets = tickets(&config.ticket_key_file())?;
         let listener = listen(config.listen, "--listen").await?;
         let admin_listener = listen(config.admin.listen, "[admin] listen").await?;
         let (public_address, admin_address) =
@@ -83,6 +86,7 @@ impl Hub {
         let guard = Guard::new(config.egress.allow.clone(), config.egress.ports.clone());
         let (stop, stopped) = watch::channel(false);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
+        let budget = BodyBudget::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
         let requests = start_verification(config, &store, &guard, &stopped, &mut tasks).await?;
         let pings = start_fetching(config, &store, &guard, &url, &stopped, &mut tasks).await?;
@@ -91,10 +95,16 @@ impl Hub {
         let admin_state = AdminState { store: Arc::clone(&store), counters: delivery.counters(), token_hash };
         let endpoint = EndpointState {
             requests,
-            pings,
-            intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
+            publish: PublishState {
+                intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
+                pings,
+                ping_limit: PingLimit::new(config.limits.enabled),
+                budget,
+                statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
+                max_body: largest_body(config),
+                hub_url: Arc::clone(&url),
+            },
             limits: RateLimit::new(config.limits.enabled),
-            max_body: usize::try_from(config.publish.max_body).unwrap_or(usize::MAX),
             hub_url: Arc::clone(&url),
         };
         tasks.spawn(serve(admin_listener, admin(admin_state), stopped.clone()));
@@ -176,8 +186,7 @@ async fn start_fetching(
         config.publish.fetch_timeout,
         IDLE_PER_HOST,
     );
-    let largest = usize::try_from(config.publish.max_body).unwrap_or(usize::MAX);
-    let fetching = Fetching::new(Arc::clone(store), client, url.to_owned(), largest);
+    let fetching = Fetching::new(Arc::clone(store), client, url.to_owned(), largest_body(config));
     let (sender, receiver) = mpsc::unbounded_channel();
     queue(&sender, store.pings().await?);
     tasks.spawn(fetching.run(receiver, stopped.clone()));
@@ -221,24 +230,34 @@ fn address(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
     listener.local_addr().unwrap_or(asked)
 }
 
-/// The hash of the admin token, which is made at the first start and readable by the hub's user only.
-fn admin_token(path: &Path) -> Result<[u8; 32], StartError> {
-    let token = match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make_admin_token(path),
-        read => read,
-    };
-    let unusable = |reason: String| StartError::AdminToken { path: path.to_owned(), reason };
-    let token = token.map_err(|error| unusable(error.to_string()))?;
-    if token.trim().is_empty() {
-        return Err(unusable("it is empty; remove the file to have a new one made".to_owned()));
-    }
-    Ok(Sha256::digest(token.trim()).into())
+fn largest_body(config: &Config) -> usize {
+    usize::try_from(config.publish.max_body).unwrap_or(usize::MAX)
 }
 
-fn make_admin_token(path: &Path) -> io::Result<String> {
-    let token = String::from_utf8_lossy(Secret::random().as_bytes()).into_owned();
+fn tickets(path: &Path) -> Result<Tickets, StartError> {
+    let unusable =
+        |error: SecretError| StartError::OwnSecret { path: path.to_owned(), reason: error.to_string() };
+    Ok(Tickets::new(Secret::new(own_secret(path)?.trim()).map_err(unusable)?))
+}
+
+/// A secret of the hub's own, which is made at the first start and readable by the hub's user only.
+fn own_secret(path: &Path) -> Result<String, StartError> {
+    let secret = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make_secret(path),
+        read => read,
+    };
+    let unusable = |reason: String| StartError::OwnSecret { path: path.to_owned(), reason };
+    let secret = secret.map_err(|error| unusable(error.to_string()))?;
+    if secret.trim().is_empty() {
+        return Err(unusable("it is empty; remove the file to have a new one made".to_owned()));
+    }
+    Ok(secret)
+}
+
+fn make_secret(path: &Path) -> io::Result<String> {
+    let secret = String::from_utf8_lossy(Secret::random().as_bytes()).into_owned();
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    io::Write::write_all(&mut file, token.as_bytes())?;
+    io::Write::write_all(&mut file, secret.as_bytes())?;
     file.sync_all()?;
-    Ok(token)
+    Ok(secret)
 }

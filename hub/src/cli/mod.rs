@@ -34,6 +34,8 @@ enum Command {
     /// Make, list and revoke the tokens of publishers
     #[command(subcommand)]
     Token(tools::Token),
+    /// List the topics of a running hub, and where chains of Change Notifications were broken
+    Topics(tools::Topics),
     /// Check the configuration, or print the effective one
     #[command(subcommand)]
     Config(tools::ConfigCommand),
@@ -78,6 +80,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     let result = match command {
         Command::Serve(settings) => serve::run(&settings),
         Command::Token(token) => tools::token(token),
+        Command::Topics(command) => tools::topics(command),
         Command::Config(command) => tools::config(command),
         Command::Healthcheck(check) => tools::healthcheck(&check),
     };

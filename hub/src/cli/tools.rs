@@ -1,18 +1,20 @@
-//! The small tools: tokens of publishers, the configuration, the health check.
+//! The small tools: tokens of publishers, topics, the configuration, the health check.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use resync_hub::config::{self, DEFAULT_TOML};
+use resync_hub::config::{self, Config, DEFAULT_TOML};
 use resync_hub::topics::{NewToken, Tokens};
+use serde::Deserialize;
 
 use super::{Failure, Settings, say};
 
-/// How long a healthy hub may take to say so.
-const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a healthy hub may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Token {
@@ -67,6 +69,18 @@ pub(super) struct CheckArgs {
 }
 
 #[derive(Args, Debug)]
+pub(super) struct Topics {
+    /// The answer of the admin API as it is (JSON)
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    hub: WhichHub,
+    /// Where the hub's admin API listens, if not where the configuration says
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+}
+
+#[derive(Args, Debug)]
 pub(super) struct Healthcheck {
     /// Where the hub's health listens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081", env = "RESYNC_HUB_ADMIN_LISTEN")]
@@ -74,10 +88,12 @@ pub(super) struct Healthcheck {
 }
 
 impl WhichHub {
+    fn load(self) -> Result<Config, Failure> {
+        Ok(Settings { config: self.config, data_dir: self.data_dir, ..Settings::default() }.load()?)
+    }
+
     fn tokens(self) -> Result<Tokens, Failure> {
-        let config =
-            Settings { config: self.config, data_dir: self.data_dir, ..Settings::default() }.load()?;
-        Tokens::open(&config.publisher_tokens_file()).map_err(Failure::new)
+        Tokens::open(&self.load()?.publisher_tokens_file()).map_err(Failure::new)
     }
 }
 
@@ -111,19 +127,80 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A plain request over a plain socket: a container's health check needs no more.
-pub(super) fn healthcheck(check: &Healthcheck) -> Result<(), Failure> {
-    let answer =
-        ask(check.admin).map_err(|error| Failure::new(format_args!("no hub at {}: {error}", check.admin)))?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    say(body.trim());
-    if head.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(Failure::new("the hub is not ready")) }
+/// Topics with the bounds of their logs, and where chains of Change Notifications were broken (CN-008).
+pub(super) fn topics(command: Topics) -> Result<(), Failure> {
+    let config = command.hub.load()?;
+    let token_file = config.admin_token_file();
+    let token = fs::read_to_string(&token_file).map_err(|error| {
+        Failure::new(format_args!("the admin token in {} cannot be read: {error}", token_file.display()))
+    })?;
+    let admin = command.admin.unwrap_or(config.admin.listen);
+    let body = get(admin, "/api/v1/topics", Some(token.trim()))?;
+    if command.json {
+        say(body);
+        return Ok(());
+    }
+    let topics: Vec<TopicLine> = serde_json::from_str(&body)
+        .map_err(|error| Failure::new(format_args!("{admin} is no hub of this version: {error}")))?;
+    for topic in topics {
+        say(format_args!("{}\t{}\t{}..{}", topic.url, topic.id, topic.first, topic.head));
+        let Some(chain) = topic.chain.filter(|chain| chain.broken > 0) else { continue };
+        say(format_args!("  chain of Change Notifications broken {} times", chain.broken));
+        for one in chain.breaks {
+            say(format_args!(
+                "  {} before {}: the one before it ended {}, it starts {}",
+                one.kind, one.notification, one.ended, one.started
+            ));
+        }
+    }
+    Ok(())
 }
 
-fn ask(admin: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&admin, HEALTH_TIMEOUT)?;
-    stream.set_read_timeout(Some(HEALTH_TIMEOUT))?;
-    write!(stream, "GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
+/// What is shown of a topic of the admin API.
+#[derive(Debug, Deserialize)]
+struct TopicLine {
+    id: String,
+    url: String,
+    first: u64,
+    head: u64,
+    chain: Option<ChainLine>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChainLine {
+    broken: u64,
+    breaks: Vec<BreakLine>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BreakLine {
+    notification: String,
+    kind: String,
+    ended: String,
+    started: String,
+}
+
+/// A container's health check needs no more.
+pub(super) fn healthcheck(check: &Healthcheck) -> Result<(), Failure> {
+    say(get(check.admin, "/readyz", None)?);
+    Ok(())
+}
+
+/// A plain request over a plain socket; the body of a 200.
+fn get(admin: SocketAddr, path: &str, token: Option<&str>) -> Result<String, Failure> {
+    let answer =
+        ask(admin, path, token).map_err(|error| Failure::new(format_args!("no hub at {admin}: {error}")))?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let body = body.trim().to_owned();
+    if head.split(' ').nth(1) == Some("200") { Ok(body) } else { Err(Failure::new(body)) }
+}
+
+fn ask(admin: SocketAddr, path: &str, token: Option<&str>) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&admin, ANSWER_TIMEOUT)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    // HTTP/1.0, so that the body comes in one piece.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {admin}\r\n{token}\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)

@@ -140,6 +140,9 @@ pub struct PublishConfig {
     /// The largest body taken, in bytes.
     #[serde(deserialize_with = "values::size")]
     pub max_body: u64,
+    /// What all bodies together may take in memory on their way in, in bytes.
+    #[serde(deserialize_with = "values::size")]
+    pub body_memory: u64,
     /// How long an idempotency key is remembered.
     #[serde(deserialize_with = "values::duration")]
     pub idempotency_ttl: Duration,
@@ -250,6 +253,11 @@ impl Config {
         }
     }
 
+    /// Where the key of the URLs is by which publishers follow their notifications.
+    pub fn ticket_key_file(&self) -> PathBuf {
+        self.data_dir.join("ticket-key")
+    }
+
     /// Where the publishers' tokens are.
     pub fn publisher_tokens_file(&self) -> PathBuf {
         publisher_tokens_file(&self.data_dir)
@@ -293,7 +301,14 @@ impl Config {
             let sensible = (1..=MOST_REQUESTS).contains(&value);
             claim(sensible, format!("{key} must lie between 1 and {MOST_REQUESTS}, it is {value}"));
         }
-        claim(self.publish.max_body > 0, "publish.max_body must not be 0".to_owned());
+        let PublishConfig { max_body, body_memory, .. } = self.publish;
+        claim(max_body > 0, "publish.max_body must not be 0".to_owned());
+        claim(
+            body_memory >= max_body && max_body <= LARGEST_BODY,
+            format!(
+                "publish.max_body must be at most 1 GiB and no larger than publish.body_memory, they are {max_body} and {body_memory} bytes"
+            ),
+        );
         claim(
             self.retention.size > 0,
             "retention.size must not be 0: the log has to hold what is being delivered".to_owned(),
@@ -333,6 +348,7 @@ pub fn publisher_tokens_file(data_dir: &Path) -> PathBuf {
     data_dir.join("publisher-tokens.json")
 }
 
+const LARGEST_BODY: u64 = 1 << 30;
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 24 * 3_600);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
+use http::header::AUTHORIZATION;
 use resync_core::websub::NotificationId;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::reply::text;
+use super::reply::{json, text};
 use crate::delivery::{Counters, Totals};
-use crate::store::{Shard, Skip, Store, StoreError, Topic};
+use crate::store::{Chain, ChainBreak, Offset, Shard, Skip, Store, StoreError, Topic};
 
 /// What the operator's listener shows.
 #[derive(Clone, Debug)]
@@ -43,6 +43,49 @@ struct TopicView {
     url: String,
     first: u64,
     head: u64,
+    /// How its Change Notifications follow each other (CN-008); only where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chain: Option<ChainView>,
+}
+
+#[derive(Serialize)]
+struct ChainView {
+    /// Where the next Change Notification has to start.
+    until: String,
+    broken: u64,
+    /// The newest breaks.
+    breaks: Vec<BreakView>,
+}
+
+#[derive(Serialize)]
+struct BreakView {
+    notification: String,
+    kind: &'static str,
+    ended: String,
+    started: String,
+}
+
+impl TopicView {
+    fn new(topic: &Topic, chain: Option<Chain>) -> Self {
+        let of = |offset: Offset| NotificationId { topic: topic.id.0, offset: offset.0 }.to_string();
+        let broken = |ChainBreak { offset, ended, started }: ChainBreak| BreakView {
+            notification: of(offset),
+            kind: if ended < started { "gap" } else { "overlap" },
+            ended: ended.to_string(),
+            started: started.to_string(),
+        };
+        Self {
+            id: format!("{:016x}", topic.id.0),
+            url: topic.url.as_str().to_owned(),
+            first: topic.first.0,
+            head: topic.head.0,
+            chain: chain.map(|chain| ChainView {
+                until: chain.until.to_string(),
+                broken: chain.broken,
+                breaks: chain.breaks.into_iter().map(broken).collect(),
+            }),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -105,26 +148,29 @@ async fn ready(State(state): State<AdminState>) -> Response {
 }
 
 async fn status(State(state): State<AdminState>) -> Response {
-    let answer = async {
+    let counted = async {
         let (topics, slots) = (state.store.topics().await?.len(), slots(&state).await?.len());
         let deliveries = state.counters.totals();
         Ok(Status { version: env!("CARGO_PKG_VERSION"), topics, subscriptions: slots, deliveries })
     };
-    json(answer.await)
+    answer(counted.await)
 }
 
 async fn topics(State(state): State<AdminState>) -> Response {
-    let view = |topic: Topic| TopicView {
-        id: format!("{:016x}", topic.id.0),
-        url: topic.url.as_str().to_owned(),
-        first: topic.first.0,
-        head: topic.head.0,
+    let listed = async {
+        let mut found = Vec::new();
+        for topic in state.store.topics().await? {
+            let chain = state.store.chain(topic.id).await?;
+            found.push(TopicView::new(&topic, chain));
+        }
+        found.sort_by(|a, b| a.url.cmp(&b.url));
+        Ok(found)
     };
-    json(state.store.topics().await.map(|topics| topics.into_iter().map(view).collect::<Vec<_>>()))
+    answer(listed.await)
 }
 
 async fn subscriptions(State(state): State<AdminState>) -> Response {
-    json(slots(&state).await)
+    answer(slots(&state).await)
 }
 
 /// Notifications that were given up for a subscription.
@@ -143,7 +189,7 @@ async fn skips(State(state): State<AdminState>) -> Response {
         };
         Ok(found.into_iter().map(view).collect::<Vec<_>>())
     };
-    json(listed.await)
+    answer(listed.await)
 }
 
 async fn slots(state: &AdminState) -> Result<Vec<SubscriptionView>, StoreError> {
@@ -162,12 +208,9 @@ async fn slots(state: &AdminState) -> Result<Vec<SubscriptionView>, StoreError> 
     Ok(found)
 }
 
-fn json<T: Serialize>(answer: Result<T, StoreError>) -> Response {
-    let encoded = answer
-        .map_err(|error| error.to_string())
-        .and_then(|value| serde_json::to_vec(&value).map_err(|error| error.to_string()));
-    match encoded {
-        Ok(bytes) => ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response(),
+fn answer<T: Serialize>(answer: Result<T, StoreError>) -> Response {
+    match answer {
+        Ok(value) => json(StatusCode::OK, &value),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
 }

@@ -1,5 +1,6 @@
-//! Rate limits per client address: honest refusals with `Retry-After`, never a silent drop.
+//! Rate limits: honest refusals with `Retry-After`, never a silent drop.
 
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,16 +8,29 @@ use std::time::{Duration, Instant};
 
 use lru::LruCache;
 
-/// Requests that a client may make at once …
-const BURST: f64 = 200.0;
-/// … and per second in the long run.
-const PER_SECOND: f64 = 50.0;
-/// Clients remembered; beyond that, those that have been quiet longest are forgotten.
-const CLIENTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("ten thousand is not zero");
+/// Requests of one client.
+const CLIENT: Rate = Rate { burst: 200.0, per_second: 50.0 };
+/// Whom a limit remembers; beyond that, those that have been quiet longest are forgotten.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(10_000).expect("ten thousand is not zero");
 
-/// A token bucket for each client.
+/// The requests that each client may make.
 #[derive(Clone, Debug)]
-pub struct RateLimit(Option<Arc<Mutex<LruCache<IpAddr, Bucket>>>>);
+pub struct RateLimit(Buckets<IpAddr>);
+
+/// How much is taken at once, and how much in the long run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    pub(super) burst: f64,
+    pub(super) per_second: f64,
+}
+
+/// A token bucket for each key.
+#[derive(Debug)]
+pub(super) struct Buckets<K: Hash + Eq> {
+    rate: Rate,
+    /// `None`: there is no limit.
+    buckets: Option<Arc<Mutex<LruCache<K, Bucket>>>>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
@@ -27,7 +41,7 @@ struct Bucket {
 impl RateLimit {
     /// Limits that hold, or (`enabled` false) that never refuse.
     pub fn new(enabled: bool) -> Self {
-        Self(enabled.then(|| Arc::new(Mutex::new(LruCache::new(CLIENTS)))))
+        Self(Buckets::new(enabled, CLIENT))
     }
 
     /// Takes one request of this client into account.
@@ -35,27 +49,45 @@ impl RateLimit {
     /// # Errors
     /// How long the client should wait.
     pub fn admit(&self, client: IpAddr, now: Instant) -> Result<(), Duration> {
-        let Some(buckets) = &self.0 else { return Ok(()) };
+        self.0.admit(network(client), now)
+    }
+}
+
+impl<K: Hash + Eq> Buckets<K> {
+    pub(super) fn new(enabled: bool, rate: Rate) -> Self {
+        Self { rate, buckets: enabled.then(|| Arc::new(Mutex::new(LruCache::new(REMEMBERED)))) }
+    }
+
+    /// Takes one event of this key into account, or says how long it should wait.
+    pub(super) fn admit(&self, key: K, now: Instant) -> Result<(), Duration> {
+        let Some(buckets) = &self.buckets else { return Ok(()) };
+        let Rate { burst, per_second } = self.rate;
         let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = buckets.get_or_insert_mut(network(client), || Bucket { tokens: BURST, filled_at: now });
-        *bucket = bucket.at(now);
+        let bucket = buckets.get_or_insert_mut(key, || Bucket { tokens: burst, filled_at: now });
+        *bucket = bucket.at(now, self.rate);
         if bucket.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / PER_SECOND));
+            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / per_second));
         }
         bucket.tokens -= 1.0;
         Ok(())
     }
 }
 
+impl<K: Hash + Eq> Clone for Buckets<K> {
+    fn clone(&self) -> Self {
+        Self { rate: self.rate, buckets: self.buckets.clone() }
+    }
+}
+
 impl Bucket {
-    fn at(self, now: Instant) -> Self {
-        let gained = now.saturating_duration_since(self.filled_at).as_secs_f64() * PER_SECOND;
-        Self { tokens: (self.tokens + gained).min(BURST), filled_at: now }
+    fn at(self, now: Instant, rate: Rate) -> Self {
+        let gained = now.saturating_duration_since(self.filled_at).as_secs_f64() * rate.per_second;
+        Self { tokens: (self.tokens + gained).min(rate.burst), filled_at: now }
     }
 }
 
 /// One customer's IPv6 network counts as one client.
-fn network(client: IpAddr) -> IpAddr {
+pub(super) fn network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),

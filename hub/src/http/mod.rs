@@ -1,12 +1,19 @@
 //! The hub's listeners: the public one with the hub endpoint, the operator's with health and the admin API.
 
 mod admin;
+mod body;
 mod endpoint;
 mod limits;
+mod notifications;
+mod ping_limit;
+mod publish;
 mod reply;
 mod server;
 
 pub use admin::{AdminState, admin};
 pub use endpoint::{EndpointState, public};
 pub use limits::RateLimit;
+pub use notifications::Statuses;
+pub use ping_limit::PingLimit;
+pub use publish::PublishState;
 pub use server::serve;

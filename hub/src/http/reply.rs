@@ -1,8 +1,15 @@
-//! Answers in plain text, for developers (W-088).
+//! Answers: plain text for developers (W-088), JSON for programs.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use tracing::{debug, error};
+
+use crate::store::StoreError;
+
+/// When a client should come back after the store refused a write.
+const STORE_RETRY: u64 = 10;
 
 /// A short text, ended by a newline so that it reads well in a terminal.
 pub(super) fn text(status: StatusCode, text: impl std::fmt::Display) -> Response {
@@ -25,4 +32,28 @@ pub(super) fn later(status: StatusCode, seconds: u64, why: impl std::fmt::Displa
     let mut response = text(status, why);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
+}
+
+/// An answer that says what was wrong with the request, and what would be right.
+pub(super) fn refuse(status: StatusCode, why: impl std::fmt::Display) -> Response {
+    debug!(status = status.as_u16(), "request refused");
+    text(status, why)
+}
+
+/// The store does not take part: nothing was acknowledged, and the client can try again.
+pub(super) fn unavailable(error: &StoreError) -> Response {
+    error!(%error, "request not served: the store fails");
+    later(StatusCode::SERVICE_UNAVAILABLE, STORE_RETRY, "the hub cannot use its store now: try again")
+}
+
+/// A value as JSON.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    match serde_json::to_vec(value) {
+        Ok(bytes) => (status, headers, bytes).into_response(),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
 }

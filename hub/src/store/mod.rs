@@ -26,10 +26,10 @@ use tokio::sync::mpsc;
 
 pub use error::StoreError;
 pub use records::{
-    Activation, Appended, Checkpoint, Ended, Epoch, FailureClass, Intent, Laggard, NewNotification,
-    NewRequest, Notification, NotificationLinks, Offset, PendingRequest, Ping, PingId, RequestId, Rule,
-    Shard, ShardState, Skip, Slot, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed,
-    Watermark,
+    Activation, Appended, Chain, ChainBreak, Checkpoint, Ended, Epoch, FailureClass, Intent, Interval,
+    Laggard, NewNotification, NewRequest, Notification, NotificationLinks, Offset, PendingRequest, Ping,
+    PingId, RequestId, Rule, Shard, ShardState, Skip, Slot, Standing, StoreEvent, Subscription,
+    SubscriptionId, Sweep, Topic, TopicId, Trimmed, Validators, Watermark,
 };
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
@@ -92,7 +92,18 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// The newest notification of each topic is kept.
     async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed>;
 
+    /// How the topic's Change Notifications follow each other; `None` when there never was one.
+    async fn chain(&self, topic: TopicId) -> Result<Option<Chain>>;
+    /// How far the topic's subscriptions are with this notification, as the last checkpoints have it. Takes time in
+    /// proportion to the number of subscriptions.
+    async fn standing(&self, topic: TopicId, offset: Offset) -> Result<Standing>;
+
     // Pings that were acknowledged and not yet acted on.
+
+    /// What the topic said about its content when it was fetched last.
+    async fn validators(&self, topic: TopicId) -> Result<Option<Validators>>;
+    /// Remembers what the topic says about its content now.
+    async fn put_validators(&self, topic: TopicId, validators: Validators) -> Result<()>;
 
     /// Remembers that this topic has to be fetched; replaces an older ping of the same topic.
     async fn put_ping(&self, topic: TopicUrl) -> Result<Ping>;

@@ -104,8 +104,90 @@ pub struct NewNotification {
     pub rule: Rule,
     /// What the publisher calls this notification, so that its repetition is recognised.
     pub idempotency_key: Option<String>,
+    /// The time that a Change Notification is about; its topic's chain is watched (CN-008).
+    pub interval: Option<Interval>,
     /// When it came in.
     pub received_at: DateTime,
+}
+
+/// The time that a Change Notification is about (CN-007).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Its beginning.
+    pub from: DateTime,
+    /// Its end.
+    pub until: DateTime,
+}
+
+/// How the Change Notifications of a topic follow each other: each should start where the one before it ended (CN-008).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// The newest Change Notification.
+    pub offset: Offset,
+    /// Where its interval ended, and the next has to start.
+    pub until: DateTime,
+    /// How many times the chain was broken, ever.
+    pub broken: u64,
+    /// The newest of these times, oldest first.
+    pub breaks: Vec<ChainBreak>,
+}
+
+impl Chain {
+    /// So many breaks are kept; of older ones only the number is known.
+    pub const KEPT: usize = 100;
+
+    /// The chain with one more notification.
+    #[must_use]
+    pub fn followed_by(mut self, offset: Offset, interval: Interval) -> Self {
+        if interval.from != self.until {
+            self.broken += 1;
+            self.breaks.push(ChainBreak { offset, ended: self.until, started: interval.from });
+            let surplus = self.breaks.len().saturating_sub(Self::KEPT);
+            self.breaks.drain(..surplus);
+        }
+        Self { offset, until: interval.until, ..self }
+    }
+
+    /// The chain of a topic's first Change Notification.
+    pub fn beginning(offset: Offset, interval: Interval) -> Self {
+        Self { offset, until: interval.until, broken: 0, breaks: Vec::new() }
+    }
+}
+
+/// A Change Notification that does not start where the one before it ended. Later: changes in between were never told.
+/// Earlier: some were told twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainBreak {
+    /// The notification after the break.
+    pub offset: Offset,
+    /// Where the one before it ended.
+    pub ended: DateTime,
+    /// Where it starts.
+    pub started: DateTime,
+}
+
+/// What a topic said about its own content when it was fetched last, to ask whether that has changed (RFC 9110, 13.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validators {
+    /// The address that gave the content, after redirects.
+    pub url: String,
+    /// `ETag`, byte for byte.
+    pub etag: Option<Bytes>,
+    /// `Last-Modified`, byte for byte.
+    pub last_modified: Option<Bytes>,
+    /// SHA-256 of the content.
+    pub digest: [u8; 32],
+}
+
+/// How far a topic's subscriptions are with one notification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Subscriptions that are done with it: they have got it, or a newer version of fetched content.
+    pub delivered: u64,
+    /// Subscriptions that still have to get it.
+    pub owing: u64,
+    /// Subscriptions for which it was given up.
+    pub skipped: u64,
 }
 
 /// A notification of the log.

@@ -254,6 +254,7 @@ impl Fetching {
             body: answer.body,
             rule: Rule::Latest,
             idempotency_key: None,
+            interval: None,
             received_at: DateTime::now(),
         }
     }

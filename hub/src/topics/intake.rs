@@ -7,14 +7,14 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, LINK};
 use resync_core::datetime::DateTime;
-use resync_core::document::{Capability, RawDocument, Root};
+use resync_core::document::{Capability, Header, RawDocument, Root};
 use resync_core::rules::Violations;
 use resync_core::websub::{LinkHeader, NotificationId, TopicUrl, UrlError};
 use resync_core::xml::{self, Options, ReadError};
 use tracing::info;
 
 use super::authority::{Authority, Denied};
-use crate::store::{Appended, NewNotification, NotificationLinks, Rule, Store, StoreError};
+use crate::store::{Appended, Interval, NewNotification, NotificationLinks, Rule, Store, StoreError};
 
 /// The header by which a publisher marks the repetition of a post.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -124,6 +124,11 @@ impl Intake {
         Ok(announced)
     }
 
+    /// Whether the sender has a token for this topic. With policy `open` everybody has.
+    pub fn knows_publisher(&self, headers: &HeaderMap, topic: &TopicUrl) -> bool {
+        self.authority.allows(bearer(headers), topic).is_ok()
+    }
+
     /// Checks the body and appends the notification to its topic's log. When this returns, it is durable.
     ///
     /// # Errors
@@ -178,11 +183,9 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
     if body.is_empty() {
         return Err(Refused::Empty);
     }
-    if is_xml(&essence) {
-        check_xml(&body, links.resourcesync.is_some())?;
-    }
+    let interval = if is_xml(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
     let (rule, received_at) = (Rule::Every, DateTime::now());
-    Ok(NewNotification { topic, content_type, links, body, rule, idempotency_key, received_at })
+    Ok(NewNotification { topic, content_type, links, body, rule, idempotency_key, interval, received_at })
 }
 
 fn is_xml(essence: &str) -> bool {
@@ -211,18 +214,28 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refused> {
 }
 
 /// ResourceSync notifications must conform; other XML is the topic's own affair, unless the post claims to be ResourceSync.
-fn check_xml(body: &[u8], claims_resourcesync: bool) -> Result<(), Refused> {
+/// Returns the interval of a Change Notification.
+fn check_xml(body: &[u8], claims_resourcesync: bool) -> Result<Option<Interval>, Refused> {
     let read = match xml::read_with(body, Options::PLAIN) {
         Ok(read) => read,
-        Err(ReadError::UnknownRoot { .. }) if !claims_resourcesync => return Ok(()),
+        Err(ReadError::UnknownRoot { .. }) if !claims_resourcesync => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     match kind(&read.document) {
-        Kind::Notification => read.into_document().map(|_| ()).map_err(Refused::Document),
-        Kind::PlainSitemap if !claims_resourcesync => Ok(()),
-        Kind::PlainSitemap => read.into_document().map(|_| ()).map_err(Refused::Document),
+        Kind::PlainSitemap if !claims_resourcesync => Ok(None),
+        Kind::Notification | Kind::PlainSitemap => {
+            read.into_document().map(|document| interval(document.header())).map_err(Refused::Document)
+        }
         Kind::Other(capability) => Err(Refused::NoNotification(capability)),
     }
+}
+
+/// What CN-008 is about: only Change Notifications follow each other.
+fn interval(header: &Header) -> Option<Interval> {
+    if header.capability() != Some(&Capability::ChangeNotification) {
+        return None;
+    }
+    Some(Interval { from: header.metadata.from?, until: header.metadata.until? })
 }
 
 enum Kind {

@@ -200,6 +200,11 @@ impl HubProcess {
         format!("http://{}/websub/", self.address)
     }
 
+    /// Where its admin API listens.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// An answer of the admin API.
     ///
     /// # Panics

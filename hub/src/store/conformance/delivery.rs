@@ -2,7 +2,7 @@
 
 use super::{Place, append, at, behind, callback, on_every_engine, posted, subscribe, the, topic};
 use crate::store::{
-    Checkpoint, Ended, Epoch, FailureClass, Laggard, Offset, Shard, Skip, StoreError, Subscription,
+    Checkpoint, Ended, Epoch, FailureClass, Laggard, Offset, Shard, Skip, Standing, StoreError, Subscription,
     SubscriptionId, Sweep, Watermark,
 };
 
@@ -18,6 +18,7 @@ on_every_engine!(
     shards_do_not_mix,
     a_shard_knows_the_topics_of_its_subscriptions_and_no_others,
     skips_are_listed_up_to_the_limit,
+    every_subscription_stands_somewhere_with_every_notification,
 );
 
 const WATERMARK: Watermark =
@@ -201,4 +202,39 @@ async fn skips_are_listed_up_to_the_limit(place: Place) {
     assert_eq!(store.skips(shard, 100).await.unwrap(), skips);
     assert_eq!(store.skips(shard, 2).await.unwrap(), skips[..2]);
     assert!(store.skips(Shard((shard.0 + 1) % store.shards()), 100).await.unwrap().is_empty());
+}
+
+async fn every_subscription_stands_somewhere_with_every_notification(place: Place) {
+    let store = place.open();
+    let (url, other) = (topic("t"), topic("other"));
+    // One origin, so that all of them are in one shard.
+    let mut subscriptions = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        subscriptions.push(subscribe(&*store, &url, &callback(name)).await.1);
+    }
+    subscribe(&*store, &other, &callback("a")).await;
+    let (id, offset) = append(&*store, posted(&url, "x")).await;
+    let (shard, _) = subscribe(&*store, &url, &callback("late")).await;
+    let standing = async || store.standing(id, offset).await.unwrap();
+    assert_eq!(standing().await, Standing { delivered: 0, owing: 4, skipped: 0 });
+
+    // The sweep has passed the first three; of these one is behind and one was given up.
+    let epoch = store.claim(shard).await.unwrap();
+    let through = subscriptions[2].id;
+    let checkpoint = Checkpoint {
+        watermarks: vec![(id, Watermark { done: Offset(0), sweep: Some(Sweep { target: offset, through }) })],
+        laggards: vec![behind(&subscriptions[0], 0)],
+        skips: vec![skip(&subscriptions[1], offset.0)],
+        caught_up: vec![],
+    };
+    store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    assert_eq!(standing().await, Standing { delivered: 1, owing: 2, skipped: 1 });
+
+    let checkpoint = Checkpoint {
+        watermarks: vec![(id, Watermark { done: offset, sweep: None })],
+        caught_up: vec![(id, subscriptions[0].id)],
+        ..Checkpoint::default()
+    };
+    store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    assert_eq!(standing().await, Standing { delivered: 3, owing: 0, skipped: 1 });
 }

@@ -7,7 +7,10 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use super::{DAY, Place, append, at, is_new, named, on_every_engine, posted, read, the, told, topic};
-use crate::store::{NewNotification, NotificationLinks, Offset, Rule, StoreEvent, TopicId};
+use crate::store::{
+    Chain, ChainBreak, Interval, NewNotification, NotificationLinks, Offset, Rule, StoreEvent, TopicId,
+    Validators,
+};
 
 on_every_engine!(
     a_notification_is_read_as_it_was_appended,
@@ -23,6 +26,9 @@ on_every_engine!(
     a_repetition_after_its_time_is_a_new_notification,
     the_same_key_on_another_topic_is_another_notification,
     a_very_long_idempotency_key_is_taken,
+    cn008_a_chain_remembers_where_it_was_broken,
+    cn008_a_repeated_notification_does_not_break_the_chain,
+    validators_are_found_again_after_reopening,
 );
 
 async fn a_notification_is_read_as_it_was_appended(place: Place) {
@@ -196,4 +202,55 @@ async fn a_very_long_idempotency_key_is_taken(place: Place) {
     let key = "k".repeat(100_000);
     assert!(is_new(store.append(named(posted(&topic("t"), "x"), &key, at(1)), DAY).await.unwrap()));
     assert!(!is_new(store.append(named(posted(&topic("t"), "x"), &key, at(1)), DAY).await.unwrap()));
+}
+
+fn change_notification(url: &resync_core::websub::TopicUrl, from: i64, until: i64) -> NewNotification {
+    let interval = Some(Interval { from: at(from), until: at(until) });
+    NewNotification { interval, ..posted(url, format!("{from} to {until}")) }
+}
+
+async fn cn008_a_chain_remembers_where_it_was_broken(place: Place) {
+    let store = place.open();
+    let (url, plain) = (topic("changes"), topic("plain"));
+    for (from, until) in [(10, 20), (20, 30), (45, 50), (50, 60), (55, 70)] {
+        append(&*store, change_notification(&url, from, until)).await;
+        append(&*store, posted(&plain, "no interval")).await;
+    }
+    append(&*store, posted(&url, "no Change Notification")).await;
+    let store = place.reopen(store);
+    let breaks = vec![
+        ChainBreak { offset: Offset(3), ended: at(30), started: at(45) },
+        ChainBreak { offset: Offset(5), ended: at(60), started: at(55) },
+    ];
+    let expected = Chain { offset: Offset(5), until: at(70), broken: 2, breaks };
+    let chain = async |url| store.chain(the(&*store, url).await.id).await.unwrap();
+    assert_eq!(chain(&url).await, Some(expected));
+    assert_eq!(chain(&plain).await, None);
+}
+
+async fn cn008_a_repeated_notification_does_not_break_the_chain(place: Place) {
+    let store = place.open();
+    let url = topic("changes");
+    for (from, until) in [(10, 20), (10, 20), (20, 30)] {
+        append(&*store, named(change_notification(&url, from, until), &from.to_string(), at(4_000_000_000)))
+            .await;
+    }
+    let chain = store.chain(the(&*store, &url).await.id).await.unwrap().unwrap();
+    assert_eq!((chain.offset, chain.broken), (Offset(2), 0));
+}
+
+async fn validators_are_found_again_after_reopening(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let (id, _) = append(&*store, posted(&url, "x")).await;
+    assert_eq!(store.validators(id).await.unwrap(), None);
+    let validators = Validators {
+        url: "https://source.example/t?moved".into(),
+        etag: Some(Bytes::from_static(b"W/\"\xFF\"")),
+        last_modified: None,
+        digest: [7; 32],
+    };
+    store.put_validators(id, validators.clone()).await.unwrap();
+    let store = place.reopen(store);
+    assert_eq!(store.validators(id).await.unwrap(), Some(validators));
 }

@@ -91,6 +91,7 @@ fn posted(topic: &TopicUrl, body: impl Into<Bytes>) -> NewNotification {
         body: body.into(),
         rule: Rule::Every,
         idempotency_key: None,
+        interval: None,
         received_at: DateTime::now(),
     }
 }

@@ -176,6 +176,7 @@ impl Model {
             rule,
             received_at: at(START + self.now),
             idempotency_key: key.map(|key| format!("key {key}")),
+            interval: None,
             ..posted(&topic_of(topic), body.clone())
         };
         let appended = store.append(new, Duration::from_secs(REMEMBER.unsigned_abs())).await.unwrap();

@@ -60,11 +60,15 @@ pub(super) enum Space {
     Idempotency = 12,
     /// The same in the order in which they may be forgotten.
     IdempotencyExpiry = 13,
+    /// How the Change Notifications of topics follow each other.
+    Chains = 14,
+    /// What topics said about their content when they were fetched last.
+    Validators = 15,
 }
 
 impl Space {
     /// Every space.
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Meta,
         Self::Topics,
         Self::Log,
@@ -78,6 +82,8 @@ impl Space {
         Self::Skips,
         Self::Idempotency,
         Self::IdempotencyExpiry,
+        Self::Chains,
+        Self::Validators,
     ];
 
     /// The byte that stands for the space in keys and checksums.
@@ -101,6 +107,8 @@ impl Space {
             Self::Skips => "skips",
             Self::Idempotency => "idempotency",
             Self::IdempotencyExpiry => "idempotency_expiry",
+            Self::Chains => "chains",
+            Self::Validators => "validators",
         }
     }
 }

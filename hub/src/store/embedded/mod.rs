@@ -5,7 +5,7 @@
 //! | `engine`, `fjall`, `sled` | what an engine must do, and the two that do it |
 //! | `directory` | lock and format of the data directory |
 //! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
-//! | `memory`, `cache`, `shared` | what is held in memory, and reading |
+//! | `memory`, `cache`, `shared`, `standing` | what is held in memory, and reading |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
 
 mod cache;
@@ -18,6 +18,7 @@ mod layout;
 mod memory;
 mod shared;
 mod sled;
+mod standing;
 mod transaction;
 mod writer;
 
@@ -42,9 +43,9 @@ use self::memory::Ledger;
 use self::shared::Shared;
 use self::writer::Writer;
 use super::{
-    Activation, Appended, Checkpoint, Ended, Epoch, NewNotification, NewRequest, Notification, Offset,
-    PendingRequest, Ping, Result, Shard, ShardState, Skip, Store, StoreError, StoreEvent, Subscription,
-    SubscriptionId, Topic, TopicId, Trimmed,
+    Activation, Appended, Chain, Checkpoint, Ended, Epoch, NewNotification, NewRequest, Notification, Offset,
+    PendingRequest, Ping, Result, Shard, ShardState, Skip, Standing, Store, StoreError, StoreEvent,
+    Subscription, SubscriptionId, Topic, TopicId, Trimmed, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -166,6 +167,28 @@ impl Store for Embedded {
         let now = DateTime::now();
         while self.writer.run(SMALL, move |t| t.forget_idempotency(now, SLICE)).await? {}
         Ok(trimmed)
+    }
+
+    async fn chain(&self, topic: TopicId) -> Result<Option<Chain>> {
+        self.shared.get(&key::topic(topic))
+    }
+
+    async fn standing(&self, topic: TopicId, offset: Offset) -> Result<Standing> {
+        let shards = self.shards;
+        self.read(move |shared| standing::standing(shared, shards, topic, offset)).await
+    }
+
+    async fn validators(&self, topic: TopicId) -> Result<Option<Validators>> {
+        self.shared.get(&key::topic(topic))
+    }
+
+    async fn put_validators(&self, topic: TopicId, validators: Validators) -> Result<()> {
+        self.writer
+            .run(SMALL, move |transaction| {
+                transaction.put_validators(topic, &validators);
+                Ok(())
+            })
+            .await
     }
 
     async fn put_ping(&self, topic: TopicUrl) -> Result<Ping> {

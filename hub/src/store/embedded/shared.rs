@@ -87,7 +87,7 @@ impl Shared {
         }
     }
 
-    fn get<R: Record>(&self, key: &[u8]) -> Result<Option<R>> {
+    pub(super) fn get<R: Record>(&self, key: &[u8]) -> Result<Option<R>> {
         self.engine.get(R::SPACE, key)?.map(|value| codec::open(key, &value)).transpose()
     }
 

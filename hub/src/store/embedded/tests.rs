@@ -39,6 +39,7 @@ fn posted(body: impl Into<Bytes>, key: Option<&str>) -> NewNotification {
         body: body.into(),
         rule: Rule::Every,
         idempotency_key: key.map(Into::into),
+        interval: None,
         received_at: DateTime::now(),
     }
 }

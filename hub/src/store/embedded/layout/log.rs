@@ -6,7 +6,10 @@ use resync_core::datetime::DateTime;
 use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
-use crate::store::{Epoch, NotificationLinks, Offset, Ping, PingId, Rule, SubscriptionId, Topic, TopicId};
+use crate::store::{
+    Chain, ChainBreak, Epoch, NotificationLinks, Offset, Ping, PingId, Rule, SubscriptionId, Topic, TopicId,
+    Validators,
+};
 
 /// What was decided when the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +220,59 @@ impl Record for Ping {
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
         Ok(Self { id: PingId(fields.number()?), topic: fields.topic_url()? })
+    }
+}
+
+impl Record for Chain {
+    const SPACE: Space = Space::Chains;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.offset.0);
+        out.time(self.until);
+        out.number(self.broken);
+        out.number(self.breaks.len() as u64);
+        for ChainBreak { offset, ended, started } in &self.breaks {
+            out.number(offset.0);
+            out.time(*ended);
+            out.time(*started);
+        }
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            offset: Offset(fields.number()?),
+            until: fields.time()?,
+            broken: fields.number()?,
+            breaks: (0..fields.number()?)
+                .map(|_| {
+                    Ok(ChainBreak {
+                        offset: Offset(fields.number()?),
+                        ended: fields.time()?,
+                        started: fields.time()?,
+                    })
+                })
+                .collect::<Decoded<_>>()?,
+        })
+    }
+}
+
+impl Record for Validators {
+    const SPACE: Space = Space::Validators;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.text(&self.url);
+        out.option(self.etag.as_deref(), Encoder::bytes);
+        out.option(self.last_modified.as_deref(), Encoder::bytes);
+        out.bytes(&self.digest);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            url: fields.text()?,
+            etag: fields.option(Decoder::bytes)?,
+            last_modified: fields.option(Decoder::bytes)?,
+            digest: (*fields.bytes()?).try_into().map_err(|_| "a digest has another length")?,
+        })
     }
 }
 

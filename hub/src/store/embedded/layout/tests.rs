@@ -12,8 +12,9 @@ use super::super::codec::{Decoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
-    Epoch, FailureClass, Intent, Laggard, NotificationLinks, Offset, PendingRequest, Ping, PingId, RequestId,
-    Rule, Shard, Skip, Slot, Subscription, SubscriptionId, Sweep, Topic, TopicId, Watermark,
+    Chain, ChainBreak, Epoch, FailureClass, Intent, Laggard, NotificationLinks, Offset, PendingRequest, Ping,
+    PingId, RequestId, Rule, Shard, Skip, Slot, Subscription, SubscriptionId, Sweep, Topic, TopicId,
+    Validators, Watermark,
 };
 
 fn time() -> impl Strategy<Value = DateTime> {
@@ -120,6 +121,23 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn chain()(
+        numbers in any::<(u64, u64)>(), until in time(), breaks in prop::collection::vec((any::<u64>(), time(), time()), 0..5),
+    ) -> Chain {
+        let breaks = breaks.into_iter().map(|(offset, ended, started)| ChainBreak { offset: Offset(offset), ended, started });
+        Chain { offset: Offset(numbers.0), until, broken: numbers.1, breaks: breaks.collect() }
+    }
+}
+
+prop_compose! {
+    fn validators()(
+        url in any::<String>(), etag in any::<Option<Vec<u8>>>(), last_modified in any::<Option<Vec<u8>>>(), digest in any::<[u8; 32]>(),
+    ) -> Validators {
+        Validators { url, etag: etag.map(Bytes::from), last_modified: last_modified.map(Bytes::from), digest }
+    }
+}
+
 fn comes_back<R: Record + Debug + PartialEq>(record: &R) {
     let kept = Bytes::from(seal(b"key", record));
     assert_eq!(&open::<R>(b"key", &kept).unwrap(), record);
@@ -130,7 +148,7 @@ proptest! {
     fn every_record_comes_back(
         subscription in subscription(), request in request(), log_record in log_record(), laggard in laggard(),
         skip in skip(), watermark in watermark(), topic in topic_state(), address in any::<(u16, u64, u64)>(),
-        times in (time(), time()),
+        times in (time(), time()), chain in chain(), validators in validators(),
     ) {
         comes_back(&subscription);
         comes_back(&request);
@@ -146,6 +164,8 @@ proptest! {
         comes_back(&Remembered { offset: Offset(address.1), body: Bytes::from_static(b"digest"), seen_at: times.0, expires: times.1 });
         comes_back(&Foundation { shards: address.0.max(1) });
         comes_back(&Expiry);
+        comes_back(&chain);
+        comes_back(&validators);
     }
 
     #[test]
@@ -176,6 +196,8 @@ proptest! {
         let _ = Remembered::decode(&mut Decoder::over(bytes.clone()));
         let _ = Address::decode(&mut Decoder::over(bytes.clone()));
         let _ = Part::decode(&mut Decoder::over(bytes.clone()));
+        let _ = Chain::decode(&mut Decoder::over(bytes.clone()));
+        let _ = Validators::decode(&mut Decoder::over(bytes.clone()));
         let _ = Foundation::decode(&mut Decoder::over(bytes));
     }
 }

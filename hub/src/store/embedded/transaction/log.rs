@@ -12,7 +12,8 @@ use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{Body, Expiry, LogRecord, Part, Remembered};
 use crate::store::{
-    Appended, NewNotification, Notification, Offset, Ping, PingId, Result, Rule, StoreEvent, TopicId,
+    Appended, Chain, NewNotification, Notification, Offset, Ping, PingId, Result, Rule, StoreEvent, TopicId,
+    Validators,
 };
 
 impl Transaction<'_> {
@@ -25,7 +26,11 @@ impl Transaction<'_> {
                 return Ok(if same { Appended::Repeated(id) } else { Appended::KeyReused(id) });
             }
         }
+        let chain = self.chain_with(&new)?;
         let (topic, offset) = self.advance_head(&new);
+        if let Some(chain) = chain {
+            self.put(key::topic(topic), &chain);
+        }
         if let Some(name) = &new.idempotency_key {
             self.remember(topic, name, offset, &new, remember);
         }
@@ -51,6 +56,25 @@ impl Transaction<'_> {
         let id = notification.id();
         self.staged.notifications.push(Arc::new(notification));
         Ok(Appended::New(id))
+    }
+
+    /// The topic's chain as this notification leaves it; `None` when it has no place in one.
+    fn chain_with(&self, new: &NewNotification) -> Result<Option<Chain>> {
+        let Some(interval) = new.interval else { return Ok(None) };
+        let known = self.topic_id(&new.topic).and_then(|id| self.topic_state(id)).map(|state| &state.topic);
+        let offset = known.map_or(Offset(0), |topic| topic.head).next();
+        let before = match known {
+            Some(topic) => self.get::<Chain>(&key::topic(topic.id))?,
+            None => None,
+        };
+        Ok(Some(match before {
+            Some(chain) => chain.followed_by(offset, interval),
+            None => Chain::beginning(offset, interval),
+        }))
+    }
+
+    pub(in super::super) fn put_validators(&mut self, topic: TopicId, validators: &Validators) {
+        self.put(key::topic(topic), validators);
     }
 
     pub(in super::super) fn put_ping(&mut self, topic: TopicUrl) -> Ping {

@@ -1,0 +1,87 @@
+//! How often pings without a token are taken: by client, by topic and by the topic's host.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use resync_core::websub::TopicUrl;
+
+use super::limits::{Buckets, Rate, network};
+
+/// For one client: a publisher that pings many topics at once is no attacker.
+const CLIENT: Rate = Rate { burst: 100.0, per_second: 10.0 };
+/// For one topic: a fetch under way takes any number of pings, so more than this brings nothing.
+const TOPIC: Rate = Rate { burst: 10.0, per_second: 0.5 };
+/// For one host, which has to answer what the pings make the hub fetch.
+const HOST: Rate = Rate { burst: 100.0, per_second: 5.0 };
+
+/// The limits of pings, all of which must hold.
+#[derive(Clone, Debug)]
+pub struct PingLimit {
+    clients: Buckets<IpAddr>,
+    topics: Buckets<String>,
+    hosts: Buckets<String>,
+}
+
+impl PingLimit {
+    /// Limits that hold, or (`enabled` false) that never refuse.
+    pub fn new(enabled: bool) -> Self {
+        Self {
+            clients: Buckets::new(enabled, CLIENT),
+            topics: Buckets::new(enabled, TOPIC),
+            hosts: Buckets::new(enabled, HOST),
+        }
+    }
+
+    /// Takes a ping of these topics into account; it is taken as a whole or not at all.
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub(super) fn admit(&self, client: IpAddr, topics: &[&TopicUrl], now: Instant) -> Result<(), Duration> {
+        let client = network(client);
+        for topic in topics {
+            let (key, host) = (topic.key().to_owned(), topic.url().host_str().unwrap_or_default().to_owned());
+            self.clients.admit(client, now)?;
+            self.topics.admit(key, now)?;
+            self.hosts.admit(host, now)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(path: &str) -> TopicUrl {
+        format!("http://source.example/{path}").parse().unwrap()
+    }
+
+    fn admitted(limit: &PingLimit, mut ping: impl FnMut(usize) -> (IpAddr, TopicUrl)) -> usize {
+        let now = Instant::now();
+        let pings = (0..1_000).map(&mut ping);
+        pings.filter(|(client, topic)| limit.admit(*client, &[topic], now).is_ok()).count()
+    }
+
+    fn client(number: usize) -> IpAddr {
+        std::net::Ipv4Addr::from_bits(u32::try_from(number).unwrap()).into()
+    }
+
+    #[test]
+    fn one_topic_one_host_and_one_client_each_have_their_limit() {
+        assert_eq!(admitted(&PingLimit::new(true), |number| (client(number), topic("same"))), 10);
+        assert_eq!(
+            admitted(&PingLimit::new(true), |number| (client(number), topic(&number.to_string()))),
+            100
+        );
+        let elsewhere = |number| format!("http://host{number}.example/").parse().unwrap();
+        assert_eq!(admitted(&PingLimit::new(true), |number| (client(1), elsewhere(number))), 100);
+        assert_eq!(admitted(&PingLimit::new(false), |_| (client(1), topic("same"))), 1_000);
+    }
+
+    #[test]
+    fn who_waits_as_long_as_told_is_admitted() {
+        let (limit, now, same) = (PingLimit::new(true), Instant::now(), topic("same"));
+        let wait = (0..100).find_map(|_| limit.admit(client(1), &[&same], now).err()).unwrap();
+        assert!(limit.admit(client(1), &[&same], now + wait).is_ok());
+    }
+}

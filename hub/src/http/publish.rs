@@ -1,0 +1,140 @@
+//! The publishers' half of the hub endpoint: posted content and pings.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{LOCATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use resync_core::websub::{self, NotificationId};
+
+use super::body;
+use super::notifications::Statuses;
+use super::ping_limit::PingLimit;
+use super::reply::{later, refuse, text, unavailable};
+use crate::topics::{Announced, BodyBudget, Denied, Intake, Pings, Refused};
+
+/// By this a publisher asks for 200 and the notification's status instead of 202 (RFC 7240, FN-035).
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const REPRESENTATION: &str = "return=representation";
+
+/// What publishers' requests are handed over to.
+#[derive(Clone, Debug)]
+pub struct PublishState {
+    /// Posted content.
+    pub intake: Intake,
+    /// Pings.
+    pub pings: Pings,
+    /// How often strangers may ping.
+    pub ping_limit: PingLimit,
+    /// What bodies may take in memory.
+    pub budget: BodyBudget,
+    /// How accepted notifications fare.
+    pub statuses: Statuses,
+    /// The largest posted content, in bytes.
+    pub max_body: usize,
+    /// The hub's own URL, as Sources and subscribers use it.
+    pub hub_url: Arc<str>,
+}
+
+impl PublishState {
+    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05).
+    pub(super) async fn ping(&self, client: IpAddr, headers: &HeaderMap, ping: websub::Publish) -> Response {
+        let strange: Vec<_> =
+            ping.topics.iter().filter(|topic| !self.intake.knows_publisher(headers, topic)).collect();
+        if let Err(wait) = self.ping_limit.admit(client, &strange, Instant::now()) {
+            let why = "too many pings for this topic, this host or from this address: slow down, or ping with a token";
+            return later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why);
+        }
+        for topic in ping.topics {
+            if let Err(error) = self.pings.accept(topic).await {
+                return unavailable(&error);
+            }
+        }
+        StatusCode::NO_CONTENT.into_response()
+    }
+
+    /// Who may speak is settled before the body is read: strangers cost a header each.
+    pub(super) async fn content(&self, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
+        let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
+        let note = other_hub(&announced, &self.hub_url);
+        let (body, room) = body::read(headers, body, self.max_body, &self.budget).await?;
+        let id = self.intake.post(announced, body).await.map_err(|refused| refuse_content(&refused))?;
+        drop(room);
+        Ok(self.accepted(id, &note, headers).await)
+    }
+
+    async fn accepted(&self, id: NotificationId, note: &str, headers: &HeaderMap) -> Response {
+        let mut response = if wants_representation(headers) {
+            let mut response = self.statuses.show(id).await;
+            response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static(REPRESENTATION));
+            response
+        } else {
+            text(StatusCode::ACCEPTED, format_args!("accepted as {id}{note}"))
+        };
+        // An own URL with hexadecimal digits in it is a header value.
+        if let Ok(location) = HeaderValue::try_from(self.statuses.url(id)) {
+            response.headers_mut().insert(LOCATION, location);
+        }
+        response
+    }
+}
+
+fn wants_representation(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+    let mut preferences = values.flat_map(|value| value.split([',', ';']));
+    preferences.any(|one| one.replace(['"', ' '], "").eq_ignore_ascii_case(REPRESENTATION))
+}
+
+fn refuse_content(refused: &Refused) -> Response {
+    let status = match refused {
+        Refused::Store(error) => return unavailable(error),
+        Refused::Denied(denied) => return deny(denied),
+        Refused::NoType | Refused::NotXml(_) | Refused::NotAForm(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Refused::KeyReused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    refuse(status, refused)
+}
+
+/// A Source that names other hubs only is passed on as it is, but its subscribers will not find this hub: it should know.
+fn other_hub(announced: &Announced, hub_url: &str) -> String {
+    let same = |named: &String| named.trim_end_matches('/') == hub_url.trim_end_matches('/');
+    if announced.hubs().iter().any(same) {
+        return String::new();
+    }
+    format!("\nnote: Link rel=\"hub\" does not name this hub, which is <{hub_url}>")
+}
+
+/// 401 or 403, by what a token would change.
+pub(super) fn deny(denied: &Denied) -> Response {
+    match denied {
+        Denied::NoToken => {
+            let mut response = refuse(StatusCode::UNAUTHORIZED, denied);
+            let challenge = HeaderValue::from_static("Bearer realm=\"hub\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            response
+        }
+        Denied::OtherTopics => refuse(StatusCode::FORBIDDEN, denied),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc7240_the_preference_is_found_however_it_is_written() {
+        let wants = |value: &str| {
+            wants_representation(&HeaderMap::from_iter([(PREFER, HeaderValue::try_from(value).unwrap())]))
+        };
+        assert!(wants("return=representation"));
+        assert!(wants("respond-async, Return = \"representation\"; foo=1"));
+        assert!(!wants("return=minimal"));
+        assert!(!wants("handling=lenient"));
+        assert!(!wants_representation(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,84 @@
+//! How many bytes of bodies the hub holds in memory at once, on their way into the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// Bytes are counted in units of this size, rounded up.
+const UNIT: usize = 1_024;
+
+/// The bytes that all bodies together may take.
+#[derive(Clone, Debug)]
+pub struct BodyBudget(Arc<Semaphore>);
+
+/// Bytes that are taken from the budget until this is dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    budget: Arc<Semaphore>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+/// Other bodies hold all there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the hub holds as many bodies in memory as it may ([publish] body_memory)")]
+pub struct BudgetSpent;
+
+impl BodyBudget {
+    /// A budget of so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self(Arc::new(Semaphore::new(units(bytes).min(Semaphore::MAX_PERMITS))))
+    }
+
+    /// A reservation of nothing yet.
+    pub fn reserve(&self) -> Reserved {
+        Reserved { budget: Arc::clone(&self.0), held: None }
+    }
+}
+
+impl Reserved {
+    /// Makes the reservation at least so large, waiting for other bodies to leave no longer than `patience`.
+    ///
+    /// # Errors
+    /// [`BudgetSpent`] when they do not; what was reserved before stays.
+    pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetSpent> {
+        let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let Some(missing) = units(bytes).checked_sub(held).filter(|missing| *missing > 0) else {
+            return Ok(());
+        };
+        let missing = u32::try_from(missing).map_err(|_| BudgetSpent)?;
+        let waiting = Arc::clone(&self.budget).acquire_many_owned(missing);
+        let more = timeout(patience, waiting).await.map_err(|_| BudgetSpent)?.map_err(|_| BudgetSpent)?;
+        match &mut self.held {
+            Some(held) => held.merge(more),
+            None => self.held = Some(more),
+        }
+        Ok(())
+    }
+}
+
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_ONCE: Duration = Duration::ZERO;
+
+    #[tokio::test]
+    async fn what_one_body_holds_another_has_to_wait_for() {
+        let budget = BodyBudget::new(3 * 1_024);
+        let (mut one, mut other) = (budget.reserve(), budget.reserve());
+        one.grow_to(2_000, AT_ONCE).await.unwrap();
+        one.grow_to(100, AT_ONCE).await.unwrap();
+        other.grow_to(1_024, AT_ONCE).await.unwrap();
+        assert_eq!(other.grow_to(1_025, AT_ONCE).await, Err(BudgetSpent));
+        assert_eq!(one.grow_to(2_049, AT_ONCE).await, Err(BudgetSpent));
+        drop(other);
+        one.grow_to(3_072, AT_ONCE).await.unwrap();
+    }
+}

@@ -1,0 +1,45 @@
+//! Tickets: unguessable parts of the URLs that tell a publisher how its notification fares. Whoever has the URL may look.
+
+use std::sync::Arc;
+
+use resync_core::websub::{NotificationId, Secret, Signature, SignatureMethod, SigningKey};
+
+/// Makes and checks tickets. The same key gives the same tickets, so they stay good across restarts.
+#[derive(Clone, Debug)]
+pub struct Tickets(Arc<Secret>);
+
+impl Tickets {
+    /// `key` is the hub's own secret.
+    pub fn new(key: Secret) -> Self {
+        Self(Arc::new(key))
+    }
+
+    /// The ticket of a notification: 64 hexadecimal digits.
+    pub fn of(&self, id: NotificationId) -> String {
+        let signature = SigningKey::new(SignatureMethod::Sha256, &self.0).sign(id.to_string().as_bytes());
+        let text = signature.to_string();
+        text.split_once('=').map_or(text.clone(), |(_, digits)| digits.to_owned())
+    }
+
+    /// Whether this is the ticket of that notification, in a time that does not tell how much of it is right.
+    pub fn admits(&self, ticket: &str, id: NotificationId) -> bool {
+        Signature::parse(&format!("{}={ticket}", SignatureMethod::Sha256))
+            .is_ok_and(|signature| signature.verify(&self.0, id.to_string().as_bytes()).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_admits_to_its_notification_only_and_only_at_its_hub() {
+        let (hub, other) = (Tickets::new(Secret::random()), Tickets::new(Secret::random()));
+        let id = NotificationId { topic: 7, offset: 1 };
+        let ticket = hub.of(id);
+        assert!(ticket.len() == 64 && hub.admits(&ticket, id));
+        assert!(!hub.admits(&ticket, NotificationId { topic: 7, offset: 2 }));
+        assert!(!other.admits(&ticket, id));
+        assert!(!hub.admits("", id) && !hub.admits(&ticket[1..], id));
+    }
+}
