@@ -1,12 +1,25 @@
 //! Change Dumps as ZIP packages (RS-140 to RS-148).
+//!
+//! The claim of a dump is that applying it, in its order, to a copy as of its start makes a copy as of its end. Bytes are packed only
+//! where they are those of the very change; a change whose bytes are gone is told by the next one of the same resource. Where there
+//! is none, the claim cannot be kept, and there is no dump.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Seek as _, Write as _};
+
+use tempfile::SpooledTempFile;
 
 use super::change_list::{Event, Rotation};
 use super::packages::{Packages, Packing, packing};
 use super::rotation::{Kind, Series};
 use super::settings::{Published, Settings, Site, settings};
-use super::{BuildError, Contents, Item, PackageLimits, Sink};
+use super::{BuildError, Item, PackageLimits, Sink, Versions};
 use crate::datetime::DateTime;
+use crate::digest::{Agreement, Digest, Hasher};
 use crate::document::{Change, ChangeDumpManifest, ChangePackage, Entry, Header, PackedChange};
+
+/// Most bytes of a version in memory, while it is compared with what it should be.
+const IN_MEMORY: usize = 1024 * 1024;
 
 /// Makes Change Dumps that go on from run to run, as [`ChangeLists`](super::ChangeLists) do: `changedump.xml` is the index,
 /// `changedump-1.xml`, … list packages, the last one open.
@@ -19,7 +32,7 @@ pub struct ChangeDumps {
 }
 
 impl ChangeDumps {
-    /// Dumps that rotate only at the limits.
+    /// Dumps that rotate as [`Rotation::default`] says.
     pub fn new(site: &Site) -> Self {
         let settings = Settings::new(site, "changedump");
         Self { settings, packing: Packing::DEFAULT, rotation: Rotation::default() }
@@ -38,25 +51,31 @@ impl ChangeDumps {
 
     /// Packs the changes from [`end`](Self::end), or `from` the first time, up to `until`, oldest first.
     ///
-    /// A change whose bytes are gone, because another one followed, is left out and counted in [`Published::gone`]: no manifest can
-    /// tell of it without a path (RS-144).
+    /// A change whose bytes are gone is left out and counted in [`Published::gone`] where another one of the same resource follows, which
+    /// then tells the sum of both; no manifest can tell of it without a path (RS-144). Where none follows, nothing is published
+    /// ([`BuildError::BytesGone`]).
+    ///
+    /// After a run that was killed, tell again what happened from [`end`](Self::end) on: a change at that very moment may then be in two
+    /// packages, which does no harm (RS-128).
     pub fn record<S: Sink>(
         &self,
         sink: &mut S,
         from: DateTime,
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
-        mut contents: impl Contents,
+        mut versions: impl Versions,
         until: DateTime,
     ) -> Result<Published, BuildError> {
         let start = self.end(sink)?.unwrap_or(from);
         let mut packages = Packages::new(&self.settings, &self.packing, until);
-        let mut run = Run { dumps: self, from: start, last: start, entries: Vec::new(), gone: 0 };
+        let awaited = HashMap::new();
+        let mut run = Run { dumps: self, from: start, last: start, entries: Vec::new(), awaited, gone: 0 };
         for event in events {
-            run.add(event?, &mut contents, &mut packages, sink)?;
+            run.add(event?, &mut versions, &mut packages, sink)?;
         }
         if until < run.last {
             return Err(BuildError::ChangeOrder { moment: until, after: run.last });
         }
+        run.check_complete()?;
         run.end_package(&mut packages, sink, until)?;
         let mut documents = packages.publish(sink)?;
         let published =
@@ -81,6 +100,8 @@ struct Run<'a> {
     last: DateTime,
     /// The packages, one entry each.
     entries: Vec<Entry>,
+    /// The resources of which the bytes are gone, until another change of theirs comes: the first change that was left out.
+    awaited: HashMap<String, (Change, DateTime)>,
     gone: u64,
 }
 
@@ -88,34 +109,58 @@ impl Run<'_> {
     fn add<S: Sink>(
         &mut self,
         event: Event,
-        contents: &mut impl Contents,
+        versions: &mut impl Versions,
         packages: &mut Packages<'_, S>,
         sink: &mut S,
     ) -> Result<(), BuildError> {
-        let Event { change, moment, item } = event;
-        if moment < self.last {
-            return Err(BuildError::ChangeOrder { moment, after: self.last });
-        }
-        let (entry, content) = if change == Change::Deleted {
-            let told = PackedChange::deleted(item.loc).datetime(moment);
-            (Entry { links: item.links, ..told.into() }, None)
-        } else {
-            let Some(content) = contents.open(&item)? else {
-                self.gone += 1;
-                return Ok(());
-            };
-            let path = packages.next_path("changes", &item.loc);
-            (packed(change, moment, item, &path), Some(content))
-        };
-        if !packages.takes(&entry)? {
-            self.end_package(packages, sink, self.last)?;
+        let (before, moment) = (self.last, event.moment);
+        if moment < before {
+            return Err(BuildError::ChangeOrder { moment, after: before });
         }
         self.last = moment;
+        let content = match event.change {
+            Change::Deleted => None,
+            Change::Created | Change::Updated => {
+                let Some(content) = version(versions, &event)? else {
+                    self.gone += 1;
+                    self.awaited.entry(event.item.loc).or_insert((event.change, moment));
+                    return Ok(());
+                };
+                Some(content)
+            }
+        };
+        let Event { change, item, .. } = event;
+        let change = self.sum(change, &item);
+        let entry = if content.is_some() {
+            let path = packages.next_path("changes", &item.loc);
+            packed(change, moment, item, &path)
+        } else {
+            let told = PackedChange::deleted(item.loc).datetime(moment);
+            Entry { links: item.links, ..told.into() }
+        };
+        if !packages.takes(&entry)? {
+            self.end_package(packages, sink, before)?;
+        }
         let packer = packages.packer(|| self.manifest(None))?;
         match content {
             Some(content) => packer.pack(entry, content),
             None => packer.tell(&entry),
         }
+    }
+
+    /// What a change amounts to together with those of the same resource that were left out before it.
+    fn sum(&mut self, change: Change, item: &Item) -> Change {
+        match (self.awaited.remove(&item.loc), change) {
+            (Some((Change::Created, _)), Change::Updated) => Change::Created,
+            _ => change,
+        }
+    }
+
+    fn check_complete(&self) -> Result<(), BuildError> {
+        let first = self.awaited.iter().min_by_key(|(loc, (_, moment))| (*moment, *loc));
+        first.map_or(Ok(()), |(loc, (_, moment))| {
+            Err(BuildError::BytesGone { loc: loc.clone(), moment: *moment })
+        })
     }
 
     fn end_package<S: Sink>(
@@ -147,4 +192,29 @@ fn packed(change: Change, moment: DateTime, item: Item, path: &str) -> Entry {
     metadata.change = Some(change);
     metadata.datetime = Some(moment);
     entry
+}
+
+/// The bytes that a change led to, compared with the length and the digests of its item.
+fn version(versions: &mut impl Versions, event: &Event) -> Result<Option<SpooledTempFile>, BuildError> {
+    let Some(mut content) = versions.open_version(event)? else { return Ok(None) };
+    let Item { length: listed_length, hashes: listed, .. } = &event.item;
+    let mut hasher = Hasher::new(listed.iter().map(Digest::algorithm));
+    let mut bytes = SpooledTempFile::new(IN_MEMORY);
+    let mut length = 0_u64;
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let count = match content.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        hasher.update(&buffer[..count]);
+        bytes.write_all(&buffer[..count])?;
+        length += count as u64;
+    }
+    let is_another = listed_length.is_some_and(|listed| listed != length)
+        || listed.compare(&hasher.finish()) == Agreement::Different;
+    bytes.rewind()?;
+    Ok((!is_another).then_some(bytes))
 }

@@ -38,6 +38,17 @@ pub enum BuildError {
         /// What came before.
         after: DateTime,
     },
+    /// A Change Dump brings a copy to the state at its end, which these changes cannot: the bytes of the last one are gone (RS-143).
+    #[error(
+        "the bytes of `{loc}` as of {moment} are gone, and no later change brings others; end the dump before that moment, or make it \
+         when the resource has changed again"
+    )]
+    BytesGone {
+        /// The resource.
+        loc: String,
+        /// The first of its changes that cannot be told.
+        moment: DateTime,
+    },
     /// One entry is longer than a whole document may be.
     #[error("the entry of `{loc}` does not fit into a document of {limit} bytes; raise the limit")]
     EntryTooLong {

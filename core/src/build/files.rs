@@ -14,7 +14,9 @@ use std::{fmt, thread, vec};
 use super::folder::{Identity, open_judged};
 use super::names::folder_url;
 use super::walk::{Found, Listener, Walker};
-use super::{BuildError, Contents, Folder, Item, Skipped, SymbolicLinks, Unportable, path_of};
+use super::{
+    BuildError, Contents, Event, Folder, Item, Skipped, SymbolicLinks, Unportable, Versions, path_of,
+};
 use crate::datetime::DateTime;
 use crate::digest::{Algorithm, Hasher, Hashes};
 
@@ -227,7 +229,7 @@ impl Task {
             Reading::Restless { modified } => (modified, None, Hashes::default()),
         };
         Ok(Some(Item {
-            lastmod: Some(DateTime::from_system_time(modified).truncate_to_seconds()),
+            lastmod: Some(lastmod_of(modified)),
             length,
             hashes,
             media_type: (self.media_type)(&path),
@@ -341,14 +343,43 @@ pub struct FileContents {
     url: String,
 }
 
+impl FileContents {
+    fn find(&self, item: &Item) -> io::Result<Option<(File, Metadata)>> {
+        let path = item.loc.strip_prefix(&self.url).and_then(path_of);
+        match path.and_then(|path| self.folder.locate(&path).ok()) {
+            Some(real) => open_judged(&real, None),
+            None => Ok(None),
+        }
+    }
+}
+
 impl Contents for FileContents {
     type Content = File;
 
     fn open(&mut self, item: &Item) -> io::Result<Option<File>> {
-        let path = item.loc.strip_prefix(&self.url).and_then(path_of);
-        let Some(real) = path.and_then(|path| self.folder.locate(&path).ok()) else { return Ok(None) };
-        Ok(open_judged(&real, None)?.map(|(file, _)| file))
+        Ok(self.find(item)?.map(|(file, _)| file))
     }
+}
+
+/// A file has its present version and no other: it is the one that a change led to where length and digests agree, or, for an item
+/// without digests, length and time.
+impl Versions for FileContents {
+    type Content = File;
+
+    fn open_version(&mut self, event: &Event) -> io::Result<Option<File>> {
+        let item = &event.item;
+        let Some((file, metadata)) = self.find(item)? else { return Ok(None) };
+        let is_length = item.length.is_none_or(|length| length == metadata.len());
+        let is_time = item.hashes.iter().next().is_some()
+            || item
+                .lastmod
+                .is_none_or(|time| metadata.modified().is_ok_and(|modified| time == lastmod_of(modified)));
+        Ok((is_length && is_time).then_some(file))
+    }
+}
+
+fn lastmod_of(modified: SystemTime) -> DateTime {
+    DateTime::from_system_time(modified).truncate_to_seconds()
 }
 
 #[cfg(test)]

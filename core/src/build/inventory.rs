@@ -3,7 +3,7 @@
 use std::io;
 use std::vec;
 
-use super::BuildError;
+use super::{BuildError, Event};
 use crate::datetime::DateTime;
 use crate::digest::{Agreement, Hashes};
 use crate::document::{Bitstream, Entry, Link, Metadata};
@@ -169,7 +169,7 @@ impl Iterator for Items {
     }
 }
 
-/// Where the bytes of a resource come from, for dumps. A closure will do.
+/// Where the bytes of a resource come from, for Resource Dumps. A closure will do.
 pub trait Contents {
     /// What the bytes are read from.
     type Content: io::Read;
@@ -183,6 +183,26 @@ impl<R: io::Read, F: FnMut(&Item) -> io::Result<Option<R>>> Contents for F {
 
     fn open(&mut self, item: &Item) -> io::Result<Option<R>> {
         self(item)
+    }
+}
+
+/// Where the bytes of a resource as a change left it come from, for Change Dumps. A closure will do.
+pub trait Versions {
+    /// What the bytes are read from.
+    type Content: io::Read;
+
+    /// Opens the representation that a change led to; `None` when it is gone.
+    ///
+    /// The event's item tells which one that is. Who has nothing but the present bytes may open those: a dump compares them with the
+    /// item's length and digests, and takes them for gone where they differ.
+    fn open_version(&mut self, event: &Event) -> io::Result<Option<Self::Content>>;
+}
+
+impl<R: io::Read, F: FnMut(&Event) -> io::Result<Option<R>>> Versions for F {
+    type Content = R;
+
+    fn open_version(&mut self, event: &Event) -> io::Result<Option<R>> {
+        self(event)
     }
 }
 

@@ -67,7 +67,7 @@ pub use discovery::{discovery_header, discovery_html, robots_txt};
 pub use error::BuildError;
 pub use files::{FileContents, FileInventory, Files, MAX_READS};
 pub use folder::{Folder, Refusal, SkipReason, Skipped, SymbolicLinks};
-pub use inventory::{Contents, Inventory, Item, Items, MemoryInventory};
+pub use inventory::{Contents, Inventory, Item, Items, MemoryInventory, Versions};
 pub use names::{Foreign, MAX_LOC, Unportable, path_of};
 pub use package::{Package, PackageError, PackageReadLimits, PathFlaw};
 pub use packages::PackageLimits;

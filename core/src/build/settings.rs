@@ -100,7 +100,7 @@ pub struct Published {
     pub documents: Vec<String>,
     /// How many resources, changes or packages were added.
     pub entries: u64,
-    /// How many resources or changes a dump has no bytes for, because they are gone.
+    /// How many resources or changes a dump does not tell of, because their bytes are gone.
     pub gone: u64,
     pub(super) top: Option<String>,
 }

@@ -1,12 +1,14 @@
 //! Resource Dumps and Change Dumps, written and read back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
 
 use proptest::prelude::*;
 use resync_core::build::{
-    ChangeDumps, Event, Item, MemoryInventory, MemorySink, Package, PackageLimits, ResourceDumps, Rotation,
+    BuildError, ChangeDumps, Event, Item, MemoryInventory, MemorySink, Package, PackageLimits, ResourceDumps,
+    Rotation,
 };
+use resync_core::digest::{Algorithm, Digest};
 use resync_core::document::{Capability, Change, Entry, Relation};
 use resync_core::xml::Limits;
 
@@ -107,7 +109,7 @@ proptest! {
             }
             wanted.extend(events.iter().map(|event| (event.item.loc.clone(), event.change, event.moment)));
             clock += 1;
-            let bytes = |item: &Item| -> io::Result<Option<Bytes>> { Ok(Some(Cursor::new(item.loc.clone().into_bytes()))) };
+            let bytes = |event: &Event| -> io::Result<Option<Bytes>> { Ok(Some(Cursor::new(bytes_of(event)))) };
             dumps.record(&mut sink, moment(0), events.into_iter().map(Ok), bytes, moment(clock)).unwrap();
             check_each(&sink);
             let report = check_site(&sink, Capability::ChangeDump, "changedump.xml");
@@ -119,12 +121,120 @@ proptest! {
                 let metadata = entry.metadata.unwrap();
                 let change = metadata.change.unwrap();
                 if change != Change::Deleted {
-                    prop_assert_eq!(String::from_utf8(bytes).unwrap(), entry.loc.clone());
+                    prop_assert_eq!(metadata.hash.get(Algorithm::Sha256), Some(&Digest::of(Algorithm::Sha256, &bytes)));
                 }
                 found.push((entry.loc, change, metadata.datetime.unwrap()));
             }
         }
         prop_assert_eq!(found, wanted);
+    }
+}
+
+/// The bytes of the version that an event led to; the tests date versions by their number.
+fn bytes_of(event: &Event) -> Vec<u8> {
+    let version = (event.moment.unix_millis() - moment(0).unix_millis()) / 1_000;
+    content(number_of(&event.item), version.try_into().unwrap()).into_bytes()
+}
+
+/// What happened to a few resources: when, what, and whether somebody kept the bytes.
+#[derive(Clone, Debug)]
+struct Happened {
+    event: Event,
+    is_kept: bool,
+}
+
+/// Batches of changes that could be: what is not there is created, what is there is updated or deleted.
+fn histories() -> impl Strategy<Value = Vec<Vec<Happened>>> {
+    let one = (0..4_u32, 0..3_u32, prop::bool::weighted(0.3), any::<bool>());
+    prop::collection::vec(prop::collection::vec(one, 0..7), 1..6).prop_map(|batches| {
+        let (mut clock, mut present) = (0, BTreeSet::new());
+        let mut happen = |(number, later, is_deletion, is_kept)| {
+            clock += 1 + later;
+            let change = match (present.contains(&number), is_deletion) {
+                (true, true) => Change::Deleted,
+                (true, false) => Change::Updated,
+                (false, _) => Change::Created,
+            };
+            if change == Change::Deleted {
+                present.remove(&number)
+            } else {
+                present.insert(number)
+            };
+            Happened { event: Event::new(change, moment(clock), item(number, clock)), is_kept }
+        };
+        batches.into_iter().map(|batch| batch.into_iter().map(&mut happen).collect()).collect()
+    })
+}
+
+/// The resources and their bytes after some changes.
+fn world<'a>(happened: impl IntoIterator<Item = &'a Happened>) -> BTreeMap<String, Vec<u8>> {
+    let mut world = BTreeMap::new();
+    for Happened { event, .. } in happened {
+        match event.change {
+            Change::Deleted => drop(world.remove(&event.item.loc)),
+            Change::Created | Change::Updated => drop(world.insert(event.item.loc.clone(), bytes_of(event))),
+        }
+    }
+    world
+}
+
+/// What a Destination has that knows nothing but the packages, and that wonders about nothing but what is impossible.
+fn applied(sink: &MemorySink) -> BTreeMap<String, Vec<u8>> {
+    let mut copy = BTreeMap::new();
+    if sink.get("changedump.xml").is_none() {
+        return copy;
+    }
+    for package in packages(sink, "changedump.xml") {
+        for (entry, bytes) in unpack(&mut open(sink, &package.loc)) {
+            let is_there = copy.contains_key(&entry.loc);
+            match entry.change().unwrap() {
+                // One that came and went between two dumps may be deleted without ever having been there.
+                Change::Deleted => drop(copy.remove(&entry.loc)),
+                change => {
+                    assert_eq!(change == Change::Updated, is_there, "{}", entry.loc);
+                    copy.insert(entry.loc, bytes);
+                }
+            }
+        }
+    }
+    copy
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn rs143_applying_all_packages_leads_to_the_state_at_their_end_or_there_is_no_dump(
+        batches in histories(), ahead in 0..3_usize, bitstreams in 1..5_usize,
+    ) {
+        let dumps = ChangeDumps::new(&site())
+            .package_limits(PackageLimits { bitstreams, ..PackageLimits::default() });
+        let mut sink = MemorySink::default();
+        let (mut told, mut waiting, mut until) = (Vec::new(), Vec::<Happened>::new(), moment(0));
+        for number in 0..batches.len() {
+            waiting.extend(batches[number].clone());
+            // The files are further than the changes that are told.
+            let files = world(batches[..(number + ahead + 1).min(batches.len())].iter().flatten());
+            let kept: Vec<_> = waiting.iter().filter(|one| one.is_kept).map(|one| one.event.clone()).collect();
+            let versions = |event: &Event| -> io::Result<Option<Bytes>> {
+                let bytes = if kept.contains(event) { Some(bytes_of(event)) } else { files.get(&event.item.loc).cloned() };
+                Ok(bytes.map(Cursor::new))
+            };
+            until = waiting.last().map_or(until, |last| last.event.moment);
+            let events = waiting.iter().map(|one| Ok(one.event.clone()));
+            let before: Vec<_> = sink.names().map(str::to_owned).collect();
+            match dumps.record(&mut sink, moment(0), events, versions, until) {
+                Ok(_) => told.append(&mut waiting),
+                Err(BuildError::BytesGone { loc, moment }) => {
+                    prop_assert!(sink.names().eq(&before));
+                    let lost = |one: &&Happened| one.event.item.loc == loc && one.event.moment >= moment;
+                    prop_assert!(waiting.iter().filter(lost).all(|one| !one.is_kept));
+                }
+                Err(other) => prop_assert!(false, "{}", other),
+            }
+            check_each(&sink);
+            prop_assert_eq!(applied(&sink), world(&told));
+        }
     }
 }
 

@@ -333,3 +333,22 @@ fn contents_are_what_the_inventory_would_list_and_nothing_that_took_its_place() 
     assert!(open_judged(&data.join("file"), None).unwrap().is_none());
     assert!(matches!(read(&data.join("file"), None, &[], &mut [0; 16], || ()).unwrap(), Reading::Gone));
 }
+
+#[test]
+fn a_file_stands_for_the_version_that_it_holds_and_for_no_other() {
+    use crate::document::Change;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "new").unwrap();
+    let inventory = of(&folder);
+    let mut contents = inventory.contents();
+    let item = inventory.start().unwrap().next().unwrap().unwrap();
+    let mut is_found = |item: Item| {
+        let event = Event::new(Change::Updated, DateTime::now(), item);
+        contents.open_version(&event).unwrap().is_some()
+    };
+    assert!(is_found(item.clone()));
+    assert!(!is_found(Item { length: Some(4), ..item.clone() }));
+    let undigested = Item { hashes: Hashes::default(), ..item };
+    assert!(is_found(undigested.clone()));
+    assert!(!is_found(Item { lastmod: "2001-01-01T00:00:00Z".parse().ok(), ..undigested }));
+}
