@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use flate2::{Compression, write::GzEncoder};
 use libfuzzer_sys::fuzz_target;
-use resync_core::xml::{self, Dialect, Format, MAX_ENTRIES, MAX_LINKS, Mode, Options};
+use resync_core::xml::{self, Format, MAX_ENTRIES, MAX_LINKS, Mode, Options};
 
 fuzz_target!(|bytes: &[u8]| {
     let strict = Options { mode: Mode::Strict, ..Options::default() };
@@ -15,10 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(strictly.is_err(), "what cannot be read leniently is read strictly");
         return;
     };
-    // What these two say of changes is put in order once all of it is read, and the strict mode judges as it goes.
-    if !matches!(read.dialect, Dialect::Alpha0_1 | Dialect::DLib2013) {
-        assert_eq!(strictly.is_ok(), read.violations.is_conforming(), "{}", read.violations);
-    }
+    assert_eq!(strictly.is_ok(), read.violations.is_conforming(), "{}", read.violations);
     let raw = &read.document;
     assert!(raw.entries.len() <= MAX_ENTRIES && raw.header.links.len() <= MAX_LINKS);
     assert!(raw.entries.iter().all(|entry| entry.links.len() <= MAX_LINKS));

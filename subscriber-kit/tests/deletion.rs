@@ -30,6 +30,20 @@ async fn rs201_nothing_is_deleted_while_a_listed_resource_has_no_place_here() {
 }
 
 #[tokio::test]
+async fn rs050_nothing_is_deleted_while_an_entry_cannot_be_understood() {
+    let copy = Copy::start().await;
+    copy.list_of(&[("/a", "a"), ("/b", "b"), ("/gone", "gone")]);
+    copy.sync().await;
+    let twice = copy.source.resource("/b", b"b").replace("</loc>", "</loc><loc>https://other.example/</loc>");
+    copy.source.resource_list("/resourcelist.xml", &[copy.source.resource("/a", b"a"), twice]);
+    let report = copy.sync().await;
+    assert_eq!(counts(&report), [0, 0, 0, 1, 1]);
+    assert!(skipped(&report).contains("no place"), "{report:?}");
+    assert!(report.failures[0].cause.contains("RS-050"), "{report:?}");
+    assert_eq!(files(copy.path()), expected(&[("a", "a"), ("b", "b"), ("gone", "gone")]));
+}
+
+#[tokio::test]
 async fn rs201_a_resource_that_fails_keeps_its_file_and_others_go() {
     let copy = Copy::start().await;
     copy.list_of(&[("/a", "good"), ("/gone", "gone")]);

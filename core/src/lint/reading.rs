@@ -6,8 +6,8 @@ use std::hash::{BuildHasher as _, Hash, Hasher as _, RandomState};
 use super::Kind;
 use crate::datetime::DateTime;
 use crate::document::{Capability, Entry, Header, Metadata, Relation, Root};
-use crate::rules::{Checker, Place, Rule, Violations};
-use crate::xml::{MAX_ENTRIES, ReadError, Reader};
+use crate::rules::{Place, Rule, Violations};
+use crate::xml::{MAX_ENTRIES, Mode, Options, ReadError, Reader};
 
 /// What a document is kept as.
 #[derive(Debug)]
@@ -80,21 +80,19 @@ pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
         violations.push(Rule::Unreadable, Place::default(), error.to_string());
     };
     let mut violations = Violations::default();
-    let mut reader = match Reader::new(bytes) {
+    let mut reader = match Reader::with_options(bytes, Options { mode: Mode::Checking, ..Options::default() })
+    {
         Ok(reader) => reader,
         Err(error) => {
             unreadable(&error, &mut violations);
             return Reading { summary: None, leads: Vec::new(), violations };
         }
     };
-    let mut checker = Checker::at(reader.header(), Some(reader.header_position()));
     let mut collector = Collector::new(reader.header(), reader.header_position(), key);
     while let Some(entry) = reader.next() {
         match entry {
             Ok(entry) => {
-                let position = Some(reader.position());
-                checker.entry(&entry, position);
-                let place = Place { position, entry: Some(collector.count + 1) };
+                let place = Place { position: Some(reader.position()), entry: Some(reader.number()) };
                 collector.entry(&entry, place, &mut violations);
             }
             Err(error) => {
@@ -104,16 +102,14 @@ pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
         }
     }
     violations.append(reader.take_violations());
-    violations.append(checker.finish());
-    Reading { summary: Some(collector.summary()), leads: collector.leads, violations }
+    let summary = collector.summary(reader.header());
+    Reading { summary: Some(summary), leads: collector.leads, violations }
 }
 
 struct Collector<'k> {
     kind: Kind,
-    times: Times,
     changes: Option<(DateTime, DateTime)>,
     leads: Vec<Lead>,
-    count: usize,
     key: &'k RandomState,
     /// Hashes of the resources of a Resource List.
     resources: HashSet<u64>,
@@ -134,10 +130,8 @@ impl<'k> Collector<'k> {
         header.hash(&mut fingerprint);
         Self {
             kind: Kind::of(header),
-            times: Times::of(&header.metadata),
             changes: None,
             leads: leads.collect(),
-            count: 0,
             key,
             resources: HashSet::new(),
             fingerprint,
@@ -146,7 +140,6 @@ impl<'k> Collector<'k> {
     }
 
     fn entry(&mut self, entry: &Entry, place: Place, violations: &mut Violations) {
-        self.count += 1;
         if let Some(datetime) = entry.metadata.as_ref().and_then(|metadata| metadata.datetime) {
             let (first, last) = self.changes.unwrap_or((datetime, datetime));
             self.changes = Some((first.min(datetime), last.max(datetime)));
@@ -221,10 +214,11 @@ impl<'k> Collector<'k> {
         self.kind.is(&Capability::ResourceDumpManifest) || self.kind.is(&Capability::ChangeDumpManifest)
     }
 
-    fn summary(&self) -> Summary {
+    /// By the header as it is after the last entry.
+    fn summary(&self, header: &Header) -> Summary {
         Summary {
-            kind: self.kind.clone(),
-            times: self.times,
+            kind: Kind::of(header),
+            times: Times::of(&header.metadata),
             changes: self.changes,
             fingerprint: self.is_manifest().then(|| self.fingerprint.finish()),
         }

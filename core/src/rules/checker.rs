@@ -43,23 +43,41 @@ impl Checker {
 
     /// The same for a header that was read at a position.
     pub fn at(header: &Header, position: Option<Position>) -> Self {
+        Self { violations: check_header(header, position), ..Self::of_entries(header, false) }
+    }
+
+    /// Gets ready for the entries without checking the header; `in_any_order` when their times may go up and down.
+    pub(crate) fn of_entries(header: &Header, in_any_order: bool) -> Self {
+        let shape = shape_of(header);
+        let mut sequence = Sequence::new(header, shape);
+        if in_any_order {
+            sequence.allow_any_order();
+        }
         let capability = header.capability().cloned();
-        let shape = capability.as_ref().and_then(|capability| shape(capability, header.root));
-        let mut violations = Violations::default();
-        let place = Place { position, entry: None };
-        header::check(header, shape, &mut |rule, detail| violations.push(rule, place, detail));
-        Self { capability, shape, sequence: Sequence::new(header, shape), count: 0, violations }
+        Self { capability, shape, sequence, count: 0, violations: Violations::default() }
+    }
+
+    /// Goes on with another header.
+    pub(crate) fn turn(&mut self, header: &Header) {
+        self.capability = header.capability().cloned();
+        self.shape = shape_of(header);
+        self.sequence.turn(header, self.shape);
     }
 
     /// Checks the next entry of a document that exists: whatever is found, the entry is part of it.
     pub fn entry(&mut self, entry: &Entry, position: Option<Position>) {
         let place = Place { position, entry: Some(self.count + 1) };
-        if self.count == MAX_ENTRIES {
-            self.violations.push(Rule::TooLarge, place, too_many());
-        }
         let mut found = std::mem::take(&mut self.violations);
-        self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
+        self.entry_at(entry, place, &mut found);
         self.violations = found;
+    }
+
+    /// The same for an entry at a place; what it breaks is added to `found`.
+    pub(crate) fn entry_at(&mut self, entry: &Entry, place: Place, found: &mut Violations) {
+        if self.count == MAX_ENTRIES {
+            found.push(Rule::TooLarge, place, too_many());
+        }
+        self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
         self.take(entry);
     }
 
@@ -126,6 +144,18 @@ impl Checker {
     pub fn finish(self) -> Violations {
         self.violations
     }
+}
+
+/// Checks what stands before the first entry.
+pub(crate) fn check_header(header: &Header, position: Option<Position>) -> Violations {
+    let mut violations = Violations::default();
+    let place = Place { position, entry: None };
+    header::check(header, shape_of(header), &mut |rule, detail| violations.push(rule, place, detail));
+    violations
+}
+
+fn shape_of(header: &Header) -> Option<&'static Shape> {
+    header.capability().and_then(|capability| shape(capability, header.root))
 }
 
 fn too_many() -> String {

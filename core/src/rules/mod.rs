@@ -20,6 +20,7 @@ mod tests;
 mod values;
 mod violation;
 
+pub(crate) use checker::check_header;
 pub use checker::{Checker, check};
 pub use rule::{Rule, Severity};
 pub(crate) use values::OLD_NOTIFICATION_TOKEN;

@@ -14,6 +14,10 @@ use crate::xml::MAX_ENTRIES;
 #[derive(Debug)]
 pub(super) struct Sequence {
     shape: Option<&'static Shape>,
+    /// Whether the times of the entries may go up and down.
+    is_unordered: bool,
+    /// The root element, which says what no two entries have in common where the shape does not.
+    root: Root,
     /// The times of the root.
     whole: Times,
     /// The latest time that decides the order of entries.
@@ -53,6 +57,8 @@ impl Sequence {
     pub(super) fn new(header: &Header, shape: Option<&'static Shape>) -> Self {
         Self {
             shape,
+            is_unordered: false,
+            root: header.root,
             whole: Times::of(&header.metadata),
             latest: None,
             previous: None,
@@ -65,13 +71,29 @@ impl Sequence {
         }
     }
 
+    /// From now on the times of the entries may go up and down.
+    pub(super) fn allow_any_order(&mut self) {
+        self.is_unordered = true;
+    }
+
+    /// Goes on with another header.
+    pub(super) fn turn(&mut self, header: &Header, shape: Option<&'static Shape>) {
+        self.shape = shape;
+        self.root = header.root;
+        self.whole = Times::of(&header.metadata);
+        self.points_up = header.link(&Relation::Up).is_some();
+    }
+
     /// Tells what an entry would break if it came next; nothing is remembered of it.
     pub(super) fn judge(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
         let empty = Metadata::default();
         let metadata = entry.metadata.as_ref().unwrap_or(&empty);
         self.check_datetime(metadata, broken);
+        self.check_once(entry, broken);
         let Some(shape) = self.shape else { return };
-        self.check_order(shape, metadata, broken);
+        if !self.is_unordered {
+            self.check_order(shape, metadata, broken);
+        }
         if shape.parts != Parts::Plain {
             self.check_part(shape, Times::of(metadata), broken);
         }
@@ -81,16 +103,17 @@ impl Sequence {
         if shape.capability == Capability::FrameworkNotification {
             self.check_framework(entry, broken);
         }
-        if let Some((rule, hash)) = self.unique(shape, entry)
-            && self.seen.contains(&hash)
-        {
-            broken(rule, "an earlier entry has the same".to_owned());
-        }
     }
 
     /// Remembers an entry as one of the document.
     pub(super) fn take(&mut self, entry: &Entry) {
         self.count += 1;
+        // Beyond the entries that a document may have, nothing more is remembered.
+        if self.seen.len() < MAX_ENTRIES
+            && let Some((_, hash)) = self.unique(entry)
+        {
+            self.seen.insert(hash);
+        }
         let Some(shape) = self.shape else { return };
         let metadata = entry.metadata.as_ref();
         let times = metadata.map(Times::of).unwrap_or_default();
@@ -102,12 +125,6 @@ impl Sequence {
         }
         if shape.capability == Capability::FrameworkNotification {
             self.level = self.level.or(entry.capability().and_then(framework::level));
-        }
-        // Beyond the entries that a document may have, nothing more is remembered.
-        if self.seen.len() < MAX_ENTRIES
-            && let Some((_, hash)) = self.unique(shape, entry)
-        {
-            self.seen.insert(hash);
         }
     }
 
@@ -175,10 +192,20 @@ impl Sequence {
         }
     }
 
+    fn check_once(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
+        if let Some((rule, hash)) = self.unique(entry)
+            && self.seen.contains(&hash)
+        {
+            broken(rule, "an earlier entry has the same".to_owned());
+        }
+    }
+
     /// What no other entry may have, hashed, and the rule that one which has it breaks.
-    fn unique(&self, shape: &Shape, entry: &Entry) -> Option<(Rule, u64)> {
+    fn unique(&self, entry: &Entry) -> Option<(Rule, u64)> {
         let metadata = entry.metadata.as_ref();
-        match shape.once {
+        // An index of whatever kind points at documents.
+        let once = self.shape.map_or(Once::of(self.root), |shape| shape.once);
+        match once {
             Once::Nothing => None,
             Once::Loc => Some((Rule::EntryRepeated, self.key.hash_one(&entry.loc))),
             Once::Capability => {

@@ -41,7 +41,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Every rule a document breaks, in document order; at most [`MAX_VIOLATIONS`] are kept, all are counted.
+/// Every rule a document breaks, in document order; at most [`MAX_VIOLATIONS`] are kept, the first error among them, and all
+/// are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violations {
     kept: Vec<Violation>,
@@ -95,8 +96,15 @@ impl Violations {
         self.len() - self.errors
     }
 
-    /// Forgets all but the first ones, which still count.
+    /// Forgets all but the first ones and the first error; what is forgotten still counts.
     pub(crate) fn keep_at_most(&mut self, most: usize) {
+        let is_error = |violation: &Violation| violation.rule.severity() == Severity::Error;
+        if let Some(first) = self.kept.iter().position(is_error)
+            && most > 0
+            && first >= most
+        {
+            self.kept.swap(most - 1, first);
+        }
         self.omitted += self.kept.len().saturating_sub(most);
         self.kept.truncate(most);
     }
@@ -106,12 +114,14 @@ impl Violations {
     }
 
     pub(crate) fn push(&mut self, rule: Rule, place: Place, detail: impl Into<String>) {
-        self.errors += usize::from(rule.severity() == Severity::Error);
-        if self.kept.len() < MAX_VIOLATIONS {
+        let is_error = rule.severity() == Severity::Error;
+        if self.kept.len() < MAX_VIOLATIONS || is_error && self.errors == 0 {
             self.kept.push(Violation { rule, place, detail: detail.into() });
+            self.keep_at_most(MAX_VIOLATIONS);
         } else {
             self.omitted += 1;
         }
+        self.errors += usize::from(is_error);
     }
 
     /// Takes over what another pass over the same document found.
@@ -119,9 +129,14 @@ impl Violations {
         self.errors += other.errors;
         self.omitted += other.omitted;
         self.kept.extend(other.kept);
+        self.in_order();
+        self.keep_at_most(MAX_VIOLATIONS);
+    }
+
+    /// Puts those kept into document order.
+    pub(crate) fn in_order(&mut self) {
         // The header comes before entry 1, and within an entry what was found first stays first.
         self.kept.sort_by_key(|violation| violation.place.entry);
-        self.keep_at_most(MAX_VIOLATIONS);
     }
 }
 
@@ -176,6 +191,7 @@ mod tests {
         violations.push(Rule::Loc, Place::default(), "");
         assert!(!violations.is_conforming());
         assert_eq!((violations.len(), violations.omitted()), (MAX_VIOLATIONS + 1, 1));
+        assert_eq!(violations.errors().count(), 1, "the first error is kept");
         assert!(violations.to_string().ends_with("and 1 more"));
     }
 }

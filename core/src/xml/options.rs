@@ -29,11 +29,14 @@ impl Default for Options {
 /// What a broken rule does while a document is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It is told as a violation and reading goes on (RS-050).
+    /// It is told as a violation and reading goes on (RS-050). Of the rules, only those are looked at that cannot be seen in the
+    /// entries any more.
     #[default]
     Lenient,
+    /// The same, and every rule is checked, as [`read`](super::read) does.
+    Checking,
     /// One of severity [`Error`](crate::rules::Severity::Error) ends reading with
-    /// [`ReadError::Rule`](super::ReadError::Rule). Every rule is checked, as [`read`](super::read) does.
+    /// [`ReadError::Rule`](super::ReadError::Rule). Every rule is checked.
     Strict,
 }
 

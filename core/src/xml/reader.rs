@@ -2,20 +2,26 @@
 
 use std::io::BufRead;
 
-use super::dialect::{Dialect, alpha, dlib, older};
+mod entry;
+mod judge;
+
+use super::dialect::{self, Dialect, alpha, dlib, older};
 use super::namespaces::Space;
-use super::step::{Field, Step, open};
+use super::step::{Step, open};
 use super::tokens::{Token, Tokens};
-use super::{Limit, Limits, MAX_LINKS, MAX_TEXT, Mode, Options, Position, ReadError};
+use super::{Limit, Limits, MAX_LINKS, Options, Position, ReadError};
 use crate::datetime::DateTime;
-use crate::document::{Entry, Header, Link, Metadata, Root};
-use crate::rules::{Checker, Place, Rule, Violations};
+use crate::document::{Entry, Header, Metadata, Root};
+use crate::rules::{Place, Rule, Violations};
+use entry::push_link;
+use judge::Judge;
 
 /// A document that is read entry by entry, in memory that does not grow with its length; it may be gzip.
 ///
-/// The reader tells only what cannot be seen in the entries it yields; a [`Checker`] beside it tells the rest. Entries
-/// come in the order of the document, also where an older [`Dialect`] had the newest first, and the header of such a
-/// document lacks what only its last entry shows; [`read`](super::read) knows better.
+/// In [`Mode::Lenient`](super::Mode::Lenient) it tells only what cannot be seen in the entries it yields; in the other modes it
+/// judges all of the document. Entries come in the order of the document, also where an older [`Dialect`] had the newest
+/// first, and the header of such a document gets what only its entries show after the last one; [`read`](super::read)
+/// puts everything in order.
 ///
 /// ```no_run
 /// use std::fs::File;
@@ -40,6 +46,8 @@ pub struct Reader<R: BufRead> {
     dialect: Dialect,
     /// When an older form says that the document was last modified.
     modified: Option<DateTime>,
+    /// In a document that does not say since when it tells of changes, the earliest change so far.
+    since: Option<Since>,
     /// What the root said in the words of the alpha draft; `None` when it speaks those of a later form.
     head: Option<alpha::Head>,
     /// What the entry said in the words of the alpha draft.
@@ -51,25 +59,23 @@ pub struct Reader<R: BufRead> {
     position: Position,
     /// How many entries were begun.
     count: usize,
+    /// How many entries were left out since they cannot be understood.
+    refused: usize,
+    /// Whether this entry is one of them.
+    is_refused: bool,
     done: bool,
+    is_concluded: bool,
     /// The `rs:md` that was read last.
     metadata: Metadata,
     /// The attribute that the alpha draft gave to `loc` and `lastmod`, of the one that was begun last.
     mark: Option<String>,
     violations: Violations,
-    /// In strict mode.
-    checker: Option<Checker>,
+    judge: Judge,
 }
 
-/// What a reader knows but for the entries.
-pub(super) struct Parts {
-    pub(super) header: Header,
-    pub(super) position: Position,
-    pub(super) dialect: Dialect,
-    /// When an older form says that the document was last modified.
-    pub(super) modified: Option<DateTime>,
-    pub(super) violations: Violations,
-}
+/// The start of an interval that only the entries show.
+#[derive(Clone, Copy, Default)]
+struct Since(Option<DateTime>);
 
 impl<R: BufRead> Reader<R> {
     /// Reads up to the first entry, within the limits of the crate, leniently.
@@ -97,23 +103,25 @@ impl<R: BufRead> Reader<R> {
             header_position: position,
             dialect: Dialect::V1_1,
             modified: None,
+            since: None,
             head: Some(head),
             notes: alpha::Notes::default(),
             first: None,
             begun: None,
             position,
             count: 0,
+            refused: 0,
+            is_refused: false,
             done: false,
+            is_concluded: false,
             metadata: Metadata::default(),
             mark: None,
             violations: Violations::default(),
-            checker: None,
+            judge: Judge::new(options.mode),
         };
         reader.read_header()?;
         reader.settle_dialect();
-        if options.mode == Mode::Strict {
-            reader.be_strict()?;
-        }
+        reader.judge_header_first()?;
         Ok(reader)
     }
 
@@ -132,6 +140,11 @@ impl<R: BufRead> Reader<R> {
         self.position
     }
 
+    /// The number of the last entry that was yielded, counted from 1 among all that the document has.
+    pub fn number(&self) -> usize {
+        self.count
+    }
+
     /// The form that the document is written in, as far as it was read: the first entry may show
     /// [`Dialect::V1_0`], and any entry that what looked like a Sitemap is the alpha draft's.
     pub fn dialect(&self) -> Dialect {
@@ -143,18 +156,17 @@ impl<R: BufRead> Reader<R> {
         std::mem::take(&mut self.violations)
     }
 
-    /// What is left when every entry was read.
-    pub(super) fn into_parts(self) -> Parts {
-        let Self { header, header_position: position, dialect, modified, violations, .. } = self;
-        Parts { header, position, dialect, modified, violations }
+    /// How many entries were left out so far because they cannot be understood (RS-050): they have two `loc`, `lastmod` or
+    /// `rs:md`, an unknown `change`, a `length` or `pri` that is no such number, or a `rs:ln` without `rel` or `href`.
+    ///
+    /// What they spoke of is not known. Who would delete what a Resource List does not name must not do so when there are any.
+    pub fn refused(&self) -> usize {
+        self.refused
     }
 
-    fn be_strict(&mut self) -> Result<(), ReadError> {
-        let mut checker = Checker::at(&self.header, Some(self.header_position));
-        refuse_errors(&self.violations)?;
-        refuse_errors(&checker.take_violations())?;
-        self.checker = Some(checker);
-        Ok(())
+    /// What is left when every entry was read.
+    pub(super) fn into_parts(self) -> (Header, Dialect, Violations) {
+        (self.header, self.dialect, self.violations)
     }
 
     fn read_header(&mut self) -> Result<(), ReadError> {
@@ -193,6 +205,7 @@ impl<R: BufRead> Reader<R> {
     fn settle_dialect(&mut self) {
         if self.dialect == Dialect::DLib2013 {
             self.modified = dlib::header(&mut self.header);
+            self.find_interval();
         }
         if self.head.is_none() {
             return;
@@ -201,7 +214,8 @@ impl<R: BufRead> Reader<R> {
         let mut entry = Entry::new("");
         let first = self.begun.take().map(|position| self.read_entry(position, &mut entry));
         if self.head.as_ref().is_some_and(alpha::Head::is_a_sign) || self.notes.is_a_sign() {
-            self.be_alpha();
+            self.be_alpha(self.notes.is_packed());
+            self.find_interval();
         }
         self.first = match first {
             None => None,
@@ -210,11 +224,24 @@ impl<R: BufRead> Reader<R> {
         };
     }
 
-    fn be_alpha(&mut self) {
+    /// Takes the document for one of the alpha draft; for a manifest only when its first entry is `packed`.
+    fn be_alpha(&mut self, packed: bool) {
         let Some(head) = &mut self.head else { return };
-        head.give(&mut self.header, self.notes.is_packed());
+        head.give(&mut self.header, packed);
         self.modified = head.modified;
         self.recognise(Dialect::Alpha0_1);
+    }
+
+    /// Finds the start of the interval in an older document about changes: an index was modified then, and the changes
+    /// themselves show it when all are known (ALPHA-031).
+    fn find_interval(&mut self) {
+        if self.header.metadata.from.is_some() || !dialect::tells_of_changes(self.dialect, &self.header) {
+            return;
+        }
+        match self.header.root {
+            Root::UrlSet => self.since = Some(Since::default()),
+            Root::SitemapIndex => self.header.metadata.from = self.modified,
+        }
     }
 
     /// Notes the dialect and tells it once.
@@ -278,42 +305,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// Reads the content of an entry into an empty one.
-    fn read_entry(&mut self, position: Position, entry: &mut Entry) -> Result<(), ReadError> {
-        self.position = position;
-        let mut seen = Seen::default();
-        loop {
-            self.text.clear();
-            match self.step()? {
-                Step::Close | Step::End => break,
-                Step::Text => self.stray_text(),
-                Step::Field(field) => self.read_field(field, entry, &mut seen)?,
-                Step::Metadata => {
-                    seen.extension = true;
-                    if entry.metadata.is_some() {
-                        self.tell(Rule::Repeated, "a second rs:md is left out");
-                    } else {
-                        entry.metadata = Some(std::mem::take(&mut self.metadata));
-                    }
-                }
-                Step::Link(link) => {
-                    seen.extension = true;
-                    if let Some(link) = link {
-                        push_link(&mut self.tokens, &mut entry.links, *link)?;
-                    }
-                }
-                Step::Entry(root) => {
-                    self.tell_unknown(&format!("a {} stands inside an entry", root.entry_element()));
-                }
-                Step::Old(child) => self.read_old(*child, entry)?,
-                Step::Other => seen.extension = true,
-            }
-            self.skip_to(2)?;
-        }
-        Ok(())
-    }
-
-    /// Makes the entry one of 1.1; gives `false` when a list of 1.1 would not have it.
+    /// Makes the entry one of 1.1; gives `false` when a list of 1.1 would not have it, or nobody can understand it.
     fn finish_entry(&mut self, entry: &mut Entry) -> bool {
         match self.dialect {
             Dialect::V1_1 if self.count == 1 && older::begins_as_1_0(&self.header, entry) => {
@@ -324,7 +316,8 @@ impl<R: BufRead> Reader<R> {
             Dialect::Sitemap if !self.notes.is_a_sign() => self.notes = alpha::Notes::default(),
             Dialect::Sitemap | Dialect::Alpha0_1 => {
                 if self.dialect == Dialect::Sitemap {
-                    self.be_alpha();
+                    self.be_alpha(false);
+                    self.judge.turn(&self.header);
                 }
                 let changes = self.head.as_ref().is_some_and(alpha::Head::changes);
                 if !std::mem::take(&mut self.notes).give(entry, changes) {
@@ -333,90 +326,15 @@ impl<R: BufRead> Reader<R> {
                 }
             }
         }
+        if self.is_refused {
+            self.refused += 1;
+            return false;
+        }
+        if let Some(Since(earliest)) = &mut self.since {
+            let datetime = entry.metadata.as_ref().and_then(|metadata| metadata.datetime);
+            *earliest = (*earliest).into_iter().chain(datetime).min();
+        }
         true
-    }
-
-    fn read_field(&mut self, field: Field, entry: &mut Entry, seen: &mut Seen) -> Result<(), ReadError> {
-        let mark = self.mark.take();
-        if seen.extension || seen.is_after(field) {
-            self.tell(Rule::ChildOrder, format!("{} comes too late", field.name()));
-        }
-        self.tokens.remember();
-        self.read_text(field.name(), (field == Field::Loc).then_some(&mut *entry))?;
-        if !seen.insert(field) {
-            let position = self.tokens.remembered();
-            self.tell_at(Rule::Repeated, position, format!("a second {} is left out", field.name()));
-            return Ok(());
-        }
-        let text = self.text.trim_ascii();
-        let unread = match field {
-            Field::Loc => {
-                text.clone_into(&mut entry.loc);
-                None
-            }
-            Field::Lastmod => understood(text, &mut entry.lastmod).map(|cause| (Rule::Datetime, cause)),
-            Field::ChangeFrequency => {
-                understood(text, &mut entry.changefreq).map(|cause| (Rule::ChangeFrequency, cause))
-            }
-            Field::Priority => {
-                understood(text, &mut entry.priority).map(|cause| (Rule::EntryPriority, cause))
-            }
-        };
-        if let Some((rule, cause)) = unread {
-            let detail = format!("{} is {:?}: {cause}", field.name(), self.text.trim_ascii());
-            let position = self.tokens.remembered();
-            self.tell_at(rule, position, detail);
-        }
-        match (field, mark.as_deref()) {
-            (Field::Lastmod, Some(kind)) => {
-                let position = self.tokens.remembered();
-                let (notes, violations) = (&mut self.notes, &mut self.violations);
-                let place = Place { position: Some(position), entry: Some(self.count) };
-                notes.modified(kind, entry.lastmod, &mut |rule, detail| violations.push(rule, place, detail));
-            }
-            (Field::Loc, Some(protocol)) => self.notes.protocol(protocol),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn read_old(&mut self, child: alpha::Child, entry: &mut Entry) -> Result<(), ReadError> {
-        let position = self.tokens.position();
-        self.read_text("it", Some(entry))?;
-        let place = Place { position: Some(position), entry: Some(self.count) };
-        let (notes, violations) = (&mut self.notes, &mut self.violations);
-        let links = notes
-            .child(child, self.text.trim_ascii(), &mut |rule, detail| violations.push(rule, place, detail));
-        if links > MAX_LINKS {
-            return Err(self.tokens.limit(Limit::Links));
-        }
-        if self.notes.held() > MAX_TEXT { Err(self.tokens.limit(Limit::Text)) } else { Ok(()) }
-    }
-
-    /// Reads the text of the element whose start tag was just read.
-    ///
-    /// A link inside `loc` goes to the entry, since the notification specifications call it a child of `loc` (FN-061).
-    fn read_text(&mut self, name: &str, mut entry: Option<&mut Entry>) -> Result<(), ReadError> {
-        let depth = self.tokens.depth();
-        self.text.clear();
-        self.tokens.keep_space(true);
-        loop {
-            match self.step()? {
-                Step::Text if self.text.len() > MAX_TEXT => return Err(self.tokens.limit(Limit::Text)),
-                Step::Text => continue,
-                Step::Close | Step::End => break,
-                Step::Link(Some(link)) if entry.is_some() => {
-                    self.tell(Rule::HubInLoc, format!("the {} link is inside {name}", link.rel));
-                    if let Some(entry) = &mut entry {
-                        push_link(&mut self.tokens, &mut entry.links, *link)?;
-                    }
-                }
-                _ => self.tell_unknown(&format!("an element stands inside {name}")),
-            }
-            self.skip_to(depth)?;
-        }
-        self.tokens.keep_space(false);
-        Ok(())
     }
 
     /// Passes over everything that is nested deeper.
@@ -457,8 +375,11 @@ impl<R: BufRead> Reader<R> {
 
     #[cold]
     fn tell_of_tag(&mut self, of_dlib: bool, told: Vec<(Rule, String)>) {
-        if of_dlib && self.dialect == Dialect::V1_1 {
+        // It is the root that says what the document is.
+        if of_dlib && self.dialect == Dialect::V1_1 && self.count == 0 {
             self.recognise(Dialect::DLib2013);
+        } else if of_dlib && self.dialect != Dialect::DLib2013 {
+            self.tell(Rule::Dialect, "an element has the namespace of the D-Lib paper of 2013");
         }
         for (rule, detail) in told {
             if rule == Rule::NotificationToken && self.dialect == Dialect::V1_1 {
@@ -484,36 +405,48 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn tell_at(&mut self, rule: Rule, position: Position, detail: impl Into<String>) {
+        self.is_refused |= entry::is_fatal(rule);
         let entry = Some(self.count).filter(|&count| count > 0);
         self.violations.push(rule, Place { position: Some(position), entry }, detail);
     }
 
     /// Reads the next entry into an empty one; gives `false` at the end.
     fn read_next(&mut self, entry: &mut Entry) -> Result<bool, ReadError> {
+        if let Some(first) = self.first.take() {
+            *entry = first?;
+            return self.judge_entry(entry).map(|()| true);
+        }
         loop {
             if self.begun.is_none() {
                 self.find_entry()?;
             }
-            let Some(position) = self.begun.take() else { return Ok(false) };
+            let Some(position) = self.begun.take() else { return self.conclude().map(|()| false) };
             self.read_entry(position, entry)?;
             if self.finish_entry(entry) {
-                return self.check(entry).map(|()| true);
+                return self.judge_entry(entry).map(|()| true);
             }
+            self.refuse_if_strict()?;
             *entry = Entry::new("");
         }
+    }
+
+    /// What holds once everything was read, or as much as can be: the header is whole.
+    fn conclude(&mut self) -> Result<(), ReadError> {
+        if std::mem::replace(&mut self.is_concluded, true) {
+            return Ok(());
+        }
+        if let Some(Since(earliest)) = self.since.take() {
+            self.header.metadata.from = earliest.or(self.modified);
+        }
+        self.judge_end()
     }
 
     fn end(&mut self, error: ReadError) -> ReadError {
         self.done = true;
         self.begun = None;
+        // The first error is the one to tell.
+        let _ = self.conclude();
         error
-    }
-
-    fn check(&mut self, entry: &Entry) -> Result<(), ReadError> {
-        let Some(checker) = &mut self.checker else { return Ok(()) };
-        refuse_errors(&self.violations)?;
-        checker.entry(entry, Some(self.position));
-        refuse_errors(&checker.take_violations())
     }
 }
 
@@ -522,10 +455,6 @@ impl<R: BufRead> Iterator for Reader<R> {
 
     /// The next entry; after an error nothing more comes.
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(first) = self.first.take() {
-            let first = first.and_then(|entry| self.check(&entry).map(|()| entry));
-            return Some(first.map_err(|error| self.end(error)));
-        }
         let mut entry = Entry::new("");
         match self.read_next(&mut entry) {
             Ok(true) => Some(Ok(entry)),
@@ -543,29 +472,6 @@ impl<R: BufRead> std::fmt::Debug for Reader<R> {
             .field("position", &self.position)
             .field("count", &self.count)
             .finish_non_exhaustive()
-    }
-}
-
-/// What an entry has had so far.
-#[derive(Default)]
-struct Seen {
-    /// A bit for each field.
-    fields: u8,
-    /// `rs:md`, `rs:ln` or an element of others.
-    extension: bool,
-}
-
-impl Seen {
-    /// Whether a field was seen that should come after this one.
-    fn is_after(&self, field: Field) -> bool {
-        self.fields >> field as u8 > 1
-    }
-
-    /// Gives `false` when the field was seen before.
-    fn insert(&mut self, field: Field) -> bool {
-        let new = self.fields & 1 << field as u8 == 0;
-        self.fields |= 1 << field as u8;
-        new
     }
 }
 
@@ -589,32 +495,6 @@ fn root<R: BufRead>(tokens: &mut Tokens<R>, head: &mut alpha::Head) -> Result<Ro
             }
         };
     }
-}
-
-/// Puts a value where it belongs, or gives the reason why it is none.
-fn understood<T: std::str::FromStr<Err: ToString>>(text: &str, target: &mut Option<T>) -> Option<String> {
-    match text.parse() {
-        Ok(value) => {
-            *target = Some(value);
-            None
-        }
-        Err(error) => Some(error.to_string()),
-    }
-}
-
-fn refuse_errors(violations: &Violations) -> Result<(), ReadError> {
-    match violations.errors().next() {
-        Some(violation) => Err(ReadError::Rule(Box::new(violation.clone()))),
-        None => Ok(()),
-    }
-}
-
-fn push_link<R: BufRead>(tokens: &mut Tokens<R>, links: &mut Vec<Link>, link: Link) -> Result<(), ReadError> {
-    if links.len() == MAX_LINKS {
-        return Err(tokens.limit(Limit::Links));
-    }
-    links.push(link);
-    Ok(())
 }
 
 #[cfg(test)]

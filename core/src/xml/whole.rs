@@ -1,15 +1,14 @@
-//! A whole document at once: read, completed where its form was older, and held against every rule.
+//! A whole document at once: read, held against every rule, and put in order where its form was older.
 
 use super::dialect::{self, Dialect};
-use super::reader::Parts;
-use super::{Options, Position, ReadError, Reader};
-use crate::document::{Document, Entry, RawDocument};
-use crate::rules::{Checker, Violations};
+use super::{Mode, Options, ReadError, Reader};
+use crate::document::{Document, RawDocument};
+use crate::rules::Violations;
 
 /// Reads a whole document and checks every rule, so that violations have line and column.
 ///
 /// The bytes may be gzip. A document in an older [`Dialect`] is turned into one of 1.1 as far as that goes; its changes
-/// come in the order of time.
+/// come in the order of time, and violations name entries by their place in the bytes.
 ///
 /// ```
 /// let bytes = br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -27,7 +26,7 @@ pub fn read(bytes: &[u8]) -> Result<Read, ReadError> {
     read_with(bytes, Options::default())
 }
 
-/// The same in another mode or within other limits.
+/// The same in another mode or within other limits; [`Mode::Lenient`] checks every rule, too.
 ///
 /// ```
 /// use resync_core::xml::{self, Mode, Options, ReadError};
@@ -40,20 +39,12 @@ pub fn read(bytes: &[u8]) -> Result<Read, ReadError> {
 /// # Ok::<(), ReadError>(())
 /// ```
 pub fn read_with(bytes: &[u8], options: Options) -> Result<Read, ReadError> {
-    let mut reader = Reader::with_options(bytes, options)?;
-    let mut entries = Vec::new();
-    while let Some(entry) = reader.next() {
-        entries.push((entry?, reader.position()));
-    }
-    let Parts { mut header, position, dialect, modified, mut violations } = reader.into_parts();
-    dialect::complete(dialect, &mut header, modified, &mut entries);
-    let mut checker = Checker::at(&header, Some(position));
-    let check = |(entry, position): (Entry, Position)| {
-        checker.entry(&entry, Some(position));
-        entry
-    };
-    let entries = entries.into_iter().map(check).collect();
-    violations.append(checker.finish());
+    let mode = if options.mode == Mode::Lenient { Mode::Checking } else { options.mode };
+    let mut reader = Reader::with_options(bytes, Options { mode, ..options })?;
+    let mut entries = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
+    let (header, dialect, mut violations) = reader.into_parts();
+    violations.in_order();
+    dialect::put_in_order(dialect, &header, &mut entries);
     Ok(Read { document: RawDocument { header, entries }, dialect, violations })
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, Root};
+use resync_core::rules::Violations;
 use resync_core::xml::Reader;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -258,7 +259,18 @@ impl Collector {
             let facts = Facts::of(&entry);
             self.take(entry.loc, resolved, facts)?;
         }
+        self.tell(&url, reader.refused(), &reader.take_violations());
         Ok((self, page))
+    }
+
+    /// Tells once what had to be tolerated in a document. What its unreadable entries name is not known, so that
+    /// each is a resource without place.
+    fn tell(&mut self, list: &Url, unreadable: usize, found: &Violations) {
+        let Some(first) = found.errors().next().or_else(|| found.iter().next()) else { return };
+        let (errors, warnings) = (found.error_count(), found.warning_count());
+        let rule = first.rule.code();
+        tracing::warn!(%list, errors, warnings, unreadable, rule, first = first.detail, "a list breaks rules");
+        self.report.unreadable(list, unreadable, first);
     }
 
     fn take(

@@ -1,6 +1,8 @@
 //! What a synchronisation did, and what it could not do.
 
+use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use super::ResourceError;
 
@@ -73,6 +75,17 @@ impl Report {
                 self.may_mend |= error.may_mend();
                 note(&mut self.failures, loc, &error);
             }
+        }
+    }
+
+    /// Counts the entries of a list that cannot be understood (RS-050).
+    pub(crate) fn unreadable(&mut self, list: &Url, entries: usize, first: &Violation) {
+        let count = u64::try_from(entries).unwrap_or(u64::MAX);
+        self.resources += count;
+        self.failed += count;
+        if entries > 0 && self.failures.len() < FAILURES_KEPT {
+            let cause = format!("{entries} entries of this list cannot be understood; {first}");
+            self.failures.push(Failure { loc: list.to_string(), cause });
         }
     }
 

@@ -6,9 +6,8 @@ pub(super) mod older;
 
 use std::fmt;
 
-use super::Position;
 use crate::datetime::DateTime;
-use crate::document::{Capability, Entry, Header};
+use crate::document::{Capability, Entry, Header, Root};
 
 /// The form in which a document was written.
 ///
@@ -60,29 +59,29 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// Does what needs the whole document: changes in the order of time, and the start of their interval (ALPHA-031, DL-006).
-pub(super) fn complete(
-    dialect: Dialect,
-    header: &mut Header,
-    modified: Option<DateTime>,
-    entries: &mut [(Entry, Position)],
-) {
-    let timed = matches!(dialect, Dialect::Alpha0_1 | Dialect::DLib2013);
-    if !timed || !is_about_changes(header) {
+/// Puts the changes of an older document into the order of time (ALPHA-031, DL-006).
+pub(super) fn put_in_order(dialect: Dialect, header: &Header, entries: &mut [Entry]) {
+    if !has_no_order(dialect, header) {
         return;
     }
     let time = |entry: &Entry| entry.metadata.as_ref().and_then(|metadata| metadata.datetime);
-    let mut known = entries.iter().filter_map(|(entry, _)| time(entry));
+    let mut known = entries.iter().filter_map(time);
     // Of changes at the same moment, the one that such a list names last came first.
     if known.next().zip(known.next_back()).is_some_and(|(first, last)| last < first) {
         entries.reverse();
     }
-    entries.sort_by_key(|(entry, _)| time(entry));
-    header.metadata.from = entries.iter().find_map(|(entry, _)| time(entry)).or(modified);
+    entries.sort_by_key(time);
 }
 
-fn is_about_changes(header: &Header) -> bool {
-    matches!(header.capability(), Some(Capability::ChangeList | Capability::ChangeDumpManifest))
+/// Whether the changes of the document may come in any order (ALPHA-019, DL-006).
+pub(super) fn has_no_order(dialect: Dialect, header: &Header) -> bool {
+    tells_of_changes(dialect, header) && header.root == Root::UrlSet
+}
+
+/// Whether the document tells of changes in a form that had no interval for them.
+pub(super) fn tells_of_changes(dialect: Dialect, header: &Header) -> bool {
+    matches!(dialect, Dialect::Alpha0_1 | Dialect::DLib2013)
+        && matches!(header.capability(), Some(Capability::ChangeList | Capability::ChangeDumpManifest))
 }
 
 #[cfg(test)]

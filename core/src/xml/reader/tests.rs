@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::document::{Capability, Change, FrameworkChange, FrameworkNotification, Relation};
-use crate::xml::{MAX_ATTRIBUTES, MAX_DEPTH, read, read_with};
+use crate::xml::{MAX_ATTRIBUTES, MAX_DEPTH, MAX_TEXT, Mode, read, read_with};
 
 /// A urlset of which only the content is of interest; the content starts on line 2.
 fn urlset(content: &str) -> Vec<u8> {
@@ -170,6 +170,35 @@ fn rs050_what_cannot_be_understood_is_named_and_left_out() {
         assert!(found.contains(&rule), "{content}: {found:?}");
     }
     assert_eq!(rules(&change(&format!("{CHANGED}<x:y xmlns:x='urn:x'><x:loc>z</x:loc></x:y>"))), []);
+}
+
+#[test]
+fn rs050_an_entry_that_cannot_be_understood_is_left_out_and_counted() {
+    let (good, loc) = ("<url><loc>http://example.org/good</loc></url>", "<loc>http://example.org/a</loc>");
+    let refused = [
+        "<loc>http://example.org/b</loc>",
+        "<lastmod>2013</lastmod><lastmod>2013</lastmod>",
+        "<rs:md/><rs:md/>",
+        "<rs:md change='changed'/>",
+        "<rs:md length='-1'/>",
+        "<rs:md length='1.5'/>",
+        "<rs:ln rel='via' href='http://example.org/b' pri='0.5'/>",
+        "<rs:ln href='http://example.org/b'/>",
+        "<rs:ln rel='via'/>",
+        "<rs:ln rel='via' href='http://example.org/b' length='x'/>",
+    ];
+    let lived_with = ["<rs:md hash='md5:x'/>", "<caption/>", "<lastmod>yesterday</lastmod>"];
+    for (contents, count) in [(&refused[..], 1), (&lived_with[..], 0)] {
+        for content in contents {
+            let bytes =
+                urlset(&format!("<rs:md capability='resourcelist'/>{good}<url>{loc}{content}</url>{good}"));
+            let mut reader = Reader::new(bytes.as_slice()).unwrap();
+            let locs: Vec<_> = reader.by_ref().map(|entry| entry.unwrap().loc).collect();
+            assert_eq!((locs.len(), reader.refused()), (3 - count, count), "{content}");
+            assert!(reader.take_violations().error_count() >= count, "{content}");
+            assert_eq!(read(&bytes).unwrap().document.entries.len(), locs.len());
+        }
+    }
 }
 
 #[test]
@@ -394,6 +423,28 @@ fn rs050_the_strict_mode_ends_at_the_first_error_and_lives_with_warnings() {
         matches!(reader.next(), Some(Err(ReadError::Rule(violation))) if violation.place.entry == Some(1))
     );
     assert!(reader.next().is_none());
+}
+
+#[test]
+fn the_strict_mode_refuses_what_comes_after_the_last_entry() {
+    let late = urlset(
+        "<rs:md capability='description'/><url><loc>http://example.org/c</loc></url><rs:md capability='changelist'/>",
+    );
+    let mut reader =
+        Reader::with_options(late.as_slice(), Options { mode: Mode::Strict, ..Options::default() }).unwrap();
+    assert!(reader.next().unwrap().is_ok());
+    assert!(matches!(reader.next(), Some(Err(ReadError::Rule(found))) if found.rule == Rule::HeaderLate));
+    assert!(reader.next().is_none());
+}
+
+#[test]
+fn the_strict_mode_finds_an_error_behind_any_number_of_warnings() {
+    let warned = "<caption/>".repeat(crate::rules::MAX_VIOLATIONS + 1);
+    let bytes = urlset(&format!(
+        "<rs:md capability='description'/><url><loc>http://example.org/c</loc>{warned}</url><url><loc/></url>"
+    ));
+    let error = read_with(&bytes, Options { mode: Mode::Strict, ..Options::default() }).unwrap_err();
+    assert!(matches!(&error, ReadError::Rule(found) if found.rule == Rule::Loc), "{error}");
 }
 
 #[test]
