@@ -17,10 +17,11 @@ use crate::config::Config;
 use crate::delivery::{self, Delivery, Totals};
 use crate::egress::{EgressClient, Guard};
 use crate::http::{
-    AdminState, EndpointState, PingLimit, PublishState, RateLimit, Statuses, admin, public, serve,
+    AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Statuses,
+    TrustedProxies, admin, public, serve,
 };
 use crate::store::{self, Store, StoreError};
-use crate::subscriptions::{LeasePolicy, Requests, Verification};
+use crate::subscriptions::{LeasePolicy, Requests, Resting, Verification, Waiting};
 use crate::topics::{Authority, BodyBudget, Fetching, Intake, Pings, Tickets, TokensError, keep_trimming};
 
 /// Connections kept for verification and topic fetches, per host.
@@ -86,7 +87,6 @@ impl Hub {
         let guard = Guard::new(config.egress.allow.clone(), config.egress.ports.clone());
         let (stop, stopped) = watch::channel(false);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
-        let budget = BodyBudget::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
         let requests = start_verification(config, &store, &guard, &stopped, &mut tasks).await?;
         let pings = start_fetching(config, &store, &guard, &url, &stopped, &mut tasks).await?;
@@ -99,16 +99,18 @@ impl Hub {
                 intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
                 pings,
                 ping_limit: PingLimit::new(config.limits.enabled),
-                budget,
+                bodies: bodies(config),
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),
                 hub_url: Arc::clone(&url),
             },
-            limits: RateLimit::new(config.limits.enabled),
+            limits: Limits::new(&config.limits),
+            proxies: TrustedProxies::new(config.ingress.trusted_proxies.clone()),
             hub_url: Arc::clone(&url),
         };
-        tasks.spawn(serve(admin_listener, admin(admin_state), stopped.clone()));
-        tasks.spawn(serve(listener, public(endpoint), stopped));
+        let ingress = || Ingress::new(&config.ingress);
+        tasks.spawn(serve(admin_listener, admin(admin_state), ingress(), stopped.clone()));
+        tasks.spawn(serve(listener, public(endpoint), ingress(), stopped));
         Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks })
     }
 
@@ -145,8 +147,9 @@ impl Hub {
     pub async fn stop(mut self) {
         // Tasks that are gone already need no telling.
         let _ = self.stop.send(true);
-        while self.tasks.join_next().await.is_some() {}
-        self.delivery.stop().await;
+        // At the same time, so that both together take no longer than either may.
+        let finish = async { while self.tasks.join_next().await.is_some() {} };
+        tokio::join!(finish, self.delivery.stop());
         drop(self.store);
     }
 }
@@ -164,12 +167,14 @@ async fn start_verification(
         config.delivery.timeout,
         IDLE_PER_HOST,
     );
-    let verification = Verification::new(Arc::clone(store), client, LeasePolicy::new(&config.lease));
+    let resting = Resting::new(config.limits.enabled);
+    let verification =
+        Verification::new(Arc::clone(store), client, LeasePolicy::new(&config.lease), resting.clone());
     let (sender, receiver) = mpsc::unbounded_channel();
     // What waits is read before anything new can come in, so that nothing is verified twice.
-    queue(&sender, store.requests().await?);
+    queue(&sender, store.requests().await?.into_iter().map(Waiting::left));
     tasks.spawn(verification.run(receiver, stopped.clone()));
-    Ok(Requests::new(Arc::clone(store), guard.clone(), sender))
+    Ok(Requests::new(Arc::clone(store), guard.clone(), resting, sender))
 }
 
 async fn start_fetching(
@@ -194,11 +199,16 @@ async fn start_fetching(
 }
 
 /// What an earlier life left undone stands first in line.
-fn queue<T>(sender: &mpsc::UnboundedSender<T>, waiting: Vec<T>) {
+fn queue<T>(sender: &mpsc::UnboundedSender<T>, waiting: impl IntoIterator<Item = T>) {
     for one in waiting {
         // The receiver is in the caller's hands, so it cannot be gone.
         let _ = sender.send(one);
     }
+}
+
+fn bodies(config: &Config) -> Bodies {
+    let (patience, bytes_per_second) = (config.ingress.body_timeout, config.ingress.body_rate);
+    Bodies { pace: Pace { patience, bytes_per_second }, budget: BodyBudget::new(config.publish.body_memory) }
 }
 
 fn delivery_settings(config: &Config) -> delivery::Settings {

@@ -87,7 +87,16 @@ fn the_sample_is_a_public_hub_behind_a_proxy() {
     assert_eq!(config.public_url.as_ref().map(url::Url::scheme), Some("https"));
     assert_eq!(config.publish.policy, PublishPolicy::Token);
     assert!(config.egress.allow.is_empty(), "no private network is contacted");
-    assert!(!config.limits.enabled, "the proxy's address is everybody's address");
+    assert!(config.limits.enabled);
+    let trusted = |address: &str| {
+        config
+            .ingress
+            .trusted_proxies
+            .iter()
+            .any(|net| net.contains(&address.parse::<std::net::IpAddr>().unwrap()))
+    };
+    assert!(trusted("127.0.0.1") && trusted("::1"), "the proxy's address is everybody's address");
+    assert!(!trusted("192.0.2.1"));
 }
 
 #[test]

@@ -4,9 +4,11 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use resync_core::websub::{Secret, Signature};
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
+use resync_tests::harness::{HubProcess, PATIENCE, Receiver, Reply, Seen, eventually, form};
 use tempfile::tempdir;
+use tokio::time::timeout;
 
 type Temper = Box<dyn Fn(&Seen) -> Reply + Send + Sync>;
 
@@ -254,4 +256,166 @@ async fn b34_d17_a_hundred_parallel_requests_for_a_pair_end_as_one_subscription(
     hub.publish(TOPIC, "two").await.unwrap();
     let bodies: Vec<_> = destination.until_delivered(2).await.iter().map(Seen::text).collect();
     assert_eq!(bodies, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn b29_a_crash_between_the_202s_and_the_verifications_loses_none() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    destination.behave(|_| Reply::Hang);
+    for number in 0..50 {
+        let callback = destination.url(&format!("/{number}"));
+        let parameters =
+            [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
+        assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
+    }
+    hub.kill().await;
+    destination.behave(|_| Reply::Agree);
+    hub.restart().await;
+    hub.until_subscribed(50).await;
+    hub.publish(TOPIC, "news").await.unwrap();
+    let paths: std::collections::BTreeSet<_> =
+        destination.until_delivered(50).await.iter().map(|seen| seen.path().to_owned()).collect();
+    assert_eq!(paths.len(), 50);
+}
+
+#[tokio::test]
+async fn d17_the_newest_request_counts_and_not_the_one_that_was_verified_last() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let callback = destination.url("/cb");
+    destination.behave(|_| Reply::Late(Duration::from_secs(2)));
+    let older =
+        [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &callback), ("hub.secret", "old")];
+    assert_eq!(form(hub.address, &older).await.unwrap().status, 202);
+    destination.until_verified(1).await;
+    destination.behave(|_| Reply::Agree);
+    hub.subscribe(TOPIC, &callback, &[("hub.secret", "new")], 1).await;
+    let verified = destination.until_verified(1).await.at;
+    eventually("the older request was confirmed as well", || async {
+        verified.elapsed() > Duration::from_millis(2_500)
+    })
+    .await;
+    hub.publish(TOPIC, "news").await.unwrap();
+    assert!(signed_with(&destination.until_delivered(1).await[0], "new"));
+}
+
+#[tokio::test]
+async fn d19_w061_until_a_renewal_is_confirmed_deliveries_go_on_as_before() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let callback = destination.url("/cb");
+    hub.subscribe(TOPIC, &callback, &[("hub.secret", "old")], 1).await;
+    destination.behave(|seen| if is_verification(seen) { Reply::Hang } else { Reply::Agree });
+    let renewal =
+        [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &callback), ("hub.secret", "new")];
+    assert_eq!(form(hub.address, &renewal).await.unwrap().status, 202);
+    destination.until_verified(2).await;
+    hub.publish(TOPIC, "meanwhile").await.unwrap();
+    assert!(signed_with(&destination.until_delivered(1).await[0], "old"));
+}
+
+#[tokio::test]
+async fn b33_c08_an_unreachable_callback_is_asked_twice_and_one_that_answers_once() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let closing = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = format!("http://{}/cb", closing.local_addr().unwrap());
+    let asked = tokio::spawn(async move {
+        let mut asked = 0;
+        while let Ok((stream, _)) = closing.accept().await {
+            drop(stream);
+            asked += 1;
+            if asked == 2 {
+                break;
+            }
+        }
+        closing
+    });
+    let refusing = Receiver::start().await;
+    refusing.behave(|_| Reply::Status(503, String::new()));
+    for callback in [silent, refusing.url("/cb")] {
+        let parameters =
+            [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
+        assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
+    }
+    let closing = timeout(PATIENCE, asked).await.expect("it is asked twice").unwrap();
+    hub.process().line_number("request not verified", 2).await;
+    assert!(closing.accept().now_or_never().is_none(), "and not once more");
+    assert_eq!(refusing.seen().len(), 1, "W-119: an answer is final");
+}
+
+#[tokio::test]
+async fn b33_verifications_for_one_host_have_a_budget_that_renewals_do_not_share() {
+    let folder = tempdir().unwrap();
+    let keys = [("LIMITS_CALLBACK_HOST", "1/h, burst 3")];
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let destination = Receiver::start().await;
+    let mut statuses = Vec::new();
+    for number in 0..5 {
+        let callback = destination.url(&format!("/{number}"));
+        let parameters =
+            [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
+        let answer = form(hub.address, &parameters).await.unwrap();
+        assert_eq!(answer.status == 429, answer.header("retry-after").is_some(), "{answer:?}");
+        statuses.push(answer.status);
+    }
+    assert_eq!(statuses, [202, 202, 202, 429, 429]);
+    hub.until_subscribed(3).await;
+    let other = Receiver::start_at("127.0.0.2".parse().unwrap()).await;
+    hub.subscribe(TOPIC, &other.url("/cb"), &[], 4).await;
+    for mode in ["subscribe", "unsubscribe"] {
+        let own = [("hub.mode", mode), ("hub.topic", TOPIC), ("hub.callback", &destination.url("/0"))];
+        assert_eq!(form(hub.address, &own).await.unwrap().status, 202, "nobody can lock a subscriber out");
+    }
+    hub.until_subscribed(3).await;
+}
+
+#[tokio::test]
+async fn b33_requests_for_one_topic_and_of_one_client_have_budgets_too() {
+    for (key, why) in [("LIMITS_TOPIC", "to this topic"), ("LIMITS_SUBSCRIPTIONS_PER_CLIENT", "this address")]
+    {
+        let folder = tempdir().unwrap();
+        let hub = HubProcess::start_public(folder.path(), &[(key, "1/h, burst 2")]).await;
+        let destination = Receiver::start().await;
+        for (number, status) in [(0, 202), (1, 202), (2, 429)] {
+            let callback = destination.url(&format!("/{number}"));
+            let parameters =
+                [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
+            let answer = form(hub.address, &parameters).await.unwrap();
+            assert_eq!(answer.status, status, "{}", answer.text());
+            assert!(status == 202 || answer.text().contains(why), "{}", answer.text());
+        }
+        assert_eq!(hub.publish(TOPIC, "news").await.unwrap().status, 202, "publishing has its own budget");
+    }
+}
+
+#[tokio::test]
+async fn b33_a_host_that_never_confirms_is_left_alone_but_its_subscribers_may_renew() {
+    let folder = tempdir().unwrap();
+    let generous = [("LIMITS_CALLBACK_HOST", "100/s, burst 100")];
+    let mut hub = HubProcess::start_public(folder.path(), &generous).await;
+    let victim = Receiver::start().await;
+    hub.subscribe(TOPIC, &victim.url("/subscriber"), &[], 1).await;
+    victim.behave(|seen| {
+        if seen.path() == "/subscriber" { Reply::Agree } else { Reply::Status(404, String::new()) }
+    });
+    let ask = async |address, path: &str| {
+        let callback = victim.url(path);
+        let parameters =
+            [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
+        form(address, &parameters).await.unwrap()
+    };
+    for number in 0..20 {
+        assert_eq!(ask(hub.address, &format!("/{number}")).await.status, 202);
+    }
+    hub.process().line_number("request not verified", 20).await;
+    let refused = ask(hub.address, "/20").await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert!(refused.header("retry-after").is_some_and(|wait| wait.parse::<u32>().unwrap() > 500));
+    assert_eq!(ask(hub.address, "/subscriber").await.status, 202);
+    victim.until_verified(22).await;
 }

@@ -210,6 +210,9 @@ mod tests {
         assert!(problems("[lease]\nmin = \"soon\"").contains("\"10s\""));
         assert!(problems("[publish]\nmax_body = \"lots\"").contains("1 MiB"));
         assert!(problems("public_url = \"hub.example\"").contains("https://hub.example"));
+        for rate in ["fast", "0/s, burst 1", "1/s, burst 0", "1/day, burst 1", "1/s"] {
+            assert!(problems(&format!("[limits]\nclient = \"{rate}\"")).contains("5/s, burst 50"), "{rate}");
+        }
         assert!(problems("[lease]\nmin = \"40d\"").contains("lease.min"));
     }
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use url::Url;
 
 pub use layers::{Overrides, load};
-pub use values::DEFAULT_TOML;
+pub use values::{DEFAULT_TOML, Rate, RateError};
 
 use crate::delivery::RetryPolicy;
 use crate::store::Engine;
@@ -64,6 +64,8 @@ pub struct Config {
     pub publish: PublishConfig,
     /// `[egress]`
     pub egress: EgressConfig,
+    /// `[ingress]`
+    pub ingress: IngressConfig,
     /// `[limits]`
     pub limits: LimitsConfig,
     /// `[signature]`
@@ -170,11 +172,43 @@ pub struct EgressConfig {
     pub ports: Vec<u16>,
 }
 
+/// `[ingress]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct IngressConfig {
+    /// Connections at once.
+    pub connections: usize,
+    /// Connections at once of one client.
+    pub connections_per_client: usize,
+    /// For a request's header, and for the next request on a connection that is kept open.
+    #[serde(deserialize_with = "values::duration")]
+    pub header_timeout: Duration,
+    /// For a body's beginning; each byte that has come in extends it by `body_rate`.
+    #[serde(deserialize_with = "values::duration")]
+    pub body_timeout: Duration,
+    /// The slowest body, in bytes per second.
+    #[serde(deserialize_with = "values::size")]
+    pub body_rate: u64,
+    /// Whose word counts about who the client is.
+    pub trusted_proxies: Vec<IpNet>,
+}
+
 /// `[limits]`
 #[derive(Clone, Debug, Deserialize)]
 pub struct LimitsConfig {
     /// Whether requests are rate-limited.
     pub enabled: bool,
+    /// Requests of one client.
+    #[serde(deserialize_with = "values::parsed")]
+    pub client: Rate,
+    /// Requests to subscribe and unsubscribe of one client.
+    #[serde(deserialize_with = "values::parsed")]
+    pub subscriptions_per_client: Rate,
+    /// The same for callbacks on one host.
+    #[serde(deserialize_with = "values::parsed")]
+    pub callback_host: Rate,
+    /// The same for one topic.
+    #[serde(deserialize_with = "values::parsed")]
+    pub topic: Rate,
 }
 
 /// `[signature]`
@@ -228,6 +262,7 @@ impl Config {
         }
         self.publish.policy = PublishPolicy::Open;
         self.limits.enabled = false;
+        self.ingress.connections_per_client = self.ingress.connections;
         self.lease.min = self.lease.min.min(Duration::from_secs(1));
         self.egress
             .allow
@@ -291,13 +326,18 @@ impl Config {
             ("delivery.timeout", delivery.timeout),
             ("delivery.connect_timeout", delivery.connect_timeout),
             ("publish.fetch_timeout", self.publish.fetch_timeout),
+            ("ingress.header_timeout", self.ingress.header_timeout),
+            ("ingress.body_timeout", self.ingress.body_timeout),
         ] {
             let sensible = !value.is_zero() && value <= LONGEST_TIMEOUT;
             claim(sensible, format!("{key} must be more than 0 and at most 10 minutes, it is {value:?}"));
         }
-        for (key, value) in
-            [("delivery.max_in_flight", delivery.max_in_flight), ("delivery.per_host", delivery.per_host)]
-        {
+        for (key, value) in [
+            ("delivery.max_in_flight", delivery.max_in_flight),
+            ("delivery.per_host", delivery.per_host),
+            ("ingress.connections", self.ingress.connections),
+            ("ingress.connections_per_client", self.ingress.connections_per_client),
+        ] {
             let sensible = (1..=MOST_REQUESTS).contains(&value);
             claim(sensible, format!("{key} must lie between 1 and {MOST_REQUESTS}, it is {value}"));
         }
@@ -309,6 +349,7 @@ impl Config {
                 "publish.max_body must be at most 1 GiB and no larger than publish.body_memory, they are {max_body} and {body_memory} bytes"
             ),
         );
+        claim(self.ingress.body_rate > 0, "ingress.body_rate must not be 0".to_owned());
         claim(
             self.retention.size > 0,
             "retention.size must not be 0: the log has to hold what is being delivered".to_owned(),

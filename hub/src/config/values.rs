@@ -1,6 +1,6 @@
-//! How values are written: durations, sizes, URLs.
+//! How values are written: durations, sizes, rates, URLs.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,6 +10,54 @@ use url::Url;
 
 /// The commented file that is the compiled-in default.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
+
+/// How often something may happen: so many at once, and so many in a second in the long run.
+///
+/// ```
+/// let rate: resync_hub::config::Rate = "30/min, burst 10".parse()?;
+/// assert_eq!((rate.per_second, rate.burst), (0.5, 10));
+/// # Ok::<(), resync_hub::config::RateError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// In the long run; more than 0.
+    pub per_second: f64,
+    /// At once; at least 1.
+    pub burst: u32,
+}
+
+/// A text that is no [`Rate`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is no rate: write for example \"5/s, burst 50\" or \"30/min, burst 10\"")]
+pub struct RateError(String);
+
+impl FromStr for Rate {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        parse_rate(text).ok_or_else(|| RateError(text.to_owned()))
+    }
+}
+
+impl Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s, burst {}", self.per_second, self.burst)
+    }
+}
+
+fn parse_rate(text: &str) -> Option<Rate> {
+    let (pace, burst) = text.split_once(',')?;
+    let (count, unit) = pace.trim().split_once('/')?;
+    let seconds = match unit.trim() {
+        "s" => 1,
+        "min" => 60,
+        "h" => 3_600,
+        _ => return None,
+    };
+    let count: u32 = count.trim().parse().ok()?;
+    let burst = burst.trim().strip_prefix("burst ")?.trim().parse().ok()?;
+    (count > 0 && burst > 0).then(|| Rate { per_second: f64::from(count) / f64::from(seconds), burst })
+}
 
 pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     parse_duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)

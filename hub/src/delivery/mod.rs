@@ -32,6 +32,8 @@ use worker::{Owned, Worker};
 /// Subscriptions of one topic and shard that a sweep has on their way at once.
 const WINDOW: usize = 1_024;
 
+/// How long deliveries in flight may take at the end; what is cut off is repeated at the next start.
+const GRACE: Duration = Duration::from_secs(8);
 /// How often the workers are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -110,7 +112,7 @@ impl Delivery {
         Arc::clone(&self.counters)
     }
 
-    /// Stops making requests, waits for those in flight (no longer than a request may take) and saves the progress.
+    /// Stops making requests, waits a little for those in flight and saves the progress.
     pub async fn stop(self) {
         // Workers that are gone already need no telling.
         let _ = self.stop.send(true);
@@ -161,7 +163,7 @@ impl Plan {
             let client = EgressClient::new(self.guard, connect_timeout, timeout, per_host);
             let courier = Courier::new(Arc::clone(&self.store), client, signature);
             let worker = Worker::new(self.store, courier, self.counters, self.max_in_flight, self.owned);
-            worker.run(self.events, self.stopped, timeout).await;
+            worker.run(self.events, self.stopped, timeout.min(GRACE)).await;
         });
     }
 }

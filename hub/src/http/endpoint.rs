@@ -11,9 +11,10 @@ use axum::response::Response;
 use axum::routing::{any, get};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, Request, StatusCode};
-use resync_core::websub::{self, is_form};
+use resync_core::websub::{self, CallbackUrl, TopicUrl, is_form};
 
-use super::limits::RateLimit;
+use super::client::TrustedProxies;
+use super::limits::{Limits, TooMany};
 use super::publish::PublishState;
 use super::reply::{later, method_not_allowed, refuse, text, unavailable};
 use super::{body, notifications};
@@ -21,6 +22,8 @@ use crate::subscriptions::{NotAccepted, Requests};
 
 /// A form holds three URLs and a secret at most; everything beyond this is refused unread.
 const FORM_LIMIT: usize = 64 * 1024;
+/// When a client should come back while too many requests wait for verification.
+const BUSY_RETRY: u64 = 10;
 
 /// What the endpoint hands requests over to.
 #[derive(Clone, Debug)]
@@ -30,7 +33,9 @@ pub struct EndpointState {
     /// Pings and posted content.
     pub publish: PublishState,
     /// Rate limits.
-    pub limits: RateLimit,
+    pub limits: Limits,
+    /// Who may say on whose behalf it asks.
+    pub proxies: TrustedProxies,
     /// The hub's own URL, as Sources and subscribers use it.
     pub hub_url: Arc<str>,
 }
@@ -62,35 +67,64 @@ async fn endpoint(
     }
 }
 
-async fn post(state: &EndpointState, client: SocketAddr, request: Request<Body>) -> Response {
-    if let Err(wait) = state.limits.admit(client.ip(), Instant::now()) {
-        let why = "too many requests from this address: slow down";
-        return later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs().max(1), why);
+async fn post(state: &EndpointState, peer: SocketAddr, request: Request<Body>) -> Response {
+    let client = state.proxies.client(peer.ip(), request.headers());
+    if let Err(early) = state.limits.client(client, Instant::now()) {
+        return too_many(early);
     }
     let (head, body) = request.into_parts();
     let form = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form);
     if !form {
         return state.publish.content(&head.headers, body).await.unwrap_or_else(|refusal| refusal);
     }
-    match body::read(&head.headers, body, FORM_LIMIT, &state.publish.budget).await {
-        Ok((body, _room)) => take_form(state, client.ip(), &head.headers, &body).await,
+    match body::read(&head.headers, body, FORM_LIMIT, &state.publish.bodies).await {
+        Ok((body, _room)) => take_form(state, client, &head.headers, &body).await,
         Err(refusal) => refusal,
     }
 }
 
 async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, body: &[u8]) -> Response {
     match websub::Request::parse(body) {
-        Ok(websub::Request::Subscribe(request)) => accepted(state.requests.subscribe(request).await),
-        Ok(websub::Request::Unsubscribe(request)) => accepted(state.requests.unsubscribe(request).await),
+        Ok(websub::Request::Subscribe(request)) => {
+            match within_limits(state, client, &request.topic, &request.callback).await {
+                Ok(()) => accepted(state.requests.subscribe(request).await),
+                Err(refusal) => refusal,
+            }
+        }
+        Ok(websub::Request::Unsubscribe(request)) => {
+            match within_limits(state, client, &request.topic, &request.callback).await {
+                Ok(()) => accepted(state.requests.unsubscribe(request).await),
+                Err(refusal) => refusal,
+            }
+        }
         Ok(websub::Request::Publish(ping)) => state.publish.ping(client, headers, ping).await,
         Err(error) => refuse(StatusCode::BAD_REQUEST, error),
     }
+}
+
+/// Every request that is accepted makes the hub ask a callback, so whoever asks too often is refused before.
+async fn within_limits(
+    state: &EndpointState,
+    client: IpAddr,
+    topic: &TopicUrl,
+    callback: &CallbackUrl,
+) -> Result<(), Response> {
+    let in_force = state.requests.in_force(topic, callback).await.map_err(|error| unavailable(&error))?;
+    state.limits.subscription(client, topic, callback, in_force, Instant::now()).map_err(too_many)
+}
+
+fn too_many(early: TooMany) -> Response {
+    later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), early)
 }
 
 fn accepted(result: Result<(), NotAccepted>) -> Response {
     match result {
         Ok(()) => text(StatusCode::ACCEPTED, "accepted: the callback is asked for confirmation next"),
         Err(NotAccepted::Store(error)) => unavailable(&error),
+        Err(error @ NotAccepted::Resting { wait }) => {
+            later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs().max(1), error)
+        }
+        Err(error @ NotAccepted::Busy) => later(StatusCode::SERVICE_UNAVAILABLE, BUSY_RETRY, error),
         Err(error) => refuse(StatusCode::BAD_REQUEST, error),
     }
 }

@@ -2,6 +2,8 @@
 
 mod admin;
 mod body;
+mod client;
+mod connections;
 mod endpoint;
 mod limits;
 mod notifications;
@@ -11,9 +13,11 @@ mod reply;
 mod server;
 
 pub use admin::{AdminState, admin};
+pub use body::{Bodies, Pace};
+pub use client::TrustedProxies;
 pub use endpoint::{EndpointState, public};
-pub use limits::RateLimit;
+pub use limits::{Limits, TooMany};
 pub use notifications::Statuses;
 pub use ping_limit::PingLimit;
 pub use publish::PublishState;
-pub use server::serve;
+pub use server::{Ingress, serve};

@@ -5,21 +5,22 @@ use std::time::{Duration, Instant};
 
 use resync_core::websub::TopicUrl;
 
-use super::limits::{Buckets, Rate, network};
+use super::limits::{Buckets, network};
+use crate::config::Rate;
 
 /// For one client: a publisher that pings many topics at once is no attacker.
-const CLIENT: Rate = Rate { burst: 100.0, per_second: 10.0 };
+const CLIENT: Rate = Rate { burst: 100, per_second: 10.0 };
 /// For one topic: a fetch under way takes any number of pings, so more than this brings nothing.
-const TOPIC: Rate = Rate { burst: 10.0, per_second: 0.5 };
+const TOPIC: Rate = Rate { burst: 10, per_second: 0.5 };
 /// For one host, which has to answer what the pings make the hub fetch.
-const HOST: Rate = Rate { burst: 100.0, per_second: 5.0 };
+const HOST: Rate = Rate { burst: 100, per_second: 5.0 };
 
 /// The limits of pings, all of which must hold.
 #[derive(Clone, Debug)]
 pub struct PingLimit {
-    clients: Buckets<IpAddr>,
-    topics: Buckets<String>,
-    hosts: Buckets<String>,
+    clients: Buckets,
+    topics: Buckets,
+    hosts: Buckets,
 }
 
 impl PingLimit {
@@ -39,10 +40,9 @@ impl PingLimit {
     pub(super) fn admit(&self, client: IpAddr, topics: &[&TopicUrl], now: Instant) -> Result<(), Duration> {
         let client = network(client);
         for topic in topics {
-            let (key, host) = (topic.key().to_owned(), topic.url().host_str().unwrap_or_default().to_owned());
             self.clients.admit(client, now)?;
-            self.topics.admit(key, now)?;
-            self.hosts.admit(host, now)?;
+            self.topics.admit(topic.key(), now)?;
+            self.hosts.admit(topic.url().host_str().unwrap_or_default(), now)?;
         }
         Ok(())
     }

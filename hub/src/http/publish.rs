@@ -10,11 +10,11 @@ use http::header::{LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use resync_core::websub::{self, NotificationId};
 
-use super::body;
+use super::body::{self, Bodies};
 use super::notifications::Statuses;
 use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
-use crate::topics::{Announced, BodyBudget, Denied, Intake, Pings, Refused};
+use crate::topics::{Announced, Denied, Intake, Pings, Refused};
 
 /// By this a publisher asks for 200 and the notification's status instead of 202 (RFC 7240, FN-035).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -30,8 +30,8 @@ pub struct PublishState {
     pub pings: Pings,
     /// How often strangers may ping.
     pub ping_limit: PingLimit,
-    /// What bodies may take in memory.
-    pub budget: BodyBudget,
+    /// What bodies may cost.
+    pub bodies: Bodies,
     /// How accepted notifications fare.
     pub statuses: Statuses,
     /// The largest posted content, in bytes.
@@ -61,7 +61,7 @@ impl PublishState {
     pub(super) async fn content(&self, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
         let note = other_hub(&announced, &self.hub_url);
-        let (body, room) = body::read(headers, body, self.max_body, &self.budget).await?;
+        let (body, room) = body::read(headers, body, self.max_body, &self.bodies).await?;
         let id = self.intake.post(announced, body).await.map_err(|refused| refuse_content(&refused))?;
         drop(room);
         Ok(self.accepted(id, &note, headers).await)

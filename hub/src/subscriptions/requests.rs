@@ -1,13 +1,18 @@
 //! Requests to subscribe and unsubscribe: checked, made durable, acknowledged, and only then acted upon (W-085, W-090).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::resting::Resting;
 use crate::egress::{self, Forbidden, Guard};
 use crate::store::{Intent, NewRequest, PendingRequest, Store, StoreError};
+
+/// Requests that may wait for verification; each takes about a kilobyte of memory.
+const WAITING: usize = 50_000;
 
 /// Why a well-formed request is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +25,15 @@ pub enum NotAccepted {
         "hub.callback cannot be used: it is no target of an HTTP request; percent-encode what is not allowed in a URL"
     )]
     Target,
+    /// Too many verifications at the callback's host have failed of late.
+    #[error("callbacks on this host have not confirmed anything for {FAILURES} times in a row: it is asked again after the seconds in Retry-After", FAILURES = super::resting::FAILURES)]
+    Resting {
+        /// How much longer it is left alone.
+        wait: Duration,
+    },
+    /// More requests wait for verification than the hub can hold.
+    #[error("too many requests wait for verification: try again later")]
+    Busy,
     /// It could not be made durable, so it is not acknowledged.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -30,7 +44,24 @@ pub enum NotAccepted {
 pub struct Requests {
     store: Arc<dyn Store>,
     guard: Guard,
-    verification: mpsc::UnboundedSender<PendingRequest>,
+    resting: Resting,
+    verification: mpsc::UnboundedSender<Waiting>,
+    places: Arc<Semaphore>,
+}
+
+/// A request on its way to verification.
+#[derive(Debug)]
+pub struct Waiting {
+    pub(super) request: PendingRequest,
+    /// What an earlier life left undone came in before there were places.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Waiting {
+    /// A request that an earlier life left undone.
+    pub fn left(request: PendingRequest) -> Self {
+        Self { request, _place: None }
+    }
 }
 
 impl Requests {
@@ -38,9 +69,18 @@ impl Requests {
     pub fn new(
         store: Arc<dyn Store>,
         guard: Guard,
-        verification: mpsc::UnboundedSender<PendingRequest>,
+        resting: Resting,
+        verification: mpsc::UnboundedSender<Waiting>,
     ) -> Self {
-        Self { store, guard, verification }
+        Self { store, guard, resting, verification, places: Arc::new(Semaphore::new(WAITING)) }
+    }
+
+    /// Whether there is a subscription for this pair.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub async fn in_force(&self, topic: &TopicUrl, callback: &CallbackUrl) -> Result<bool, StoreError> {
+        Ok(self.store.find_subscription(topic, callback).await?.is_some())
     }
 
     /// Accepts a subscribe request. When this returns, a crash no longer loses it.
@@ -68,10 +108,17 @@ impl Requests {
     ) -> Result<(), NotAccepted> {
         self.guard.check_literal(callback.url())?;
         egress::target(&callback).map_err(|_| NotAccepted::Target)?;
+        // Nobody may keep others from renewing by making their host look bad.
+        if let Some(wait) = self.resting.wait(&callback, Instant::now())
+            && !self.in_force(&topic, &callback).await?
+        {
+            return Err(NotAccepted::Resting { wait });
+        }
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| NotAccepted::Busy)?;
         let request = NewRequest { topic, callback, intent, received_at: DateTime::now() };
         let pending = self.store.put_request(request).await?;
         // At shutdown nobody listens any more; the request is durable and waits for the next start.
-        let _ = self.verification.send(pending);
+        let _ = self.verification.send(Waiting { request: pending, _place: Some(place) });
         Ok(())
     }
 }

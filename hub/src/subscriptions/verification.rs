@@ -1,7 +1,7 @@
 //! Verification of intent: asking the callback whether its owner meant the request (WebSub section 5.3).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Request;
@@ -16,6 +16,8 @@ use tracing::{debug, info, warn};
 
 use super::lease::LeasePolicy;
 use super::queues::Queues;
+use super::requests::Waiting;
+use super::resting::Resting;
 use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
 use crate::store::{Activation, Intent, PendingRequest, Store, StoreError};
@@ -44,40 +46,38 @@ pub struct Verification {
     store: Arc<dyn Store>,
     client: EgressClient,
     leases: LeasePolicy,
+    resting: Resting,
     queues: Queues,
 }
 
 impl Verification {
     /// `client` is the one way out.
-    pub fn new(store: Arc<dyn Store>, client: EgressClient, leases: LeasePolicy) -> Self {
-        Self { store, client, leases, queues: Queues::default() }
+    pub fn new(store: Arc<dyn Store>, client: EgressClient, leases: LeasePolicy, resting: Resting) -> Self {
+        Self { store, client, leases, resting, queues: Queues::default() }
     }
 
     /// Verifies whatever comes, until `stop` turns true. Requests that are under way then stay pending in
     /// the store and are verified at the next start.
-    pub async fn run(
-        self,
-        requests: mpsc::UnboundedReceiver<PendingRequest>,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    pub async fn run(self, requests: mpsc::UnboundedReceiver<Waiting>, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = self.verify_all(requests) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
-    async fn verify_all(&self, mut requests: mpsc::UnboundedReceiver<PendingRequest>) {
+    async fn verify_all(&self, mut requests: mpsc::UnboundedReceiver<Waiting>) {
         let mut tasks = JoinSet::new();
-        while let Some(request) = requests.recv().await {
-            self.queues.newest(&request);
+        while let Some(waiting) = requests.recv().await {
+            self.queues.newest(&waiting.request);
             let verification = self.clone();
-            tasks.spawn(async move { verification.verify(request).await });
+            tasks.spawn(async move { verification.verify(&waiting).await });
             while tasks.try_join_next().is_some() {}
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn verify(&self, request: PendingRequest) {
+    async fn verify(&self, waiting: &Waiting) {
+        let request = waiting.request.clone();
         let lease = match &request.intent {
             Intent::Subscribe { lease, .. } => Some(self.leases.grant(*lease)),
             Intent::Unsubscribe => None,
@@ -88,8 +88,12 @@ impl Verification {
         self.queues.done(&request);
         let origin = request.callback.origin();
         match reply {
-            Reply::Confirmed => self.put_in_force(request, lease, asked_at).await,
+            Reply::Confirmed => {
+                self.resting.confirmed(&request.callback);
+                self.put_in_force(request, lease, asked_at).await;
+            }
             Reply::Refused(why) | Reply::Unreachable(why) => {
+                self.resting.failed(&request.callback, Instant::now());
                 warn!(topic = request.topic.as_str(), origin, why, "request not verified: nothing changes");
                 self.until_stored(|| self.store.remove_request(&request)).await;
             }

@@ -38,9 +38,26 @@ pub struct Process {
 impl Process {
     /// Starts a binary of this workspace; it is killed when dropped.
     pub fn start(name: &str, arguments: &[&str], environment: &HashMap<String, String>) -> Self {
-        let mut child = Command::new(binary(name))
-            .args(arguments)
-            .envs(environment)
+        let mut command = Command::new(binary(name));
+        command.args(arguments).envs(environment);
+        Self::run(name, command)
+    }
+
+    /// The same with no more than so many file descriptors.
+    pub fn start_with_files(
+        files: u32,
+        name: &str,
+        arguments: &[&str],
+        environment: &HashMap<String, String>,
+    ) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(binary(name));
+        command.args(arguments).envs(environment);
+        Self::run(name, command)
+    }
+
+    fn run(name: &str, mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -144,6 +161,8 @@ pub struct HubProcess {
     process: Option<Process>,
     data: PathBuf,
     environment: HashMap<String, String>,
+    dev: bool,
+    files: Option<u32>,
     /// Where it listens.
     pub address: SocketAddr,
     admin: SocketAddr,
@@ -157,20 +176,44 @@ impl HubProcess {
 
     /// The same with keys of the configuration, as environment variables without their prefix.
     pub async fn start_with(data: &Path, keys: &[(&str, &str)]) -> Self {
+        let mut hub = Self::prepare(data, keys);
+        hub.restart().await;
+        hub
+    }
+
+    /// A hub as an operator runs it, with all limits on, except that loopback may be contacted and anybody may publish.
+    pub async fn start_public(data: &Path, keys: &[(&str, &str)]) -> Self {
+        let mut all = vec![("EGRESS_ALLOW", "[\"127.0.0.0/8\"]"), ("PUBLISH_POLICY", "open")];
+        all.extend_from_slice(keys);
+        let mut hub = Self { dev: false, ..Self::prepare(data, &all) };
+        hub.restart().await;
+        hub
+    }
+
+    /// A hub in `--dev` that has no more than so many file descriptors.
+    pub async fn start_with_files(data: &Path, files: u32) -> Self {
+        let mut hub = Self { files: Some(files), ..Self::prepare(data, &[]) };
+        hub.restart().await;
+        hub
+    }
+
+    fn prepare(data: &Path, keys: &[(&str, &str)]) -> Self {
         let (address, admin) = (free_address(), free_address());
         let mut environment: HashMap<_, _> =
             keys.iter().map(|(key, value)| (format!("RESYNC_HUB_{key}"), (*value).to_owned())).collect();
         environment.insert("RESYNC_HUB_ADMIN_LISTEN".to_owned(), admin.to_string());
-        let mut hub = Self { process: None, data: data.to_owned(), environment, address, admin };
-        hub.restart().await;
-        hub
+        Self { process: None, data: data.to_owned(), environment, dev: true, files: None, address, admin }
     }
 
     /// Starts it again after it was killed.
     pub async fn restart(&mut self) {
         let (listen, data) = (self.address.to_string(), self.data.display().to_string());
-        let arguments = ["--dev", "--listen", &listen, "--data-dir", &data];
-        let mut process = Process::start("resync-hub", &arguments, &self.environment);
+        let mut arguments = vec!["--listen", &listen, "--data-dir", &data];
+        arguments.extend(self.dev.then_some("--dev"));
+        let mut process = match self.files {
+            Some(files) => Process::start_with_files(files, "resync-hub", &arguments, &self.environment),
+            None => Process::start("resync-hub", &arguments, &self.environment),
+        };
         process.line("listening on").await;
         self.process = Some(process);
     }
@@ -180,6 +223,11 @@ impl HubProcess {
         if let Some(process) = self.process.take() {
             process.kill().await;
         }
+    }
+
+    /// Asks it to stop and does not wait for its end.
+    pub fn ask_to_stop(&mut self) {
+        self.process().signal(Signal::TERM);
     }
 
     /// Asks it to stop; returns what it had said.

@@ -1,0 +1,207 @@
+//! The hub's doors: slow, many and hanging clients cost a bounded place for a bounded time, and nobody else notices.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use resync_tests::harness::{
+    Answer, HubProcess, PATIENCE, Receiver, Reply, Seen, eventually, form, post, request,
+};
+use tempfile::tempdir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+const TOPIC: &str = "http://example.com/framework/";
+const GET: &[u8] = b"GET /websub/ HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// A connection from another address of this machine, which makes it another client.
+async fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0)).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+/// Everything that comes until the other side closes.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    // A connection that is reset is closed too.
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the connection is closed");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Asks on a connection that stays open; the status line.
+async fn ask(stream: &mut TcpStream) -> String {
+    stream.write_all(GET).await.unwrap();
+    let mut bytes = [0; 2_048];
+    let read = timeout(PATIENCE, stream.read(&mut bytes)).await.unwrap().unwrap();
+    String::from_utf8_lossy(&bytes[..read]).lines().next().unwrap_or_default().to_owned()
+}
+
+async fn get(address: SocketAddr) -> Answer {
+    request(address, b"GET /websub/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap()
+}
+
+#[tokio::test]
+async fn a_header_that_does_not_end_and_a_connection_without_requests_are_closed() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_with(folder.path(), &[("INGRESS_HEADER_TIMEOUT", "500ms")]).await;
+    let mut slow = TcpStream::connect(hub.address).await.unwrap();
+    slow.write_all(b"POST /websub/ HTTP/1.1\r\nHost: h\r\nX-Slow:").await.unwrap();
+    let mut silent = TcpStream::connect(hub.address).await.unwrap();
+    let mut idle = TcpStream::connect(hub.address).await.unwrap();
+    assert_eq!(ask(&mut idle).await, "HTTP/1.1 200 OK");
+    for stream in [&mut slow, &mut silent, &mut idle] {
+        assert_eq!(rest(stream).await, "");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_refused_with_408() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_with(folder.path(), &[("INGRESS_BODY_TIMEOUT", "500ms")]).await;
+    let mut slow = TcpStream::connect(hub.address).await.unwrap();
+    let head = "POST /websub/ HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nhub.mode=";
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let answer = rest(&mut slow).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("too slowly"), "{answer}");
+}
+
+#[tokio::test]
+async fn one_client_cannot_take_all_connections() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_public(folder.path(), &[("INGRESS_CONNECTIONS_PER_CLIENT", "4")]).await;
+    let mut greedy = Vec::new();
+    for _ in 0..4 {
+        let mut stream = connect_from(2, hub.address).await;
+        assert_eq!(ask(&mut stream).await, "HTTP/1.1 200 OK");
+        greedy.push(stream);
+    }
+    let mut fifth = connect_from(2, hub.address).await;
+    let answer = rest(&mut fifth).await;
+    assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("Retry-After: "), "{answer}");
+    assert_eq!(get(hub.address).await.status, 200, "somebody else is served");
+    drop(greedy);
+    eventually("places are free again", || async {
+        let mut again = connect_from(2, hub.address).await;
+        ask(&mut again).await == "HTTP/1.1 200 OK"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn beyond_all_connections_the_answer_is_503() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_public(folder.path(), &[("INGRESS_CONNECTIONS", "8")]).await;
+    let mut taken = Vec::new();
+    for last in 2..10 {
+        let mut stream = connect_from(last, hub.address).await;
+        assert_eq!(ask(&mut stream).await, "HTTP/1.1 200 OK");
+        taken.push(stream);
+    }
+    let refused = get(hub.address).await;
+    assert_eq!(refused.status, 503);
+    assert!(refused.header("retry-after").is_some());
+    drop(taken);
+    eventually("places are free again", || async { get(hub.address).await.status == 200 }).await;
+}
+
+#[tokio::test]
+async fn a_hub_that_runs_out_of_file_descriptors_goes_on_when_there_are_some_again() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start_with_files(folder.path(), 120).await;
+    let mut taken = Vec::new();
+    for _ in 0..200 {
+        taken.push(TcpStream::connect(hub.address).await.unwrap());
+    }
+    hub.process().line("no connection accepted").await;
+    drop(taken);
+    assert_eq!(get(hub.address).await.status, 200);
+    let destination = Receiver::start().await;
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
+}
+
+#[tokio::test]
+async fn requests_of_one_client_are_counted_and_the_refusal_says_when_to_come_back() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_public(folder.path(), &[("LIMITS_CLIENT", "1/h, burst 3")]).await;
+    let mut statuses = Vec::new();
+    for _ in 0..5 {
+        let answer = hub.publish(TOPIC, "news").await.unwrap();
+        let waits = answer.header("retry-after").map_or(0, |seconds| seconds.parse::<u32>().unwrap());
+        assert_eq!(answer.status == 429, (3_500..=3_600).contains(&waits), "{answer:?}");
+        statuses.push(answer.status);
+    }
+    assert_eq!(statuses, [202, 202, 202, 429, 429]);
+    assert_eq!(get(hub.address).await.status, 200, "reading is free");
+}
+
+#[tokio::test]
+async fn behind_a_trusted_proxy_the_client_is_whom_the_proxy_names() {
+    let folder = tempdir().unwrap();
+    let keys = [("LIMITS_CLIENT", "1/h, burst 1"), ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]")];
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
+    let send = async |name: &str, value: &str| {
+        let headers = [("Content-Type", "text/plain"), ("Link", link.as_str()), (name, value)];
+        post(hub.address, &headers, b"news").await.unwrap().status
+    };
+    assert_eq!(send("X-Forwarded-For", "192.0.2.1").await, 202);
+    assert_eq!(send("X-Forwarded-For", "192.0.2.1").await, 429);
+    assert_eq!(send("X-Forwarded-For", "203.0.113.5, 192.0.2.1").await, 429, "only the proxy's word counts");
+    assert_eq!(send("Forwarded", "for=\"192.0.2.1:4711\"").await, 429);
+    assert_eq!(send("Forwarded", "for=192.0.2.2;proto=https").await, 202);
+
+    let mut stranger = connect_from(2, hub.address).await;
+    let forged = format!(
+        "POST /websub/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: text/plain\r\nLink: {link}\r\n\
+         X-Forwarded-For: 192.0.2.1\r\nContent-Length: 4\r\n\r\nnews"
+    );
+    stranger.write_all(forged.as_bytes()).await.unwrap();
+    assert!(rest(&mut stranger).await.starts_with("HTTP/1.1 202 "), "nobody else is believed");
+}
+
+#[tokio::test]
+async fn at_shutdown_what_is_under_way_is_finished_within_ten_seconds() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let (hanging, quick) = (Receiver::start().await, Receiver::start().await);
+    hub.subscribe(TOPIC, &hanging.url("/cb"), &[], 1).await;
+    hub.subscribe(TOPIC, &quick.url("/cb"), &[], 2).await;
+    hanging.behave(|_| Reply::Hang);
+    hub.publish(TOPIC, "first").await.unwrap();
+    hanging.until_delivered(1).await;
+    quick.until_delivered(1).await;
+
+    let mut under_way = TcpStream::connect(hub.address).await.unwrap();
+    let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
+    let head = format!(
+        "POST /websub/ HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Type: text/plain\r\nLink: {link}\r\nContent-Length: 6\r\n\r\n"
+    );
+    under_way.write_all(head.as_bytes()).await.unwrap();
+    let mut bytes = [0; 25];
+    under_way.read_exact(&mut bytes).await.unwrap();
+    assert_eq!(&bytes, b"HTTP/1.1 100 Continue\r\n\r\n", "the request is under way");
+    let asked = Instant::now();
+    hub.ask_to_stop();
+    eventually("new connections are refused", || async { TcpStream::connect(hub.address).await.is_err() })
+        .await;
+    under_way.write_all(b"second").await.unwrap();
+    let answer = rest(&mut under_way).await;
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    assert!(hub.process().wait().await.success());
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+
+    hanging.behave(|_| Reply::Agree);
+    hub.restart().await;
+    let bodies: Vec<_> = quick.until_delivered(2).await.iter().map(Seen::text).collect();
+    assert_eq!(
+        bodies,
+        ["first", "second"],
+        "what was delivered is not repeated, what was accepted is delivered"
+    );
+    let parameters = [("hub.mode", "publish"), ("hub.url", "http://127.0.0.1:9/")];
+    assert_eq!(form(hub.address, &parameters).await.unwrap().status, 204);
+}
