@@ -298,8 +298,13 @@ impl HubProcess {
     }
 }
 
-/// A loopback address that was free a moment ago.
+/// A loopback address that was free a moment ago, below the ports that the system gives to outgoing connections, which
+/// might be taken before the hub is there.
 fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port is free");
-    listener.local_addr().expect("a bound socket has an address")
+    loop {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(10_000..32_000)));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
