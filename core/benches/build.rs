@@ -196,6 +196,10 @@ impl Sink for Nowhere {
     fn remove(&mut self, _: &str) -> io::Result<bool> {
         Ok(false)
     }
+
+    fn list(&self, _: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }
 
 /// The most memory that this process ever had resident.

@@ -5,10 +5,14 @@
 
 #[path = "building/attacks.rs"]
 mod attacks;
+#[path = "building/broken.rs"]
+mod broken;
 #[path = "building/changes.rs"]
 mod changes;
 #[path = "building/dumps.rs"]
 mod dumps;
+#[path = "building/generations.rs"]
+mod generations;
 #[path = "building/lists.rs"]
 mod lists;
 #[path = "building/site.rs"]

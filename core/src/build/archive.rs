@@ -1,9 +1,7 @@
 //! The four archives: documents that were current once, split at the limits and grouped under an index (AR-001 to AR-016).
 
-use std::io::Write;
-
+use super::parts::{Kind, Part, Parts};
 use super::settings::{Published, Settings, Site};
-use super::spool::Spool;
 use super::{BuildError, Sink};
 use crate::datetime::DateTime;
 use crate::document::{
@@ -12,7 +10,7 @@ use crate::document::{
     ResourceListArchiveIndex,
 };
 use crate::rules::Violations;
-use crate::xml::{self, Format, Limits, MAX_ENTRIES};
+use crate::xml::Limits;
 
 /// What is archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,58 +74,11 @@ impl Archives {
         archived: impl IntoIterator<Item = (L, Option<DateTime>, Option<DateTime>)>,
         sink: &mut S,
     ) -> Result<Published, BuildError> {
-        let mut staged = Vec::new();
-        let mut documents = Vec::new();
-        let mut entries = 0;
-        let mut spool = self.spool()?;
+        let mut archives = Parts::new(self, &self.settings, DateTime::now(), sink)?;
         for (loc, start, end) in archived {
-            let entry = self.entry(loc.into(), start, end);
-            if !spool.takes(&entry)? {
-                let full = std::mem::replace(&mut spool, self.spool()?);
-                self.end_part(full, sink, &mut staged, &mut documents)?;
-            }
-            spool.add(&entry)?;
-            entries += 1;
+            archives.entry(&self.entry(loc.into(), start, end))?;
         }
-        let top = self.settings.top();
-        if documents.is_empty() {
-            staged.push(spool.stage(sink, &top, &self.header(None))?);
-        } else {
-            self.end_part(spool, sink, &mut staged, &mut documents)?;
-            let mut draft = sink.create(&top)?;
-            draft.write_all(&xml::write_with(&self.index(&documents)?, Format::default()))?;
-            staged.push(sink.stage(draft)?);
-        }
-        documents.push(top.clone());
-        for document in staged {
-            sink.publish(document)?;
-        }
-        Ok(Published { documents, entries, gone: 0, top: Some(top) })
-    }
-
-    fn end_part<S: Sink>(
-        &self,
-        full: Spool,
-        sink: &mut S,
-        staged: &mut Vec<S::Staged>,
-        documents: &mut Vec<String>,
-    ) -> Result<(), BuildError> {
-        if documents.len() >= MAX_ENTRIES {
-            return Err(BuildError::TooManyDocuments { limit: MAX_ENTRIES });
-        }
-        let name = self.settings.component(u64::try_from(documents.len() + 1).unwrap_or(u64::MAX));
-        staged.push(full.stage(
-            sink,
-            &name,
-            &self.header(Some(self.settings.site.url(&self.settings.top()))),
-        )?);
-        documents.push(name);
-        Ok(())
-    }
-
-    fn spool(&self) -> Result<Spool, BuildError> {
-        let index = self.settings.site.url(&self.settings.top());
-        Spool::new(self.header(Some(index)), self.settings.format, self.settings.limits)
+        archives.publish()
     }
 
     fn entry(&self, loc: String, start: Option<DateTime>, end: Option<DateTime>) -> Entry {
@@ -141,8 +92,10 @@ impl Archives {
         };
         Entry { metadata: start.or(end).map(|_| metadata), ..Entry::new(loc) }
     }
+}
 
-    fn header(&self, index: Option<String>) -> Header {
+impl Kind for &Archives {
+    fn header(&self, index: Option<String>, _: Option<DateTime>) -> Header {
         let up = self.settings.site.capability_list();
         macro_rules! header {
             ($archive:ident) => {
@@ -160,9 +113,9 @@ impl Archives {
         }
     }
 
-    fn index(&self, documents: &[String]) -> Result<Document, Violations> {
+    fn index(&self, parts: Vec<Part>) -> Result<Document, Violations> {
         let up = self.settings.site.capability_list();
-        let urls = documents.iter().map(|name| self.settings.site.url(name));
+        let urls = parts.into_iter().map(|part| part.url);
         macro_rules! index {
             ($index:ident) => {
                 urls.fold($index::new(up), $index::archive).build()
@@ -174,5 +127,9 @@ impl Archives {
             ArchiveKind::ChangeLists => index!(ChangeListArchiveIndex),
             ArchiveKind::ChangeDumps => index!(ChangeDumpArchiveIndex),
         }
+    }
+
+    fn completed(&self) -> Option<DateTime> {
+        None
     }
 }

@@ -10,8 +10,10 @@ use std::io::{self, Read, Seek as _, Write as _};
 use tempfile::SpooledTempFile;
 
 use super::change_list::{Event, Rotation};
+use super::generation::Generation;
 use super::packages::{Packages, Packing, packing};
 use super::rotation::{Kind, Series};
+use super::scratch::Scratch;
 use super::settings::{Published, Settings, Site, settings};
 use super::{BuildError, Item, PackageLimits, Sink, Versions};
 use crate::datetime::DateTime;
@@ -66,7 +68,8 @@ impl ChangeDumps {
         until: DateTime,
     ) -> Result<Published, BuildError> {
         let start = self.end(sink)?.unwrap_or(from);
-        let mut packages = Packages::new(&self.settings, &self.packing, until);
+        let generation = Generation::new(sink, &self.settings.stem, until)?;
+        let mut packages = Packages::new(&self.settings, &self.packing, generation, sink);
         let awaited = HashMap::new();
         let mut run = Run { dumps: self, from: start, last: start, entries: Vec::new(), awaited, gone: 0 };
         for event in events {
@@ -77,7 +80,7 @@ impl ChangeDumps {
         }
         run.check_complete()?;
         run.end_package(&mut packages, sink, until)?;
-        let mut documents = packages.publish(sink)?;
+        let mut documents = packages.into_ready().publish_new(sink)?;
         let published =
             self.series().record(sink, from, None, run.entries.into_iter().map(Ok), until, None)?;
         documents.extend(published.documents);
@@ -121,7 +124,7 @@ impl Run<'_> {
         let content = match event.change {
             Change::Deleted => None,
             Change::Created | Change::Updated => {
-                let Some(content) = version(versions, &event)? else {
+                let Some(content) = version(versions, &event, &Scratch::of(sink))? else {
                     self.gone += 1;
                     self.awaited.entry(event.item.loc).or_insert((event.change, moment));
                     return Ok(());
@@ -142,10 +145,15 @@ impl Run<'_> {
             self.end_package(packages, sink, before)?;
         }
         let packer = packages.packer(|| self.manifest(None))?;
-        match content {
-            Some(content) => packer.pack(entry, content),
-            None => packer.tell(&entry),
+        let fits = match content {
+            Some(content) => packer.pack(entry, content)?,
+            None => packer.tell(&entry).map(|()| true)?,
+        };
+        if !fits {
+            self.end_package(packages, sink, before)?;
+            packages.packer(|| self.manifest(None))?;
         }
+        Ok(())
     }
 
     /// What a change amounts to together with those of the same resource that were left out before it.
@@ -195,11 +203,16 @@ fn packed(change: Change, moment: DateTime, item: Item, path: &str) -> Entry {
 }
 
 /// The bytes that a change led to, compared with the length and the digests of its item.
-fn version(versions: &mut impl Versions, event: &Event) -> Result<Option<SpooledTempFile>, BuildError> {
-    let Some(mut content) = versions.open_version(event)? else { return Ok(None) };
+fn version(
+    versions: &mut impl Versions,
+    event: &Event,
+    scratch: &Scratch,
+) -> Result<Option<SpooledTempFile>, BuildError> {
+    let unreadable = |source| BuildError::Content { loc: event.item.loc.clone(), source };
+    let Some(mut content) = versions.open_version(event).map_err(unreadable)? else { return Ok(None) };
     let Item { length: listed_length, hashes: listed, .. } = &event.item;
     let mut hasher = Hasher::new(listed.iter().map(Digest::algorithm));
-    let mut bytes = SpooledTempFile::new(IN_MEMORY);
+    let mut bytes = scratch.spooled(IN_MEMORY);
     let mut length = 0_u64;
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -207,14 +220,14 @@ fn version(versions: &mut impl Versions, event: &Event) -> Result<Option<Spooled
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(unreadable(error)),
         };
         hasher.update(&buffer[..count]);
-        bytes.write_all(&buffer[..count])?;
+        bytes.write_all(&buffer[..count]).map_err(|error| scratch.error(error))?;
         length += count as u64;
     }
     let is_another = listed_length.is_some_and(|listed| listed != length)
         || listed.compare(&hasher.finish()) == Agreement::Different;
-    bytes.rewind()?;
+    bytes.rewind().map_err(|error| scratch.error(error))?;
     Ok((!is_another).then_some(bytes))
 }

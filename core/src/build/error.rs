@@ -82,9 +82,64 @@ pub enum BuildError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The place the documents go to, or a temporary file, failed. Documents before the failing one may be published; all of them
-    /// conform, and running again goes on.
-    #[error("cannot write: {0}")]
+    /// A document was not written. What was published before is whole, and running again goes on.
+    #[error("cannot write `{name}`: {source}; see to room and permissions there, then run again")]
+    Write {
+        /// The name of the document.
+        name: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The documents are published, but one that nobody needs any more stays; the next run removes it.
+    #[error("cannot remove `{name}`: {source}; see to permissions there, or remove it yourself")]
+    Remove {
+        /// The name of the document.
+        name: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The documents that are there cannot be listed.
+    #[error("cannot list the documents `{prefix}...`: {source}; make their folder readable")]
+    Names {
+        /// How their names begin.
+        prefix: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A temporary file failed.
+    #[error("cannot use a temporary file in `{}`: {source}; make room there, then run again", folder.display())]
+    Scratch {
+        /// Where it is.
+        folder: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The bytes of a resource cannot be read, so that they cannot be packed.
+    #[error(
+        "cannot read the bytes of `{loc}`: {source}; make them readable, or leave it out of the inventory"
+    )]
+    Content {
+        /// The resource.
+        loc: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The folder cannot be made ready for documents.
+    #[error("cannot use the folder `{}`: {source}; see to permissions there", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// Somebody else writes documents into the folder; two writers would take away each other's documents.
+    #[error("another process writes into `{}`; wait until it has ended, or write into another folder", folder.display())]
+    FolderInUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// An inventory failed, for a reason that has no name of its own here.
+    #[error("cannot go on: {0}")]
     Io(#[from] io::Error),
 }
 

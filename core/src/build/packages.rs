@@ -1,10 +1,12 @@
 //! The packages of one run of a dump, and when one ends and the next begins (RS-102, RS-103, RS-109).
 
+use super::generation::{Generation, MANIFEST_COPY, PACKAGE};
 use super::names::extension;
+use super::ready::Ready;
+use super::scratch::Scratch;
 use super::settings::Settings;
-use super::zip::{Packed, Packer, stamp};
+use super::zip::{Packed, Packer, Surplus};
 use super::{BuildError, Sink};
-use crate::datetime::DateTime;
 use crate::digest::Hashes;
 use crate::document::{Entry, Header};
 use crate::xml::MAX_ENTRIES;
@@ -70,30 +72,49 @@ pub(super) use packing;
 pub(super) struct Packages<'a, S: Sink> {
     settings: &'a Settings,
     packing: &'a Packing,
-    stamp: String,
+    generation: Generation,
+    scratch: Scratch,
     packer: Option<Packer>,
-    staged: Vec<S::Staged>,
-    names: Vec<String>,
+    surplus: Option<Surplus>,
+    ready: Ready<S>,
     ended: u64,
     bitstreams: u64,
 }
 
 impl<'a, S: Sink> Packages<'a, S> {
-    pub(super) fn new(settings: &'a Settings, packing: &'a Packing, moment: DateTime) -> Self {
-        let (staged, names) = (Vec::new(), Vec::new());
-        Self { settings, packing, stamp: stamp(moment), packer: None, staged, names, ended: 0, bitstreams: 0 }
+    /// Packages with the names of a generation; `sink` is where they will go.
+    pub(super) fn new(
+        settings: &'a Settings,
+        packing: &'a Packing,
+        generation: Generation,
+        sink: &S,
+    ) -> Self {
+        Self {
+            settings,
+            packing,
+            generation,
+            scratch: Scratch::of(sink),
+            packer: None,
+            surplus: None,
+            ready: Ready::new(),
+            ended: 0,
+            bitstreams: 0,
+        }
     }
 
     pub(super) fn takes(&self, entry: &Entry) -> Result<bool, BuildError> {
         self.packer.as_ref().map_or(Ok(true), |packer| packer.takes(entry))
     }
 
-    /// The package that is open, or a new one.
+    /// The package that is open, or a new one, which begins with what the one before had no room for.
     pub(super) fn packer(&mut self, manifest: impl FnOnce() -> Header) -> Result<&mut Packer, BuildError> {
-        let packer = match self.packer.take() {
-            Some(packer) => packer,
-            None => Packer::new(manifest(), self.packing.limits)?,
-        };
+        if let Some(packer) = self.packer.take() {
+            return Ok(self.packer.insert(packer));
+        }
+        let mut packer = Packer::new(manifest(), self.packing.limits, self.scratch.clone())?;
+        if let Some(surplus) = self.surplus.take() {
+            packer.begin(surplus)?;
+        }
         Ok(self.packer.insert(packer))
     }
 
@@ -108,24 +129,23 @@ impl<'a, S: Sink> Packages<'a, S> {
     pub(super) fn end(&mut self, sink: &mut S, manifest: &Header) -> Result<Option<Done>, BuildError> {
         let Some(packer) = self.packer.take() else { return Ok(None) };
         self.ended += 1;
-        let base = format!("{}-{}-{}", self.settings.stem, self.stamp, self.ended);
-        let name = format!("{base}.zip");
-        let copy = self.packing.has_copies.then(|| format!("{base}-manifest.xml"));
-        let Packed { package, contents, length, hashes } =
+        let name = self.generation.name(self.ended, PACKAGE);
+        let copy = self.packing.has_copies.then(|| self.generation.name(self.ended, MANIFEST_COPY));
+        let Packed { package, contents, length, hashes, surplus } =
             packer.stage(sink, &name, copy.as_deref(), manifest)?;
-        self.staged.extend(contents);
-        self.names.extend(copy.clone());
-        self.staged.push(package);
-        self.names.push(name.clone());
-        let site = &self.settings.site;
-        Ok(Some(Done { url: site.url(&name), length, hashes, contents: copy.map(|copy| site.url(&copy)) }))
+        self.surplus = surplus;
+        let url = |name: &str| self.settings.site.url(name);
+        let done = Done { url: url(&name), length, hashes, contents: copy.as_deref().map(url) };
+        if let Some((copy, contents)) = copy.zip(contents) {
+            self.ready.push(copy, contents);
+        }
+        self.ready.push(name, package);
+        Ok(Some(done))
     }
 
-    pub(super) fn publish(self, sink: &mut S) -> Result<Vec<String>, BuildError> {
-        for staged in self.staged {
-            sink.publish(staged)?;
-        }
-        Ok(self.names)
+    /// What is to be published before anything that leads to it.
+    pub(super) fn into_ready(self) -> Ready<S> {
+        self.ready
     }
 }
 

@@ -2,16 +2,17 @@
 
 use super::inventory::Ordered;
 use super::packages::{Packages, Packing, packing};
+use super::parts::Parts;
 use super::settings::{Published, Settings, Site, settings};
-use super::snapshot::{Kind, Snapshot};
+use super::snapshot::{Snapshot, Taken};
 use super::{BuildError, Completed, Contents, Inventory, PackageLimits, Sink};
 use crate::datetime::DateTime;
 use crate::document::{self, Header, ResourceDumpManifest};
 
 /// Makes a Resource Dump: packages with every resource, and the documents that list them.
 ///
-/// Packages are named after the moment of the snapshot, so that those of an earlier one stay while somebody still takes them;
-/// remove them when you like. A resource that is gone when it is packed is left out and counted in [`Published::gone`]; one
+/// Packages are named after the moment of the snapshot, and never written again: those that the dump led to before stay while
+/// somebody still takes them, until the next run is through. A resource that is gone when it is packed is left out and counted in [`Published::gone`]; one
 /// that changed is packed as it is, and the manifest says so.
 ///
 /// ```
@@ -65,12 +66,15 @@ impl ResourceDumps {
         mut contents: impl Contents,
         sink: &mut S,
     ) -> Result<Published, BuildError> {
-        let mut dump = Snapshot::new(Kind::ResourceDump, &self.settings, self.at, self.completed, sink)?;
-        let mut packages = Packages::new(&self.settings, &self.packing, self.at);
+        let &Self { ref settings, ref packing, at, completed } = self;
+        let taken = Taken { what: Snapshot::ResourceDump, settings, at, completed };
+        let mut dump = Parts::new(taken, settings, at, sink)?;
+        let mut packages = Packages::new(settings, packing, dump.generation().clone(), dump.sink());
         let mut gone = 0;
         for item in Ordered::new(inventory) {
             let item = item?;
-            let Some(content) = contents.open(&item)? else {
+            let unreadable = |source| BuildError::Content { loc: item.loc.clone(), source };
+            let Some(content) = contents.open(&item).map_err(unreadable)? else {
                 gone += 1;
                 continue;
             };
@@ -79,19 +83,21 @@ impl ResourceDumps {
             if !packages.takes(&entry)? {
                 self.end_package(&mut packages, &mut dump)?;
             }
-            packages.packer(|| self.manifest(None))?.pack(entry, content)?;
+            let fits = packages.packer(|| self.manifest(None))?.pack(entry, content)?;
+            if !fits {
+                self.end_package(&mut packages, &mut dump)?;
+                packages.packer(|| self.manifest(None))?;
+            }
         }
         self.end_package(&mut packages, &mut dump)?;
-        let mut documents = packages.publish(dump.sink())?;
-        let published = dump.publish()?;
-        documents.extend(published.documents);
-        Ok(Published { documents, gone, ..published })
+        dump.lead_to(packages.into_ready());
+        Ok(Published { gone, ..dump.publish()? })
     }
 
     fn end_package<S: Sink>(
         &self,
         packages: &mut Packages<'_, S>,
-        dump: &mut Snapshot<'_, S>,
+        dump: &mut Parts<'_, Taken<'_>, S>,
     ) -> Result<(), BuildError> {
         let completed = self.completed.after(self.at);
         let Some(done) = packages.end(dump.sink(), &self.manifest(completed))? else { return Ok(()) };

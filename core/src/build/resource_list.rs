@@ -1,8 +1,9 @@
 //! Resource Lists from an inventory (RS-090 to RS-095).
 
 use super::inventory::Ordered;
+use super::parts::Parts;
 use super::settings::{Published, Settings, Site, settings};
-use super::snapshot::{Kind, Snapshot};
+use super::snapshot::{Snapshot, Taken};
 use super::{BuildError, Inventory, Sink};
 use crate::datetime::DateTime;
 
@@ -31,7 +32,9 @@ impl Completed {
 /// Makes one Resource List, or as many as the limits ask for and their index.
 ///
 /// Entries stream from the inventory to the sink: memory does not depend on how many there are. Nothing is published before
-/// the inventory came to its end; then the lists are, and last what points at them.
+/// the inventory came to its end; then the lists are, and last what points at them. Lists under an index are named after the moment
+/// of the snapshot and never written again: a poller that took the index just before it was replaced finds all of its lists until
+/// the next run is through.
 ///
 /// ```
 /// use resync_core::build::{Item, MemoryInventory, MemorySink, ResourceLists, Site};
@@ -44,7 +47,9 @@ impl Completed {
 ///     .limits(Limits { entries: 2, ..Limits::default() })
 ///     .write(inventory.into_iter(), &mut sink)?;
 /// assert_eq!(published.entries, 5);
-/// assert_eq!(published.documents, ["resourcelist-1.xml", "resourcelist-2.xml", "resourcelist-3.xml", "resourcelist.xml"]);
+/// assert_eq!(published.documents[0], "resourcelist-20260103T090000Z-1.xml");
+/// assert_eq!(published.documents[2], "resourcelist-20260103T090000Z-3.xml");
+/// assert_eq!(published.documents[3], "resourcelist.xml");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -56,7 +61,7 @@ pub struct ResourceLists {
 }
 
 impl ResourceLists {
-    /// Lists called `resourcelist.xml` and `resourcelist-1.xml`, …; `at` is when the taking of the inventory started (RS-021).
+    /// Lists called `resourcelist.xml` and `resourcelist-20260103T090000Z-1.xml`, …; `at` is when the taking of the inventory started (RS-021).
     pub fn new(site: &Site, at: DateTime) -> Self {
         Self { settings: Settings::new(site, "resourcelist"), at, completed: Completed::Untold }
     }
@@ -69,11 +74,13 @@ impl ResourceLists {
 
     /// Lists every resource of the inventory.
     pub fn write<S: Sink>(&self, inventory: impl Inventory, sink: &mut S) -> Result<Published, BuildError> {
-        let mut snapshot = Snapshot::new(Kind::ResourceList, &self.settings, self.at, self.completed, sink)?;
+        let &Self { ref settings, at, completed } = self;
+        let taken = Taken { what: Snapshot::ResourceList, settings, at, completed };
+        let mut lists = Parts::new(taken, settings, at, sink)?;
         for item in Ordered::new(inventory) {
-            snapshot.entry(&item?.into_entry())?;
+            lists.entry(&item?.into_entry())?;
         }
-        snapshot.publish()
+        lists.publish()
     }
 }
 

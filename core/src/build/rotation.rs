@@ -9,6 +9,7 @@
 use std::io::{BufReader, Read, Write};
 use std::time::Duration;
 
+use super::scratch::Scratch;
 use super::settings::{Published, Settings};
 use super::sink::Sink;
 use super::spool::Spool;
@@ -142,7 +143,7 @@ impl Series<'_> {
         let open = state.open.unwrap_or(Open { number: next, from: start, is_published: false });
         let mut growing = Growing {
             series: *self,
-            spool: self.spool(open.from)?,
+            spool: self.spool(sink, open.from)?,
             open,
             end: open.from,
             closed: state.closed,
@@ -250,8 +251,8 @@ impl Series<'_> {
             .map(move |entry| entry.map_err(|source| BuildError::Published { name: name.clone(), source })))
     }
 
-    fn spool(&self, from: DateTime) -> Result<Spool, BuildError> {
-        Spool::new(self.header(from, None), self.settings.format, self.settings.limits)
+    fn spool<S: Sink>(&self, sink: &S, from: DateTime) -> Result<Spool, BuildError> {
+        Spool::new(self.header(from, None), self.settings.format, self.settings.limits, Scratch::of(sink))
     }
 
     fn header(&self, from: DateTime, until: Option<DateTime>) -> Header {
@@ -361,7 +362,7 @@ impl<S: Sink> Growing<'_, S> {
         if self.closed.len() + 1 >= MAX_ENTRIES {
             return Err(BuildError::TooManyDocuments { limit: MAX_ENTRIES });
         }
-        let full = std::mem::replace(&mut self.spool, self.series.spool(self.end)?);
+        let full = std::mem::replace(&mut self.spool, self.series.spool(sink, self.end)?);
         self.close(sink, full, self.end)?;
         self.open = Open { number: self.open.number + 1, from: self.end, is_published: false };
         Ok(())
@@ -384,7 +385,7 @@ impl<S: Sink> Growing<'_, S> {
 
     /// Publishes what was closed, then what is open, then the index (RS-130).
     fn publish(mut self, sink: &mut S, until: Option<DateTime>) -> Result<Published, BuildError> {
-        let last = std::mem::replace(&mut self.spool, self.series.spool(self.end)?);
+        let last = std::mem::replace(&mut self.spool, self.series.spool(sink, self.end)?);
         let open = match until {
             Some(until) if until < self.end => {
                 return Err(BuildError::ChangeOrder { moment: until, after: self.end });

@@ -68,7 +68,7 @@ impl Settings {
             Limits { bytes: limits.bytes.min(MAX_BYTES), entries: limits.entries.clamp(1, MAX_ENTRIES) };
     }
 
-    fn extension(&self) -> &'static str {
+    pub(super) fn extension(&self) -> &'static str {
         match self.format.compression {
             Compression::None => "xml",
             Compression::Gzip => "xml.gz",
@@ -80,7 +80,12 @@ impl Settings {
         format!("{}.{}", self.stem, self.extension())
     }
 
-    /// A document under the index.
+    /// All names that this document has in one format or another.
+    pub(super) fn tops(&self) -> [String; 2] {
+        ["xml", "xml.gz"].map(|extension| format!("{}.{extension}", self.stem))
+    }
+
+    /// A document under the index that keeps its name.
     pub(super) fn component(&self, number: u64) -> String {
         format!("{}-{number}.{}", self.stem, self.extension())
     }

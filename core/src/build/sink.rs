@@ -1,12 +1,9 @@
 //! Where documents go: created unseen, then put into their place whole.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Cursor, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Cursor};
+use std::path::Path;
 use std::sync::Arc;
-
-use tempfile::{Builder, NamedTempFile, TempPath};
 
 /// A place for documents, by name.
 ///
@@ -35,6 +32,14 @@ pub trait Sink {
 
     /// Removes a published document; whether there was one.
     fn remove(&mut self, name: &str) -> io::Result<bool>;
+
+    /// The names of the published documents that begin with `prefix` and have no further `/`, in any order.
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
+
+    /// A folder for temporary files as long as the documents; the system's own where there is none.
+    fn scratch_folder(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// Documents in memory, for tests and small sites.
@@ -76,7 +81,7 @@ pub struct MemoryDraft {
 
 impl io::Write for MemoryDraft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.bytes.write(bytes)
+        io::Write::write(&mut self.bytes, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -109,157 +114,10 @@ impl Sink for MemorySink {
     fn remove(&mut self, name: &str) -> io::Result<bool> {
         Ok(self.0.remove(name).is_some())
     }
-}
 
-/// Documents in a folder, as a web server serves them: a temporary file beside the target, fsync, rename, fsync of the folder.
-/// Every reader, and every crash, sees the old document or the new one whole.
-#[derive(Clone, Debug)]
-pub struct FolderSink {
-    folder: PathBuf,
-}
-
-impl FolderSink {
-    /// Documents below `folder`, which is made when the first one is created.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
-    }
-
-    /// The path of a document.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-}
-
-/// A document of a [`FolderSink`] while it is written.
-#[derive(Debug)]
-pub struct FolderDraft {
-    target: PathBuf,
-    file: NamedTempFile,
-}
-
-impl io::Write for FolderDraft {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-/// A document of a [`FolderSink`] that waits to be published.
-#[derive(Debug)]
-pub struct StagedFile {
-    target: PathBuf,
-    temporary: TempPath,
-}
-
-impl Sink for FolderSink {
-    type Draft = FolderDraft;
-    type Staged = StagedFile;
-    type Published = File;
-
-    fn create(&mut self, name: &str) -> io::Result<FolderDraft> {
-        let target = self.path(name);
-        let folder = folder_of(&target);
-        make_folder(folder)?;
-        let mut builder = Builder::new();
-        builder.prefix(".resync-").suffix(".tmp");
-        share(&mut builder);
-        let file = builder.tempfile_in(folder)?;
-        Ok(FolderDraft { target, file })
-    }
-
-    fn stage(&mut self, draft: FolderDraft) -> io::Result<StagedFile> {
-        draft.file.as_file().sync_all()?;
-        Ok(StagedFile { target: draft.target, temporary: draft.file.into_temp_path() })
-    }
-
-    fn publish(&mut self, staged: StagedFile) -> io::Result<()> {
-        staged.temporary.persist(&staged.target).map_err(|error| error.error)?;
-        sync_folder(folder_of(&staged.target))
-    }
-
-    fn open(&self, name: &str) -> io::Result<Option<File>> {
-        match File::open(self.path(name)) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn remove(&mut self, name: &str) -> io::Result<bool> {
-        let path = self.path(name);
-        match fs::remove_file(&path) {
-            Ok(()) => sync_folder(folder_of(&path)).map(|()| true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Makes a folder and those above it, each name durable.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    make_folder(folder_of(folder))?;
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
-        _ => sync_folder(folder_of(folder)),
-    }
-}
-
-/// Temporary files are private by default, but a web server under another user must read what replaces a document.
-#[cfg(unix)]
-fn share(builder: &mut Builder<'_, '_>) {
-    use std::os::unix::fs::PermissionsExt as _;
-    builder.permissions(fs::Permissions::from_mode(0o666));
-}
-
-#[cfg(not(unix))]
-fn share(_: &mut Builder<'_, '_>) {}
-
-#[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
-}
-
-/// Writes one document and publishes it right away.
-pub(super) fn put<S: Sink>(sink: &mut S, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let mut draft = sink.create(name)?;
-    draft.write_all(bytes)?;
-    draft.flush()?;
-    let staged = sink.stage(draft)?;
-    sink.publish(staged)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_document_in_a_folder_is_replaced_whole_and_leaves_nothing_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut sink = FolderSink::new(folder.path().join("a"));
-        assert!(sink.open("b/c.xml").unwrap().is_none());
-        put(&mut sink, "b/c.xml", b"one").unwrap();
-        put(&mut sink, "b/c.xml", b"two").unwrap();
-        let mut abandoned = sink.create("b/c.xml").unwrap();
-        abandoned.write_all(b"thr").unwrap();
-        drop(sink.stage(abandoned).unwrap());
-        assert_eq!(io::read_to_string(sink.open("b/c.xml").unwrap().unwrap()).unwrap(), "two");
-        assert_eq!(fs::read_dir(folder.path().join("a/b")).unwrap().count(), 1);
-        assert!(sink.remove("b/c.xml").unwrap());
-        assert!(!sink.remove("b/c.xml").unwrap());
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        let names = self.0.range(prefix.to_owned()..).map(|(name, _)| name);
+        let names = names.take_while(|name| name.starts_with(prefix));
+        Ok(names.filter(|name| !name[prefix.len()..].contains('/')).cloned().collect())
     }
 }

@@ -1,9 +1,8 @@
 //! The Source Description of a site (RS-070, RS-071).
 
-use super::sink::put;
+use super::ready::put;
 use super::{BuildError, Sink};
 use crate::document::SourceDescription;
-use crate::xml;
 
 /// Where a Source Description is looked for, below the root of a host (RS-071).
 pub const SOURCE_DESCRIPTION: &str = ".well-known/resourcesync";
@@ -14,5 +13,5 @@ pub fn publish_source_description<S: Sink>(
     description: SourceDescription,
     sink: &mut S,
 ) -> Result<(), BuildError> {
-    Ok(put(sink, SOURCE_DESCRIPTION, &xml::write(&description.build()?))?)
+    put(sink, SOURCE_DESCRIPTION, &description.build()?)
 }

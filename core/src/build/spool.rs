@@ -2,11 +2,13 @@
 //!
 //! Whether a list is alone or has siblings, and when its snapshot or interval ended, shows only after its last entry.
 
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
 use flate2::write::GzEncoder;
 use tempfile::SpooledTempFile;
 
+use super::ready;
+use super::scratch::Scratch;
 use super::{BuildError, Sink};
 use crate::document::{Entry, Header, Link, Metadata};
 use crate::xml::{Compression, Format, Limits, WriteError, Writer};
@@ -24,14 +26,20 @@ pub(super) struct Spool {
     format: Format,
     limits: Limits,
     entries: usize,
+    scratch: Scratch,
 }
 
 impl Spool {
     /// An empty document; `header` has everything of the final one apart from times.
-    pub(super) fn new(header: Header, format: Format, limits: Limits) -> Result<Self, BuildError> {
+    pub(super) fn new(
+        header: Header,
+        format: Format,
+        limits: Limits,
+        scratch: Scratch,
+    ) -> Result<Self, BuildError> {
         let plain = Format { compression: Compression::None, ..format };
-        let writer = Writer::with_format(SpooledTempFile::new(IN_MEMORY), &header, plain)?;
-        Ok(Self { writer, header, format, limits, entries: 0 })
+        let writer = Writer::with_format(scratch.spooled(IN_MEMORY), &header, plain)?;
+        Ok(Self { writer, header, format, limits, entries: 0, scratch })
     }
 
     pub(super) fn entries(&self) -> usize {
@@ -54,7 +62,7 @@ impl Spool {
     }
 
     pub(super) fn add(&mut self, entry: &Entry) -> Result<(), BuildError> {
-        self.writer.entry(entry)?;
+        self.writer.entry(entry).map_err(|error| self.scratch.refused(error))?;
         self.entries += 1;
         Ok(())
     }
@@ -66,19 +74,16 @@ impl Spool {
         name: &str,
         header: &Header,
     ) -> Result<S::Staged, BuildError> {
-        let mut draft = sink.create(name)?;
-        self.write_to(&mut draft, header)?;
-        draft.flush()?;
-        Ok(sink.stage(draft)?)
+        ready::stage(sink, name, |draft| self.write_to(draft, header))
     }
 
     /// Moves the entries below `header`.
     pub(super) fn write_to(self, out: &mut impl io::Write, header: &Header) -> Result<(), BuildError> {
-        let Self { writer, header: first, format, .. } = self;
+        let Self { writer, header: first, format, scratch, .. } = self;
         let skipped = u64::try_from(head(&first, format)?.len()).unwrap_or(u64::MAX);
         let head = head(header, format)?;
-        let mut body = writer.finish()?;
-        body.seek(SeekFrom::Start(skipped))?;
+        let mut body = writer.finish().map_err(|error| scratch.refused(error))?;
+        body.seek(SeekFrom::Start(skipped)).map_err(|error| scratch.error(error))?;
         let mut whole = head.as_slice().chain(BufReader::new(body));
         match format.compression {
             Compression::None => io::copy(&mut whole, out).map(drop)?,

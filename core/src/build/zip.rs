@@ -10,12 +10,13 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use flate2::write::DeflateEncoder;
 use tempfile::SpooledTempFile;
 use zip::result::ZipError;
-use zip::write::SimpleFileOptions;
+use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
+use super::output::{Careful, Measured};
+use super::scratch::Scratch;
 use super::spool::Spool;
-use super::{BuildError, PackageLimits, Sink};
-use crate::datetime::DateTime;
+use super::{BuildError, PackageLimits, Sink, ready};
 use crate::digest::{Agreement, Algorithm, Hasher, Hashes};
 use crate::document::{Entry, Header};
 use crate::xml::{FREE_EXPANSION, Format, Limits};
@@ -25,16 +26,17 @@ pub(super) const MANIFEST: &str = "manifest.xml";
 
 const IN_MEMORY: usize = 1024 * 1024;
 const BUFFER: usize = 64 * 1024;
-/// From here on lengths in a ZIP take the form of ZIP64, which has to be known beforehand.
-const LARGE: u64 = 0xFF00_0000;
 
 /// A package while bitstreams come in.
 pub(super) struct Packer {
-    bitstreams: ZipWriter<BufWriter<File>>,
+    bitstreams: ZipWriter<Careful<BufWriter<File>>>,
     manifest: Spool,
     limits: PackageLimits,
+    scratch: Scratch,
     bytes: u64,
     buffer: Vec<u8>,
+    /// The last bitstream, which turned out to be too long for this package when it was there.
+    surplus: Option<Entry>,
 }
 
 /// A package that waits to be published.
@@ -44,28 +46,36 @@ pub(super) struct Packed<S: Sink> {
     pub(super) contents: Option<S::Staged>,
     pub(super) length: u64,
     pub(super) hashes: Hashes,
+    /// What the next package has to begin with.
+    pub(super) surplus: Option<Surplus>,
+}
+
+/// A bitstream that is packed already, but for the next package.
+#[derive(Debug)]
+pub(super) struct Surplus {
+    entry: Entry,
+    /// It is the last member.
+    bitstreams: ZipArchive<BufReader<File>>,
 }
 
 impl Packer {
-    pub(super) fn new(manifest: Header, limits: PackageLimits) -> Result<Self, BuildError> {
+    pub(super) fn new(manifest: Header, limits: PackageLimits, scratch: Scratch) -> Result<Self, BuildError> {
         let entries = Limits { entries: limits.entries(), ..Limits::default() };
         Ok(Self {
-            bitstreams: ZipWriter::new(BufWriter::new(tempfile::tempfile()?)),
-            manifest: Spool::new(manifest, Format::default(), entries)?,
+            bitstreams: ZipWriter::new(Careful::new(BufWriter::new(scratch.file()?))),
+            manifest: Spool::new(manifest, Format::default(), entries, scratch.clone())?,
             limits,
+            scratch,
             bytes: 0,
             buffer: vec![0; BUFFER],
+            surplus: None,
         })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.manifest.entries() == 0
-    }
-
-    /// Whether one more entry stays within the limits; an empty package takes any.
+    /// Whether one more entry stays within the limits, as far as it is known; an empty package takes any.
     pub(super) fn takes(&self, entry: &Entry) -> Result<bool, BuildError> {
-        let length = entry.metadata.as_ref().and_then(|metadata| metadata.length).unwrap_or(0);
-        let fits = self.is_empty() || self.bytes.saturating_add(length) <= self.limits.bytes;
+        let fits = self.manifest.entries() == 0
+            || self.bytes.saturating_add(length_of(entry).unwrap_or(0)) <= self.limits.bytes;
         Ok(fits && self.manifest.takes(entry)?)
     }
 
@@ -74,20 +84,41 @@ impl Packer {
         self.manifest.add(entry)
     }
 
-    /// Adds an entry with its bitstream, to lie at the entry's `path`.
-    pub(super) fn pack(&mut self, mut entry: Entry, content: impl Read) -> Result<(), BuildError> {
+    /// Adds an entry with its bitstream, to lie at the entry's `path`; whether it fits after all. If not, this package has to end.
+    pub(super) fn pack(&mut self, mut entry: Entry, content: impl Read) -> Result<bool, BuildError> {
         let metadata = entry.metadata.get_or_insert_default();
         let name = metadata.path.as_deref().unwrap_or_default().trim_start_matches('/');
-        let (length, hashes) =
-            store(&mut self.bitstreams, name, metadata.length, &metadata.hash, content, &mut self.buffer)?;
+        let (length, hashes) = store(&mut self.bitstreams, name, &metadata.hash, content, &mut self.buffer)
+            .map_err(|failure| match failure {
+            Failure::Content(source) => BuildError::Content { loc: entry.loc.clone(), source },
+            Failure::Scratch(source) => self.scratch.error(source),
+        })?;
         if metadata.hash.compare(&hashes) == Agreement::Different {
             // It changed after it was listed, and when is not known.
             entry.lastmod = None;
         }
         metadata.length = Some(length);
         metadata.hash = hashes;
-        self.bytes = self.bytes.saturating_add(length);
-        self.manifest.add(&entry)
+        if self.takes(&entry)? {
+            self.add(&entry).map(|()| true)
+        } else {
+            self.surplus = Some(entry);
+            Ok(false)
+        }
+    }
+
+    /// Begins with what the package before this one had no room for.
+    pub(super) fn begin(&mut self, surplus: Surplus) -> Result<(), BuildError> {
+        let Surplus { entry, mut bitstreams } = surplus;
+        let last = bitstreams.len().saturating_sub(1);
+        copy_member(&mut bitstreams, last, &mut self.bitstreams)
+            .map_err(|error| self.scratch.error(error))?;
+        self.add(&entry)
+    }
+
+    fn add(&mut self, entry: &Entry) -> Result<(), BuildError> {
+        self.bytes = self.bytes.saturating_add(length_of(entry).unwrap_or(0));
+        self.manifest.add(entry)
     }
 
     /// Puts the manifest first, and a copy of it under its own name.
@@ -98,27 +129,31 @@ impl Packer {
         contents: Option<&str>,
         manifest: &Header,
     ) -> Result<Packed<S>, BuildError> {
-        let mut text = SpooledTempFile::new(IN_MEMORY);
-        self.manifest.write_to(&mut text, manifest)?;
-        let mut first = ZipWriter::new(SpooledTempFile::new(IN_MEMORY));
-        first.start_file(MANIFEST, options(CompressionMethod::Deflated)).map_err(io_error)?;
-        text.rewind()?;
-        io::copy(&mut text, &mut first)?;
-        let first = first.finish().map_err(io_error)?;
-        let bitstreams = self.bitstreams.finish().map_err(io_error)?;
-        let bitstreams = bitstreams.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let Self { bitstreams, manifest: entries, scratch, surplus, .. } = self;
+        let failed = |error| scratch.error(error);
+        let mut text = scratch.spooled(IN_MEMORY);
+        entries.write_to(&mut text, manifest).map_err(|error| match error {
+            BuildError::Io(error) => failed(error),
+            other => other,
+        })?;
+        let mut first = first_member(&scratch, &mut text).map_err(failed)?;
+        let mut bitstreams = readable(bitstreams).map_err(failed)?;
+        let members = bitstreams.len() - usize::from(surplus.is_some());
 
-        let mut package = ZipWriter::new_stream(Measured::new(sink.create(name)?));
-        package.merge_archive(ZipArchive::new(first).map_err(io_error)?).map_err(io_error)?;
-        let bitstreams = ZipArchive::new(BufReader::new(bitstreams)).map_err(io_error)?;
-        if !bitstreams.is_empty() {
-            package.merge_archive(bitstreams).map_err(io_error)?;
-        }
-        let Measured { mut out, length, hasher } = package.finish().map_err(io_error)?.into_inner();
-        out.flush()?;
-        let package = sink.stage(out)?;
+        let (mut length, mut hashes) = (0, Hashes::default());
+        let package = ready::stage(sink, name, |draft| {
+            // Every length is known, so this never seeks, and has the form of ZIP64 exactly where it needs it.
+            let mut package = ZipWriter::new(Careful::new(StreamWriter::new(Measured::new(draft))));
+            copy_member(&mut first, 0, &mut package)?;
+            for place in 0..members {
+                copy_member(&mut bitstreams, place, &mut package)?;
+            }
+            (length, hashes) = package.finish().map_err(io_error)?.into_inner()?.into_inner().finish();
+            Ok(())
+        })?;
         let contents = contents.map(|name| copy(sink, name, &mut text)).transpose()?;
-        Ok(Packed { package, contents, length, hashes: hasher.finish() })
+        let surplus = surplus.map(|entry| Surplus { entry, bitstreams });
+        Ok(Packed { package, contents, length, hashes, surplus })
     }
 }
 
@@ -131,36 +166,75 @@ impl std::fmt::Debug for Packer {
     }
 }
 
-fn copy<S: Sink>(sink: &mut S, name: &str, text: &mut SpooledTempFile) -> io::Result<S::Staged> {
+fn length_of(entry: &Entry) -> Option<u64> {
+    entry.metadata.as_ref().and_then(|metadata| metadata.length)
+}
+
+/// The manifest as the only member of an archive.
+fn first_member(scratch: &Scratch, text: &mut SpooledTempFile) -> io::Result<ZipArchive<SpooledTempFile>> {
+    let mut first = ZipWriter::new(scratch.spooled(IN_MEMORY));
+    first.start_file(MANIFEST, options(CompressionMethod::Deflated)).map_err(io_error)?;
     text.rewind()?;
-    let mut draft = sink.create(name)?;
-    io::copy(text, &mut draft)?;
-    draft.flush()?;
-    sink.stage(draft)
+    io::copy(text, &mut first)?;
+    ZipArchive::new(first.finish().map_err(io_error)?).map_err(io_error)
+}
+
+fn readable(written: ZipWriter<Careful<BufWriter<File>>>) -> io::Result<ZipArchive<BufReader<File>>> {
+    let written = written.finish().map_err(io_error)?.into_inner()?;
+    let file = written.into_inner().map_err(io::IntoInnerError::into_error)?;
+    ZipArchive::new(BufReader::new(file)).map_err(io_error)
+}
+
+/// Copies a member as it is, still compressed.
+fn copy_member<R: Read + Seek, W: Write + Seek>(
+    from: &mut ZipArchive<R>,
+    place: usize,
+    to: &mut ZipWriter<W>,
+) -> io::Result<()> {
+    to.raw_copy_file(from.by_index_raw(place).map_err(io_error)?).map_err(io_error)
+}
+
+fn copy<S: Sink>(sink: &mut S, name: &str, text: &mut SpooledTempFile) -> Result<S::Staged, BuildError> {
+    ready::stage(sink, name, |draft| {
+        text.rewind()?;
+        io::copy(text, draft)?;
+        Ok(())
+    })
+}
+
+/// What failed: the resource, or the place it is packed at.
+enum Failure {
+    Content(io::Error),
+    Scratch(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Scratch(error)
+    }
 }
 
 /// Stores one bitstream and measures it: by the algorithms it was listed with, or sha-256.
 fn store(
-    zip: &mut ZipWriter<BufWriter<File>>,
+    zip: &mut ZipWriter<Careful<BufWriter<File>>>,
     name: &str,
-    expected: Option<u64>,
     listed: &Hashes,
     mut content: impl Read,
     buffer: &mut [u8],
-) -> Result<(u64, Hashes), BuildError> {
+) -> Result<(u64, Hashes), Failure> {
     let known: Vec<Algorithm> = listed.iter().map(crate::digest::Digest::algorithm).collect();
     let mut hasher = Hasher::new(if known.is_empty() { vec![Algorithm::Sha256] } else { known });
-    let mut filled = fill(&mut content, buffer)?;
-    let is_large = expected.is_none_or(|length| length >= LARGE) && filled == buffer.len();
-    let method =
-        if filled == buffer.len() { method_for(&buffer[..filled])? } else { CompressionMethod::Deflated };
-    zip.start_file(name, options(method).large_file(is_large)).map_err(io_error)?;
+    let mut filled = fill(&mut content, buffer).map_err(Failure::Content)?;
+    // Whoever fills the buffer may grow to any length while it is read, whatever was listed.
+    let may_be_large = filled == buffer.len();
+    let method = if may_be_large { method_for(&buffer[..filled])? } else { CompressionMethod::Deflated };
+    zip.start_file(name, options(method).large_file(may_be_large)).map_err(io_error)?;
     let mut length = 0_u64;
     while filled > 0 {
         hasher.update(&buffer[..filled]);
         zip.write_all(&buffer[..filled])?;
         length += filled as u64;
-        filled = fill(&mut content, buffer)?;
+        filled = fill(&mut content, buffer).map_err(Failure::Content)?;
     }
     Ok((length, hasher.finish()))
 }
@@ -197,38 +271,6 @@ fn io_error(error: ZipError) -> io::Error {
         ZipError::Io(error) => error,
         other => io::Error::other(other),
     }
-}
-
-/// Counts and hashes what passes.
-#[derive(Debug)]
-struct Measured<W> {
-    out: W,
-    length: u64,
-    hasher: Hasher,
-}
-
-impl<W: Write> Measured<W> {
-    fn new(out: W) -> Self {
-        Self { out, length: 0, hasher: Hasher::new([Algorithm::Sha256]) }
-    }
-}
-
-impl<W: Write> Write for Measured<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.out.write(bytes)?;
-        self.hasher.update(&bytes[..count]);
-        self.length += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-/// A moment as part of a file name.
-pub(super) fn stamp(moment: DateTime) -> String {
-    moment.to_string().replace(['-', ':'], "")
 }
 
 const _: () = assert!(BUFFER as u64 <= FREE_EXPANSION);

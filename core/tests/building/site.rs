@@ -130,4 +130,8 @@ impl Sink for Watched<'_> {
     fn remove(&mut self, name: &str) -> io::Result<bool> {
         self.sink.remove(name)
     }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.sink.list(prefix)
+    }
 }

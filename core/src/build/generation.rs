@@ -1,0 +1,159 @@
+//! Names of the documents of one snapshot: they carry its moment, so that no snapshot overwrites what a poller of another one
+//! may still be reading.
+//!
+//! Two generations stay readable: the one that the index leads to, and the one it led to before. What is older, or was left behind
+//! by a run that was killed, goes. Only names of exactly the form that is given here are ever taken away.
+
+use std::collections::BTreeSet;
+use std::io::BufReader;
+
+use super::settings::Settings;
+use super::{BuildError, Sink};
+use crate::datetime::DateTime;
+use crate::xml::{ReadError, Reader};
+
+/// What names end with, after the number.
+pub(super) const PACKAGE: &str = ".zip";
+pub(super) const MANIFEST_COPY: &str = "-manifest.xml";
+const ENDS: [&str; 4] = [".xml", ".xml.gz", PACKAGE, MANIFEST_COPY];
+
+/// The names of one run: `STEM-MOMENT-NUMBER`, or `STEM-MOMENT_RUN-NUMBER` where another run had the same moment.
+#[derive(Clone, Debug)]
+pub(super) struct Generation {
+    stem: String,
+    id: String,
+}
+
+impl Generation {
+    /// Names for a snapshot of this moment that nothing in the sink has.
+    pub(super) fn new<S: Sink>(sink: &S, stem: &str, moment: DateTime) -> Result<Self, BuildError> {
+        let stamp = stamp(moment);
+        let names = list(sink, &format!("{stem}-{stamp}"))?;
+        let taken: BTreeSet<&str> = names.iter().filter_map(|name| id(stem, name)).collect();
+        let mut free = stamp.clone();
+        let mut run = 1_u64;
+        while taken.contains(free.as_str()) {
+            run += 1;
+            free = format!("{stamp}_{run}");
+        }
+        Ok(Self { stem: stem.to_owned(), id: free })
+    }
+
+    /// The name of the document or package of this number.
+    pub(super) fn name(&self, number: u64, end: &str) -> String {
+        format!("{}-{}-{number}{end}", self.stem, self.id)
+    }
+}
+
+/// The generations that stay.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Unknown when a document that leads to them cannot be read: then all stay.
+    ids: Option<BTreeSet<String>>,
+}
+
+impl Kept {
+    /// The generations that the published documents lead to now.
+    pub(super) fn now<S: Sink>(sink: &S, settings: &Settings) -> Self {
+        let led_to = settings.tops().map(|top| led_to(sink, &settings.stem, &top));
+        let ids = led_to.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>();
+        Self { ids: ids.ok() }
+    }
+
+    /// Removes all generations but these and the one that was just published.
+    pub(super) fn sweep<S: Sink>(self, sink: &mut S, published: Generation) -> Result<(), BuildError> {
+        let Some(mut ids) = self.ids else { return Ok(()) };
+        let Generation { stem, id: newest } = published;
+        ids.insert(newest);
+        for name in list(sink, &format!("{stem}-"))? {
+            if id(&stem, &name).is_some_and(|id| !ids.contains(id)) {
+                sink.remove(&name).map_err(|source| BuildError::Remove { name, source })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The generation that the first entry of a document belongs to, and so all of them; an error where that cannot be told.
+fn led_to<S: Sink>(sink: &S, stem: &str, top: &str) -> Result<Option<String>, ReadError> {
+    let Some(published) = sink.open(top).map_err(ReadError::Io)? else { return Ok(None) };
+    let first = Reader::new(BufReader::new(published))?.next().transpose()?;
+    // The site may have moved since, so only the end of the URL counts.
+    let name =
+        first.as_ref().and_then(|entry| Some(&entry.loc[entry.loc.rfind(&format!("/{stem}-"))? + 1..]));
+    Ok(name.and_then(|name| id(stem, name)).map(str::to_owned))
+}
+
+fn list<S: Sink>(sink: &S, prefix: &str) -> Result<Vec<String>, BuildError> {
+    sink.list(prefix).map_err(|source| BuildError::Names { prefix: prefix.to_owned(), source })
+}
+
+/// The generation that a name belongs to, if it is one of ours.
+fn id<'a>(stem: &str, name: &'a str) -> Option<&'a str> {
+    let (id, rest) = name.strip_prefix(stem)?.strip_prefix('-')?.split_once('-')?;
+    let (stamp, run) = id.split_once('_').map_or((id, None), |(stamp, run)| (stamp, Some(run)));
+    let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
+    let (number, end) = rest.split_at(digits);
+    let is_ours = is_stamp(stamp) && run.is_none_or(is_number) && is_number(number) && ENDS.contains(&end);
+    is_ours.then_some(id)
+}
+
+fn is_number(text: &str) -> bool {
+    text.parse::<u64>().is_ok_and(|number| number > 0 && number.to_string() == text)
+}
+
+/// A moment as part of a file name.
+fn stamp(moment: DateTime) -> String {
+    moment.to_string().replace(['-', ':'], "")
+}
+
+fn is_stamp(text: &str) -> bool {
+    let Some(text) = text.strip_suffix('Z') else { return false };
+    let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, part)| (whole, Some(part)));
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_whole = whole.split_once('T').is_some_and(|(date, time)| {
+        date.len() == 8 && time.len() == 6 && are_digits(date) && are_digits(time)
+    });
+    is_whole && fraction.is_none_or(are_digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::MemorySink;
+
+    #[test]
+    fn names_of_a_snapshot_are_recognised_and_no_others() {
+        let moment: DateTime = "2026-01-02T03:04:05.25Z".parse().unwrap();
+        let mut sink = MemorySink::default();
+        for run in ["", "_2", "_3"] {
+            let generation = Generation::new(&sink, "sets/list", moment).unwrap();
+            for end in ENDS {
+                let name = generation.name(12, end);
+                assert_eq!(name, format!("sets/list-20260102T030405.25Z{run}-12{end}"));
+                assert_eq!(id("sets/list", &name), Some(format!("20260102T030405.25Z{run}").as_str()));
+                let draft = sink.create(&name).unwrap();
+                sink.publish(draft).unwrap();
+            }
+        }
+        for foreign in [
+            "list.xml",
+            "list-1.xml",
+            "list-archive-20260102T030405Z-1.xml",
+            "list-20260102T030405Z.xml",
+            "list-20260102T030405Z-.xml",
+            "list-20260102T030405Z-0.xml",
+            "list-20260102T030405Z-01.xml",
+            "list-20260102T030405Z_-1.xml",
+            "list-20260102T030405Z_x-1.xml",
+            "list-20260102T030405-1.xml",
+            "list-2026010T030405Z-1.xml",
+            "list-20260102T030405.Z-1.xml",
+            "list-20260102T030405Z-1.html",
+            "list-20260102T030405Z-1.xml.bak",
+            "mylist-20260102T030405Z-1.xml",
+        ] {
+            assert_eq!(id("list", foreign), None, "{foreign}");
+        }
+    }
+}

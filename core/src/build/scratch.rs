@@ -1,0 +1,45 @@
+//! Temporary files, on the file system that the documents go to: who has room for the documents has room for them.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use tempfile::SpooledTempFile;
+
+use super::{BuildError, Sink};
+use crate::xml::WriteError;
+
+/// Where temporary files go.
+#[derive(Clone, Debug)]
+pub(super) struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    /// Where those for documents of a sink go.
+    pub(super) fn of<S: Sink>(sink: &S) -> Self {
+        Self { folder: sink.scratch_folder().map_or_else(std::env::temp_dir, ToOwned::to_owned) }
+    }
+
+    /// A file without a name, which ends with the process.
+    pub(super) fn file(&self) -> Result<File, BuildError> {
+        tempfile::tempfile_in(&self.folder).map_err(|error| self.error(error))
+    }
+
+    /// One that stays in memory up to a length.
+    pub(super) fn spooled(&self, in_memory: usize) -> SpooledTempFile {
+        tempfile::spooled_tempfile_in(in_memory, &self.folder)
+    }
+
+    /// What a document that is written to a temporary file fails of.
+    pub(super) fn refused(&self, error: WriteError) -> BuildError {
+        match error {
+            WriteError::Io(source) => self.error(source),
+            WriteError::Violations(violations) => BuildError::Violations(violations),
+        }
+    }
+
+    pub(super) fn error(&self, source: io::Error) -> BuildError {
+        BuildError::Scratch { folder: self.folder.clone(), source }
+    }
+}
