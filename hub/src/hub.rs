@@ -22,7 +22,9 @@ use crate::http::{
 };
 use crate::store::{self, Store, StoreError};
 use crate::subscriptions::{LeasePolicy, Requests, Resting, Verification, Waiting};
-use crate::topics::{Authority, BodyBudget, Fetching, Intake, Pings, Tickets, TokensError, keep_trimming};
+use crate::topics::{
+    Authority, BodyBudget, Fetching, Intake, Pings, Tickets, TokensError, TopicClient, keep_trimming,
+};
 
 /// Connections kept for verification and topic fetches, per host.
 const IDLE_PER_HOST: usize = 2;
@@ -87,9 +89,11 @@ impl Hub {
         let guard = Guard::new(config.egress.allow.clone(), config.egress.ports.clone());
         let (stop, stopped) = watch::channel(false);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
+        let bodies = bodies(config);
         let mut tasks = JoinSet::new();
         let requests = start_verification(config, &store, &guard, &stopped, &mut tasks).await?;
-        let pings = start_fetching(config, &store, &guard, &url, &stopped, &mut tasks).await?;
+        let pings = start_fetching(config, &store, &guard, (&url, &bodies.budget), &stopped, &mut tasks).await?;
+        tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
         let admin_state = AdminState { store: Arc::clone(&store), counters: delivery.counters(), token_hash };
@@ -99,7 +103,7 @@ impl Hub {
                 intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
                 pings,
                 ping_limit: PingLimit::new(config.limits.enabled),
-                bodies: bodies(config),
+                bodies,
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),
                 hub_url: Arc::clone(&url),
@@ -181,7 +185,7 @@ async fn start_fetching(
     config: &Config,
     store: &Arc<dyn Store>,
     guard: &Guard,
-    url: &str,
+    (url, budget): (&Arc<str>, &BodyBudget),
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Pings, StoreError> {
@@ -191,7 +195,8 @@ async fn start_fetching(
         config.publish.fetch_timeout,
         IDLE_PER_HOST,
     );
-    let fetching = Fetching::new(Arc::clone(store), client, url.to_owned(), largest_body(config));
+    let client = TopicClient::new(client, largest_body(config));
+    let fetching = Fetching::new(Arc::clone(store), client, budget.clone(), Arc::clone(url));
     let (sender, receiver) = mpsc::unbounded_channel();
     queue(&sender, store.pings().await?);
     tasks.spawn(fetching.run(receiver, stopped.clone()));
@@ -219,6 +224,7 @@ fn delivery_settings(config: &Config) -> delivery::Settings {
         max_in_flight: config.delivery.max_in_flight,
         per_host: config.delivery.per_host,
         signature: config.signature.method,
+        entry_diff: config.publish.entry_diff.clone(),
     }
 }
 

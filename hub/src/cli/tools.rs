@@ -104,8 +104,15 @@ pub(super) fn token(command: Token) -> Result<(), Failure> {
             say(token);
         }
         Token::List { hub } => {
-            for (name, info) in hub.tokens()?.list() {
-                say(format_args!("{name}\t{}\t{}", info.created_at, info.topic_prefixes.join(" ")));
+            let tokens = hub.tokens()?;
+            let used = tokens.last_used();
+            for (name, info) in tokens.list() {
+                let used = used.get(name).map_or("never", String::as_str);
+                say(format_args!(
+                    "{name}\tmade {}\tused {used}\t{}",
+                    info.created_at,
+                    info.topic_prefixes.join(" ")
+                ));
             }
         }
         Token::Revoke { name, hub } => {

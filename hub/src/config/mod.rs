@@ -17,6 +17,7 @@ pub use values::{DEFAULT_TOML, Rate, RateError};
 
 use crate::delivery::RetryPolicy;
 use crate::store::Engine;
+use crate::topics::Prefixes;
 
 /// Why there is no usable configuration.
 #[derive(Debug, thiserror::Error)]
@@ -151,6 +152,9 @@ pub struct PublishConfig {
     /// For fetching a topic.
     #[serde(deserialize_with = "values::duration")]
     pub fetch_timeout: Duration,
+    /// Topics whose Atom and RSS goes out without the entries that a subscriber has got already.
+    #[serde(deserialize_with = "values::prefixes")]
+    pub entry_diff: Prefixes,
 }
 
 /// Who may post content.

@@ -8,6 +8,8 @@ use bytesize::ByteSize;
 use serde::de::{Deserialize, Deserializer, Error};
 use url::Url;
 
+use crate::topics::Prefixes;
+
 /// The commented file that is the compiled-in default.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
 
@@ -82,6 +84,10 @@ pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+pub(super) fn prefixes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefixes, D::Error> {
+    Prefixes::parse(&Vec::<String>::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 pub(super) fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Url>, D::Error> {

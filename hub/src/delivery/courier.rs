@@ -10,10 +10,12 @@ use http_body_util::Full;
 use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 use tracing::{debug, warn};
 
+use super::editions::Editions;
 use super::schedule::Outcome;
 use super::shard::{Attempt, Finished};
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
 use crate::store::{Notification, Rule, Shard, Store, StoreError, Subscription};
+use crate::topics::Prefixes;
 
 /// More of an answer is not even read (W-156).
 const ANSWER_READ: usize = 16 * 1024;
@@ -27,11 +29,17 @@ pub(super) struct Courier {
     store: Arc<dyn Store>,
     client: EgressClient,
     method: SignatureMethod,
+    editions: Arc<Editions>,
 }
 
 impl Courier {
-    pub(super) fn new(store: Arc<dyn Store>, client: EgressClient, method: SignatureMethod) -> Self {
-        Self { store, client, method }
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        client: EgressClient,
+        method: SignatureMethod,
+        entry_diff: Prefixes,
+    ) -> Self {
+        Self { store, client, method, editions: Arc::new(Editions::new(entry_diff)) }
     }
 
     /// Makes the attempt. Never fails: whatever happens is an outcome.
@@ -52,7 +60,8 @@ impl Courier {
         if notification.offset > attempt.offset && notification.rule == Rule::Every {
             return Ok(Finished::Gap { next: notification.offset });
         }
-        let outcome = self.send(&subscription, &notification, attempt.number).await;
+        let body = self.editions.body(self.store.as_ref(), &subscription, &notification).await?;
+        let outcome = self.send(&subscription, &notification, body, attempt.number).await;
         Ok(outcome.map_or(Finished::Postponed, |outcome| Finished::Answered {
             offset: notification.offset,
             outcome,
@@ -76,10 +85,11 @@ impl Courier {
         &self,
         subscription: &Subscription,
         notification: &Notification,
+        body: Bytes,
         number: u16,
     ) -> Option<Outcome> {
         let id = notification.id();
-        let request = match request(subscription, notification, number, self.method) {
+        let request = match request(subscription, notification, body, number, self.method) {
             Ok(request) => request,
             Err(error) => {
                 warn!(%id, subscription = subscription.id.0, %error, "delivery cannot be expressed as a request");
@@ -88,7 +98,12 @@ impl Courier {
         };
         let answer = self.client.send(request, ReadLimit::Discard(ANSWER_READ)).await;
         let outcome = match &answer {
-            Ok(answer) => Some(Outcome::of_status(answer.status, retry_after(&answer.headers))),
+            Ok(answer) => {
+                if answer.status.is_success() {
+                    self.editions.acknowledge(subscription, notification);
+                }
+                Some(Outcome::of_status(answer.status, retry_after(&answer.headers)))
+            }
             Err(EgressError::Exhausted) => None,
             Err(_) => Some(Outcome::unreachable()),
         };
@@ -121,6 +136,7 @@ fn log(
 fn request(
     subscription: &Subscription,
     notification: &Notification,
+    body: Bytes,
     number: u16,
     method: SignatureMethod,
 ) -> Result<Request<Full<Bytes>>, http::Error> {
@@ -131,10 +147,10 @@ fn request(
         .header(WEBHOOK_ATTEMPT, number)
         .header(USER_AGENT, egress::USER_AGENT);
     if let Some(secret) = &subscription.secret {
-        let signature = SigningKey::new(method, secret).sign(&notification.body);
+        let signature = SigningKey::new(method, secret).sign(&body);
         request = request.header(SIGNATURE, signature.to_string());
     }
-    request.body(Full::new(notification.body.clone()))
+    request.body(Full::new(body))
 }
 
 /// Hubs first, in the order in which the Source gave them (D-12, H-09).
@@ -198,8 +214,10 @@ mod tests {
 
     #[test]
     fn w080_w141_w145_w166_a_delivery_is_a_post_with_the_topics_type_links_and_signature() {
+        let body = notification().body;
         let request =
-            request(&subscription(Some("s3cr3t")), &notification(), 2, SignatureMethod::Sha256).unwrap();
+            request(&subscription(Some("s3cr3t")), &notification(), body, 2, SignatureMethod::Sha256)
+                .unwrap();
         let header = |name: &str| request.headers().get(name).unwrap().to_str().unwrap();
         assert_eq!(request.method(), "POST");
         assert_eq!(request.uri(), "http://destination.example/cb?id=7&x=a%20b");
@@ -219,7 +237,8 @@ mod tests {
 
     #[test]
     fn h10_without_a_secret_there_is_no_signature() {
-        let request = request(&subscription(None), &notification(), 1, SignatureMethod::Sha256).unwrap();
+        let request =
+            request(&subscription(None), &notification(), Bytes::new(), 1, SignatureMethod::Sha256).unwrap();
         assert!(request.headers().get("x-hub-signature").is_none());
     }
 

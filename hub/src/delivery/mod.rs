@@ -6,6 +6,8 @@
 
 mod counters;
 mod courier;
+mod editions;
+mod feed;
 mod hosts;
 mod schedule;
 mod shard;
@@ -25,6 +27,7 @@ pub use schedule::RetryPolicy;
 
 use crate::egress::{EgressClient, Guard};
 use crate::store::{Shard, Store, StoreError, StoreEvent};
+use crate::topics::Prefixes;
 use courier::Courier;
 use shard::{Limits, Machine, Now};
 use worker::{Owned, Worker};
@@ -52,6 +55,8 @@ pub struct Settings {
     pub per_host: usize,
     /// The method of signatures.
     pub signature: SignatureMethod,
+    /// Topics whose feeds are sent without entries that the subscriber has got already.
+    pub entry_diff: Prefixes,
 }
 
 /// The running delivery.
@@ -159,9 +164,9 @@ impl Plan {
             Err(error) => return tracing::error!(%error, "no runtime for delivery"),
         };
         runtime.block_on(async {
-            let Settings { connect_timeout, timeout, per_host, signature, .. } = self.settings;
+            let Settings { connect_timeout, timeout, per_host, signature, entry_diff, .. } = self.settings;
             let client = EgressClient::new(self.guard, connect_timeout, timeout, per_host);
-            let courier = Courier::new(Arc::clone(&self.store), client, signature);
+            let courier = Courier::new(Arc::clone(&self.store), client, signature, entry_diff);
             let worker = Worker::new(self.store, courier, self.counters, self.max_in_flight, self.owned);
             worker.run(self.events, self.stopped, timeout.min(GRACE)).await;
         });

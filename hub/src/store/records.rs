@@ -169,6 +169,8 @@ pub struct ChainBreak {
 /// What a topic said about its own content when it was fetched last, to ask whether that has changed (RFC 9110, 13.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
+    /// The version in the log that they are about.
+    pub offset: Offset,
     /// The address that gave the content, after redirects.
     pub url: String,
     /// `ETag`, byte for byte.

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tracing::error;
 
+use super::prefixes::{NoPrefix, Prefixes};
+use super::uses::Uses;
 use crate::config::PublishPolicy;
 
 /// Why a publisher is turned away.
@@ -48,11 +50,9 @@ pub enum TokensError {
     /// No token of this name.
     #[error("there is no token named {0}: `resync-hub token list` shows all")]
     Unknown(String),
-    /// The prefix is no URL.
-    #[error(
-        "the topic prefix {0:?} is no http or https URL without query and fragment: write for example https://library.example/ or https://library.example/set1/"
-    )]
-    Prefix(String),
+    /// A prefix is no URL.
+    #[error(transparent)]
+    Prefix(#[from] NoPrefix),
     /// The name is taken.
     #[error("there is a token named {0} already: revoke it first, or choose another name")]
     Taken(String),
@@ -63,6 +63,7 @@ pub enum TokensError {
 pub struct Authority {
     policy: PublishPolicy,
     tokens: Arc<Mutex<Cached>>,
+    uses: Uses,
 }
 
 /// The file of tokens.
@@ -104,7 +105,12 @@ impl Authority {
     /// When the file exists and cannot be used.
     pub fn new(policy: PublishPolicy, tokens: &Path) -> Result<Self, TokensError> {
         let cached = Cached { stamp: stamp(tokens), tokens: Tokens::open(tokens)? };
-        Ok(Self { policy, tokens: Arc::new(Mutex::new(cached)) })
+        Ok(Self { policy, tokens: Arc::new(Mutex::new(cached)), uses: Uses::beside(tokens) })
+    }
+
+    /// When tokens were used, which somebody has to write down now and then.
+    pub fn uses(&self) -> Uses {
+        self.uses.clone()
     }
 
     /// Whether whoever has this token may speak for this topic.
@@ -118,8 +124,12 @@ impl Authority {
         let token = token.ok_or(Denied::NoToken)?;
         let mut cached = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         cached.refresh();
-        let info = cached.tokens.find(token).ok_or(Denied::NoToken)?;
-        if info.covers(topic) { Ok(()) } else { Err(Denied::OtherTopics) }
+        let (name, info) = cached.tokens.find(token).ok_or(Denied::NoToken)?;
+        if !info.covers(topic) {
+            return Err(Denied::OtherTopics);
+        }
+        self.uses.note(name, DateTime::now());
+        Ok(())
     }
 }
 
@@ -158,9 +168,7 @@ impl Tokens {
         if self.records.contains_key(name) {
             return Err(TokensError::Taken(name.to_owned()));
         }
-        if let Some(bad) = topic_prefixes.iter().find(|prefix| parse_prefix(prefix).is_none()) {
-            return Err(TokensError::Prefix(bad.clone()));
-        }
+        Prefixes::parse(&topic_prefixes)?;
         let token = format!("rsh_{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let info = TokenInfo { hash: hash(&token), topic_prefixes, created_at: DateTime::now().to_string() };
         self.records.insert(name.to_owned(), info);
@@ -182,48 +190,36 @@ impl Tokens {
         self.records.iter().map(|(name, info)| (name.as_str(), info))
     }
 
-    fn find(&self, token: &str) -> Option<&TokenInfo> {
+    /// When each token was used last, as far as that is written down already: within the last minute it may not be.
+    pub fn last_used(&self) -> BTreeMap<String, String> {
+        Uses::read(&self.path)
+    }
+
+    fn find(&self, token: &str) -> Option<(&str, &TokenInfo)> {
         let wanted = hash(token);
-        self.records.values().find(|info| info.hash == wanted)
+        self.list().find(|(_, info)| info.hash == wanted)
     }
 
     /// Readers see the old file or the new one, never half of it; only the hub's user may read it.
     fn save(&self) -> Result<(), TokensError> {
-        let write = || -> io::Result<()> {
-            let folder = self.path.parent().unwrap_or(Path::new("."));
-            fs::create_dir_all(folder)?;
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            file.write_all(&serde_json::to_vec_pretty(&self.records)?)?;
-            file.as_file().sync_all()?;
-            file.persist(&self.path)?;
-            fs::File::open(folder)?.sync_all()
-        };
-        write().map_err(|error| unusable(&self.path, &error))
+        replace(&self.path, &self.records).map_err(|error| unusable(&self.path, &error))
     }
 }
 
 impl TokenInfo {
     fn covers(&self, topic: &TopicUrl) -> bool {
-        self.topic_prefixes
-            .iter()
-            .filter_map(|prefix| parse_prefix(prefix))
-            .any(|prefix| within(&prefix, topic))
+        Prefixes::parse(&self.topic_prefixes).is_ok_and(|prefixes| prefixes.cover(topic))
     }
 }
 
-/// A query or a fragment would promise a narrowness that a folder does not have.
-fn parse_prefix(prefix: &str) -> Option<TopicUrl> {
-    let url = TopicUrl::parse(prefix).ok()?;
-    (url.url().query().is_none() && url.url().fragment().is_none()).then_some(url)
-}
-
-/// Whether a topic lies below a prefix: on the same origin, and in the same folder or deeper. Comparing characters would let
-/// `https://library.example` speak for `https://library.example.evil.example`.
-fn within(prefix: &TopicUrl, topic: &TopicUrl) -> bool {
-    let (prefix, topic) = (prefix.url(), topic.url());
-    let folder = prefix.path().strip_suffix('/').unwrap_or(prefix.path());
-    let rest = topic.path().strip_prefix(folder);
-    topic.origin() == prefix.origin() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+pub(super) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&serde_json::to_vec_pretty(value)?)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    fs::File::open(folder)?.sync_all()
 }
 
 fn unusable(path: &Path, error: &dyn std::error::Error) -> TokensError {
@@ -241,6 +237,8 @@ fn hash(token: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch;
+
     use super::*;
 
     fn topic(url: &str) -> TopicUrl {
@@ -261,19 +259,6 @@ mod tests {
             Err(Denied::NoToken)
         );
         assert_eq!(authority.allows(None, &topic("http://source.example/")), Err(Denied::NoToken));
-    }
-
-    #[test]
-    fn a_prefix_is_an_origin_and_a_folder_not_a_row_of_characters() {
-        let within = |prefix: &str, url: &str| super::within(&topic(prefix), &topic(url));
-        assert!(within("http://source.example", "http://source.example/any/topic"));
-        assert!(within("http://source.example/set1", "http://SOURCE.example:80/set1/framework/"));
-        assert!(within("http://source.example/set1/", "http://source.example/set1/framework/"));
-        assert!(!within("http://source.example", "http://source.example.evil.example/"));
-        assert!(!within("http://source.example/set1", "http://source.example/set10/"));
-        assert!(!within("http://source.example/", "https://source.example/"));
-        assert!(!within("http://source.example/", "http://source.example:8080/"));
-        assert!(!within("http://source.example/set1/", "http://source.example/set1/../set2/"));
     }
 
     #[test]
@@ -301,6 +286,28 @@ mod tests {
         tokens.revoke("library").unwrap();
         assert_eq!(authority.allows(Some(&token), &topic("http://source.example/")), Err(Denied::NoToken));
         assert!(matches!(tokens.revoke("library"), Err(TokensError::Unknown(_))));
+    }
+
+    #[tokio::test]
+    async fn the_last_use_of_a_token_is_written_down_and_outlives_the_hub() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let mut tokens = Tokens::open(&path).unwrap();
+        let NewToken(token) = tokens.add("library", vec!["http://source.example/".to_owned()]).unwrap();
+        tokens.add("museum", vec!["http://museum.example/".to_owned()]).unwrap();
+        let before = DateTime::now();
+        for _ in 0..2 {
+            // Each hub is stopped before it has ticked a second time.
+            let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
+            assert!(authority.allows(Some(&token), &topic("http://source.example/t")).is_ok());
+            assert!(authority.allows(Some(&token), &topic("http://museum.example/t")).is_err());
+            let (stop, stopped) = watch::channel(true);
+            authority.uses().keep(stopped).await;
+            drop(stop);
+        }
+        let used = tokens.last_used();
+        assert_eq!(used.keys().collect::<Vec<_>>(), ["library"]);
+        assert!(used["library"].parse::<DateTime>().unwrap() >= before);
     }
 
     #[test]

@@ -3,29 +3,32 @@
 //! A ping is durable before it is acknowledged and forgotten only after the topic was fetched or given up. Pings that come
 //! while the topic is being fetched are one more fetch, however many they are.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, LINK, LOCATION, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
-use http_body_util::Full;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
 use resync_core::datetime::DateTime;
-use resync_core::websub::{LinkHeader, TopicUrl};
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use resync_core::websub::TopicUrl;
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
-use url::Url;
 
-use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit};
-use crate::store::{NewNotification, NotificationLinks, Ping, PingId, Rule, Store, StoreError, Topic};
+use super::budget::{BodyBudget, BudgetSpent};
+use super::discover::discover;
+use super::get::{Fetched, TopicClient, Unfetched};
+use super::turns::Turns;
+use crate::egress::EgressError;
+use crate::store::{
+    NewNotification, NotificationLinks, Offset, Ping, Rule, Store, StoreError, Topic, Validators,
+};
 
 /// Fetches at once.
 const AT_ONCE: usize = 32;
-/// Redirects followed, each of which the address guard judges anew.
-const REDIRECTS: usize = 5;
+/// How long a fetch waits for room in memory before that counts as a failure.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pauses before a topic that cannot be fetched is tried again; then the ping is given up.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
@@ -64,42 +67,29 @@ impl Pings {
 #[derive(Clone, Debug)]
 pub struct Fetching {
     store: Arc<dyn Store>,
-    client: EgressClient,
-    public_hub: String,
-    largest: usize,
-    /// The newest ping of each topic that is being fetched.
-    under_way: Arc<Mutex<HashMap<TopicUrl, PingId>>>,
-    /// Tells those who wait before trying again that a ping has come in.
-    pinged: Arc<Notify>,
+    client: TopicClient,
+    budget: BodyBudget,
+    public_hub: Arc<str>,
+    turns: Turns,
+    permits: Arc<Semaphore>,
 }
 
-/// Why a topic has no content for its subscribers now.
+/// Why subscribers get nothing now.
 #[derive(Debug, thiserror::Error)]
-enum Unfetched {
+enum Failed {
     #[error(transparent)]
-    Egress(#[from] EgressError),
-    #[error("the topic answered {0} instead of 200")]
-    Status(StatusCode),
-    #[error("more than {REDIRECTS} redirects")]
-    Redirects,
-    #[error("a redirect leads nowhere")]
-    Location,
-    #[error("the topic cannot be asked for: {0}")]
-    Request(#[from] http::Error),
+    Topic(#[from] Unfetched),
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// A topic's content with the address where it finally was.
-struct Fetched {
-    url: Url,
-    answer: Answer,
+    #[error(transparent)]
+    Budget(#[from] BudgetSpent),
 }
 
 impl Fetching {
-    /// `public_hub` stands in deliveries of topics that name no hub (D-12); `largest` bounds a topic's size in bytes.
-    pub fn new(store: Arc<dyn Store>, client: EgressClient, public_hub: String, largest: usize) -> Self {
-        Self { store, client, public_hub, largest, under_way: Arc::default(), pinged: Arc::default() }
+    /// `public_hub` stands in deliveries of topics that name no hub (D-12).
+    pub fn new(store: Arc<dyn Store>, client: TopicClient, budget: BodyBudget, public_hub: Arc<str>) -> Self {
+        let permits = Arc::new(Semaphore::new(AT_ONCE));
+        Self { store, client, budget, public_hub, turns: Turns::default(), permits }
     }
 
     /// Fetches whatever is pinged, until `stop` turns true.
@@ -111,63 +101,37 @@ impl Fetching {
     }
 
     async fn fetch_all(&self, mut pings: mpsc::UnboundedReceiver<Ping>) {
-        let permits = Arc::new(Semaphore::new(AT_ONCE));
         let mut tasks = JoinSet::new();
         while let Some(ping) = pings.recv().await {
-            if self.joins(&ping) {
+            if self.turns.joins(&ping) {
                 continue;
             }
-            let (fetching, permits) = (self.clone(), Arc::clone(&permits));
-            tasks.spawn(async move { fetching.serve(ping, &permits).await });
+            let fetching = self.clone();
+            tasks.spawn(async move {
+                let turns = fetching.turns.clone();
+                turns.serve(ping, |ping| fetching.clone().serve(ping)).await;
+            });
             while tasks.try_join_next().is_some() {}
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Whether a fetch of this topic is under way, which then repeats itself for this ping.
-    fn joins(&self, ping: &Ping) -> bool {
-        let joins = self.under_way().insert(ping.topic.clone(), ping.id).is_some();
-        self.pinged.notify_waiters();
-        joins
-    }
-
-    /// Fetches the topic until no ping for it is left.
-    async fn serve(&self, mut ping: Ping, permits: &Semaphore) {
-        loop {
-            self.fetch_patiently(&ping, permits).await;
-            if let Err(error) = self.store.remove_ping(&ping).await {
-                warn!(topic = ping.topic.as_str(), %error, "ping not removed: the topic is fetched again at the next start");
-            }
-            match self.newer(&ping) {
-                Some(newer) => ping.id = newer,
-                None => return,
-            }
+    async fn serve(self, ping: Ping) {
+        self.fetch_patiently(&ping).await;
+        if let Err(error) = self.store.remove_ping(&ping).await {
+            warn!(topic = ping.topic.as_str(), %error, "ping not removed: the topic is fetched again at the next start");
         }
     }
 
-    /// The ping that came while this one was served; without one the topic is no longer under way.
-    fn newer(&self, served: &Ping) -> Option<PingId> {
-        let mut under_way = self.under_way();
-        let newest = under_way.get(&served.topic).copied().filter(|newest| *newest != served.id);
-        if newest.is_none() {
-            under_way.remove(&served.topic);
-        }
-        newest
-    }
-
-    fn under_way(&self) -> MutexGuard<'_, HashMap<TopicUrl, PingId>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn fetch_patiently(&self, ping: &Ping, permits: &Semaphore) {
+    async fn fetch_patiently(&self, ping: &Ping) {
         let topic = &ping.topic;
         let mut pauses = AGAIN_AFTER.iter();
         loop {
-            let Ok(permit) = permits.acquire().await else { return };
+            let Ok(permit) = self.permits.acquire().await else { return };
             let result = self.fetch_once(topic).await;
             drop(permit);
             let Err(error) = result else { return };
-            if matches!(error, Unfetched::Egress(EgressError::Exhausted)) {
+            if matches!(error, Failed::Topic(Unfetched::Egress(EgressError::Exhausted)) | Failed::Budget(_)) {
                 warn!(topic = topic.as_str(), %error, "topic not fetched yet");
                 sleep(AGAIN_AFTER[0]).await;
                 continue;
@@ -175,7 +139,7 @@ impl Fetching {
             match pauses.next() {
                 Some(pause) => {
                     warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");
-                    if timeout(*pause, self.until_newer(ping)).await.is_ok() {
+                    if timeout(*pause, self.turns.until_newer(ping)).await.is_ok() {
                         return debug!(topic = topic.as_str(), "pinged again: fetching at once");
                     }
                 }
@@ -184,72 +148,63 @@ impl Fetching {
         }
     }
 
-    /// Waits for another ping of the same topic.
-    async fn until_newer(&self, ping: &Ping) {
-        loop {
-            let pinged = self.pinged.notified();
-            if self.under_way().get(&ping.topic) != Some(&ping.id) {
-                return;
-            }
-            pinged.await;
-        }
-    }
-
-    async fn fetch_once(&self, topic: &TopicUrl) -> Result<(), Unfetched> {
+    async fn fetch_once(&self, topic: &TopicUrl) -> Result<(), Failed> {
         let Some(known) = self.store.topic(topic).await? else { return Ok(()) };
-        let fetched = self.get(topic.url().clone()).await?;
-        if self.is_unchanged(&known, &fetched.answer).await? {
+        // Only what is about the newest version tells whether there is a newer one.
+        let validators =
+            self.store.validators(known.id).await?.filter(|validators| validators.offset == known.latest);
+        let mut room = self.budget.reserve();
+        room.grow_to(self.client.largest(), ROOM_TIMEOUT).await?;
+        let Some(fetched) = self.client.get(topic.url(), validators.as_ref()).await? else {
+            debug!(topic = topic.as_str(), "topic asked: unchanged");
+            return Ok(());
+        };
+        if self.is_unchanged(&known, validators.as_ref(), &fetched).await? {
             debug!(topic = topic.as_str(), "topic fetched: unchanged");
+            let now = fetched.validators(known.latest);
+            if validators.as_ref() != Some(&now) {
+                self.store.put_validators(known.id, now).await?;
+            }
             return Ok(());
         }
-        let bytes = fetched.answer.body.len();
+        let (bytes, mut now) = (fetched.answer.body.len(), fetched.validators(known.latest));
         let appended = self.store.append(self.notification(topic, fetched), Duration::ZERO).await?;
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
-        Ok(())
-    }
-
-    async fn get(&self, mut url: Url) -> Result<Fetched, Unfetched> {
-        for _ in 0..=REDIRECTS {
-            let request = Request::get(url.as_str())
-                .header(ACCEPT, "*/*")
-                .header(CACHE_CONTROL, "no-cache")
-                .header(USER_AGENT, egress::USER_AGENT)
-                .body(Full::new(Bytes::new()))?;
-            let answer = self.client.send(request, ReadLimit::Keep(self.largest)).await?;
-            match answer.status {
-                StatusCode::OK => return Ok(Fetched { url, answer }),
-                status if status.is_redirection() => url = redirect(&url, &answer.headers)?,
-                status => return Err(Unfetched::Status(status)),
-            }
-        }
-        Err(Unfetched::Redirects)
+        now.offset = Offset(appended.id().offset);
+        Ok(self.store.put_validators(known.id, now).await?)
     }
 
     /// Content that the subscribers have got already is not sent again (B-31).
-    async fn is_unchanged(&self, topic: &Topic, answer: &Answer) -> Result<bool, StoreError> {
+    async fn is_unchanged(
+        &self,
+        topic: &Topic,
+        validators: Option<&Validators>,
+        fetched: &Fetched,
+    ) -> Result<bool, StoreError> {
+        if let Some(validators) = validators {
+            return Ok(validators.digest == fetched.validators(topic.latest).digest);
+        }
         let newest = self.store.notification_from(topic.id, topic.latest).await?;
         Ok(topic.latest.0 > 0
-            && newest.is_some_and(|newest| newest.offset == topic.latest && newest.body == answer.body))
+            && newest
+                .is_some_and(|newest| newest.offset == topic.latest && newest.body == fetched.answer.body))
     }
 
     /// What the topic says about itself goes out as it says it (W-147, D-11, D-12).
     fn notification(&self, topic: &TopicUrl, Fetched { url, answer }: Fetched) -> NewNotification {
-        let links =
-            LinkHeader::parse(answer.headers.get_all(LINK).iter().map(HeaderValue::as_bytes)).resolve(&url);
-        let mut hubs: Vec<String> = links.with_rel("hub").map(str::to_owned).collect();
-        if hubs.is_empty() {
-            hubs.push(self.public_hub.clone());
+        let mut found = discover(&url, &answer.headers, &answer.body);
+        if found.hubs.is_empty() {
+            found.hubs.push(self.public_hub.to_string());
         }
-        let canonical = links.first("self").map_or_else(|| url.to_string(), str::to_owned);
         let content_type =
             answer.headers.get(CONTENT_TYPE).map_or(&b"application/octet-stream"[..], HeaderValue::as_bytes);
         NewNotification {
             topic: topic.clone(),
             content_type: Bytes::copy_from_slice(content_type),
             links: NotificationLinks {
-                hubs,
-                canonical,
-                resourcesync: links.first("resourcesync").map(str::to_owned),
+                hubs: found.hubs,
+                canonical: found.canonical.unwrap_or_else(|| url.to_string()),
+                resourcesync: found.resourcesync,
             },
             body: answer.body,
             rule: Rule::Latest,
@@ -258,10 +213,4 @@ impl Fetching {
             received_at: DateTime::now(),
         }
     }
-}
-
-fn redirect(from: &Url, headers: &HeaderMap) -> Result<Url, Unfetched> {
-    let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).ok_or(Unfetched::Location)?;
-    let target = from.join(location).map_err(|_| Unfetched::Location)?;
-    if matches!(target.scheme(), "http" | "https") { Ok(target) } else { Err(Unfetched::Location) }
 }

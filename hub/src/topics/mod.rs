@@ -2,14 +2,22 @@
 
 mod authority;
 mod budget;
+mod discover;
 mod fetch;
+mod get;
 mod intake;
+mod prefixes;
 mod retention;
 mod ticket;
+mod turns;
+mod uses;
 
 pub use authority::{Authority, Denied, NewToken, TokenInfo, Tokens, TokensError};
 pub use budget::{BodyBudget, BudgetSpent, Reserved};
 pub use fetch::{Fetching, Pings};
+pub use get::TopicClient;
 pub use intake::{Announced, Intake, Refused};
+pub use prefixes::{NoPrefix, Prefixes};
 pub use retention::keep_trimming;
 pub use ticket::Tickets;
+pub use uses::Uses;

@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -77,6 +77,10 @@ pub enum Reply {
     Status(u16, String),
     /// This status with a header field.
     With(u16, &'static str, String),
+    /// This status with these header fields and this body.
+    Page(u16, Vec<(&'static str, String)>, String),
+    /// This reply once the test says so.
+    After(Arc<Notify>, Box<Reply>),
     /// Nothing, until the peer gives up.
     Hang,
     /// As [`Reply::Agree`], after a while.
@@ -224,8 +228,22 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let temper = Arc::clone(&lock(&state.temper));
     let reply = temper(&seen);
     state.log.send_modify(|log| log.push(seen.clone()));
+    let reply = match reply {
+        Reply::After(release, reply) => {
+            release.notified().await;
+            *reply
+        }
+        reply => reply,
+    };
     Ok(match reply {
         Reply::Agree => agree(&seen),
+        Reply::Page(status, headers, body) => {
+            let mut response = plain(status, &body);
+            for (name, value) in headers {
+                response.headers_mut().append(name, value.parse().expect("tests use valid header values"));
+            }
+            response
+        }
         Reply::Late(pause) => {
             tokio::time::sleep(pause).await;
             agree(&seen)
@@ -236,7 +254,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
             response.headers_mut().insert(name, value.parse().expect("tests use valid header values"));
             response
         }
-        Reply::Hang => std::future::pending().await,
+        Reply::Hang | Reply::After(..) => std::future::pending().await,
     })
 }
 

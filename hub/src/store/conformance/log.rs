@@ -245,6 +245,7 @@ async fn validators_are_found_again_after_reopening(place: Place) {
     let (id, _) = append(&*store, posted(&url, "x")).await;
     assert_eq!(store.validators(id).await.unwrap(), None);
     let validators = Validators {
+        offset: Offset(1),
         url: "https://source.example/t?moved".into(),
         etag: Some(Bytes::from_static(b"W/\"\xFF\"")),
         last_modified: None,

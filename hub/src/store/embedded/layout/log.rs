@@ -260,6 +260,7 @@ impl Record for Validators {
     const SPACE: Space = Space::Validators;
 
     fn encode(&self, out: &mut Encoder) {
+        out.number(self.offset.0);
         out.text(&self.url);
         out.option(self.etag.as_deref(), Encoder::bytes);
         out.option(self.last_modified.as_deref(), Encoder::bytes);
@@ -268,6 +269,7 @@ impl Record for Validators {
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
         Ok(Self {
+            offset: Offset(fields.number()?),
             url: fields.text()?,
             etag: fields.option(Decoder::bytes)?,
             last_modified: fields.option(Decoder::bytes)?,

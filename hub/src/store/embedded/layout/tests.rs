@@ -134,7 +134,7 @@ prop_compose! {
     fn validators()(
         url in any::<String>(), etag in any::<Option<Vec<u8>>>(), last_modified in any::<Option<Vec<u8>>>(), digest in any::<[u8; 32]>(),
     ) -> Validators {
-        Validators { url, etag: etag.map(Bytes::from), last_modified: last_modified.map(Bytes::from), digest }
+        Validators { offset: Offset(digest[0].into()), url, etag: etag.map(Bytes::from), last_modified: last_modified.map(Bytes::from), digest }
     }
 }
 

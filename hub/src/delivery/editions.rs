@@ -1,0 +1,89 @@
+//! What of a notification one subscriber gets: the whole of it, or of a feed only what is new to this subscriber (W-143).
+//!
+//! Something is left out only against a version that this process knows the subscriber to have acknowledged. After a restart
+//! the first delivery is whole again, as that to a new subscriber is.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use lru::LruCache;
+
+use super::feed::without_known_entries;
+use crate::store::{Notification, Offset, Rule, Store, StoreError, Subscription, SubscriptionId, TopicId};
+use crate::topics::Prefixes;
+
+/// Subscriptions whose last version is remembered; all others get the whole.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).expect("a hundred thousand is not zero");
+/// Editions kept, since most subscribers of a topic need the same.
+const KEPT: NonZeroUsize = NonZeroUsize::new(16).expect("sixteen is not zero");
+
+/// Makes editions.
+pub(super) struct Editions {
+    shortened: Prefixes,
+    acknowledged: Mutex<LruCache<(TopicId, SubscriptionId), Offset>>,
+    /// By topic, version that is known, and version to be sent.
+    made: Mutex<LruCache<(TopicId, Offset, Offset), Bytes>>,
+}
+
+impl Editions {
+    /// Feeds of topics below `shortened` are sent without known entries.
+    pub(super) fn new(shortened: Prefixes) -> Self {
+        let (acknowledged, made) = (LruCache::unbounded(), LruCache::new(KEPT));
+        Self { shortened, acknowledged: Mutex::new(acknowledged), made: Mutex::new(made) }
+    }
+
+    /// The body for this subscriber.
+    pub(super) async fn body(
+        &self,
+        store: &dyn Store,
+        subscription: &Subscription,
+        notification: &Notification,
+    ) -> Result<Bytes, StoreError> {
+        let whole = || notification.body.clone();
+        if !self.concerns(subscription, notification) {
+            return Ok(whole());
+        }
+        let known = lock(&self.acknowledged).get(&(subscription.topic, subscription.id)).copied();
+        let Some(known) = known else { return Ok(whole()) };
+        let key = (subscription.topic, known, notification.offset);
+        if let Some(made) = lock(&self.made).get(&key) {
+            return Ok(made.clone());
+        }
+        let before = store.notification_from(subscription.topic, known).await?;
+        let edition = before
+            .filter(|before| before.offset == known)
+            .and_then(|before| without_known_entries(&before.body, &notification.body))
+            .map_or_else(whole, Bytes::from);
+        lock(&self.made).put(key, edition.clone());
+        Ok(edition)
+    }
+
+    /// The subscriber has this version now.
+    pub(super) fn acknowledge(&self, subscription: &Subscription, notification: &Notification) {
+        if !self.concerns(subscription, notification) {
+            return;
+        }
+        let mut acknowledged = lock(&self.acknowledged);
+        acknowledged.put((subscription.topic, subscription.id), notification.offset);
+        if acknowledged.len() > REMEMBERED.get() {
+            acknowledged.pop_lru();
+        }
+    }
+
+    fn concerns(&self, subscription: &Subscription, notification: &Notification) -> bool {
+        notification.rule == Rule::Latest && self.shortened.cover(&subscription.topic_url)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing in here can panic half-way.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Editions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Editions").field("shortened", &self.shortened).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! Getting a topic: a GET that follows redirects within bounds, and asks only for what is new.
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, CACHE_CONTROL, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, USER_AGENT,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, request};
+use http_body_util::Full;
+use sha2::{Digest, Sha256};
+use url::Url;
+
+use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit};
+use crate::store::{Offset, Validators};
+
+/// Redirects followed, each of which the address guard judges anew.
+const REDIRECTS: usize = 5;
+
+/// Gets topics.
+#[derive(Clone, Debug)]
+pub struct TopicClient {
+    client: EgressClient,
+    largest: usize,
+}
+
+/// A topic's content with the address where it finally was.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub(super) url: Url,
+    pub(super) answer: Answer,
+}
+
+/// Why a topic has no content now.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unfetched {
+    #[error(transparent)]
+    Egress(#[from] EgressError),
+    #[error("the topic answered {0} instead of 200")]
+    Status(StatusCode),
+    #[error("more than {REDIRECTS} redirects")]
+    Redirects,
+    #[error("a redirect leads nowhere")]
+    Location,
+    #[error("the topic cannot be asked for: {0}")]
+    Request(#[from] http::Error),
+}
+
+impl TopicClient {
+    /// `largest` bounds a topic's size in bytes.
+    pub fn new(client: EgressClient, largest: usize) -> Self {
+        Self { client, largest }
+    }
+
+    /// How many bytes a topic may take.
+    pub(super) fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// The topic's content; `None` when it says that this is what `known` is about. Only a 200 is content (D-11).
+    pub(super) async fn get(
+        &self,
+        topic: &Url,
+        known: Option<&Validators>,
+    ) -> Result<Option<Fetched>, Unfetched> {
+        let mut url = topic.clone();
+        for _ in 0..=REDIRECTS {
+            let known = known.filter(|known| known.url == url.as_str());
+            let request = asking(&url, known).body(Full::new(Bytes::new()))?;
+            let answer = self.client.send(request, ReadLimit::Keep(self.largest)).await?;
+            match answer.status {
+                StatusCode::OK => return Ok(Some(Fetched { url, answer })),
+                StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
+                StatusCode::MOVED_PERMANENTLY
+                | StatusCode::FOUND
+                | StatusCode::SEE_OTHER
+                | StatusCode::TEMPORARY_REDIRECT
+                | StatusCode::PERMANENT_REDIRECT => url = redirect(&url, &answer.headers)?,
+                status => return Err(Unfetched::Status(status)),
+            }
+        }
+        Err(Unfetched::Redirects)
+    }
+}
+
+impl Fetched {
+    /// What the topic says about this content, which the log has at this offset.
+    pub(super) fn validators(&self, offset: Offset) -> Validators {
+        let value = |name: HeaderName| {
+            self.answer.headers.get(name).map(|value| Bytes::copy_from_slice(value.as_bytes()))
+        };
+        Validators {
+            offset,
+            url: self.url.to_string(),
+            etag: value(ETAG),
+            last_modified: value(LAST_MODIFIED),
+            digest: Sha256::digest(&self.answer.body).into(),
+        }
+    }
+}
+
+/// No cache between here and the topic may answer with what it had before the change (w3c/websub#84).
+fn asking(url: &Url, known: Option<&Validators>) -> request::Builder {
+    let mut request = Request::get(url.as_str())
+        .header(ACCEPT, "*/*")
+        .header(CACHE_CONTROL, "no-cache")
+        .header(USER_AGENT, egress::USER_AGENT);
+    let validators = known
+        .into_iter()
+        .flat_map(|known| [(IF_NONE_MATCH, &known.etag), (IF_MODIFIED_SINCE, &known.last_modified)]);
+    for (name, value) in validators {
+        // What came as a header value can go as one.
+        if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_bytes(value).ok()) {
+            request = request.header(name, value);
+        }
+    }
+    request
+}
+
+fn redirect(from: &Url, headers: &HeaderMap) -> Result<Url, Unfetched> {
+    let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).ok_or(Unfetched::Location)?;
+    let target = from.join(location).map_err(|_| Unfetched::Location)?;
+    if matches!(target.scheme(), "http" | "https") { Ok(target) } else { Err(Unfetched::Location) }
+}

@@ -1,0 +1,85 @@
+//! When publishers' tokens were used last. Kept in memory and written down once a minute at most, since it is for the
+//! operator's eyes only: which tokens may go?
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+use tokio::sync::watch;
+use tokio::time::interval;
+use tracing::warn;
+
+use super::authority::replace;
+
+/// How often uses are written down, if there were any.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// The last use of each token by its name.
+#[derive(Clone, Debug)]
+pub struct Uses {
+    path: Arc<PathBuf>,
+    since: Arc<Mutex<BTreeMap<String, DateTime>>>,
+}
+
+impl Uses {
+    /// Uses that are written down beside the file of tokens.
+    pub(super) fn beside(tokens: &Path) -> Self {
+        Self { path: Arc::new(path_beside(tokens)), since: Arc::default() }
+    }
+
+    pub(super) fn note(&self, name: &str, at: DateTime) {
+        let mut since = self.since();
+        match since.get_mut(name) {
+            Some(last) => *last = at,
+            None => drop(since.insert(name.to_owned(), at)),
+        }
+    }
+
+    /// What is written down beside this file of tokens. A file that cannot be read is no reason to refuse anybody anything.
+    pub(super) fn read(tokens: &Path) -> BTreeMap<String, String> {
+        let bytes = fs::read(path_beside(tokens)).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    /// Writes uses down again and again until `stop` turns true, and then once more.
+    pub async fn keep(self, mut stop: watch::Receiver<bool>) {
+        let mut ticks = interval(EVERY);
+        let mut stopped = false;
+        while !stopped {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                _ = stop.wait_for(|stop| *stop) => stopped = true,
+            }
+            let uses = self.clone();
+            if let Err(error) = tokio::task::spawn_blocking(move || uses.write()).await {
+                warn!(%error, "the last use of tokens is not written down");
+            }
+        }
+    }
+
+    fn write(&self) {
+        let since = std::mem::take(&mut *self.since());
+        if since.is_empty() {
+            return;
+        }
+        let mut all: BTreeMap<String, String> = fs::read(&*self.path)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default();
+        all.extend(since.into_iter().map(|(name, at)| (name, at.to_string())));
+        if let Err(error) = replace(&self.path, &all) {
+            warn!(%error, path = %self.path.display(), "the last use of tokens is not written down");
+        }
+    }
+
+    fn since(&self) -> MutexGuard<'_, BTreeMap<String, DateTime>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn path_beside(tokens: &Path) -> PathBuf {
+    tokens.with_extension("used.json")
+}

@@ -1,0 +1,184 @@
+//! Pings from outside: what the hub asks a topic for, what it makes of the answer, and what subscribers get.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use resync_core::websub::{Secret, Signature};
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form};
+use tempfile::tempdir;
+
+async fn ping(hub: &HubProcess, topic: &str) {
+    let parameters = [("hub.mode", "publish"), ("hub.url", topic)];
+    let answer = form(hub.address, &parameters).await.expect("a running hub answers");
+    assert_eq!(answer.status, 204, "{}", answer.text());
+}
+
+fn page(headers: &[(&'static str, &str)], body: &str) -> Reply {
+    let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    Reply::Page(200, headers, body.to_owned())
+}
+
+/// A hub, a topic at `/topic` that a Receiver serves, and a subscriber of it.
+async fn scene(data: &Path, keys: &[(&str, &str)]) -> (HubProcess, Receiver, String, Receiver) {
+    let hub = HubProcess::start_with(data, keys).await;
+    let (publisher, destination) = (Receiver::start().await, Receiver::start().await);
+    let topic = publisher.url("/topic");
+    hub.subscribe(&topic, &destination.url("/cb"), &[("hub.secret", "s3cret")], 1).await;
+    (hub, publisher, topic, destination)
+}
+
+#[tokio::test]
+async fn c11_a_topic_is_asked_whether_it_changed_also_after_a_restart() {
+    let folder = tempdir().unwrap();
+    let (mut hub, publisher, topic, destination) = scene(folder.path(), &[]).await;
+    let serve = |tag: &'static str, text: &'static str| {
+        move |seen: &Seen| match seen.header("if-none-match") {
+            known if known == tag => Reply::Status(304, String::new()),
+            _ => page(&[("etag", tag), ("last-modified", "Sat, 03 Jan 2026 09:00:00 GMT")], text),
+        }
+    };
+    publisher.behave(serve("W/\"v1\"", "first"));
+    ping(&hub, &topic).await;
+    destination.until_delivered(1).await;
+    hub.stop().await;
+    hub.restart().await;
+    ping(&hub, &topic).await;
+    let asked = publisher.until_verified(2).await;
+    assert_eq!(asked.header("if-none-match"), "W/\"v1\"");
+    assert_eq!(asked.header("if-modified-since"), "Sat, 03 Jan 2026 09:00:00 GMT");
+    publisher.behave(serve("\"v2\"", "second"));
+    ping(&hub, &topic).await;
+    let got = destination.until_delivered(2).await;
+    assert_eq!(got.iter().map(Seen::text).collect::<Vec<_>>(), ["first", "second"], "a 304 is not sent");
+    let asked = publisher.until_verified(3).await;
+    assert_eq!((asked.header("accept"), asked.header("cache-control")), ("*/*", "no-cache"), "D-11");
+}
+
+#[tokio::test]
+async fn d11_redirects_are_followed_to_a_bound_and_error_pages_are_nobodys_news() {
+    let folder = tempdir().unwrap();
+    let (hub, publisher, topic, destination) = scene(folder.path(), &[]).await;
+    let elsewhere = publisher.url("/moved/here");
+    let to = elsewhere.clone();
+    publisher.behave(move |seen| match seen.path() {
+        "/topic" => Reply::With(302, "location", to.clone()),
+        _ => page(&[("content-type", "text/x-news; Charset=\"UTF-8\"")], "moved"),
+    });
+    ping(&hub, &topic).await;
+    let delivery = destination.until_delivered(1).await.swap_remove(0);
+    assert_eq!(
+        (delivery.text().as_str(), delivery.header("content-type")),
+        ("moved", "text/x-news; Charset=\"UTF-8\"")
+    );
+    assert!(delivery.header("link").contains(&format!("<{elsewhere}>; rel=\"self\"")), "D-12");
+
+    publisher.behave(|_| Reply::With(302, "location", "/topic".to_owned()));
+    let before = publisher.seen().len();
+    ping(&hub, &topic).await;
+    publisher.until("six requests", |seen| seen.len() >= before + 6).await;
+    publisher.behave(|_| Reply::Status(500, "error page".to_owned()));
+    // A new ping ends the pause after the failure.
+    ping(&hub, &topic).await;
+    publisher.until("the error page is read", |seen| seen.len() > before + 6).await;
+    assert_eq!(publisher.seen().len(), before + 7, "five redirects and no more");
+    publisher.behave(|_| page(&[], "well again"));
+    ping(&hub, &topic).await;
+    assert_eq!(destination.until_delivered(2).await[1].text(), "well again");
+}
+
+#[tokio::test]
+async fn b20_w147_links_in_the_content_count_where_headers_lack_them() {
+    let folder = tempdir().unwrap();
+    let (hub, publisher, topic, destination) = scene(folder.path(), &[]).await;
+    let base = publisher.url("");
+    let atom = "<feed xmlns='http://www.w3.org/2005/Atom'><link rel='hub' href='/hub-a'/><link rel='hub' href='http://hub.example/b'/>\
+                <link rel='self' href='/canonical'/><entry><link rel='self' href='/entry'/></entry></feed>";
+    let html = "<!doctype html><title>t</title><LINK REL=hub HREF=/hub-h><link rel=self href=/page><body><link rel=hub href=/no>";
+    let cases: [(&str, Option<&str>, &str, String); 3] = [
+        (
+            "application/atom+xml",
+            None,
+            atom,
+            format!(
+                "<{base}/hub-a>; rel=\"hub\", <http://hub.example/b>; rel=\"hub\", <{base}/canonical>; rel=\"self\""
+            ),
+        ),
+        ("text/html", None, html, format!("<{base}/hub-h>; rel=\"hub\", <{base}/page>; rel=\"self\"")),
+        (
+            "text/html",
+            Some("</h2>; rel=hub, </h1>; rel=hub, <other>; rel=self"),
+            html,
+            format!("<{base}/h2>; rel=\"hub\", <{base}/h1>; rel=\"hub\", <{base}/other>; rel=\"self\""),
+        ),
+    ];
+    for (number, (content_type, link, body, expected)) in cases.into_iter().enumerate() {
+        let mut headers = vec![("content-type", content_type)];
+        headers.extend(link.map(|link| ("link", link)));
+        let reply = page(&headers, &format!("{body}<!-- {number} -->"));
+        publisher.behave(move |_| reply.clone());
+        ping(&hub, &topic).await;
+        let delivery = destination.until_delivered(number + 1).await.swap_remove(number);
+        assert_eq!(delivery.header("link"), expected);
+        assert_eq!(delivery.headers.get_all("link").iter().count(), 1, "W-146");
+    }
+}
+
+#[tokio::test]
+async fn pings_during_a_fetch_are_one_more_fetch() {
+    let folder = tempdir().unwrap();
+    let (hub, publisher, topic, destination) = scene(folder.path(), &[]).await;
+    let (release, count) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let (hold, asked) = (Arc::clone(&release), Arc::clone(&count));
+    publisher.behave(move |_| {
+        let number = asked.fetch_add(1, Ordering::SeqCst);
+        let reply = page(&[], &format!("version {number}"));
+        if number == 0 { Reply::After(Arc::clone(&hold), Box::new(reply)) } else { reply }
+    });
+    ping(&hub, &topic).await;
+    publisher.until_verified(1).await;
+    for _ in 0..10 {
+        ping(&hub, &topic).await;
+    }
+    release.notify_one();
+    let got = destination.until_delivered(2).await;
+    assert_eq!(got.iter().map(Seen::text).collect::<Vec<_>>(), ["version 0", "version 1"]);
+    assert_eq!(count.load(Ordering::SeqCst), 2, "ten pings, one more fetch");
+}
+
+fn atom(entries: &[u8]) -> String {
+    let entries =
+        entries.iter().fold(String::new(), |text, id| text + &format!("<entry><id>urn:{id}</id></entry>"));
+    format!("<feed xmlns='http://www.w3.org/2005/Atom'><id>urn:feed</id>{entries}</feed>")
+}
+
+#[tokio::test]
+async fn b30_w143_where_it_is_asked_for_known_entries_are_left_out_for_whom_has_them() {
+    let folder = tempdir().unwrap();
+    let publisher = Receiver::start().await;
+    let prefix = format!("[\"{}\"]", publisher.url("/diff"));
+    let hub = HubProcess::start_with(folder.path(), &[("PUBLISH_ENTRY_DIFF", &prefix)]).await;
+    let (old, new, whole) = (Receiver::start().await, Receiver::start().await, Receiver::start().await);
+    let (topic, other) = (publisher.url("/diff/feed"), publisher.url("/other/feed"));
+    let serve = |entries: &'static [u8]| {
+        publisher.behave(move |_| page(&[("content-type", "application/atom+xml")], &atom(entries)));
+    };
+    hub.subscribe(&topic, &old.url("/cb"), &[("hub.secret", "s3cret")], 1).await;
+    hub.subscribe(&other, &whole.url("/cb"), &[], 2).await;
+    serve(&[1]);
+    ping(&hub, &topic).await;
+    ping(&hub, &other).await;
+    old.until_delivered(1).await;
+    whole.until_delivered(1).await;
+    hub.subscribe(&topic, &new.url("/cb"), &[], 3).await;
+    serve(&[2, 1]);
+    ping(&hub, &topic).await;
+    ping(&hub, &other).await;
+    let shortened = old.until_delivered(2).await.swap_remove(1);
+    assert_eq!(shortened.text(), atom(&[2]));
+    let secret = Secret::new("s3cret").unwrap();
+    let signature = Signature::parse(shortened.header("x-hub-signature")).unwrap();
+    assert!(signature.verify(&secret, &shortened.body).is_ok(), "what is sent is what is signed");
+    assert_eq!(new.until_delivered(1).await[0].text(), atom(&[2, 1]), "a new subscriber gets the whole");
+    assert_eq!(whole.until_delivered(2).await[1].text(), atom(&[2, 1]), "W-142: whole content by default");
+}
