@@ -41,15 +41,6 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// Removes a file, durably; one that is gone already is no error.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Ok(()) => sync_folder(path.parent().unwrap_or(Path::new("."))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Removes the temporary files that a killed run left in `folder`. Only for who holds the lock of the site.
 pub(crate) fn sweep(folder: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
@@ -127,9 +118,6 @@ mod tests {
         replace(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-        remove(&path).unwrap();
-        remove(&path).unwrap();
-        assert!(!path.exists());
     }
 
     #[cfg(unix)]

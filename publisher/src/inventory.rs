@@ -1,278 +1,184 @@
-//! What is in a collection now: hashes every resource on all cores, and gives each its URL.
+//! What is in a collection, kept in a file from one build to the next: one line of JSON a resource, in the order of their URLs.
+//!
+//! It is written while the folder is walked and read line by line, so that nobody ever holds the whole of it.
 
 use std::{
-    fs::{self, File},
-    io::{self, Read},
+    fs::File,
+    io::{self, BufRead as _, BufReader, BufWriter, Lines, Write as _},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-    time::SystemTime,
+    sync::mpsc::channel,
 };
 
 use resync_core::{
+    build::{
+        BuildError, FileInventory, Folder, FolderSink, Item, Sink as _, SkipReason, Skipped, Unportable,
+    },
     datetime::DateTime,
-    digest::{Algorithm, Hasher, Hashes},
+    digest::{Algorithm, Digest, Hasher, Hashes},
 };
+use serde::{Deserialize, Serialize};
 
-use crate::{
-    collection::Collection,
-    files::Version,
-    settings::BaseUrl,
-    walk::{Found, walk},
-};
+use crate::{settings::BaseUrl, state::FOLDER, stored::text_option};
 
-pub use crate::walk::{Foreign, Reason, Skipped, Unportable};
-
-/// Longest URL that a `loc` may hold (RS-047).
-pub const MAX_URL: usize = 2048;
-
-/// How often a file that changes while it is read is read again.
-pub const MAX_READS: usize = 4;
+const NAME: &str = "inventory.jsonl";
 
 /// A snapshot of a collection. Every state in it is at least as new as `started` (RS-021).
 #[derive(Clone, Debug)]
-pub struct Inventory {
+pub(crate) struct Taken {
     /// Before the first file was looked at.
-    pub started: DateTime,
+    pub(crate) started: DateTime,
     /// After the last file was read.
-    pub completed: DateTime,
-    /// The resources, ordered by path.
-    pub resources: Vec<Item>,
-    /// What lies in the folder and was left out, apart from hidden files.
-    pub skipped: Vec<Skipped>,
-    /// The resources whose names not every Destination can keep.
-    pub unportable: Vec<Unportable>,
+    pub(crate) completed: DateTime,
+    /// Number of resources.
+    pub(crate) resources: u64,
+    /// Sum of their lengths in bytes.
+    pub(crate) bytes: u64,
+    /// Digest of all that is known of them: equal for snapshots of an unchanged collection.
+    pub(crate) meaning: Digest,
+    /// What lies in the folder and was left out, ordered by path.
+    pub(crate) skipped: Vec<Skipped>,
+    /// The resources whose names not every Destination can keep, ordered by path.
+    pub(crate) unportable: Vec<Unportable>,
 }
 
-/// One resource as it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// Path below the collection's folder.
-    pub path: PathBuf,
-    /// The resource's URL.
-    pub url: String,
-    /// Time of the last change, in whole seconds as HTTP's `Last-Modified` has it (RS-031).
-    pub modified: DateTime,
-    /// Length in bytes; absent when the file never held still.
-    pub length: Option<u64>,
-    /// Digests of the content; empty when the file never held still.
-    pub hashes: Hashes,
-    /// Media type, guessed from the extension.
-    pub media_type: Option<String>,
-}
-
-/// What keeps an inventory from being complete. It is never published incomplete: a Destination could take a missing resource for a deleted one.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read `{}`: {source}; make it readable, or move it out of the collection", path.display())]
-pub struct InventoryError {
-    /// The file or folder.
-    pub path: PathBuf,
-    /// The operating system's reason.
-    pub source: io::Error,
-}
-
-/// Takes the inventory of `collection`: every resource with URL, length, time and digests.
-pub fn take(
-    collection: &Collection,
+/// Takes the inventory of `collection` and keeps it in the state of the site in `out`.
+pub(crate) fn take(
+    collection: Folder,
     base: &BaseUrl,
     algorithms: &[Algorithm],
-) -> Result<Inventory, InventoryError> {
-    let started = DateTime::now();
-    let Found { paths, skipped, unportable } = walk(collection, base)?;
-    let resources = read_all(collection, base, algorithms, &paths)?;
-    Ok(Inventory { started, completed: DateTime::now(), resources, skipped, unportable })
-}
-
-fn read_all(
-    collection: &Collection,
-    base: &BaseUrl,
-    algorithms: &[Algorithm],
-    paths: &[PathBuf],
-) -> Result<Vec<Item>, InventoryError> {
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<Vec<(usize, Item)>, InventoryError> {
-        let mut done = Vec::new();
-        let mut buffer = vec![0; 256 * 1024];
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = paths.get(number) else { return Ok(done) };
-            done.extend(item(collection, base, algorithms, path, &mut buffer)?.map(|item| (number, item)));
-        }
-    };
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(paths.len().max(1));
-    let mut found = thread::scope(|scope| {
-        let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        running.into_iter().try_fold(Vec::with_capacity(paths.len()), |mut all, worker| {
-            all.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-            Ok(all)
-        })
-    })?;
-    found.sort_unstable_by_key(|(number, _)| *number);
-    Ok(found.into_iter().map(|(_, item)| item).collect())
-}
-
-fn item(
-    collection: &Collection,
-    base: &BaseUrl,
-    algorithms: &[Algorithm],
-    path: &Path,
-    buffer: &mut [u8],
-) -> Result<Option<Item>, InventoryError> {
-    let full = collection.root().join(path);
-    let reading = read(&full, algorithms, buffer, || ());
-    let (modified, length, hashes) = match reading.map_err(|source| InventoryError { path: full, source })? {
-        Reading::Vanished => return Ok(None),
-        Reading::Steady { modified, length, hashes } => (modified, Some(length), hashes),
-        Reading::Restless { modified } => (modified, None, Hashes::default()),
-    };
-    Ok(Some(Item {
-        path: path.to_owned(),
-        url: base.join(path),
-        modified: DateTime::from_system_time(modified).truncate_to_seconds(),
-        length,
-        hashes,
-        media_type: mime_guess::from_path(path).first().map(|guess| guess.essence_str().to_owned()),
-    }))
-}
-
-enum Reading {
-    Steady { modified: SystemTime, length: u64, hashes: Hashes },
-    Restless { modified: SystemTime },
-    Vanished,
-}
-
-/// Reads a file until it is the same before and after, at most [`MAX_READS`] times. `meanwhile` runs between reading and looking again.
-fn read(
-    path: &Path,
-    algorithms: &[Algorithm],
-    buffer: &mut [u8],
-    mut meanwhile: impl FnMut(),
-) -> io::Result<Reading> {
-    let mut modified = SystemTime::UNIX_EPOCH;
-    for _ in 0..MAX_READS {
-        let Some(mut file) = present(File::open(path))? else { return Ok(Reading::Vanished) };
-        let before = Version::of(&file.metadata()?)?;
-        let (length, hashes) = hash(&mut file, algorithms, buffer)?;
-        meanwhile();
-        let Some(after) = present(fs::metadata(path))? else { return Ok(Reading::Vanished) };
-        let after = Version::of(&after)?;
-        modified = after.modified;
-        if before == after && length == after.length {
-            return Ok(Reading::Steady { modified, length, hashes });
-        }
+    out: &Path,
+) -> Result<Taken, BuildError> {
+    let ((skip, skipped), (wonder, unportable)) = (channel(), channel());
+    let files = FileInventory::below(collection, base.as_str())
+        .algorithms(algorithms.iter().copied())
+        .media_type(|path| mime_guess::from_path(path).first().map(|guess| guess.essence_str().to_owned()))
+        .on_skipped(move |one| drop(skip.send(one)))
+        .on_unportable(move |one| drop(wonder.send(one)))
+        .start()?;
+    let started = files.started();
+    let mut sink = FolderSink::open(out.join(FOLDER))?;
+    let mut lines = BufWriter::new(sink.create(NAME)?);
+    let mut hasher = Hasher::new([Algorithm::Sha256]);
+    let (mut resources, mut bytes) = (0, 0);
+    for item in files {
+        let item = item?;
+        resources += 1;
+        bytes += item.length.unwrap_or(0);
+        let mut line = serde_json::to_vec(&Line::from(item)).map_err(io::Error::from)?;
+        line.push(b'\n');
+        hasher.update(&line);
+        lines.write_all(&line)?;
     }
-    Ok(Reading::Restless { modified })
+    let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
+    sink.publish(staged)?;
+    // What vanished is no news.
+    let mut skipped: Vec<_> = skipped.iter().filter(|one| one.reason != SkipReason::Dangling).collect();
+    skipped.sort_by(|one, other| one.path.cmp(&other.path));
+    let mut unportable: Vec<_> = unportable.iter().collect();
+    unportable.sort_by(|one, other| one.path.cmp(&other.path));
+    let hashes = hasher.finish();
+    let meaning = *hashes.get(Algorithm::Sha256).expect("it was asked for SHA-256");
+    Ok(Taken { started, completed: DateTime::now(), resources, bytes, meaning, skipped, unportable })
 }
 
-fn hash(file: &mut File, algorithms: &[Algorithm], buffer: &mut [u8]) -> io::Result<(u64, Hashes)> {
-    let mut hasher = Hasher::new(algorithms.iter().copied());
-    let mut length = 0;
-    loop {
-        match file.read(buffer) {
-            Ok(0) => return Ok((length, hasher.finish())),
-            Ok(count) => {
-                hasher.update(&buffer[..count]);
-                length += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+/// The inventory that was kept last.
+pub(crate) fn kept(out: &Path) -> Result<Kept, BuildError> {
+    let path = out.join(FOLDER).join(NAME);
+    match File::open(&path) {
+        Ok(file) => Ok(Kept { lines: BufReader::new(file).lines(), path }),
+        Err(source) => Err(BuildError::File { path, source }),
     }
 }
 
-fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+/// An inventory that is read from its file.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    lines: Lines<BufReader<File>>,
+    path: PathBuf,
+}
+
+impl Iterator for Kept {
+    type Item = Result<Item, BuildError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.lines.next()?;
+        let item = line.and_then(|line| Ok(serde_json::from_str::<Line>(&line)?.into()));
+        Some(item.map_err(|source| BuildError::File { path: self.path.clone(), source }))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    loc: String,
+    #[serde(with = "text_option")]
+    lastmod: Option<DateTime>,
+    length: Option<u64>,
+    hashes: String,
+    media_type: Option<String>,
+}
+
+impl From<Item> for Line {
+    fn from(item: Item) -> Self {
+        let Item { loc, lastmod, length, hashes, media_type, .. } = item;
+        Self { loc, lastmod, length, hashes: hashes.to_string(), media_type }
+    }
+}
+
+impl From<Line> for Item {
+    fn from(line: Line) -> Self {
+        let Line { loc, lastmod, length, hashes, media_type } = line;
+        Self { lastmod, length, hashes: Hashes::parse(&hashes), media_type, ..Self::new(loc) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use resync_core::digest::Digest;
+    use std::fs;
 
     use super::*;
+    use crate::collection;
 
-    fn folder() -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("data");
-        fs::create_dir(&data).unwrap();
-        (folder, data)
-    }
-
-    fn taken(data: &Path, out: &Path) -> Inventory {
+    fn taken(data: &Path, out: &Path) -> Taken {
         fs::create_dir_all(out).unwrap();
-        let collection = Collection::open(data, out).unwrap();
-        take(&collection, &BaseUrl::parse("http://example.org/c").unwrap(), &[Algorithm::Sha256]).unwrap()
-    }
-
-    fn urls(inventory: &Inventory) -> Vec<&str> {
-        inventory.resources.iter().map(|item| item.url.as_str()).collect()
+        let base = BaseUrl::parse("http://example.org/c").unwrap();
+        take(collection::open(data, out).unwrap(), &base, &[Algorithm::Sha256], out).unwrap()
     }
 
     #[test]
-    fn resources_come_in_the_order_of_their_paths_with_length_digest_and_type() {
-        let (keep, data) = folder();
-        fs::create_dir(data.join("b")).unwrap();
-        for name in ["c.txt", "b/z.xml", "b/a b.pdf", "a"] {
+    fn what_was_taken_is_kept_with_length_digest_and_type_in_the_order_of_urls() {
+        let place = tempfile::tempdir().unwrap();
+        let (data, out) = (place.path().join("data"), place.path().join("out"));
+        fs::create_dir_all(data.join("b")).unwrap();
+        for name in ["c.txt", "b/z.xml", "b/a b.pdf", "a", "b.part"] {
             fs::write(data.join(name), name).unwrap();
         }
-        let inventory = taken(&data, &keep.path().join("out"));
-        let base = "http://example.org/c";
-        assert_eq!(
-            urls(&inventory),
-            [
-                format!("{base}/a"),
-                format!("{base}/b/a%20b.pdf"),
-                format!("{base}/b/z.xml"),
-                format!("{base}/c.txt")
-            ]
-        );
-        let text = &inventory.resources[3];
+        let taken = taken(&data, &out);
+        assert_eq!((taken.resources, taken.bytes, taken.skipped.len()), (4, 22, 1));
+        assert!(taken.started <= taken.completed);
+        let items: Vec<_> = kept(&out).unwrap().map(Result::unwrap).collect();
+        let locs: Vec<_> =
+            items.iter().map(|item| item.loc.strip_prefix("http://example.org/c/").unwrap()).collect();
+        assert_eq!(locs, ["a", "b/a%20b.pdf", "b/z.xml", "c.txt"]);
+        let text = &items[3];
         assert_eq!(text.length, Some(5));
         assert_eq!(text.hashes.get(Algorithm::Sha256), Some(&Digest::of(Algorithm::Sha256, b"c.txt")));
         assert_eq!(text.media_type.as_deref(), Some("text/plain"));
-        assert_eq!(inventory.resources[0].media_type, None);
-        assert!(text.modified <= inventory.started && inventory.started <= inventory.completed);
+        assert!(text.lastmod.is_some_and(|lastmod| lastmod <= taken.started));
+        assert_eq!(items[0].media_type, None);
     }
 
     #[test]
-    fn a_file_that_changes_while_it_is_read_is_read_again() {
-        let (_keep, data) = folder();
-        let path = data.join("log");
-        fs::write(&path, "old").unwrap();
-        let mut first = true;
-        let reading = read(&path, &[Algorithm::Sha256], &mut [0; 16], || {
-            if std::mem::take(&mut first) {
-                fs::write(&path, "newer").unwrap();
-            }
-        });
-        let Reading::Steady { length, hashes, .. } = reading.unwrap() else { panic!("not steady") };
-        assert_eq!(length, 5);
-        assert_eq!(hashes.get(Algorithm::Sha256), Some(&Digest::of(Algorithm::Sha256, b"newer")));
-    }
-
-    #[test]
-    fn a_file_that_never_holds_still_is_published_without_length_and_digest() {
-        let (_keep, data) = folder();
-        let path = data.join("log");
-        fs::write(&path, "").unwrap();
-        let mut content = String::new();
-        let reading = read(&path, &[Algorithm::Sha256], &mut [0; 16], || {
-            content.push('x');
-            fs::write(&path, &content).unwrap();
-        });
-        assert!(matches!(reading.unwrap(), Reading::Restless { .. }));
-        assert_eq!(content.len(), MAX_READS);
-    }
-
-    #[test]
-    fn a_file_that_vanishes_is_left_out() {
-        let (_keep, data) = folder();
-        let path = data.join("log");
-        fs::write(&path, "x").unwrap();
-        let reading = read(&path, &[Algorithm::Sha256], &mut [0; 16], || fs::remove_file(&path).unwrap());
-        assert!(matches!(reading.unwrap(), Reading::Vanished));
+    fn the_meaning_ignores_when_the_snapshot_was_taken_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let (data, out) = (place.path().join("data"), place.path().join("out"));
+        fs::create_dir(&data).unwrap();
+        fs::write(data.join("a"), "one").unwrap();
+        let first = taken(&data, &out).meaning;
+        assert_eq!(taken(&data, &out).meaning, first);
+        fs::write(data.join("a"), "two").unwrap();
+        let second = taken(&data, &out).meaning;
+        assert_ne!(second, first);
+        fs::write(data.join("b"), "").unwrap();
+        assert_ne!(taken(&data, &out).meaning, second);
     }
 }

@@ -34,10 +34,10 @@
 
 pub mod changes;
 pub mod check;
-pub mod collection;
+mod collection;
 pub mod documents;
 mod files;
-pub mod inventory;
+mod inventory;
 mod lock;
 pub mod notify;
 pub mod publish;
@@ -48,7 +48,6 @@ pub mod state;
 pub mod status;
 mod stored;
 mod url_path;
-mod walk;
 
 pub use notify::notify;
 pub use publish::build;

@@ -25,15 +25,20 @@ use http::{
         LINK, RANGE,
     },
 };
-use resync_core::{document::Capability, websub::XML_CONTENT_TYPE, websub::link_header::LinkHeader};
+use resync_core::{
+    build::{BuildError, Folder},
+    document::Capability,
+    websub::XML_CONTENT_TYPE,
+    websub::link_header::LinkHeader,
+};
 use tower_http::services::ServeFile;
 
 use self::connections::Limits;
 use crate::{
-    collection::Collection,
+    collection,
     files::Version,
     settings::HubUrl,
-    site::{SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
+    site::{DOCUMENT_FOLDER, SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
     state::{self, State, StateError},
     url_path,
 };
@@ -57,14 +62,9 @@ pub enum ServeError {
     /// The state cannot be read.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The collection's folder cannot be opened.
-    #[error("cannot open the collection `{}`: {source}; build the site again if it has moved", path.display())]
-    Collection {
-        /// The folder.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    /// The collection's folder cannot be opened; build the site again if it has moved.
+    #[error(transparent)]
+    Collection(#[from] BuildError),
     /// A URL of the site that no header can carry.
     #[error("`{0}` cannot stand in a Link header")]
     Link(String),
@@ -121,7 +121,7 @@ struct Server {
 struct View {
     base: PathBuf,
     documents: HashSet<PathBuf>,
-    collection: Collection,
+    collection: Folder,
     has_channel: bool,
     topic_links: HeaderValue,
     resource_links: Option<HeaderValue>,
@@ -173,8 +173,7 @@ impl View {
     fn of(out: &Path) -> Result<Self, ServeError> {
         let state = State::load(out)?;
         let directory = &state.settings.directory;
-        let collection = Collection::open(directory, out)
-            .map_err(|source| ServeError::Collection { path: directory.clone(), source })?;
+        let collection = collection::open(directory, out)?;
         let site = Site::new(state.settings.base_url.clone());
         let topic = site.topic();
         let topic_links = (state.settings.hubs.iter().map(HubUrl::as_str))
@@ -206,12 +205,19 @@ impl View {
             let is_topic = self.has_channel && below_base.is_some() && wanted == Path::new(TOPIC_PATH);
             return if is_topic { Target::Topic } else { Target::Nothing };
         }
-        if self.documents.contains(wanted) {
+        if self.documents.contains(wanted) || (below_base.is_some() && was_document(out, wanted)) {
             return Target::Document(out.join(wanted));
         }
         let located = below_base.and_then(|relative| self.collection.locate(relative).ok());
         located.filter(|file| file.is_file()).map_or(Target::Nothing, Target::Resource)
     }
+}
+
+/// Whether it is a document that an index led to a moment ago, and that stays for who is still reading.
+fn was_document(out: &Path, wanted: &Path) -> bool {
+    let name = wanted.file_name().unwrap_or_default().as_encoded_bytes();
+    let is_list = name.starts_with(b"resourcelist-") && name.ends_with(b".xml");
+    is_list && wanted.parent() == Some(Path::new(DOCUMENT_FOLDER)) && out.join(wanted).is_file()
 }
 
 fn state_version(out: &Path) -> Option<Version> {

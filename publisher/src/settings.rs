@@ -2,11 +2,10 @@
 
 use std::{
     fmt,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
 };
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use resync_core::digest::Algorithm;
+use resync_core::{build::url_path_of, digest::Algorithm};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -98,20 +97,9 @@ impl BaseUrl {
         &self.folder
     }
 
-    /// The URL of a file: this URL and the percent-encoded parts of its relative path.
+    /// The URL of a file, by its path below the folder.
     pub fn join(&self, relative: &Path) -> String {
-        let mut url = self.url.as_str().to_owned();
-        let names = relative.components().filter_map(|part| match part {
-            Component::Normal(name) => Some(name),
-            _ => None,
-        });
-        for (position, name) in names.enumerate() {
-            if position > 0 {
-                url.push('/');
-            }
-            url.extend(percent_encode(name.as_encoded_bytes(), NOT_IN_A_SEGMENT));
-        }
-        url
+        format!("{}{}", self.as_str(), url_path_of(relative))
     }
 }
 
@@ -221,26 +209,6 @@ macro_rules! text_form {
 text_form!(BaseUrl);
 text_form!(HubUrl);
 
-/// What RFC 3986 does not allow as it is in a path segment.
-const NOT_IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b':')
-    .remove(b'@');
-
 pub(crate) fn parse_http(text: &str) -> Result<Url, UrlError> {
     let url = Url::parse(text.trim()).map_err(|reason| UrlError::Syntax { url: text.to_owned(), reason })?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -263,15 +231,6 @@ mod tests {
     fn a_base_url_without_final_slash_gets_one() {
         let base = BaseUrl::parse("http://example.org/data").unwrap();
         assert_eq!(base.join(Path::new("a/b.txt")), "http://example.org/data/a/b.txt");
-    }
-
-    #[test]
-    fn names_are_percent_encoded_part_by_part() {
-        let base = BaseUrl::parse("http://example.org").unwrap();
-        assert_eq!(
-            base.join(Path::new("größe 1/50%?#.txt")),
-            "http://example.org/gr%C3%B6%C3%9Fe%201/50%25%3F%23.txt"
-        );
     }
 
     #[test]

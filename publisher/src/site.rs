@@ -34,22 +34,17 @@ impl Site {
 
     /// The Source Description, `.well-known/resourcesync`.
     pub fn source_description(&self) -> Location {
-        self.place(SOURCE_DESCRIPTION_PATH.to_owned())
+        self.place(SOURCE_DESCRIPTION_PATH)
     }
 
     /// The Capability List of the one set of resources.
     pub fn capability_list(&self) -> Location {
-        self.place(format!("{DOCUMENT_FOLDER}/capabilitylist.xml"))
+        self.place(&format!("{DOCUMENT_FOLDER}/capabilitylist.xml"))
     }
 
     /// The Resource List, or its index when there are too many resources for one list.
     pub fn resource_list(&self) -> Location {
-        self.place(format!("{DOCUMENT_FOLDER}/resourcelist.xml"))
-    }
-
-    /// A component of the Resource List, counted from 1.
-    pub fn resource_list_component(&self, number: usize) -> Location {
-        self.place(format!("{DOCUMENT_FOLDER}/resourcelist-{number}.xml"))
+        self.place(&format!("{DOCUMENT_FOLDER}/resourcelist.xml"))
     }
 
     /// The topic URI of the framework channel.
@@ -57,8 +52,8 @@ impl Site {
         format!("{}{TOPIC_PATH}", self.base.as_str())
     }
 
-    fn place(&self, path: String) -> Location {
-        let url = format!("{}{path}", self.base.as_str());
-        Location { path, url }
+    /// What lies at a path below OUT.
+    pub fn place(&self, path: &str) -> Location {
+        Location { path: path.to_owned(), url: format!("{}{path}", self.base.as_str()) }
     }
 }

@@ -43,8 +43,6 @@ pub struct State {
     pub documents: Vec<DocumentRecord>,
     /// What each hub knows: those of the settings, and those that are leaving (see [`HubRecord::left`]).
     pub hubs: BTreeMap<HubUrl, HubRecord>,
-    /// Paths below OUT of files that no document names any more, or not yet, and that are still to be removed.
-    pub to_remove: Vec<String>,
     /// The topic of the last notification that a hub took.
     pub notified_on: Option<String>,
 }
@@ -188,8 +186,8 @@ impl State {
         documents: Vec<DocumentRecord>,
         hubs: BTreeMap<HubUrl, HubRecord>,
     ) -> Self {
-        let (builds, to_remove, notified_on) = (1, Vec::new(), None);
-        Self { format: FORMAT, settings, resources, bytes, builds, documents, hubs, to_remove, notified_on }
+        let (builds, notified_on) = (1, None);
+        Self { format: FORMAT, settings, resources, bytes, builds, documents, hubs, notified_on }
     }
 
     /// Reads the state of the site in `out`. Takes no lock: the file is always whole.

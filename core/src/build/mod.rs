@@ -75,7 +75,7 @@ pub use files::{FileContents, FileInventory, Files, MAX_READS};
 pub use folder::{Folder, Refusal, SkipReason, Skipped, SymbolicLinks};
 pub use folder_sink::{FolderDraft, FolderSink, StagedFile};
 pub use inventory::{Contents, Inventory, Item, Items, MemoryInventory, Versions};
-pub use names::{Foreign, MAX_LOC, Unportable, path_of};
+pub use names::{Foreign, MAX_LOC, Unportable, path_of, url_path_of};
 pub use package::{Package, PackageError, PackageReadLimits, PathFlaw};
 pub use packages::PackageLimits;
 pub use resource_dump::ResourceDumps;

@@ -78,6 +78,25 @@ pub(super) fn segment_of(name: &OsStr) -> PercentEncode<'_> {
     percent_encode(name.as_encoded_bytes(), ENCODED)
 }
 
+/// What stands in a URL for a path below a folder, after the URL of that folder: [`path_of`] leads back.
+///
+/// ```
+/// use std::path::Path;
+/// use resync_core::build::url_path_of;
+///
+/// assert_eq!(url_path_of(Path::new("a b/größe.txt")), "a%20b/gr%C3%B6%C3%9Fe.txt");
+/// ```
+pub fn url_path_of(relative: &Path) -> String {
+    let mut url = String::new();
+    for part in relative.components() {
+        let Component::Normal(name) = part else { continue };
+        let slash = if url.is_empty() { "" } else { "/" };
+        url.push_str(slash);
+        url.extend(segment_of(name));
+    }
+    url
+}
+
 /// The path below a folder that the rest of a URL stands for. Nothing that could climb or hide a separator gets through, and no empty
 /// part.
 ///
