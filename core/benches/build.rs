@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench -p resync-core --bench build                    20,000 files, then 1,000,000 synthetic entries
 //! cargo bench -p resync-core --bench build -- 100000          100,000 files
+//! cargo bench -p resync-core --bench build -- large FOLDER    a package of more than 4 GiB, left in FOLDER
 //! ```
 //!
 //! The files are made here, 1 to 4 kB each, a hundred folders. The bound is a bare loop: walk the folder into a list of paths, then two
@@ -26,7 +27,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use resync_core::build::{FileInventory, Item, MemorySink, ResourceLists, Sink, Site};
+use resync_core::build::{
+    FileInventory, FolderSink, Item, MemorySink, Package, PackageLimits, ResourceDumps, ResourceLists, Sink,
+    Site,
+};
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest, Hasher, Hashes};
 
@@ -40,6 +44,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "memory") {
         return memory();
+    }
+    if let Some(place) = arguments.iter().position(|argument| argument == "large") {
+        return large(Path::new(&arguments[place + 1]));
     }
     speed(arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(FILES));
     let here = std::env::current_exe().unwrap();
@@ -155,13 +162,42 @@ fn memory() {
     );
 }
 
+/// A package with a member of more than 4 GiB and others behind it, announced as short, is written and read back (RS-109).
+fn large(folder: &Path) {
+    const LENGTHS: [u64; 4] = [10, (4 << 30) + 1_000_000, 200_000, 10];
+    let start = Instant::now();
+    let mut sink = FolderSink::open(folder).unwrap();
+    let items = (0..LENGTHS.len()).map(|number| Ok(Item { length: Some(10), ..Item::new(loc(number)) }));
+    let zeros = |item: &Item| {
+        let number = (0..LENGTHS.len()).find(|&number| loc(number) == item.loc).unwrap();
+        Ok(Some(io::repeat(0).take(LENGTHS[number])))
+    };
+    let published = ResourceDumps::new(&Site::new("https://repository.example.org/resync"), moment(0))
+        .package_limits(PackageLimits { bytes: u64::MAX, ..PackageLimits::default() })
+        .write(items, zeros, &mut sink)
+        .unwrap();
+    let name = published.documents.iter().find(|name| name.contains(".zip")).unwrap();
+    println!("{} in {:.1} s", sink.path(name).display(), start.elapsed().as_secs_f64());
+    let mut package = Package::open(File::open(sink.path(name)).unwrap()).unwrap();
+    let mut lengths = Vec::new();
+    while let Some(entry) = package.next_entry().unwrap() {
+        lengths.push(package.copy(&entry, &mut io::sink()).unwrap());
+    }
+    assert_eq!(lengths, LENGTHS);
+    println!("read back in {:.1} s, lengths and digests agree: {lengths:?}", start.elapsed().as_secs_f64());
+}
+
+fn loc(number: usize) -> String {
+    format!("https://repository.example.org/items/{number:07}/content.pdf")
+}
+
 fn item(number: usize) -> Item {
     Item {
         lastmod: Some(moment(number)),
         length: u64::try_from(1_000 + number % 90_000).ok(),
         hashes: Hashes::from(Digest::of(Algorithm::Sha256, &number.to_le_bytes())),
         media_type: Some("application/pdf".to_owned()),
-        ..Item::new(format!("https://repository.example.org/items/{number:07}/content.pdf"))
+        ..Item::new(loc(number))
     }
 }
 

@@ -82,4 +82,6 @@ pub use resource_dump::ResourceDumps;
 pub use resource_list::{Completed, ResourceLists};
 pub use settings::{Published, Site};
 pub use sink::{MemoryDraft, MemorySink, Sink};
-pub use source_description::{SOURCE_DESCRIPTION, publish_source_description};
+pub use source_description::{
+    SOURCE_DESCRIPTION, publish_source_description, publish_source_description_index,
+};

@@ -17,6 +17,10 @@ impl<S: Sink> Ready<S> {
         Self { staged: Vec::new() }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.staged.is_empty()
+    }
+
     /// Entries that waited for their header.
     pub(super) fn spool(
         &mut self,
@@ -38,7 +42,12 @@ impl<S: Sink> Ready<S> {
         document: &Document,
         format: Format,
     ) -> Result<(), BuildError> {
-        let staged = stage(sink, &name, |draft| Ok(draft.write_all(&xml::write_with(document, format))?))?;
+        self.bytes(sink, name, &xml::write_with(document, format))
+    }
+
+    /// A short document as bytes.
+    pub(super) fn bytes(&mut self, sink: &mut S, name: String, bytes: &[u8]) -> Result<(), BuildError> {
+        let staged = stage(sink, &name, |draft| Ok(draft.write_all(bytes)?))?;
         self.staged.push((name, staged));
         Ok(())
     }

@@ -6,9 +6,10 @@
 //! Every run reads the open document and writes it anew, so [`Rotation`] bounds what a run costs; the index is written when it has
 //! something new to say.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::time::Duration;
 
+use super::ready::Ready;
 use super::scratch::Scratch;
 use super::settings::{Published, Settings};
 use super::sink::Sink;
@@ -147,7 +148,7 @@ impl Series<'_> {
             open,
             end: open.from,
             closed: state.closed,
-            staged: Vec::new(),
+            ready: Ready::new(),
             published: Published::default(),
         };
         if open.is_published {
@@ -167,7 +168,7 @@ impl Series<'_> {
                 growing.add(sink, &entry)?;
             }
         }
-        let has_news = growing.published.entries > 0 || !growing.staged.is_empty() || until.is_some();
+        let has_news = growing.published.entries > 0 || !growing.ready.is_empty() || until.is_some();
         if !has_news && open.is_published && state.is_indexed {
             return Ok(growing.published);
         }
@@ -331,7 +332,7 @@ struct Growing<'a, S: Sink> {
     /// Up to when all changes are there.
     end: DateTime,
     closed: Vec<Interval>,
-    staged: Vec<S::Staged>,
+    ready: Ready<S>,
     published: Published,
 }
 
@@ -378,9 +379,7 @@ impl<S: Sink> Growing<'_, S> {
     fn stage(&mut self, sink: &mut S, spool: Spool, until: Option<DateTime>) -> Result<(), BuildError> {
         let name = self.series.settings.component(self.open.number);
         let header = self.series.header(self.open.from, until);
-        self.staged.push(spool.stage(sink, &name, &header)?);
-        self.published.documents.push(name);
-        Ok(())
+        self.ready.spool(sink, name, spool, &header)
     }
 
     /// Publishes what was closed, then what is open, then the index (RS-130).
@@ -403,15 +402,10 @@ impl<S: Sink> Growing<'_, S> {
         let bytes = xml::write_with(&index, self.series.settings.format);
         let top = self.series.settings.top();
         if !is_published(sink, &top, &bytes)? {
-            let mut draft = sink.create(&top)?;
-            draft.write_all(&bytes)?;
-            self.staged.push(sink.stage(draft)?);
-            self.published.documents.push(top.clone());
+            self.ready.bytes(sink, top.clone(), &bytes)?;
             self.published.top = Some(top);
         }
-        for staged in self.staged {
-            sink.publish(staged)?;
-        }
+        self.published.documents = self.ready.publish(sink)?;
         Ok(self.published)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ready::put;
 use super::{BuildError, Sink};
-use crate::document::SourceDescription;
+use crate::document::{SourceDescription, SourceDescriptionIndex};
 
 /// Where a Source Description is looked for, below the root of a host (RS-071).
 pub const SOURCE_DESCRIPTION: &str = ".well-known/resourcesync";
@@ -14,4 +14,12 @@ pub fn publish_source_description<S: Sink>(
     sink: &mut S,
 ) -> Result<(), BuildError> {
     put(sink, SOURCE_DESCRIPTION, &description.build()?)
+}
+
+/// The same for a Source with several Source Descriptions: their index has the place where one is looked for (RS-074, RS-075).
+pub fn publish_source_description_index<S: Sink>(
+    index: SourceDescriptionIndex,
+    sink: &mut S,
+) -> Result<(), BuildError> {
+    put(sink, SOURCE_DESCRIPTION, &index.build()?)
 }

@@ -6,11 +6,11 @@ use std::io::{self, Cursor, Read};
 use proptest::prelude::*;
 use resync_core::build::{
     BuildError, ChangeDumps, Event, Item, MemoryInventory, MemorySink, Package, PackageLimits, ResourceDumps,
-    Rotation,
+    Rotation, Sink,
 };
 use resync_core::digest::{Algorithm, Digest};
-use resync_core::document::{Capability, Change, Entry, Relation};
-use resync_core::xml::Limits;
+use resync_core::document::{Bitstream, Capability, Change, Entry, Relation, ResourceDumpManifest};
+use resync_core::xml::{self, Limits};
 
 use super::site::{ROOT, check_each, check_site, content, document, item, moment, site};
 
@@ -305,4 +305,120 @@ fn rs101_other_tools_read_the_packages() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Where each member begins, and how the header there and the one in the directory say its lengths.
+fn lengths_in_zip64(package: &[u8]) -> Vec<(bool, bool)> {
+    let in_zip64 = |place: usize| package[place..][..8] == [0xFF; 8];
+    let starts = |signature: &'static [u8; 4]| {
+        package.windows(4).enumerate().filter(move |(_, window)| window == signature).map(|(place, _)| place)
+    };
+    let (local, central) = (starts(b"PK\x03\x04"), starts(b"PK\x01\x02"));
+    local.zip(central).map(|(local, central)| (in_zip64(local + 18), in_zip64(central + 20))).collect()
+}
+
+#[test]
+fn rs109_a_bitstream_that_grows_while_it_is_read_is_packed_whole_and_only_what_is_large_takes_zip64() {
+    let listed = Item { length: Some(3), ..Item::new("https://example.org/log.txt") };
+    let grown = b"line\n".repeat(60_000);
+    let sink = write_one(listed, grown.clone());
+    let name = sink.names().find(|name| name.contains(".zip")).unwrap();
+    assert_eq!(unpack(&mut open(&sink, name))[0].1, grown);
+    assert_eq!(lengths_in_zip64(package_of(&sink)), [(false, false); 2]);
+}
+
+#[test]
+fn rs109_a_package_of_more_than_65_535_members_is_read() {
+    const MEMBERS: usize = 66_000;
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = zip::write::SimpleFileOptions::DEFAULT.compression_method(zip::CompressionMethod::Stored);
+    zip.start_file("manifest.xml", stored).unwrap();
+    let header = ResourceDumpManifest::new(moment(0), site().capability_list()).header();
+    let mut manifest = xml::Writer::new(&mut zip, &header).unwrap();
+    let path = format!("/{}", MEMBERS - 1);
+    manifest.entry(&Bitstream::new("https://example.org/last", path).into()).unwrap();
+    manifest.finish().unwrap();
+    for number in 0..MEMBERS {
+        zip.start_file(number.to_string(), stored).unwrap();
+    }
+    io::Write::write_all(&mut zip, b"last").unwrap();
+    let mut package = Package::open(zip.finish().unwrap()).unwrap();
+    assert_eq!(unpack(&mut package)[0].1, b"last");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn rs109_a_package_keeps_to_its_bytes_whatever_was_listed(
+        lengths in prop::collection::vec((prop::option::of(0..50_u64), 0..120_usize), 1..12),
+        bytes in 1..200_u64,
+    ) {
+        let loc = |number: usize| format!("https://example.org/items/{number:04}");
+        let listed = lengths.iter().enumerate().map(|(number, (listed, _))| Ok(Item { length: *listed, ..Item::new(loc(number)) }));
+        let open_one = |item: &Item| -> io::Result<Option<Bytes>> {
+            let number = number_of(item) as usize;
+            Ok(Some(Cursor::new(vec![u8::try_from(number).unwrap(); lengths[number].1])))
+        };
+        let mut sink = MemorySink::default();
+        ResourceDumps::new(&site(), moment(0))
+            .package_limits(PackageLimits { bytes, ..PackageLimits::default() })
+            .write(listed, open_one, &mut sink)
+            .unwrap();
+        let mut found = Vec::new();
+        for listed in packages(&sink, "resourcedump.xml") {
+            let members = unpack(&mut open(&sink, &listed.loc));
+            let total: usize = members.iter().map(|(_, content)| content.len()).sum();
+            prop_assert!(members.len() == 1 || total as u64 <= bytes);
+            found.extend(members.into_iter().map(|(entry, content)| (entry.loc, content.len())));
+        }
+        let wanted: Vec<_> = lengths.iter().enumerate().map(|(number, (_, length))| (loc(number), *length)).collect();
+        prop_assert_eq!(found, wanted);
+    }
+}
+
+#[test]
+fn a_temporary_file_that_fails_is_told_with_its_folder() {
+    struct Nowhere(MemorySink);
+
+    impl Sink for Nowhere {
+        type Draft = <MemorySink as Sink>::Draft;
+        type Staged = <MemorySink as Sink>::Staged;
+        type Published = <MemorySink as Sink>::Published;
+
+        fn create(&mut self, name: &str) -> io::Result<Self::Draft> {
+            self.0.create(name)
+        }
+
+        fn stage(&mut self, draft: Self::Draft) -> io::Result<Self::Staged> {
+            self.0.stage(draft)
+        }
+
+        fn publish(&mut self, staged: Self::Staged) -> io::Result<()> {
+            self.0.publish(staged)
+        }
+
+        fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
+            self.0.open(name)
+        }
+
+        fn remove(&mut self, name: &str) -> io::Result<bool> {
+            self.0.remove(name)
+        }
+
+        fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+            self.0.list(prefix)
+        }
+
+        fn scratch_folder(&self) -> Option<&std::path::Path> {
+            Some("/nowhere/at/all".as_ref())
+        }
+    }
+
+    let mut sink = Nowhere(MemorySink::default());
+    let items = (0..2).map(|number| Ok(item(number, 0)));
+    let content = |_: &Item| -> io::Result<Option<Bytes>> { Ok(Some(Cursor::new(Vec::new()))) };
+    let error = ResourceDumps::new(&site(), moment(0)).write(items, content, &mut sink).unwrap_err();
+    assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    assert_eq!(sink.0.names().count(), 0);
 }

@@ -5,10 +5,10 @@ use std::io::{self, Cursor};
 
 use proptest::prelude::*;
 use resync_core::build::{
-    ArchiveKind, Archives, BuildError, Item, MemoryInventory, MemorySink, Package, PackageLimits, Published,
-    ResourceDumps, ResourceLists, Sink,
+    ArchiveKind, Archives, BuildError, ChangeDumps, ChangeLists, Event, Item, MemoryInventory, MemorySink,
+    Package, PackageLimits, Published, ResourceDumps, ResourceLists, Rotation, Sink,
 };
-use resync_core::document::{Document, Relation, Root};
+use resync_core::document::{Change, Document, Relation, Root};
 use resync_core::xml::{self, Compression, Format, Limits};
 
 use super::broken::{Break, Breaking};
@@ -297,4 +297,45 @@ fn a_list_that_cannot_be_read_is_replaced_and_nothing_is_removed_that_it_may_hav
     Kind::Lists.publish(&mut sink, 1, LONG).unwrap();
     assert!(before.iter().all(|name| sink.get(name).is_some()));
     assert_eq!(Seen::from(&sink, &top(&sink, Kind::Lists).unwrap()).generations, BTreeSet::from([1]));
+}
+
+/// Tells one change more than is told already.
+fn change<S: Sink>(sink: &mut S, is_dump: bool, number: u32) -> Result<Published, BuildError> {
+    let event = Event::new(Change::Updated, moment(number), item(number, 1));
+    let rotation = Rotation { entries: Some(1), ..Rotation::default() };
+    if is_dump {
+        let bytes = |event: &Event| bytes(&event.item, 1);
+        ChangeDumps::new(&site()).rotation(rotation).record(
+            sink,
+            moment(0),
+            [Ok(event)],
+            bytes,
+            moment(number),
+        )
+    } else {
+        ChangeLists::new(&site()).rotation(rotation).record(sink, moment(0), [Ok(event)], moment(number))
+    }
+}
+
+#[test]
+fn rs130_a_step_that_fails_leaves_change_documents_whole_and_the_next_run_goes_on() {
+    for (is_dump, how) in [false, true]
+        .into_iter()
+        .flat_map(|is_dump| [Break::Once, Break::Late, Break::ForGood].map(|how| (is_dump, how)))
+    {
+        let mut before = MemorySink::default();
+        change(&mut before, is_dump, 1).unwrap();
+        for steps in 0.. {
+            let mut sink = before.clone();
+            let outcome = change(&mut Breaking::new(&mut sink, steps, how, &mut |_| {}), is_dump, 2);
+            check_each(&sink);
+            for name in sink.names().filter(|name| name.contains(".zip")) {
+                Package::open(Cursor::new(sink.get(name).unwrap())).unwrap();
+            }
+            let Err(error) = outcome else { break };
+            assert!(error.to_string().contains("no space left on device"), "{error}");
+            change(&mut sink, is_dump, 3).unwrap();
+            check_each(&sink);
+        }
+    }
 }

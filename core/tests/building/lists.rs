@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use resync_core::build::{
     ArchiveKind, Archives, BuildError, Completed, FileInventory, FolderSink, Item, MemoryInventory,
-    MemorySink, ResourceLists,
+    MemorySink, ResourceLists, Site, discovery_header, discovery_html, publish_capability_list,
+    publish_source_description, publish_source_description_index, robots_txt,
 };
-use resync_core::document::{Capability, Link, Relation, Root};
+use resync_core::document::{
+    Capability, CapabilityList, Link, Relation, Root, SourceDescription, SourceDescriptionIndex,
+};
 use resync_core::xml::{Compression, Format, Layout, Limits};
 
-use super::site::{check_each, check_site, document, item, moment, site};
+use super::broken::{Break, Breaking};
+use super::site::{SOURCE, check_each, check_site, document, item, moment, site};
 
 fn limits(entries: usize, bytes: u64) -> Limits {
     Limits { entries, bytes }
@@ -171,5 +175,114 @@ fn ar011_archives_are_split_and_grouped_under_an_archive_index() {
         check_each(&sink);
         let top = document(&sink, published.top().unwrap());
         assert_eq!((top.root(), top.capability(), top.entries().len()), (Root::SitemapIndex, &capability, 3));
+    }
+}
+
+#[test]
+fn rs070_rs080_a_source_with_several_sets_lists_a_capability_list_for_each() {
+    let mut root = MemorySink::default();
+    let sets = ["theses", "maps"].map(|set| Site::new(&format!("https://example.org/{set}")));
+    let mut description = SourceDescription::new();
+    for set in &sets {
+        let mut sink = MemorySink::default();
+        let list =
+            CapabilityList::new(SOURCE).capability(Capability::ResourceList, set.url("resourcelist.xml"));
+        publish_capability_list(list, &mut sink).unwrap();
+        // RS-053, RS-081: it points up at the Source Description.
+        let list = document(&sink, "capabilitylist.xml");
+        assert_eq!((list.root(), list.capability()), (Root::UrlSet, &Capability::CapabilityList));
+        assert_eq!(list.link(&Relation::Up).unwrap().href, SOURCE);
+        description = description.capability_list(set.capability_list());
+    }
+    publish_source_description(description, &mut root).unwrap();
+    let description = document(&root, ".well-known/resourcesync");
+    assert_eq!((description.root(), description.capability()), (Root::UrlSet, &Capability::Description));
+    let told = description.entries().iter().map(|entry| {
+        (entry.loc.as_str(), entry.metadata.as_ref().and_then(|metadata| metadata.capability.as_ref()))
+    });
+    // RS-073: the capability of each entry is told, although it is called optional.
+    assert!(
+        told.eq([
+            "https://example.org/theses/capabilitylist.xml",
+            "https://example.org/maps/capabilitylist.xml"
+        ]
+        .map(|loc| (loc, Some(&Capability::CapabilityList))))
+    );
+}
+
+#[test]
+fn rs074_several_source_descriptions_are_grouped_by_an_index_at_the_well_known_place() {
+    let mut sink = MemorySink::default();
+    let index = SourceDescriptionIndex::new()
+        .description("https://example.org/description-1.xml")
+        .description("https://example.org/description-2.xml");
+    publish_source_description_index(index, &mut sink).unwrap();
+    let index = document(&sink, ".well-known/resourcesync");
+    assert_eq!((index.root(), index.capability()), (Root::SitemapIndex, &Capability::Description));
+    assert_eq!(index.entries().len(), 2);
+}
+
+#[test]
+fn rs082_a_capability_that_is_listed_twice_is_refused_and_nothing_is_published() {
+    let mut sink = MemorySink::default();
+    let twice = ["a", "b"].iter().fold(CapabilityList::new(SOURCE), |list, name| {
+        list.capability(Capability::ChangeList, format!("https://example.org/{name}.xml"))
+    });
+    assert!(matches!(publish_capability_list(twice, &mut sink), Err(BuildError::Violations(_))));
+    assert_eq!(sink.names().count(), 0);
+}
+
+#[test]
+fn rs162_robots_txt_has_a_line_for_each_set() {
+    let lists: Vec<url::Url> =
+        ["https://example.org/a/resourcelist.xml", "https://example.org/b\n/resourcelist.xml"]
+            .iter()
+            .map(|url| url.parse().unwrap())
+            .collect();
+    let lines = robots_txt(&lists);
+    assert_eq!(
+        lines,
+        "Sitemap: https://example.org/a/resourcelist.xml\nSitemap: https://example.org/b/resourcelist.xml\n"
+    );
+    assert_eq!(robots_txt([]), "");
+}
+
+#[test]
+fn rs161_what_a_page_says_of_its_capability_list_is_read_back_as_it_was() {
+    for url in ["https://example.org/list", "https://example.org/a;b,c?d=<e>&f='g'\"h\"#i>j"] {
+        let list: url::Url = url.parse().unwrap();
+        let header = discovery_header(&list);
+        let target = header.strip_prefix('<').unwrap().strip_suffix(">; rel=\"resourcesync\"").unwrap();
+        assert_eq!(target.parse(), Ok(list.clone()));
+        assert!(!target.contains(['<', '>', '"']), "{header}");
+        let element = discovery_html(&list);
+        let target =
+            element.strip_prefix("<link rel=\"resourcesync\" href=\"").unwrap().strip_suffix("\">").unwrap();
+        assert!(!target.contains(['<', '"']), "{element}");
+        assert_eq!(target.replace("&amp;", "&").parse(), Ok(list));
+    }
+}
+
+#[test]
+fn a_short_document_that_cannot_be_written_is_told_by_its_name_and_leaves_what_was_there() {
+    for how in [Break::Once, Break::ForGood] {
+        for steps in 0..4 {
+            let mut sink = MemorySink::default();
+            let list = || {
+                CapabilityList::new(SOURCE).capability(Capability::ResourceList, "https://example.org/a.xml")
+            };
+            publish_capability_list(list(), &mut sink).unwrap();
+            let before = sink.get("capabilitylist.xml").unwrap().to_vec();
+            let later = list().capability(Capability::ChangeList, "https://example.org/b.xml");
+            let mut ignored = |_: &MemorySink| {};
+            let outcome =
+                publish_capability_list(later, &mut Breaking::new(&mut sink, steps, how, &mut ignored));
+            let error = outcome.unwrap_err().to_string();
+            assert!(
+                error.contains("cannot write `capabilitylist.xml`: no space left on device; "),
+                "{error}"
+            );
+            assert_eq!(sink.get("capabilitylist.xml"), Some(before.as_slice()));
+        }
     }
 }
