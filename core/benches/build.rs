@@ -11,6 +11,9 @@
 //! `FileInventory` with two threads into `ResourceLists` into memory. In each round both run once, in turn; a figure is the
 //! median of the rounds, the ratio is the median of the ratios of the rounds (bound ÷ ours).
 //!
+//! *Changes* are recorded in a folder, fsync included: a burst of 10,000 in one run, and single ones behind an open list that is nearly
+//! full, where each run reads and writes it whole.
+//!
 //! *Memory* is measured in a process of its own: the peak of resident memory from `/proc/self/status`.
 #![expect(
     clippy::unwrap_used,
@@ -28,11 +31,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use resync_core::build::{
-    FileInventory, FolderSink, Item, MemorySink, Package, PackageLimits, ResourceDumps, ResourceLists, Sink,
-    Site,
+    ChangeLists, Event, FileInventory, FolderSink, Item, MemorySink, Package, PackageLimits, ResourceDumps,
+    ResourceLists, Sink, Site,
 };
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest, Hasher, Hashes};
+use resync_core::document::Change;
 
 const FILES: usize = 20_000;
 const FOLDERS: usize = 100;
@@ -49,6 +53,7 @@ fn main() {
         return large(Path::new(&arguments[place + 1]));
     }
     speed(arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(FILES));
+    changes();
     let here = std::env::current_exe().unwrap();
     assert!(Command::new(here).arg("memory").status().unwrap().success());
 }
@@ -145,6 +150,24 @@ fn listed(folder: &Path) -> usize {
     let lists = ResourceLists::new(&Site::new("https://repository.example.org/resync"), files.started());
     let published = lists.write(files, &mut MemorySink::default()).unwrap();
     usize::try_from(published.entries).unwrap()
+}
+
+fn changes() {
+    const BURST: usize = 10_000;
+    const NEARLY_FULL: usize = 4_950;
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = FolderSink::open(folder.path()).unwrap();
+    let lists = ChangeLists::new(&Site::new("https://repository.example.org/resync"));
+    let mut record = |numbers: std::ops::Range<usize>| {
+        let now = moment(numbers.end);
+        let events = numbers.map(|number| Ok(Event::new(Change::Updated, moment(number), item(number))));
+        timed(|| drop(lists.record(&mut sink, moment(0), events, now).unwrap()))
+    };
+    println!("{BURST} changes in one run: {:.1} ms", record(0..BURST).as_secs_f64() * 1e3);
+    let singles = BURST + NEARLY_FULL;
+    record(BURST..singles);
+    let times = (singles..singles + 40).map(|number| record(number..number + 1).as_secs_f64() * 1e3);
+    println!("  a single one behind {NEARLY_FULL} others: {:.1} ms", median(times));
 }
 
 fn memory() {
