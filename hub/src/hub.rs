@@ -14,14 +14,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::delivery::{self, Delivery, Totals};
+use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{EgressClient, Guard};
 use crate::http::{
     AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Statuses,
     TrustedProxies, admin, public, serve,
 };
 use crate::store::{self, Store, StoreError};
-use crate::subscriptions::{LeasePolicy, Requests, Resting, Verification, Waiting};
+use crate::subscriptions::{Denials, EveryTopic, LeasePolicy, Requests, Resting, Verification, Waiting};
 use crate::topics::{
     Authority, BodyBudget, Fetching, Intake, Pings, Tickets, TokensError, TopicClient, keep_trimming,
 };
@@ -91,12 +91,15 @@ impl Hub {
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
         let bodies = bodies(config);
         let mut tasks = JoinSet::new();
-        let requests = start_verification(config, &store, &guard, &stopped, &mut tasks).await?;
-        let pings = start_fetching(config, &store, &guard, (&url, &bodies.budget), &stopped, &mut tasks).await?;
+        let (requests, denials) =
+            start_verification(config, &store, &guard, delivery.halts(), &stopped, &mut tasks).await?;
+        let pings =
+            start_fetching(config, &store, &guard, (&url, &bodies.budget), &stopped, &mut tasks).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
-        let admin_state = AdminState { store: Arc::clone(&store), counters: delivery.counters(), token_hash };
+        let admin_state =
+            AdminState { store: Arc::clone(&store), counters: delivery.counters(), denials, token_hash };
         let endpoint = EndpointState {
             requests,
             publish: PublishState {
@@ -162,9 +165,10 @@ async fn start_verification(
     config: &Config,
     store: &Arc<dyn Store>,
     guard: &Guard,
+    halts: Halts,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
-) -> Result<Requests, StoreError> {
+) -> Result<(Requests, Denials), StoreError> {
     let client = EgressClient::new(
         guard.clone(),
         config.delivery.connect_timeout,
@@ -172,13 +176,18 @@ async fn start_verification(
         IDLE_PER_HOST,
     );
     let resting = Resting::new(config.limits.enabled);
+    let leases = LeasePolicy::new(&config.lease);
     let verification =
-        Verification::new(Arc::clone(store), client, LeasePolicy::new(&config.lease), resting.clone());
+        Verification::new(Arc::clone(store), client, leases, resting.clone(), Arc::new(EveryTopic));
+    let (deny, to_tell) = mpsc::unbounded_channel();
+    queue(&deny, store.denials().await?);
+    tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
+    let denials = Denials::new(Arc::clone(store), halts, deny);
     let (sender, receiver) = mpsc::unbounded_channel();
     // What waits is read before anything new can come in, so that nothing is verified twice.
     queue(&sender, store.requests().await?.into_iter().map(Waiting::left));
-    tasks.spawn(verification.run(receiver, stopped.clone()));
-    Ok(Requests::new(Arc::clone(store), guard.clone(), resting, sender))
+    tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
+    Ok((Requests::new(Arc::clone(store), guard.clone(), resting, sender), denials))
 }
 
 async fn start_fetching(

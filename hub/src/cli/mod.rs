@@ -39,6 +39,9 @@ enum Command {
     /// Check the configuration, or print the effective one
     #[command(subcommand)]
     Config(tools::ConfigCommand),
+    /// List the subscriptions of a running hub, and deny them
+    #[command(subcommand)]
+    Subscriptions(tools::Subscriptions),
     /// Ask a running hub whether it is ready (exit code 0 or 1)
     Healthcheck(tools::Healthcheck),
 }
@@ -82,6 +85,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Token(token) => tools::token(token),
         Command::Topics(command) => tools::topics(command),
         Command::Config(command) => tools::config(command),
+        Command::Subscriptions(command) => tools::subscriptions(command),
         Command::Healthcheck(check) => tools::healthcheck(&check),
     };
     match result {

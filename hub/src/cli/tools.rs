@@ -70,6 +70,36 @@ pub(super) struct CheckArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct Topics {
+    #[command(flatten)]
+    admin: AdminApi,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Subscriptions {
+    /// List the subscriptions in force
+    List {
+        #[command(flatten)]
+        admin: AdminApi,
+    },
+    /// End subscriptions now and tell their callbacks (hub.mode=denied)
+    Deny {
+        /// Their ids, as `list` shows them
+        #[arg(value_name = "ID", required_unless_present = "topic")]
+        ids: Vec<u64>,
+        /// All subscriptions of this topic
+        #[arg(long, value_name = "URL")]
+        topic: Option<String>,
+        /// What the subscribers are told
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        reason: String,
+        #[command(flatten)]
+        admin: AdminApi,
+    },
+}
+
+/// Where a running hub takes orders.
+#[derive(Args, Debug)]
+pub(super) struct AdminApi {
     /// The answer of the admin API as it is (JSON)
     #[arg(long)]
     json: bool,
@@ -136,19 +166,13 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
 
 /// Topics with the bounds of their logs, and where chains of Change Notifications were broken (CN-008).
 pub(super) fn topics(command: Topics) -> Result<(), Failure> {
-    let config = command.hub.load()?;
-    let token_file = config.admin_token_file();
-    let token = fs::read_to_string(&token_file).map_err(|error| {
-        Failure::new(format_args!("the admin token in {} cannot be read: {error}", token_file.display()))
-    })?;
-    let admin = command.admin.unwrap_or(config.admin.listen);
-    let body = get(admin, "/api/v1/topics", Some(token.trim()))?;
-    if command.json {
+    let json = command.admin.json;
+    let body = command.admin.ask("GET", "/api/v1/topics", "")?;
+    if json {
         say(body);
         return Ok(());
     }
-    let topics: Vec<TopicLine> = serde_json::from_str(&body)
-        .map_err(|error| Failure::new(format_args!("{admin} is no hub of this version: {error}")))?;
+    let topics: Vec<TopicLine> = understand(&body)?;
     for topic in topics {
         say(format_args!("{}\t{}\t{}..{}", topic.url, topic.id, topic.first, topic.head));
         let Some(chain) = topic.chain.filter(|chain| chain.broken > 0) else { continue };
@@ -161,6 +185,70 @@ pub(super) fn topics(command: Topics) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Who is subscribed, and ending that (W-102).
+pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
+    match command {
+        Subscriptions::List { admin } => {
+            let json = admin.json;
+            let body = admin.ask("GET", "/api/v1/subscriptions", "")?;
+            if json {
+                say(body);
+                return Ok(());
+            }
+            for SubscriptionLine { id, topic, callback_origin, lease_end } in understand::<Vec<_>>(&body)? {
+                say(format_args!("{id}\t{topic}\t{callback_origin}\tuntil {lease_end}"));
+            }
+        }
+        Subscriptions::Deny { ids, topic, reason, admin } => {
+            let json = admin.json;
+            let wish = serde_json::json!({ "ids": ids, "topic": topic, "reason": reason }).to_string();
+            let body = admin.ask("POST", "/api/v1/subscriptions/deny", &wish)?;
+            let DeniedLine { denied } = understand(&body)?;
+            if json {
+                say(body);
+            } else {
+                say(format_args!("{denied} denied"));
+            }
+            if denied == 0 {
+                return Err(Failure::new(
+                    "there is no such subscription: `resync-hub subscriptions list` shows all",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl AdminApi {
+    fn ask(self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
+        let config = self.hub.load()?;
+        let token_file = config.admin_token_file();
+        let token = fs::read_to_string(&token_file).map_err(|error| {
+            Failure::new(format_args!("the admin token in {} cannot be read: {error}", token_file.display()))
+        })?;
+        let admin = self.admin.unwrap_or(config.admin.listen);
+        request(admin, method, path, Some(token.trim()), body)
+    }
+}
+
+fn understand<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Failure> {
+    serde_json::from_str(body)
+        .map_err(|error| Failure::new(format_args!("what answers is no hub of this version: {error}")))
+}
+
+#[derive(Debug, Deserialize)]
+struct SubscriptionLine {
+    id: u64,
+    topic: String,
+    callback_origin: String,
+    lease_end: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct DeniedLine {
+    denied: usize,
 }
 
 /// What is shown of a topic of the admin API.
@@ -189,25 +277,41 @@ struct BreakLine {
 
 /// A container's health check needs no more.
 pub(super) fn healthcheck(check: &Healthcheck) -> Result<(), Failure> {
-    say(get(check.admin, "/readyz", None)?);
+    say(request(check.admin, "GET", "/readyz", None, "")?);
     Ok(())
 }
 
 /// A plain request over a plain socket; the body of a 200.
-fn get(admin: SocketAddr, path: &str, token: Option<&str>) -> Result<String, Failure> {
-    let answer =
-        ask(admin, path, token).map_err(|error| Failure::new(format_args!("no hub at {admin}: {error}")))?;
+fn request(
+    admin: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: &str,
+) -> Result<String, Failure> {
+    let answer = exchange(admin, method, path, token, body)
+        .map_err(|error| Failure::new(format_args!("no hub at {admin}: {error}")))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let body = body.trim().to_owned();
     if head.split(' ').nth(1) == Some("200") { Ok(body) } else { Err(Failure::new(body)) }
 }
 
-fn ask(admin: SocketAddr, path: &str, token: Option<&str>) -> std::io::Result<String> {
+fn exchange(
+    admin: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: &str,
+) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&admin, ANSWER_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     // HTTP/1.0, so that the body comes in one piece.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {admin}\r\n{token}\r\n")?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nHost: {admin}\r\n{token}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)

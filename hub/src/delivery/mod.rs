@@ -20,17 +20,17 @@ use std::time::Duration;
 
 use resync_core::websub::SignatureMethod;
 use tokio::runtime;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub use counters::{Counters, Totals};
 pub use schedule::RetryPolicy;
 
 use crate::egress::{EgressClient, Guard};
-use crate::store::{Shard, Store, StoreError, StoreEvent};
+use crate::store::{Shard, Store, StoreError, StoreEvent, SubscriptionId};
 use crate::topics::Prefixes;
 use courier::Courier;
 use shard::{Limits, Machine, Now};
-use worker::{Owned, Worker};
+use worker::{Halt, Owned, Worker};
 
 /// Subscriptions of one topic and shard that a sweep has on their way at once.
 const WINDOW: usize = 1_024;
@@ -65,6 +65,23 @@ pub struct Delivery {
     counters: Arc<Counters>,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
+    halts: Halts,
+}
+
+/// Stops requests that are under way to subscriptions that have ended.
+#[derive(Clone, Debug, Default)]
+pub struct Halts(Vec<mpsc::UnboundedSender<Halt>>);
+
+impl Halts {
+    /// Returns when nothing is under way any more to a subscription whose end is durable, and nothing will be.
+    pub async fn halt(&self, shard: Shard, subscription: SubscriptionId) {
+        let Some(worker) = self.0.get(usize::from(shard.0) % self.0.len().max(1)) else { return };
+        let (done, halted) = oneshot::channel();
+        if worker.send(Halt { shard, subscription, done }).is_ok() {
+            // A worker that ends takes what was under way with it.
+            let _ = halted.await;
+        }
+    }
 }
 
 impl Delivery {
@@ -76,7 +93,7 @@ impl Delivery {
         let counters = Arc::new(Counters::new(store.shards()));
         let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
-        let mut workers = Vec::new();
+        let (mut workers, mut halts) = (Vec::new(), Halts::default());
         for index in 0..count {
             let events = store.watch();
             let mut owned = Vec::new();
@@ -85,6 +102,8 @@ impl Delivery {
                 counters.set_laggards(shard, taken.machine.laggards());
                 owned.push(taken);
             }
+            let (halt, to_halt) = mpsc::unbounded_channel();
+            halts.0.push(halt);
             let plan = Plan {
                 store: Arc::clone(&store),
                 guard: guard.clone(),
@@ -93,13 +112,14 @@ impl Delivery {
                 max_in_flight: settings.max_in_flight.div_ceil(count),
                 owned,
                 events,
+                to_halt,
                 stopped: stopped.clone(),
             };
             let worker = thread::Builder::new().name(format!("delivery-{index}")).spawn(move || plan.run());
             workers
                 .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
         }
-        Ok(Self { counters, stop, workers })
+        Ok(Self { counters, stop, workers, halts })
     }
 
     /// Waits until a worker has died, which it does only by a fault of ours.
@@ -115,6 +135,11 @@ impl Delivery {
     /// What has been delivered and what has not.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
+    }
+
+    /// What stops requests under way.
+    pub fn halts(&self) -> Halts {
+        self.halts.clone()
     }
 
     /// Stops making requests, waits a little for those in flight and saves the progress.
@@ -154,6 +179,7 @@ struct Plan {
     max_in_flight: usize,
     owned: Vec<Owned>,
     events: mpsc::UnboundedReceiver<StoreEvent>,
+    to_halt: mpsc::UnboundedReceiver<Halt>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -168,7 +194,7 @@ impl Plan {
             let client = EgressClient::new(self.guard, connect_timeout, timeout, per_host);
             let courier = Courier::new(Arc::clone(&self.store), client, signature, entry_diff);
             let worker = Worker::new(self.store, courier, self.counters, self.max_in_flight, self.owned);
-            worker.run(self.events, self.stopped, timeout.min(GRACE)).await;
+            worker.run(self.events, self.to_halt, self.stopped, timeout.min(GRACE)).await;
         });
     }
 }

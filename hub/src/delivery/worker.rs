@@ -1,15 +1,16 @@
 //! One core's share of delivery: a loop that feeds its shards' machines, makes their requests and saves their progress.
 
 use std::collections::VecDeque;
-use std::future::pending;
+use std::future::{pending, ready};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::{Future, FutureExt, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use resync_core::websub::NotificationId;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::{error, info, warn};
 
@@ -48,7 +49,46 @@ enum Save {
     End(Shard, TopicId, SubscriptionId, Ended),
 }
 
-type Carried = Pin<Box<dyn Future<Output = (usize, Attempt, Finished)>>>;
+/// A request under way.
+struct UnderWay {
+    index: usize,
+    attempt: Attempt,
+    carried: Pin<Box<dyn Future<Output = Finished>>>,
+    waker: Option<Waker>,
+}
+
+/// The wish that nothing is under way to a subscription that has ended.
+#[derive(Debug)]
+pub(super) struct Halt {
+    pub(super) shard: Shard,
+    pub(super) subscription: SubscriptionId,
+    pub(super) done: oneshot::Sender<()>,
+}
+
+impl Future for UnderWay {
+    type Output = (usize, Attempt, Finished);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.carried.as_mut().poll(context) {
+            Poll::Ready(finished) => Poll::Ready((self.index, self.attempt, finished)),
+            Poll::Pending => {
+                self.waker.get_or_insert_with(|| context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl UnderWay {
+    /// Drops the request, which closes its connection.
+    fn halt(&mut self) {
+        self.carried = Box::pin(ready(Finished::Vanished));
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
 type Saving = Pin<Box<dyn Future<Output = Vec<(Save, Result<(), StoreError>)>>>>;
 
 pub(super) struct Worker {
@@ -58,7 +98,7 @@ pub(super) struct Worker {
     max_in_flight: usize,
     owned: Vec<Owned>,
     turn: usize,
-    in_flight: FuturesUnordered<Carried>,
+    in_flight: FuturesUnordered<UnderWay>,
     unsaved: VecDeque<Save>,
     saving: Option<Saving>,
     delivered_since_save: u64,
@@ -95,6 +135,7 @@ impl Worker {
     pub(super) async fn run(
         mut self,
         mut events: mpsc::UnboundedReceiver<StoreEvent>,
+        mut halts: mpsc::UnboundedReceiver<Halt>,
         mut stop: watch::Receiver<bool>,
         grace: Duration,
     ) {
@@ -108,6 +149,7 @@ impl Worker {
             tokio::select! {
                 Some(event) = events.recv() => self.take_events(event, &mut events),
                 Some(carried) = self.in_flight.next(), if !self.in_flight.is_empty() => self.take_answers(carried),
+                Some(halt) = halts.recv() => self.halt(halt, &mut events),
                 results = run_or_wait(&mut self.saving) => self.take_saved(results),
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => self.save_progress(),
@@ -158,6 +200,21 @@ impl Worker {
         }
     }
 
+    /// The subscription has ended, which an event has told by now: after this nothing is sent to it, and nothing is under way.
+    fn halt(&mut self, halt: Halt, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+        while let Ok(event) = events.try_recv() {
+            self.owned.iter_mut().for_each(|owned| owned.machine.apply(&event));
+        }
+        let index = self.owned.iter().position(|owned| owned.shard == halt.shard);
+        for under_way in &mut self.in_flight {
+            if Some(under_way.index) == index && under_way.attempt.subscription == halt.subscription {
+                under_way.halt();
+            }
+        }
+        // Whoever waits no longer needs no answer.
+        let _ = halt.done.send(());
+    }
+
     fn take_answers(&mut self, first: (usize, Attempt, Finished)) {
         let now = Now::read();
         let mut taken = 0;
@@ -185,10 +242,8 @@ impl Worker {
                 Some(attempt) => {
                     idle = 0;
                     let (courier, shard) = (self.courier.clone(), owned.shard);
-                    self.in_flight.push(Box::pin(async move {
-                        let finished = courier.carry(shard, &attempt).await;
-                        (index, attempt, finished)
-                    }));
+                    let carried = Box::pin(async move { courier.carry(shard, &attempt).await });
+                    self.in_flight.push(UnderWay { index, attempt, carried, waker: None });
                 }
             }
         }

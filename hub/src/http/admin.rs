@@ -7,16 +7,18 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::AUTHORIZATION;
-use resync_core::websub::NotificationId;
-use serde::Serialize;
+use resync_core::websub::{NotificationId, TopicUrl};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::reply::{json, text};
+use super::reply::{json, refuse, text};
 use crate::delivery::{Counters, Totals};
-use crate::store::{Chain, ChainBreak, Offset, Shard, Skip, Store, StoreError, Topic};
+use crate::store::{Chain, ChainBreak, NewDenial, Offset, Shard, Skip, Slot, Store, StoreError, Topic};
+use crate::subscriptions::Denials;
 
 /// What the operator's listener shows.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct AdminState {
     pub store: Arc<dyn Store>,
     /// What delivery counts.
     pub counters: Arc<Counters>,
+    /// What denies subscriptions.
+    pub denials: Denials,
     /// SHA-256 of the admin token, so that comparing takes the same time whatever is presented.
     pub token_hash: [u8; 32],
 }
@@ -116,6 +120,7 @@ pub fn admin(state: AdminState) -> Router {
         .route("/status", get(status))
         .route("/topics", get(topics))
         .route("/subscriptions", get(subscriptions))
+        .route("/subscriptions/deny", post(deny))
         .route("/skips", get(skips))
         .layer(from_fn_with_state(state.clone(), require_token))
         .with_state(state.clone());
@@ -171,6 +176,74 @@ async fn topics(State(state): State<AdminState>) -> Response {
 
 async fn subscriptions(State(state): State<AdminState>) -> Response {
     answer(slots(&state).await)
+}
+
+/// Which subscriptions to deny, and why.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToDeny {
+    /// By their ids …
+    #[serde(default)]
+    ids: Vec<u64>,
+    /// … or all of this topic.
+    topic: Option<String>,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct DeniedView {
+    denied: usize,
+}
+
+/// The longest reason in bytes: it travels in a URL.
+const REASON_LIMIT: usize = 500;
+
+/// Ends subscriptions and tells their callbacks (W-098, W-102). When the answer comes, they get nothing any more.
+async fn deny(State(state): State<AdminState>, body: Bytes) -> Response {
+    let wish: ToDeny = match serde_json::from_slice(&body) {
+        Ok(wish) => wish,
+        Err(error) => {
+            let example =
+                "write for example {\"ids\": [7], \"reason\": \"moved\"} or {\"topic\": \"https://…\"}";
+            return refuse(
+                StatusCode::BAD_REQUEST,
+                format_args!("the body cannot be used ({error}): {example}"),
+            );
+        }
+    };
+    if wish.reason.len() > REASON_LIMIT || wish.reason.chars().any(char::is_control) {
+        let why = format_args!("a reason is one line of at most {REASON_LIMIT} bytes");
+        return refuse(StatusCode::BAD_REQUEST, why);
+    }
+    let topic = match wish.topic.as_deref().map(TopicUrl::parse).transpose() {
+        Ok(topic) => topic,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, format_args!("topic: {error}")),
+    };
+    answer(deny_all(&state, &wish, topic.as_ref()).await.map(|denied| DeniedView { denied }))
+}
+
+async fn deny_all(state: &AdminState, wish: &ToDeny, topic: Option<&TopicUrl>) -> Result<usize, StoreError> {
+    let mut denied = 0;
+    let topic = match topic {
+        Some(url) => state.store.topic(url).await?.map(|topic| topic.id),
+        None => None,
+    };
+    for shard in (0..state.store.shards()).map(Shard) {
+        let slots = state.store.load_shard(shard).await?.slots;
+        let meant = |slot: &&Slot| wish.ids.contains(&slot.id.0) || topic == Some(slot.topic);
+        for slot in slots.iter().filter(meant) {
+            let Some(found) = state.store.subscription(shard, slot.topic, slot.id).await? else { continue };
+            let denial = NewDenial {
+                topic: found.topic_url.clone(),
+                callback: found.callback.clone(),
+                reason: wish.reason.clone(),
+                request: None,
+            };
+            denied += usize::from(state.denials.deny(denial).await?);
+        }
+    }
+    Ok(denied)
 }
 
 /// Notifications that were given up for a subscription.

@@ -26,10 +26,10 @@ use tokio::sync::mpsc;
 
 pub use error::StoreError;
 pub use records::{
-    Activation, Appended, Chain, ChainBreak, Checkpoint, Ended, Epoch, FailureClass, Intent, Interval,
-    Laggard, NewNotification, NewRequest, Notification, NotificationLinks, Offset, PendingRequest, Ping,
-    PingId, RequestId, Rule, Shard, ShardState, Skip, Slot, Standing, StoreEvent, Subscription,
-    SubscriptionId, Sweep, Topic, TopicId, Trimmed, Validators, Watermark,
+    Activation, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
+    Intent, Interval, Laggard, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
+    Offset, PendingRequest, Ping, PingId, RequestId, Rule, Shard, ShardState, Skip, Slot, Standing,
+    StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Validators, Watermark,
 };
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
@@ -120,6 +120,16 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn remove_request(&self, request: &PendingRequest) -> Result<()>;
     /// All that wait, oldest first; read at start.
     async fn requests(&self) -> Result<Vec<PendingRequest>>;
+
+    // Denials that were acknowledged and not yet told.
+
+    /// Ends the subscription of the pair and forgets its waiting request, and remembers that the callback has to be told. `None`
+    /// when there is neither, or when the request that is denied no longer waits: nothing was changed.
+    async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>>;
+    /// Forgets a denial that was told. One that was replaced meanwhile is left alone.
+    async fn remove_denial(&self, denial: &Denial) -> Result<()>;
+    /// All that wait, oldest first; read at start.
+    async fn denials(&self) -> Result<Vec<Denial>>;
 
     // Subscriptions.
 

@@ -306,6 +306,38 @@ pub struct PendingRequest {
     pub received_at: DateTime,
 }
 
+/// A denial's identity; requests and denials are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DenialId(pub u64);
+
+/// A denial before it is in force (W-098, W-102).
+#[derive(Clone, Debug)]
+pub struct NewDenial {
+    /// The topic.
+    pub topic: TopicUrl,
+    /// The callback.
+    pub callback: CallbackUrl,
+    /// Why, for the subscriber's people.
+    pub reason: String,
+    /// The request that is denied; `None` denies whatever there is of this pair.
+    pub request: Option<RequestId>,
+}
+
+/// A denial that the callback has to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Which denial of its pair this is.
+    pub id: DenialId,
+    /// The topic as the subscriber wrote it (W-100).
+    pub topic: TopicUrl,
+    /// The callback as the subscriber wrote it.
+    pub callback: CallbackUrl,
+    /// Why, for the subscriber's people.
+    pub reason: String,
+    /// The subscription that has ended by it, of a callback that had confirmed.
+    pub ended: Option<(Shard, TopicId, SubscriptionId)>,
+}
+
 /// What became of a verified request.
 #[derive(Clone, Debug)]
 pub enum Activation {

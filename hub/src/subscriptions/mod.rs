@@ -1,13 +1,17 @@
 //! Subscriptions: from a request over verification of intent to a lease in force.
 
+mod denial;
 mod lease;
+mod policy;
 mod queues;
 mod requests;
 mod resting;
 mod verification;
 mod verified;
 
+pub use denial::{Denials, Telling};
 pub use lease::LeasePolicy;
+pub use policy::{EveryTopic, TopicPolicy};
 pub use requests::{NotAccepted, Requests, Waiting};
 pub use resting::Resting;
 pub use verification::Verification;

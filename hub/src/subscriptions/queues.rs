@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use resync_core::websub::CallbackUrl;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::store::{PendingRequest, RequestId};
@@ -53,7 +54,13 @@ impl Queues {
 
     /// Waits for a place; `None` when a newer request of the same pair has come in.
     pub(super) async fn turn(&self, request: &PendingRequest) -> Option<Turn> {
-        let origin = request.callback.origin();
+        let turn = self.place(&request.callback).await?;
+        self.is_newest(request).then_some(turn)
+    }
+
+    /// Waits for a place at the callback's origin.
+    pub(super) async fn place(&self, callback: &CallbackUrl) -> Option<Turn> {
+        let origin = callback.origin();
         let places = Arc::clone(
             self.books()
                 .origins
@@ -62,9 +69,8 @@ impl Queues {
         );
         let own = places.acquire_owned().await.ok()?;
         let all = Arc::clone(&self.0.all).acquire_owned().await.ok()?;
-        let turn = self.is_newest(request).then_some(Turn { _origin: own, _all: all });
         self.sweep(&origin);
-        turn
+        Some(Turn { _origin: own, _all: all })
     }
 
     /// The request needs no further turn.

@@ -14,13 +14,15 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
+use super::denial::{Denials, Telling};
 use super::lease::LeasePolicy;
+use super::policy::TopicPolicy;
 use super::queues::Queues;
 use super::requests::Waiting;
 use super::resting::Resting;
 use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
-use crate::store::{Activation, Intent, PendingRequest, Store, StoreError};
+use crate::store::{Activation, Intent, NewDenial, PendingRequest, Store, StoreError};
 
 /// A challenge is 64 characters; whoever answers more than this is not confirming.
 const ANSWER_READ: usize = 4 * 1024;
@@ -47,37 +49,65 @@ pub struct Verification {
     client: EgressClient,
     leases: LeasePolicy,
     resting: Resting,
+    policy: Arc<dyn TopicPolicy>,
     queues: Queues,
 }
 
 impl Verification {
     /// `client` is the one way out.
-    pub fn new(store: Arc<dyn Store>, client: EgressClient, leases: LeasePolicy, resting: Resting) -> Self {
-        Self { store, client, leases, resting, queues: Queues::default() }
+    pub fn new(
+        store: Arc<dyn Store>,
+        client: EgressClient,
+        leases: LeasePolicy,
+        resting: Resting,
+        policy: Arc<dyn TopicPolicy>,
+    ) -> Self {
+        Self { store, client, leases, resting, policy, queues: Queues::default() }
     }
 
-    /// Verifies whatever comes, until `stop` turns true. Requests that are under way then stay pending in
+    /// What tells callbacks about denials, in the same queues.
+    pub fn telling(&self) -> Telling {
+        Telling::new(Arc::clone(&self.store), self.client.clone(), self.queues.clone())
+    }
+
+    /// Verifies whatever comes, until `stop` turns true; what policy refuses goes to `denials`. Requests that are under way then stay pending in
     /// the store and are verified at the next start.
-    pub async fn run(self, requests: mpsc::UnboundedReceiver<Waiting>, mut stop: watch::Receiver<bool>) {
+    pub async fn run(
+        self,
+        requests: mpsc::UnboundedReceiver<Waiting>,
+        denials: Denials,
+        mut stop: watch::Receiver<bool>,
+    ) {
         tokio::select! {
-            () = self.verify_all(requests) => {}
+            () = self.verify_all(requests, &denials) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
-    async fn verify_all(&self, mut requests: mpsc::UnboundedReceiver<Waiting>) {
+    async fn verify_all(&self, mut requests: mpsc::UnboundedReceiver<Waiting>, denials: &Denials) {
         let mut tasks = JoinSet::new();
         while let Some(waiting) = requests.recv().await {
             self.queues.newest(&waiting.request);
-            let verification = self.clone();
-            tasks.spawn(async move { verification.verify(&waiting).await });
+            let (verification, denials) = (self.clone(), denials.clone());
+            tasks.spawn(async move { verification.judge(&waiting, &denials).await });
             while tasks.try_join_next().is_some() {}
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn verify(&self, waiting: &Waiting) {
+    /// Policy first: whoever is not accepted is not asked but told (W-097, W-098). Everybody may unsubscribe.
+    async fn judge(&self, waiting: &Waiting, denials: &Denials) {
         let request = waiting.request.clone();
+        let subscribes = matches!(request.intent, Intent::Subscribe { .. });
+        let refusal = if subscribes { self.policy.refusal(&request.topic).await } else { None };
+        let Some(reason) = refusal else { return self.verify(request).await };
+        self.queues.done(&request);
+        let PendingRequest { id, topic, callback, .. } = request;
+        let denial = NewDenial { topic, callback, reason, request: Some(id) };
+        self.until_stored(|| denials.deny(denial.clone())).await;
+    }
+
+    async fn verify(&self, request: PendingRequest) {
         let lease = match &request.intent {
             Intent::Subscribe { lease, .. } => Some(self.leases.grant(*lease)),
             Intent::Unsubscribe => None,

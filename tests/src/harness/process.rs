@@ -258,11 +258,25 @@ impl HubProcess {
     /// # Panics
     /// When the hub does not answer.
     pub async fn admin(&self, path: &str) -> raw::Answer {
+        self.order("GET", path, "").await
+    }
+
+    /// An answer of the admin API to a body.
+    ///
+    /// # Panics
+    /// When the hub does not answer.
+    pub async fn admin_post(&self, path: &str, body: &str) -> raw::Answer {
+        self.order("POST", path, body).await
+    }
+
+    async fn order(&self, method: &str, path: &str, body: &str) -> raw::Answer {
         let token =
             std::fs::read_to_string(self.data.join("admin-token")).expect("a started hub has an admin token");
         let bytes = format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n",
-            self.admin
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.admin,
+            body.len()
         );
         raw::request(self.admin, bytes.as_bytes()).await.expect("a running hub answers its operator")
     }

@@ -1,6 +1,7 @@
 //! What every engine has to do, told as tests that run against each of them.
 
 mod delivery;
+mod denials;
 mod log;
 mod model;
 mod opening;

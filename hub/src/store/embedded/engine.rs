@@ -64,11 +64,13 @@ pub(super) enum Space {
     Chains = 14,
     /// What topics said about their content when they were fetched last.
     Validators = 15,
+    /// Denials that their callbacks have not been told yet.
+    Denials = 16,
 }
 
 impl Space {
     /// Every space.
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Meta,
         Self::Topics,
         Self::Log,
@@ -84,6 +86,7 @@ impl Space {
         Self::IdempotencyExpiry,
         Self::Chains,
         Self::Validators,
+        Self::Denials,
     ];
 
     /// The byte that stands for the space in keys and checksums.
@@ -109,6 +112,7 @@ impl Space {
             Self::IdempotencyExpiry => "idempotency_expiry",
             Self::Chains => "chains",
             Self::Validators => "validators",
+            Self::Denials => "denials",
         }
     }
 }

@@ -43,9 +43,9 @@ use self::memory::Ledger;
 use self::shared::Shared;
 use self::writer::Writer;
 use super::{
-    Activation, Appended, Chain, Checkpoint, Ended, Epoch, NewNotification, NewRequest, Notification, Offset,
-    PendingRequest, Ping, Result, Shard, ShardState, Skip, Standing, Store, StoreError, StoreEvent,
-    Subscription, SubscriptionId, Topic, TopicId, Trimmed, Validators,
+    Activation, Appended, Chain, Checkpoint, Denial, Ended, Epoch, NewDenial, NewNotification, NewRequest,
+    Notification, Offset, PendingRequest, Ping, Result, Shard, ShardState, Skip, Standing, Store, StoreError,
+    StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -222,6 +222,21 @@ impl Store for Embedded {
 
     async fn requests(&self) -> Result<Vec<PendingRequest>> {
         self.read(|shared| shared.list(&Keys::all()).collect()).await
+    }
+
+    async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>> {
+        self.writer.run(SMALL, move |transaction| transaction.deny(denial)).await
+    }
+
+    async fn remove_denial(&self, denial: &Denial) -> Result<()> {
+        let denial = denial.clone();
+        self.writer.run(SMALL, move |transaction| transaction.remove_denial(&denial)).await
+    }
+
+    async fn denials(&self) -> Result<Vec<Denial>> {
+        let mut denials: Vec<Denial> = self.read(|shared| shared.list(&Keys::all()).collect()).await?;
+        denials.sort_by_key(|denial| denial.id);
+        Ok(denials)
     }
 
     async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation> {

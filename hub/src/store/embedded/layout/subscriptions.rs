@@ -6,8 +6,8 @@ use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::{
-    FailureClass, Intent, Laggard, Offset, PendingRequest, RequestId, Shard, Skip, Slot, Subscription,
-    SubscriptionId, Sweep, TopicId, Watermark,
+    Denial, DenialId, FailureClass, Intent, Laggard, Offset, PendingRequest, RequestId, Shard, Skip, Slot,
+    Subscription, SubscriptionId, Sweep, TopicId, Watermark,
 };
 
 impl Record for PendingRequest {
@@ -41,6 +41,28 @@ impl Record for PendingRequest {
                 }
                 other => return Err(format!("intent {other} is unknown")),
             },
+        })
+    }
+}
+
+impl Record for Denial {
+    const SPACE: Space = Space::Denials;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.id.0);
+        out.text(self.topic.as_str());
+        out.text(self.callback.as_str());
+        out.text(&self.reason);
+        out.option(self.ended, |out, (shard, topic, id)| Address { shard, topic, id }.encode(out));
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            id: DenialId(fields.number()?),
+            topic: fields.topic_url()?,
+            callback: fields.callback_url()?,
+            reason: fields.text()?,
+            ended: fields.option(Address::decode)?.map(|Address { shard, topic, id }| (shard, topic, id)),
         })
     }
 }

@@ -12,9 +12,9 @@ use super::super::codec::{Decoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, Epoch, FailureClass, Intent, Laggard, NotificationLinks, Offset, PendingRequest, Ping,
-    PingId, RequestId, Rule, Shard, Skip, Slot, Subscription, SubscriptionId, Sweep, Topic, TopicId,
-    Validators, Watermark,
+    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Intent, Laggard, NotificationLinks, Offset,
+    PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot, Subscription, SubscriptionId, Sweep,
+    Topic, TopicId, Validators, Watermark,
 };
 
 fn time() -> impl Strategy<Value = DateTime> {
@@ -152,6 +152,11 @@ proptest! {
     ) {
         comes_back(&subscription);
         comes_back(&request);
+        let place = (Shard(address.0), TopicId(address.1), SubscriptionId(address.2));
+        comes_back(&Denial {
+            id: DenialId(address.1), topic: request.topic.clone(), callback: request.callback.clone(), reason: "why".into(),
+            ended: (address.0 % 2 == 0).then_some(place),
+        });
         comes_back(&log_record);
         comes_back(&laggard);
         comes_back(&skip);

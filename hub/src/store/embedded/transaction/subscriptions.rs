@@ -8,8 +8,8 @@ use crate::store::embedded::engine::Space;
 use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
 use crate::store::{
-    Activation, Ended, Intent, NewRequest, PendingRequest, RequestId, Result, Shard, Slot, StoreError,
-    StoreEvent, Subscription, SubscriptionId, TopicId,
+    Activation, Denial, DenialId, Ended, Intent, NewDenial, NewRequest, PendingRequest, RequestId, Result,
+    Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -83,6 +83,41 @@ impl Transaction<'_> {
         }
         let pair = pair(&subscription.topic_url, &subscription.callback);
         self.remove_subscription(pair, shard, topic, id);
+        Ok(())
+    }
+
+    pub(in super::super) fn deny(&mut self, new: NewDenial) -> Result<Option<Denial>> {
+        let NewDenial { topic, callback, reason, request } = new;
+        let pair = pair(&topic, &callback);
+        let waiting = self.pending(pair);
+        if request.is_some() && request != waiting {
+            return Ok(None);
+        }
+        let known = self.addressed(pair)?;
+        if waiting.is_none() && known.is_none() {
+            return Ok(None);
+        }
+        self.forget_pending(pair);
+        let counters = self.counters();
+        counters.request += 1;
+        let id = DenialId(counters.request);
+        let denial = match known {
+            None => Denial { id, topic, callback, reason, ended: None },
+            Some((Address { shard, topic, id: subscription }, known)) => {
+                self.remove_subscription(pair, shard, topic, subscription);
+                let ended = Some((shard, topic, subscription));
+                Denial { id, topic: known.topic_url, callback: known.callback, reason, ended }
+            }
+        };
+        self.put(pair.to_vec(), &denial);
+        Ok(Some(denial))
+    }
+
+    pub(in super::super) fn remove_denial(&mut self, denial: &Denial) -> Result<()> {
+        let pair = pair(&denial.topic, &denial.callback);
+        if self.get::<Denial>(&pair)?.is_some_and(|newest| newest.id == denial.id) {
+            self.batch.remove(Space::Denials, pair.to_vec());
+        }
         Ok(())
     }
 

@@ -1,0 +1,69 @@
+//! Denials: what they end, and that they are told until they are told (W-098, W-102).
+
+use super::{Place, activate, ask_to_subscribe, at, callback, on_every_engine, subscribe, told, topic};
+use crate::store::{Activation, NewDenial, RequestId, StoreEvent};
+
+on_every_engine!(
+    a_denial_ends_the_subscription_and_waits_to_be_told,
+    a_denial_takes_the_waiting_request_with_it,
+    only_the_newest_request_of_a_pair_can_be_denied,
+    where_there_is_nothing_there_is_nothing_to_deny,
+    a_newer_denial_of_a_pair_replaces_the_older_one,
+);
+
+fn denial(name: &str, request: Option<RequestId>) -> NewDenial {
+    NewDenial { topic: topic("t"), callback: callback(name), reason: "because".into(), request }
+}
+
+async fn a_denial_ends_the_subscription_and_waits_to_be_told(place: Place) {
+    let store = place.open();
+    let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("~d")).await;
+    let mut events = store.watch();
+    let denied = store.deny(denial("%7Ed", None)).await.unwrap().unwrap();
+    assert_eq!(denied.ended, Some((shard, subscription.topic, subscription.id)));
+    assert_eq!(denied.callback.as_str(), subscription.callback.as_str(), "told as the subscriber wrote it");
+    assert!(matches!(told(&mut events)[..], [StoreEvent::Unsubscribed { .. }]));
+    assert!(store.find_subscription(&topic("t"), &callback("~d")).await.unwrap().is_none());
+    drop(events);
+    let store = place.reopen(store);
+    assert_eq!(store.denials().await.unwrap(), std::slice::from_ref(&denied));
+    assert!(store.load_shard(shard).await.unwrap().slots.is_empty());
+    store.remove_denial(&denied).await.unwrap();
+    let store = place.reopen(store);
+    assert!(store.denials().await.unwrap().is_empty());
+}
+
+async fn a_denial_takes_the_waiting_request_with_it(place: Place) {
+    let store = place.open();
+    let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
+    let denied = store.deny(denial("d", None)).await.unwrap().unwrap();
+    assert_eq!(denied.ended, None);
+    assert!(store.requests().await.unwrap().is_empty());
+    assert!(matches!(activate(&*store, &renewal, at(0)).await, Activation::Superseded));
+}
+
+async fn only_the_newest_request_of_a_pair_can_be_denied(place: Place) {
+    let store = place.open();
+    let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
+    let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
+    assert!(store.deny(denial("d", Some(older.id))).await.unwrap().is_none());
+    assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
+    assert!(store.deny(denial("d", Some(newer.id))).await.unwrap().is_some());
+    assert!(store.requests().await.unwrap().is_empty());
+}
+
+async fn where_there_is_nothing_there_is_nothing_to_deny(place: Place) {
+    let store = place.open();
+    assert!(store.deny(denial("d", None)).await.unwrap().is_none());
+    assert!(store.denials().await.unwrap().is_empty(), "nobody is told who never asked (B-33)");
+}
+
+async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
+    let store = place.open();
+    subscribe(&*store, &topic("t"), &callback("d")).await;
+    let older = store.deny(denial("d", None)).await.unwrap().unwrap();
+    subscribe(&*store, &topic("t"), &callback("d")).await;
+    let newer = store.deny(denial("d", None)).await.unwrap().unwrap();
+    store.remove_denial(&older).await.unwrap();
+    assert_eq!(store.denials().await.unwrap(), [newer]);
+}
