@@ -1,10 +1,11 @@
 //! A document, a folder or a whole site checked against the rules of core (IN-001 to IN-003).
 //!
 //! A URL is fetched, and everything that it leads to. A folder that holds a site is checked as readers would find it: from its
-//! Source Description on, each URL mapped onto the file that answers for it. A file is looked at alone.
+//! Source Description on, each URL mapped onto the file that answers for it, packages unpacked; other documents there are
+//! checked by themselves. A file is looked at alone.
 //!
 //! ```
-//! use resync_publisher::check::{Target, check};
+//! use resync_publisher::check::{Options, Target, check};
 //!
 //! # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
 //! # runtime.block_on(async {
@@ -12,7 +13,7 @@
 //! let file = place.path().join("list.xml");
 //! std::fs::write(&file, r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>"#)?;
 //!
-//! let findings = check(&Target::Path(file), None).await?;
+//! let findings = check(&[Target::Path(file)], &Options::default(), |_| {}).await?;
 //! assert!(!findings.conforming);
 //! assert_eq!(findings.documents[0].violations[0].code, "RS-010");
 //! # Ok(()) })
@@ -23,15 +24,21 @@
 mod file;
 mod findings;
 mod folder;
+mod text;
 mod web;
 
 use std::{
     ffi::OsStr,
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use resync_core::lint::{self, Check, Report};
+use folder::Wanted;
+use resync_core::lint::{
+    Check, Fetch, FetchFailure, Fetched, MAX_REQUESTS, Method, PackageBytes, Report, TopicAnswer,
+};
+use tokio::runtime::Handle;
 use url::Url;
 
 use crate::{
@@ -41,6 +48,7 @@ use crate::{
 };
 
 pub use findings::{DocumentFindings, Finding, Findings};
+pub use text::Text;
 
 /// What is to be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,68 +112,141 @@ pub enum CheckError {
     Client(String),
 }
 
-/// Checks a target. `base_url` says under which URL a folder is published; without it the state of the site tells, or else its
-/// documents do. Within a tokio runtime only.
-pub async fn check(target: &Target, base_url: Option<&BaseUrl>) -> Result<Findings, CheckError> {
-    let report = match target {
-        Target::Url(url) => from_web(url.clone()).await?,
-        Target::Path(path) => {
-            let (path, base_url) = (path.clone(), base_url.cloned());
-            aside(move || on_disk(&path, base_url)).await?
-        }
-    };
-    Ok(Findings::new(report))
+/// How long a check of a URL may take, unless [`Options::deadline`] says otherwise.
+pub const DEADLINE: Duration = Duration::from_mins(10);
+
+/// What a check is told besides its targets.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Under which URL a folder is published; without it the state of the site tells, or else its documents do.
+    pub base_url: Option<BaseUrl>,
+    /// How long the check of a URL may take; then it ends with what it has.
+    pub deadline: Duration,
+    /// How many requests a check may make; then it ends with what it has.
+    pub requests: usize,
 }
 
-async fn from_web(url: Url) -> Result<Report, CheckError> {
-    let mut web = web::Web::new(tokio::runtime::Handle::current())?;
-    Ok(aside(move || lint::check(&mut web, url.as_str())).await)
-}
-
-/// Reading and checking keep a core busy, so they run off the runtime, which stays free for signals.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let working = tokio::task::spawn_blocking(work).await;
-    working.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
-}
-
-fn on_disk(path: &Path, base_url: Option<BaseUrl>) -> Result<Report, CheckError> {
-    let metadata =
-        std::fs::metadata(path).map_err(|source| CheckError::Io { path: path.to_owned(), source })?;
-    if !metadata.is_dir() {
-        return alone(path);
+impl Default for Options {
+    /// [`DEADLINE`] and [`MAX_REQUESTS`].
+    fn default() -> Self {
+        Self { base_url: None, deadline: DEADLINE, requests: MAX_REQUESTS }
     }
-    let source_description = path.join(crate::site::SOURCE_DESCRIPTION_PATH);
-    let stored = || State::load_if_built(path).map(|state| state.map(|state| state.settings.base_url));
-    let base_url = match base_url {
-        Some(base_url) => Some(base_url),
-        None => stored()?,
-    };
-    if source_description.is_file() {
-        let base_url = match base_url {
-            Some(base_url) => base_url,
-            None => folder::base_url(path, &source_description)?,
+}
+
+/// Checks targets; several files are taken in the order given, so that Change Notifications must follow each other in it (CN-008).
+/// `progress` hears each URL or path that is asked for. Within a tokio runtime only.
+pub async fn check(
+    targets: &[Target],
+    options: &Options,
+    progress: impl FnMut(&str) + Send + 'static,
+) -> Result<Findings, CheckError> {
+    let (targets, options) = (targets.to_owned(), options.clone());
+    let runtime = tokio::runtime::Handle::current();
+    // Reading and checking keep a core busy, so they run off the runtime, which stays free for signals.
+    let working = tokio::task::spawn_blocking(move || Run { options, runtime, progress }.all(&targets)).await;
+    working.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic())).map(Findings::new)
+}
+
+struct Run<P> {
+    options: Options,
+    runtime: Handle,
+    progress: P,
+}
+
+impl<P: FnMut(&str)> Run<P> {
+    fn all(mut self, targets: &[Target]) -> Result<Report, CheckError> {
+        let mut whole = Report::default();
+        let mut files = Vec::new();
+        for target in targets {
+            let report = match target {
+                Target::Url(url) => self.from_web(url)?,
+                Target::Path(path) if path.is_dir() => self.folder(path)?,
+                Target::Path(path) => {
+                    file::probe(path)?;
+                    files.push(path.clone());
+                    continue;
+                }
+            };
+            join(&mut whole, report);
+        }
+        let alone = self.alone(&files, self.check().in_order());
+        join(&mut whole, alone);
+        Ok(whole)
+    }
+
+    fn check(&self) -> Check {
+        Check::default().requests(self.options.requests)
+    }
+
+    fn from_web(&mut self, url: &Url) -> Result<Report, CheckError> {
+        let mut web = web::Web::new(self.runtime.clone(), self.options.deadline)?;
+        Ok(self.check().run(&mut self.heard(&mut web), url.as_str()))
+    }
+
+    fn folder(&mut self, path: &Path) -> Result<Report, CheckError> {
+        let source_description = path.join(crate::site::SOURCE_DESCRIPTION_PATH);
+        let base_url = match self.options.base_url.clone() {
+            Some(base_url) => Some(base_url),
+            None => State::load_if_built(path)?.map(|state| state.settings.base_url),
         };
-        let start = base_url.join(Path::new(crate::site::SOURCE_DESCRIPTION_PATH));
-        return Ok(lint::check(&mut folder::Folder::new(path, base_url), &start));
-    }
-    let files = folder::documents(path)?;
-    match base_url {
-        Some(base_url) => {
-            let starts = files.iter().filter_map(|file| file.strip_prefix(path).ok());
-            let starts: Vec<_> = starts.map(|file| base_url.join(file)).collect();
-            let starts = starts.iter().map(String::as_str);
-            Ok(Check::default().run_all(&mut folder::Folder::new(path, base_url), starts))
+        if source_description.is_file() {
+            let base_url = base_url.map_or_else(|| folder::base_url(path, &source_description), Ok)?;
+            let start = base_url.join(Path::new(crate::site::SOURCE_DESCRIPTION_PATH));
+            let others = urls(path, &base_url, &folder::documents(path, Wanted::Own)?);
+            let others = others.iter().map(String::as_str);
+            let mut folder = folder::Folder::new(path, base_url);
+            return Ok(self.check().run_beside(&mut self.heard(&mut folder), [start.as_str()], others));
         }
-        None => files.iter().try_fold(Report::default(), |mut all, file| {
-            all.documents.extend(alone(file)?.documents);
-            Ok(all)
-        }),
+        let files = folder::documents(path, Wanted::All)?;
+        if files.is_empty() {
+            return Err(CheckError::Empty { folder: path.to_owned() });
+        }
+        let Some(base_url) = base_url else { return Ok(self.alone(&files, self.check())) };
+        let starts = urls(path, &base_url, &files);
+        let mut folder = folder::Folder::new(path, base_url);
+        Ok(self.check().run_all(&mut self.heard(&mut folder), starts.iter().map(String::as_str)))
+    }
+
+    /// Documents whose URLs nobody knows: what they link to is not looked at.
+    fn alone(&mut self, files: &[PathBuf], check: Check) -> Report {
+        let paths: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
+        check.run_beside(&mut self.heard(&mut file::Paths), [], paths.iter().map(AsRef::as_ref))
+    }
+
+    fn heard<'a, F>(&'a mut self, fetch: &'a mut F) -> Heard<'a, F, P> {
+        Heard { fetch, progress: &mut self.progress }
     }
 }
 
-/// A document whose URL nobody knows: what it links to is not looked at.
-fn alone(path: &Path) -> Result<Report, CheckError> {
-    let mut only = file::Only::read(path)?;
-    let report = Check::default().documents(1).run(&mut only, &path.display().to_string());
-    Ok(Report { omitted: 0, ..report })
+fn urls(root: &Path, base_url: &BaseUrl, files: &[PathBuf]) -> Vec<String> {
+    files.iter().filter_map(|file| file.strip_prefix(root).ok()).map(|file| base_url.join(file)).collect()
+}
+
+fn join(whole: &mut Report, part: Report) {
+    whole.documents.extend(part.documents);
+    whole.omitted += part.omitted;
+    whole.stopped = whole.stopped.take().or(part.stopped);
+}
+
+/// Tells what is asked for.
+struct Heard<'a, F, P> {
+    fetch: &'a mut F,
+    progress: &'a mut P,
+}
+
+impl<F: Fetch, P: FnMut(&str)> Fetch for Heard<'_, F, P> {
+    fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
+        (self.progress)(url);
+        self.fetch.get(url)
+    }
+
+    fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
+        (self.progress)(url);
+        self.fetch.package(url)
+    }
+
+    fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
+        (self.progress)(url);
+        self.fetch.topic(url, method)
+    }
 }

@@ -1,9 +1,9 @@
 //! The command line: flags, their environment variables, and what ends a run without success.
 
-use std::{ffi::OsString, io, net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use resync_core::digest::Algorithm;
+use resync_core::{digest::Algorithm, lint::MAX_REQUESTS};
 use resync_publisher::{
     BaseUrl, HubUrl, Settings, UrlError,
     check::CheckError,
@@ -150,12 +150,18 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// A file, the folder of a site, or the URL of a document, best of a Source Description
-    #[arg(env = "RESYNC_SOURCE_CHECK", value_name = "FILE|DIR|URL")]
-    pub(crate) target: OsString,
+    /// Files, the folder of a site, or the URL of a document, best of a Source Description; Change Notifications in the order they were sent
+    #[arg(env = "RESYNC_SOURCE_CHECK", value_name = "FILE|DIR|URL", required = true)]
+    pub(crate) targets: Vec<OsString>,
     /// The URL under which the folder is published [default: that of the last build, or what its Source Description tells]
     #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
     pub(crate) base_url: Option<String>,
+    /// How long the check of a URL may take, such as 90s or 1h
+    #[arg(long, env = "RESYNC_SOURCE_DEADLINE", value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub(crate) deadline: Duration,
+    /// How many documents, packages and topics a check may ask for
+    #[arg(long, env = "RESYNC_SOURCE_MAX_REQUESTS", value_name = "NUMBER", default_value_t = MAX_REQUESTS)]
+    pub(crate) max_requests: usize,
     /// Print JSON
     #[arg(long, env = "RESYNC_SOURCE_JSON")]
     pub(crate) json: bool,
@@ -188,6 +194,8 @@ pub(crate) enum Failure {
     /// Each has been told already.
     #[error("rules are broken")]
     Rules,
+    #[error("the check could not be completed: {0}")]
+    EndedEarly(String),
 }
 
 impl Failure {

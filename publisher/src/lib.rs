@@ -34,6 +34,7 @@
 
 pub mod changes;
 pub mod check;
+mod client;
 mod collection;
 pub mod documents;
 mod files;

@@ -1,14 +1,16 @@
 //! `resync-source`: the Source's tool. All it does is in the library; here flags become calls and results become words.
 
 mod cli;
+mod progress;
 mod words;
 
 use std::{
-    io::{self, Write as _},
+    io::{self, IsTerminal, Write as _},
     process::ExitCode,
 };
 
 use cli::{BuildArgs, CheckArgs, Cli, Command, Failure, NotifyArgs, ServeArgs, StatusArgs, TokenArgs};
+use progress::Progress;
 use resync_publisher::{BaseUrl, build, check, notify, notify::Outcome, serve, status};
 use tracing_subscriber::EnvFilter;
 
@@ -91,15 +93,26 @@ async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {
 }
 
 async fn run_check(arguments: &CheckArgs) -> Result<(), Failure> {
-    let target = check::Target::parse(&arguments.target)?;
-    let base_url = arguments.base_url.as_deref().map(BaseUrl::parse).transpose()?;
-    let findings = check::check(&target, base_url.as_ref()).await?;
+    let targets = arguments.targets.iter().map(|target| check::Target::parse(target));
+    let targets = targets.collect::<Result<Vec<_>, _>>()?;
+    let options = check::Options {
+        base_url: arguments.base_url.as_deref().map(BaseUrl::parse).transpose()?,
+        deadline: arguments.deadline,
+        requests: arguments.max_requests,
+    };
+    let mut progress = Progress::new();
+    let checking = check::check(&targets, &options, move |url| progress.tell(url)).await;
+    let findings = checking?;
     if arguments.json {
         say(&serde_json::to_string_pretty(&findings).map_err(io::Error::from)?)?;
     } else {
-        say(&findings.to_string())?;
+        say(&findings.text(takes_colour(&io::stdout())).to_string())?;
     }
-    if findings.conforming { Ok(()) } else { Err(Failure::Rules) }
+    match findings.ended_early {
+        Some(reason) => Err(Failure::EndedEarly(reason)),
+        None if findings.conforming => Ok(()),
+        None => Err(Failure::Rules),
+    }
 }
 
 fn run_status(arguments: &StatusArgs) -> Result<(), Failure> {
@@ -120,10 +133,13 @@ fn say(line: &str) -> Result<(), Failure> {
 
 fn start_log(filter: &str) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(filter).map_err(|_| Failure::Log(filter.to_owned()))?;
-    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && io::IsTerminal::is_terminal(&io::stderr());
+    let colour = takes_colour(&io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(io::stderr).init();
     Ok(())
+}
+
+fn takes_colour(stream: &impl IsTerminal) -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && stream.is_terminal()
 }
 
 /// Ready once SIGINT or SIGTERM comes; both are caught from this call on.

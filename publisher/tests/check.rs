@@ -7,15 +7,19 @@ mod support;
 
 use std::{
     collections::HashMap,
-    fs,
-    io::{BufRead, BufReader, Write},
+    fs::{self, File},
+    io::{BufRead, BufReader, Cursor, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     thread,
 };
 
-use resync_core::xml::MAX_BYTES;
+use resync_core::{
+    build::{FolderSink, Item, ResourceDumps, Site},
+    digest::{Algorithm, Digest},
+    xml::MAX_BYTES,
+};
 use serde_json::Value;
 use support::{BASE, Place, Run, run, text};
 
@@ -23,6 +27,8 @@ const HUB: &str = "http://hub.example/websub/";
 const DESCRIPTION: &str = ".well-known/resourcesync";
 const CAPABILITIES: &str = "resync/capabilitylist.xml";
 const LIST: &str = "resync/resourcelist.xml";
+const TOPIC: &str = "resync/framework/";
+const SITEMAP: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>"#;
 const URLSET: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">"#;
 
 /// A site as `build` leaves it.
@@ -87,7 +93,11 @@ fn a_site_that_was_built_conforms_and_advice_that_it_does_not_follow_is_told() {
     let run = check(&place.out(), &[]).succeeded();
     let lines: Vec<_> = run.out.lines().collect();
     assert_eq!(lines[0], format!("{BASE}/{DESCRIPTION} (Source Description)"));
-    assert!(lines[1].starts_with("  warning RS-061 at line "), "{}", run.out);
+    assert!(
+        lines[1].starts_with("  3:3: warning RS-061: ") && lines[1].ends_with(" [C8 to C13]"),
+        "{}",
+        run.out
+    );
     let verdict = lines.last().unwrap();
     assert!(verdict.starts_with("3 documents: conforming, with "), "{verdict}");
     assert_eq!(run.err, "");
@@ -173,41 +183,116 @@ fn the_base_url_is_that_of_the_last_build_or_what_the_documents_tell_or_what_is_
     check(&place.out(), &[]).failed_with(64, "--base-url");
 }
 
+/// A site of which the one capability is a Resource Dump, and the path of its package.
+fn dump_site() -> (Place, PathBuf) {
+    let place = site_with(CAPABILITIES, |text| {
+        text.replace("\"resourcelist\"", "\"resourcedump\"").replace("resourcelist.xml", "resourcedump.xml")
+    });
+    fs::remove_file(place.out().join(LIST)).unwrap();
+    let items = [b"alpha".as_slice(), b"beta"].into_iter().enumerate().map(|(number, content)| Item {
+        length: Some(content.len() as u64),
+        hashes: Digest::of(Algorithm::Sha256, content).into(),
+        media_type: Some("text/plain".to_owned()),
+        ..Item::new(format!("{BASE}/{number}.txt"))
+    });
+    let open = |item: &Item| {
+        let content: &[u8] = if item.loc.ends_with("0.txt") { b"alpha" } else { b"beta" };
+        Ok(Some(content))
+    };
+    let mut sink = FolderSink::new(place.out().join("resync"));
+    let dumps =
+        ResourceDumps::new(&Site::new(&format!("{BASE}/resync")), "2026-01-03T09:00:00Z".parse().unwrap());
+    let published = dumps.write(items.map(Ok), open, &mut sink).unwrap();
+    let package = published.documents.iter().find(|name| name.ends_with(".zip")).unwrap();
+    (place, sink.path(package))
+}
+
+/// Packs anew: each member as `change` wants it, by name and content; `None` leaves it out.
+fn repack(package: &Path, change: impl Fn(&str, Vec<u8>) -> Option<(String, Vec<u8>)>) {
+    let mut old = zip::ZipArchive::new(File::open(package).unwrap()).unwrap();
+    let mut new = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for number in 0..old.len() {
+        let mut member = old.by_index(number).unwrap();
+        let (name, mut content) = (member.name().unwrap().into_owned(), Vec::new());
+        member.read_to_end(&mut content).unwrap();
+        if let Some((name, content)) = change(&name, content) {
+            new.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            new.write_all(&content).unwrap();
+        }
+    }
+    fs::write(package, new.finish().unwrap().into_inner()).unwrap();
+}
+
+#[test]
+fn rs101_rs110_packages_are_unpacked_as_destinations_do_it_and_refused_by_cause() {
+    let (place, package) = dump_site();
+    let whole = json(text(&place.out()), &[]);
+    assert_eq!(errors(&whole), []);
+    let kinds: Vec<_> = whole["documents"].as_array().unwrap().iter().map(|one| &one["kind"]).collect();
+    assert_eq!(
+        kinds,
+        [
+            "Source Description",
+            "Capability List",
+            "Resource Dump",
+            "Resource Dump Manifest",
+            "Resource Dump Manifest"
+        ]
+    );
+
+    let original = fs::read(&package).unwrap();
+    let codes = |change: &dyn Fn(&str, Vec<u8>) -> Option<(String, Vec<u8>)>| {
+        fs::write(&package, &original).unwrap();
+        repack(&package, change);
+        let codes = errors(&json(text(&place.out()), &[])).into_iter().map(|(code, _)| code);
+        // What was packed anew has other bytes than the dump says.
+        codes.filter(|code| code != "RS-102").collect::<Vec<_>>()
+    };
+    let is_manifest = |name: &str| name == "manifest.xml";
+    assert_eq!(codes(&|name, content| Some((name.to_owned(), content))), Vec::<String>::new());
+    assert_eq!(codes(&|name, content| (!is_manifest(name)).then(|| (name.to_owned(), content))), ["RS-104"]);
+    assert_eq!(codes(&|name, content| is_manifest(name).then(|| (name.to_owned(), content))), ["RS-111"; 2]);
+    let louder = |content: Vec<u8>| content.to_ascii_uppercase();
+    assert_eq!(
+        codes(&|name, content| Some((
+            name.to_owned(),
+            if is_manifest(name) { content } else { louder(content) }
+        ))),
+        ["RS-110"; 2]
+    );
+
+    fs::write(&package, "no archive").unwrap();
+    let run = check(&place.out(), &[]).failed_with(1, "rules are broken");
+    assert!(run.out.contains("error RS-101: ") && run.out.contains("error RS-102: "), "{}", run.out);
+}
+
 #[test]
 fn rs103_the_manifest_in_a_package_is_compared_with_its_copy() {
-    let place = site_with(CAPABILITIES, |text| text.replace("\"resourcelist\"", "\"resourcedump\""));
-    let up = format!(r#"<rs:ln rel="up" href="{BASE}/{CAPABILITIES}"/>"#);
-    let at = r#"at="2026-01-03T09:00:00Z""#;
-    let dump = format!(
-        r#"{URLSET}<rs:md capability="resourcedump" {at}/>{up}<url><loc>{BASE}/1.zip</loc>
-           <rs:md type="application/zip" length="400"/>
-           <rs:ln rel="contents" href="{BASE}/1.xml" type="application/xml"/></url></urlset>"#
-    );
-    let manifest = |path: &str| {
-        format!(
-            r#"{URLSET}<rs:md capability="resourcedump-manifest" {at}/>{up}<url><loc>{BASE}/a</loc>
-               <rs:md path="{path}" type="text/plain"/></url></urlset>"#
-        )
-    };
-    let put = |name: &str, content: &[u8]| fs::write(place.out().join(name), content).unwrap();
-    let pack = |name: &str| {
-        let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-        zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
-        zip.write_all(manifest("/a").as_bytes()).unwrap();
-        put("1.zip", zip.finish().unwrap().get_ref());
-    };
-    put(LIST, dump.as_bytes());
-    put("1.xml", manifest("/a").as_bytes());
-    pack("manifest.xml");
-    assert_eq!(errors(&json(text(&place.out()), &[])), []);
+    let (place, package) = dump_site();
+    let copy = package
+        .with_file_name(package.file_name().unwrap().to_str().unwrap().replace(".zip", "-manifest.xml"));
+    let text_of_copy = fs::read_to_string(&copy).unwrap();
+    fs::write(&copy, text_of_copy.replace("0.txt", "00.txt")).unwrap();
+    assert_eq!(errors(&json(text(&place.out()), &[])), [error("RS-103", "resync/resourcedump.xml")]);
+}
 
-    put("1.xml", manifest("/b").as_bytes());
-    let codes = errors(&json(text(&place.out()), &[]));
-    assert!(codes.iter().any(|(code, _)| code == "RS-103"), "{codes:?}");
+#[test]
+fn documents_that_nothing_leads_to_are_checked_and_noted() {
+    let place = site();
+    let stray = place.out().join("resync/stray.xml");
+    fs::copy(place.out().join(LIST), &stray).unwrap();
+    fs::write(place.out().join("sitemap.xml"), SITEMAP).unwrap();
+    fs::write(place.out().join("resource.xml"), "<not well-formed").unwrap();
+    let run = check(&place.out(), &[]).succeeded();
+    let note = format!("{BASE}/resync/stray.xml (Resource List)\n  note: nothing leads to this document");
+    assert!(run.out.contains(&note), "{}", run.out);
+    assert!(run.out.contains("4 documents: conforming, with "), "{}", run.out);
+    assert!(run.out.contains("; nothing leads to 1 document\n"), "{}", run.out);
 
-    pack("content.xml");
-    let run = check(&place.out(), &[]).failed_with(1, "rules are broken");
-    assert!(run.out.contains("1.zip: it has no manifest.xml at its top"), "{}", run.out);
+    fs::write(&stray, fs::read_to_string(&stray).unwrap().replace("</urlset>", "")).unwrap();
+    let json = json(text(&place.out()), &[]);
+    assert_eq!(errors(&json), [error("IN-001", "resync/stray.xml")]);
+    assert_eq!((&json["unreached"], &json["documents"][3]["reached"]), (&1.into(), &false.into()));
 }
 
 // --- files, and folders that are no site ---
@@ -225,9 +310,10 @@ fn a_file_is_looked_at_alone_compressed_or_not() {
     gzip.write_all(document.as_bytes()).unwrap();
     fs::write(&broken, gzip.finish().unwrap()).unwrap();
     let run = check(&broken, &[]).failed_with(1, "rules are broken");
-    assert!(run.out.starts_with(&format!("{} (Change List)\n  error RS-0", text(&broken))), "{}", run.out);
-    assert!(run.out.contains("  error RS-060 at line 1, column "), "{}", run.out);
-    assert!(run.out.contains("  error RS-053 at line 1, column "), "{}", run.out);
+    assert!(run.out.starts_with(&format!("{} (Change List)\n  1:", text(&broken))), "{}", run.out);
+    for code in ["RS-060", "RS-053"] {
+        assert!(run.out.contains(&format!(": error {code}: ")), "{}", run.out);
+    }
 }
 
 #[test]
@@ -255,11 +341,41 @@ fn documents_that_no_source_description_leads_to_are_checked_against_each_other_
     assert_eq!(json["documents"].as_array().unwrap().len(), 3);
 }
 
+/// A Change Notification without changes.
+fn notification(place: &Place, name: &str, from: u32, until: u32) -> PathBuf {
+    let time = |hour: u32| format!("2026-01-03T{hour:02}:00:00Z");
+    let (from, until) = (time(from), time(until));
+    let head = format!(r#"<rs:md capability="change-notification" from="{from}" until="{until}"/>"#);
+    place.put(name, format!("{URLSET}{head}</urlset>"));
+    place.collection().join(name)
+}
+
+#[test]
+fn cn008_notifications_follow_each_other_in_the_order_given_or_by_their_intervals_in_a_folder() {
+    let place = Place::new();
+    let one = notification(&place, "z.xml", 1, 2);
+    let two = notification(&place, "y.xml", 2, 4);
+    let three = notification(&place, "x.xml", 4, 5);
+    let [one, two, three] = [&one, &two, &three].map(|path| text(path));
+    run(&["check", one, two, three]).succeeded();
+    let gap = run(&["check", one, three]).failed_with(1, "rules are broken");
+    assert!(gap.out.contains(&format!("{three} (Change Notification)\n  error CN-008: ")), "{}", gap.out);
+    assert!(gap.out.contains("there is a gap"), "{}", gap.out);
+    let swapped = run(&["check", two, one, three]).failed_with(1, "rules are broken");
+    assert!(swapped.out.contains("they overlap"), "{}", swapped.out);
+
+    check(&place.collection(), &[]).succeeded();
+    place.remove("y.xml");
+    let codes = errors(&json(text(&place.collection()), &[]));
+    assert_eq!(codes, [("CN-008".to_owned(), three.to_owned())]);
+}
+
 #[test]
 fn what_cannot_be_checked_is_refused_by_cause() {
     run(&["check"]).failed_with(2, "Usage");
     run(&["check", "ftp://source.example/"]).failed_with(64, "`ftp`");
     run(&["check", "http://me:hunter2@source.example/"]).failed_with(64, "user name or password");
+    run(&["check", "a.xml", "--deadline", "soon"]).failed_with(2, "--deadline");
     run(&["check", "no/such/file.xml"]).failed_with(1, "cannot read `no/such/file.xml`");
     let place = site();
     check(&place.out(), &["--base-url", "elsewhere"]).failed_with(64, "no absolute URL");
@@ -283,7 +399,7 @@ impl Web {
         let answers = Arc::clone(&web.answers);
         thread::spawn(move || {
             for stream in listener.incoming() {
-                answer(&stream.unwrap(), &answers);
+                answer(stream.unwrap(), &answers);
             }
         });
         web
@@ -298,23 +414,37 @@ impl Web {
         self.answers.lock().unwrap().insert(format!("/{path}"), [head.as_bytes(), body].concat());
     }
 
+    /// Takes a request for a path, and never answers.
+    fn hangs(&self, path: &str) {
+        self.answers.lock().unwrap().insert(format!("/{path}"), Vec::new());
+    }
+
     /// Serves what was built for this address.
     fn publish(&self, place: &Place, head: &str) {
         place.build_at(&self.url(""), &["--hub", HUB]).succeeded();
         for (path, bytes) in place.documents() {
             self.gives(&path, head, &bytes);
         }
+        self.gives_topic(&format!("<{}>; rel=\"self\", <{HUB}>; rel=\"hub\"", self.url(TOPIC)));
+    }
+
+    fn gives_topic(&self, links: &str) {
+        self.gives(TOPIC, &format!("{XML}\r\nLink: {links}"), b"");
     }
 }
 
-fn answer(mut stream: &TcpStream, answers: &Answers) {
+fn answer(stream: TcpStream, answers: &Answers) {
     let lines: Vec<_> =
-        BufReader::new(stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+        BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
     let path = lines[0].split(' ').nth(1).unwrap();
     let nothing = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec();
     let answer = answers.lock().unwrap().get(path).cloned().unwrap_or(nothing);
+    if answer.is_empty() {
+        // The connection stays open for as long as the process lives.
+        return std::mem::forget(stream);
+    }
     // A client that has read enough may be gone.
-    stream.write_all(&answer).ok();
+    (&stream).write_all(&answer).ok();
 }
 
 const XML: &str = "200 OK\r\nContent-Type: application/xml";
@@ -361,4 +491,110 @@ fn rs042_no_more_is_taken_than_a_document_can_have() {
     web.gives("endless", XML, &vec![b' '; usize::try_from(MAX_BYTES).unwrap() + 1]);
     let run = run(&["check", &web.url("endless")]).failed_with(1, "rules are broken");
     assert!(run.out.contains("it is longer than 52428800 bytes"), "{}", run.out);
+}
+
+#[test]
+fn rs051_what_decompresses_without_an_end_is_refused() {
+    let web = Web::start();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(URLSET.as_bytes()).unwrap();
+    for _ in 0..64 {
+        gzip.write_all(&vec![b' '; 1 << 20]).unwrap();
+    }
+    let bomb = gzip.finish().unwrap();
+    assert!(bomb.len() < 100_000);
+    web.gives("bomb.xml.gz", XML, &bomb);
+    let run = run(&["check", &web.url("bomb.xml.gz")]).failed_with(1, "rules are broken");
+    assert!(run.out.contains("error IN-001: ") && run.out.contains("more than 250 "), "{}", run.out);
+}
+
+#[test]
+fn fn031_the_topic_of_a_channel_is_asked_for_its_links() {
+    let (web, place) = (Web::start(), Place::new());
+    web.publish(&place, XML);
+    let codes = || errors(&json(&web.url(DESCRIPTION), &[])).into_iter().map(|(code, _)| code);
+    let (own, topic) = (web.url(TOPIC), web.url("elsewhere"));
+    web.gives_topic(&format!("<{topic}>; rel=\"self\", <{HUB}>; rel=\"hub\""));
+    assert_eq!(codes().collect::<Vec<_>>(), ["FN-031"; 2], "by GET and by HEAD");
+    web.gives_topic(&format!("<{own}>; rel=\"self\""));
+    assert_eq!(codes().collect::<Vec<_>>(), ["FN-031"; 2]);
+    web.gives_topic(&format!("<{own}>; rel=\"self\", <http://other.example/>; rel=\"hub\""));
+    let told = found(&json(&web.url(DESCRIPTION), &[])).into_iter().filter(|(_, code, _)| code == "FN-062");
+    assert_eq!(told.map(|(severity, ..)| severity).collect::<Vec<_>>(), ["warning"; 2]);
+    web.gives(TOPIC, "503 Service Unavailable", b"");
+    let run = run(&["check", &web.url(CAPABILITIES)]).failed_with(1, "rules are broken");
+    assert!(run.out.contains(&format!(": GET {own}: 503 Service Unavailable")), "{}", run.out);
+}
+
+#[test]
+fn a_check_ends_at_its_deadline_with_what_it_has() {
+    let (web, place) = (Web::start(), Place::new());
+    web.publish(&place, XML);
+    web.hangs(LIST);
+    let arguments = ["check", &web.url(DESCRIPTION), "--deadline", "400ms"];
+    let ended = run(&arguments).failed_with(1, "the check could not be completed: it took longer than 400ms");
+    assert!(
+        ended.out.contains("2 documents: conforming, with ") && ended.out.contains("--deadline"),
+        "{}",
+        ended.out
+    );
+}
+
+#[test]
+fn a_check_makes_no_more_requests_than_it_may() {
+    let (web, place) = (Web::start(), Place::new());
+    web.publish(&place, XML);
+    let arguments = ["check", &web.url(DESCRIPTION), "--json", "--max-requests", "2"];
+    let ended = run(&arguments)
+        .failed_with(1, "more than 2 requests would be needed; allow more with --max-requests");
+    let json: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(json["documents"].as_array().unwrap().len(), 2);
+    assert!(json["ended_early"].as_str().unwrap().contains("--max-requests"), "{json}");
+    let enough = ["check", &web.url(DESCRIPTION), "--max-requests", "5"];
+    run(&enough).succeeded();
+}
+
+#[test]
+fn the_json_has_the_documented_keys() {
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    let json = json(text(&site().out()), &[]);
+    assert_eq!(keys(&json), "conforming documents ended_early errors links_not_followed unreached warnings");
+    let document = &json["documents"][0];
+    assert_eq!(
+        keys(document),
+        "capability errors index kind linked_from reached url violations violations_omitted warnings"
+    );
+    let violation = &document["violations"][0];
+    assert_eq!(keys(violation), "code column detail entry line rule section sentence severity");
+    let book = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/source.md")).unwrap();
+    for key in [&json, document, violation].map(keys).join(" ").split(' ') {
+        assert!(book.contains(&format!("`{key}`")), "{key} is not documented");
+    }
+}
+
+/// What a person sees: the output on a terminal, made by Python.
+fn on_terminal(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let binary = support::program(arguments);
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]);
+    python
+        .arg(binary.get_program())
+        .args(binary.get_args())
+        .env_remove("NO_COLOR")
+        .envs(variables.iter().copied());
+    let output = python.stdin(std::process::Stdio::null()).output();
+    let output = output.expect("python3 is the terminal: `tests/run` installs it");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_terminal_gets_progress_and_colour_unless_no_color_says_otherwise() {
+    let place = site();
+    let out = place.out();
+    let arguments = ["check", text(&out)];
+    let seen = on_terminal(&arguments, &[]);
+    assert!(seen.contains("\x1b[33mwarning RS-061\x1b[0m") && seen.contains("1 looked at, now "), "{seen:?}");
+    let plain = on_terminal(&arguments, &[("NO_COLOR", "1")]);
+    assert!(plain.contains(": warning RS-061: ") && !plain.contains("\x1b[33m"), "{plain:?}");
+    assert!(!run(&arguments).out.contains('\x1b'));
 }

@@ -256,6 +256,13 @@ impl<R: Read + Seek> Package<R> {
         self.manifest.header()
     }
 
+    /// The bytes of the manifest, as they lie in the package.
+    pub fn manifest(&mut self) -> Result<Vec<u8>, PackageError> {
+        let mut text = Vec::new();
+        take_manifest(&mut self.archive, &mut text)?;
+        Ok(text)
+    }
+
     /// The next entry of the manifest; `None` after the last one.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, PackageError> {
         self.manifest.next().transpose().map_err(PackageError::Manifest)
@@ -343,7 +350,10 @@ impl<R: Read + Seek> std::fmt::Debug for Package<R> {
     }
 }
 
-fn take_manifest<R: Read + Seek>(archive: &mut ZipArchive<R>, text: &mut File) -> Result<(), PackageError> {
+fn take_manifest<R: Read + Seek>(
+    archive: &mut ZipArchive<R>,
+    text: &mut impl Write,
+) -> Result<(), PackageError> {
     let member = match archive.by_name(MANIFEST) {
         Ok(member) => member,
         Err(ZipError::FileNotFound) => return Err(PackageError::ManifestMissing),

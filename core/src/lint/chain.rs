@@ -1,5 +1,6 @@
 //! The Change Notifications of one channel, one after the other (CN-008).
 
+use crate::datetime::DateTime;
 use crate::document::{Capability, Header};
 use crate::rules::{Place, Rule, Violations};
 
@@ -24,17 +25,21 @@ pub fn check_chain<'a>(headers: impl IntoIterator<Item = &'a Header>) -> Violati
         headers.into_iter().filter(|header| header.capability() == Some(&Capability::ChangeNotification));
     for (number, header) in notifications.enumerate() {
         let (from, until) = (header.metadata.from, header.metadata.until);
-        if let (Some(last), Some(from)) = (last, from)
-            && last != from
-        {
-            let flaw = if last < from { "there is a gap" } else { "they overlap" };
-            let detail = format!(
-                "notification {} starts at {from}, the one before it ends at {last}: {flaw}",
-                number + 1
+        if let Some(flaw) = flaw(last, from) {
+            violations.push(
+                Rule::NotificationChain,
+                Place::default(),
+                format!("notification {}: {flaw}", number + 1),
             );
-            violations.push(Rule::NotificationChain, Place::default(), detail);
         }
         last = until.or(last);
     }
     violations
+}
+
+/// What is wrong between the end of a notification and the start of the next one.
+pub(super) fn flaw(last: Option<DateTime>, from: Option<DateTime>) -> Option<String> {
+    let (last, from) = last.zip(from).filter(|(last, from)| last != from)?;
+    let flaw = if last < from { "there is a gap" } else { "they overlap" };
+    Some(format!("it starts at {from}, the one before it ends at {last}: {flaw}"))
 }

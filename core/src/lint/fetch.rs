@@ -1,6 +1,10 @@
 //! Where documents come from.
 
+use std::io::{Read, Seek};
+
 use thiserror::Error;
+
+use crate::websub::LinkHeader;
 
 /// Something that documents can be had from.
 pub trait Fetch {
@@ -9,13 +13,24 @@ pub trait Fetch {
     /// An implementation bounds what it takes: [`MAX_BYTES`](crate::xml::MAX_BYTES) is enough for any document.
     fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure>;
 
-    /// The bytes of `manifest.xml` in the package at a URL (RS-104); `None`, as here, where packages are not looked
-    /// into.
-    fn manifest(&mut self, package: &str) -> Result<Option<Vec<u8>>, FetchFailure> {
-        let _ = package;
+    /// The package of a dump at a URL, to be unpacked and compared with what is said of it (RS-104, RS-110); `None`, as here, where
+    /// packages are not looked into.
+    fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
+        let _ = url;
+        Ok(None)
+    }
+
+    /// What the topic of a channel answers to a request without a body (FN-031); `None`, as here, where nobody answers for topics.
+    fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
+        let _ = (url, method);
         Ok(None)
     }
 }
+
+/// Bytes with an end: a file, or a `Cursor`.
+pub trait PackageBytes: Read + Seek {}
+
+impl<T: Read + Seek> PackageBytes for T {}
 
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +43,45 @@ pub struct Fetched {
     pub last_url: String,
 }
 
+/// How a topic is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`; what the body says is nobody's business here (FN-032).
+    Get,
+    /// `HEAD`
+    Head,
+}
+
+/// What a topic answered with a status of success.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicAnswer {
+    /// The `Content-Type` header.
+    pub content_type: Option<String>,
+    /// The `Link` headers, relative targets made absolute.
+    pub links: LinkHeader,
+}
+
 /// Why nothing came back, in words for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct FetchFailure(String);
+#[error("{reason}")]
+pub struct FetchFailure {
+    reason: String,
+    is_last: bool,
+}
 
 impl FetchFailure {
     /// A failure with its reason, such as `404 Not Found`.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self(reason.into())
+        Self { reason: reason.into(), is_last: false }
+    }
+
+    /// Nothing more is fetched, whatever is asked for, since time is up for instance: the check ends with what it has
+    /// ([`Stopped::Fetch`](super::Stopped::Fetch)).
+    pub fn last(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_last: true }
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last
     }
 }

@@ -3,10 +3,11 @@
 //! [`rules`](crate::rules) see one document. This room follows its links (`up`, `index`, `archives`, `contents`, the
 //! entries of Source Descriptions, Capability Lists, indexes and archives), checks each document it comes to, and then
 //! whether they agree: the way up ends at the Source Description, indexes and their documents name each other and the
-//! same times, changes go on from one list to the next, manifests are equal in content to those in their packages.
-//! Channels are not followed, since a topic is no document (FN-063).
+//! same times, changes go on from one list to the next, manifests are equal in content to those in their packages, and
+//! packages hold what they say. A topic is no document (FN-063): it is asked only for its links (FN-031).
 //!
-//! How bytes are come by is the caller's: [`Fetch`] is a web client, a folder or a map.
+//! How bytes are come by is the caller's: [`Fetch`] is a web client, a folder or a map. A site may be hostile: documents, requests,
+//! links and what is kept of each are bounded, and a [`Report`] says what was left out.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -45,21 +46,25 @@
 
 mod chain;
 mod fetch;
+mod package;
 mod reading;
 mod relations;
 mod report;
 mod site;
 #[cfg(test)]
 mod tests;
+mod topic;
 
 pub use chain::check_chain;
-pub use fetch::{Fetch, FetchFailure, Fetched};
-pub use report::{Checked, Kind, Report};
+pub use fetch::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer};
+pub use report::{Checked, Kind, Report, Stopped};
 
 use site::Site;
 
 /// Most documents of one check, unless [`Check::documents`] says otherwise.
 pub const MAX_DOCUMENTS: usize = 10_000;
+/// Most requests of one check, unless [`Check::requests`] says otherwise: documents, packages and topics.
+pub const MAX_REQUESTS: usize = 30_000;
 /// Most violations that a [`Report`] keeps; the rest is only counted.
 pub const MAX_KEPT: usize = 50_000;
 
@@ -76,12 +81,27 @@ pub fn check(fetch: &mut (impl Fetch + ?Sized), start: &str) -> Report {
 #[must_use]
 pub struct Check {
     documents: usize,
+    requests: usize,
+    is_in_order: bool,
 }
 
 impl Check {
     /// How many documents are looked at; what lies beyond is counted in [`Report::omitted`].
     pub fn documents(mut self, most: usize) -> Self {
         self.documents = most;
+        self
+    }
+
+    /// How often [`Fetch`] is asked for something; then the check ends with what it has ([`Report::stopped`]).
+    pub fn requests(mut self, most: usize) -> Self {
+        self.requests = most;
+        self
+    }
+
+    /// The Change Notifications come in the order they were sent, so that one that is out of order is told (CN-008). Otherwise they are
+    /// taken in the order of their intervals.
+    pub fn in_order(mut self) -> Self {
+        self.is_in_order = true;
         self
     }
 
@@ -96,15 +116,43 @@ impl Check {
         fetch: &mut (impl Fetch + ?Sized),
         starts: impl IntoIterator<Item = &'u str>,
     ) -> Report {
-        let mut site = Site::new(self.documents);
-        site.crawl(fetch, starts);
-        relations::check(&mut site);
+        self.run_beside(fetch, starts, [])
+    }
+
+    /// The same, and each of `others` that nothing leads to is checked by itself, and told to be [unreached](Checked::is_unreached)
+    /// where there are starts; what it links to is not followed.
+    ///
+    /// ```
+    /// use resync_core::lint::{Check, Fetch, FetchFailure, Fetched};
+    ///
+    /// struct Folder;
+    ///
+    /// impl Fetch for Folder {
+    ///     fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
+    ///         let bytes = std::fs::read(url).map_err(|error| FetchFailure::new(error.to_string()))?;
+    ///         let content_type = Some("application/xml".to_owned());
+    ///         Ok(Fetched { bytes, content_type, last_url: url.to_owned() })
+    ///     }
+    /// }
+    ///
+    /// let report = Check::default().in_order().run_beside(&mut Folder, [], ["1.xml", "2.xml"]);
+    /// assert_eq!(report.documents.len(), 2);
+    /// ```
+    pub fn run_beside<'u>(
+        self,
+        fetch: &mut (impl Fetch + ?Sized),
+        starts: impl IntoIterator<Item = &'u str>,
+        others: impl IntoIterator<Item = &'u str>,
+    ) -> Report {
+        let mut site = Site::new(self.documents, self.requests);
+        site.crawl(fetch, starts, others);
+        relations::check(&mut site, self.is_in_order);
         site.into_report()
     }
 }
 
 impl Default for Check {
     fn default() -> Self {
-        Self { documents: MAX_DOCUMENTS }
+        Self { documents: MAX_DOCUMENTS, requests: MAX_REQUESTS, is_in_order: false }
     }
 }

@@ -5,15 +5,21 @@ use std::hash::{BuildHasher as _, Hash, Hasher as _, RandomState};
 
 use super::Kind;
 use crate::datetime::DateTime;
-use crate::document::{Capability, Entry, Header, Metadata, Relation, Root};
+use crate::digest::Hashes;
+use crate::document::{Capability, Entry, Header, Metadata, Relation, Root, ZIP};
 use crate::rules::{Place, Rule, Violations};
 use crate::xml::{MAX_ENTRIES, Mode, Options, ReadError, Reader};
+
+/// Most bytes of a URL that is followed (RS-047); longer ones would be kept by the thousand.
+pub(super) const MAX_URL: usize = 2_048;
 
 /// What a document is kept as.
 #[derive(Debug)]
 pub(super) struct Summary {
     pub(super) kind: Kind,
     pub(super) times: Times,
+    /// Where it points up.
+    pub(super) up: Option<String>,
     /// The earliest and latest change that it tells of.
     pub(super) changes: Option<(DateTime, DateTime)>,
     /// Of manifests: equal for equal content.
@@ -61,9 +67,18 @@ pub(super) enum Role {
     /// A copy of a package's manifest.
     Contents,
     /// The manifest in a package.
-    Package,
+    Package(Box<Said>),
+    /// A channel's topic, and the hubs that it should name.
+    Topic(Vec<String>),
     /// An entry that looks as if the document were an index.
     Sample,
+}
+
+/// What a dump says of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) length: Option<u64>,
+    pub(super) hashes: Hashes,
 }
 
 /// What reading a document gave.
@@ -166,11 +181,15 @@ impl<'k> Collector<'k> {
             Some(C::Description) => self.lead(Role::Listed(C::CapabilityList), entry, &entry.loc, place),
             Some(C::CapabilityList) => {
                 // What other communities list may be no document at all, and a topic is none (FN-063).
-                if let Some(capability) = entry.capability()
-                    && !capability.is_notification()
-                    && !matches!(capability, C::Other(_))
-                {
-                    self.lead(Role::Listed(capability.clone()), entry, &entry.loc, place);
+                match entry.capability() {
+                    None | Some(C::Other(_)) => {}
+                    Some(channel) if channel.is_notification() => {
+                        let hubs = entry.links_with(&Relation::Hub).map(|hub| hub.href.clone()).collect();
+                        self.lead(Role::Topic(hubs), entry, &entry.loc, place);
+                    }
+                    Some(capability) => {
+                        self.lead(Role::Listed(capability.clone()), entry, &entry.loc, place);
+                    }
                 }
             }
             Some(capability) if archived(capability).is_some() => {
@@ -180,8 +199,10 @@ impl<'k> Collector<'k> {
                 for contents in entry.links_with(&Relation::Contents) {
                     self.lead(Role::Contents, entry, &contents.href, place);
                 }
-                if !self.sample(entry, place) {
-                    self.lead(Role::Package, entry, &entry.loc, place);
+                if !self.sample(entry, place) && is_zip(entry) {
+                    let metadata = entry.metadata.clone().unwrap_or_default();
+                    let said = Said { length: metadata.length, hashes: metadata.hash };
+                    self.lead(Role::Package(Box::new(said)), entry, &entry.loc, place);
                 }
             }
             Some(C::ResourceList | C::ChangeList) => {
@@ -219,8 +240,20 @@ impl<'k> Collector<'k> {
         Summary {
             kind: Kind::of(header),
             times: Times::of(&header.metadata),
+            up: header.link(&Relation::Up).map(|up| up.href.clone()).filter(|up| up.len() <= MAX_URL),
             changes: self.changes,
             fingerprint: self.is_manifest().then(|| self.fingerprint.finish()),
+        }
+    }
+}
+
+/// By its type, or by its name where no type is told (RS-101).
+fn is_zip(package: &Entry) -> bool {
+    match package.metadata.as_ref().and_then(|metadata| metadata.media_type.as_deref()) {
+        Some(media_type) => media_type.eq_ignore_ascii_case(ZIP),
+        None => {
+            let path = package.loc.split(['?', '#']).next().unwrap_or_default();
+            path.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("zip"))
         }
     }
 }

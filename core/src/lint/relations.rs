@@ -1,15 +1,16 @@
 //! What documents say of each other, checked link by link once all of them were read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Kind;
+use super::chain;
 use super::reading::{Role, Summary, Times, archived};
 use super::site::{Edge, Site};
 use crate::document::{Capability, Root};
 use crate::rules::{Place, Rule};
 
 /// Checks every link, and the documents of each index against each other.
-pub(super) fn check(site: &mut Site) {
+pub(super) fn check(site: &mut Site, is_in_order: bool) {
     let edges = std::mem::take(&mut site.edges);
     let links = Links::new(&edges);
     for edge in &edges {
@@ -17,6 +18,7 @@ pub(super) fn check(site: &mut Site) {
     }
     check_contents(site, &edges);
     check_indexes(site, &edges);
+    check_channels(site, is_in_order);
 }
 
 /// Which documents list which, and which say that they lie under an index.
@@ -95,7 +97,7 @@ impl<'a> Pair<'a> {
                     self.tell(Rule::ArchivesTarget, format!("{} is a {to}", self.target()));
                 }
             }
-            Role::Contents | Role::Package => {
+            Role::Contents | Role::Package(_) => {
                 let manifest = match from.capability {
                     Some(Capability::ChangeDump) => Capability::ChangeDumpManifest,
                     _ => Capability::ResourceDumpManifest,
@@ -103,7 +105,7 @@ impl<'a> Pair<'a> {
                 self.expect(&manifest, &to, Rule::EntryTarget);
                 self.check_times();
             }
-            Role::Sample => {}
+            Role::Sample | Role::Topic(_) => {}
         }
     }
 
@@ -246,7 +248,7 @@ fn check_contents(site: &mut Site, edges: &[Edge]) {
         |site: &Site, node: usize| -> Option<u64> { site.nodes[node].summary.as_ref()?.fingerprint };
     let packages: HashMap<_, _> = edges
         .iter()
-        .filter(|edge| edge.role == Role::Package)
+        .filter(|edge| matches!(edge.role, Role::Package(_)))
         .map(|edge| ((edge.from, edge.place.entry), edge.to))
         .collect();
     for edge in edges.iter().filter(|edge| edge.role == Role::Contents) {
@@ -313,4 +315,30 @@ fn succession(site: &Site, previous: Option<&Edge>, edge: &Edge) -> Vec<(Rule, S
         told.push((Rule::BoundaryGap, format!("the document before it ends at {end}, it starts at {start}")));
     }
     told
+}
+
+/// The Change Notifications of a set of resources, by the Capability List that they point up to, follow each other (CN-008).
+fn check_channels(site: &mut Site, is_in_order: bool) {
+    let mut channels: BTreeMap<Option<&str>, Vec<(usize, Times)>> = BTreeMap::new();
+    for (number, node) in site.nodes.iter().enumerate() {
+        if let Some(summary) = &node.summary
+            && summary.kind.is(&Capability::ChangeNotification)
+        {
+            channels.entry(summary.up.as_deref()).or_default().push((number, summary.times));
+        }
+    }
+    let mut told = Vec::new();
+    for mut notifications in channels.into_values() {
+        if !is_in_order {
+            notifications.sort_by_key(|(_, times)| (times.from, times.until));
+        }
+        let mut last = None;
+        for (node, Times { from, until, .. }) in notifications {
+            told.extend(chain::flaw(last, from).map(|flaw| (node, flaw)));
+            last = until.or(last);
+        }
+    }
+    for (node, flaw) in told {
+        site.tell(node, Rule::NotificationChain, Place::default(), flaw);
+    }
 }

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use super::FetchFailure;
 use crate::document::{Capability, Header, Root};
 use crate::rules::Violations;
+
+/// How much is kept of a token that no specification defines.
+const MAX_TOKEN: usize = 120;
 
 /// Every document that was come to, in the order it was, and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +16,26 @@ pub struct Report {
     pub documents: Vec<Checked>,
     /// How many links were not followed because there were too many documents.
     pub omitted: usize,
+    /// Why the check ended before it had looked at everything.
+    pub stopped: Option<Stopped>,
+}
+
+/// What ended a check early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// As many requests as [`Check::requests`](super::Check::requests) allows were made.
+    Requests(usize),
+    /// [`Fetch`](super::Fetch) fetches nothing more.
+    Fetch(FetchFailure),
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Requests(most) => write!(f, "more than {most} requests would be needed"),
+            Self::Fetch(failure) => failure.fmt(f),
+        }
+    }
 }
 
 /// One document.
@@ -23,6 +47,8 @@ pub struct Checked {
     pub linked_from: Option<String>,
     /// What it is, where that could be read.
     pub kind: Option<Kind>,
+    /// Nothing that the check started from leads to it; it was checked by itself.
+    pub is_unreached: bool,
     /// What is wrong with it or with what it says of others.
     pub violations: Violations,
 }
@@ -56,11 +82,12 @@ impl Report {
 impl fmt::Display for Report {
     /// Each document with its violations below it, then the sums.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Checked { url, kind, violations, .. } in &self.documents {
-            match kind {
-                Some(kind) => writeln!(f, "{url} ({kind})")?,
-                None => writeln!(f, "{url}")?,
+        for Checked { url, kind, is_unreached, violations, .. } in &self.documents {
+            f.write_str(url)?;
+            if let Some(kind) = kind {
+                write!(f, " ({kind})")?;
             }
+            writeln!(f, "{}", if *is_unreached { ", which nothing leads to" } else { "" })?;
             for violation in violations {
                 writeln!(f, "  {violation}")?;
             }
@@ -73,13 +100,23 @@ impl fmt::Display for Report {
         if self.omitted > 0 {
             write!(f, ", {} links not followed", self.omitted)?;
         }
+        if let Some(stopped) = &self.stopped {
+            write!(f, ", ended early: {stopped}")?;
+        }
         Ok(())
     }
 }
 
 impl Kind {
     pub(super) fn of(header: &Header) -> Self {
-        Self { capability: header.capability().cloned(), root: header.root }
+        let capability = header.capability().map(|capability| match capability {
+            Capability::Other(token) if token.len() > MAX_TOKEN => {
+                let end = token.char_indices().map(|(end, _)| end).take_while(|&end| end <= MAX_TOKEN).last();
+                Capability::Other(token[..end.unwrap_or_default()].into())
+            }
+            known => known.clone(),
+        });
+        Self { capability, root: header.root }
     }
 
     pub(super) fn is(&self, capability: &Capability) -> bool {

@@ -5,8 +5,9 @@ use std::hash::RandomState;
 
 use url::Url;
 
-use super::reading::{self, Lead, Reading, Role, Summary, Times};
-use super::{Checked, Fetch, Fetched, MAX_KEPT, Report};
+use super::package::{self, Found};
+use super::reading::{self, Lead, MAX_URL, Reading, Role, Said, Summary, Times};
+use super::{Checked, Fetch, FetchFailure, Fetched, MAX_KEPT, Report, Stopped, topic};
 use crate::rules::{Place, Rule, Violations};
 use crate::xml::MAX_ENTRIES;
 
@@ -20,9 +21,12 @@ pub(super) struct Site {
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
     pub(super) omitted: usize,
+    stopped: Option<Stopped>,
     by_url: HashMap<String, usize>,
     max_nodes: usize,
     max_edges: usize,
+    max_requests: usize,
+    requests: usize,
     kept: usize,
     key: RandomState,
 }
@@ -36,6 +40,8 @@ pub(super) struct Node {
     alias: Option<usize>,
     /// A manifest in a package is read when its package is found.
     read: bool,
+    /// It is checked by itself: its links are not followed.
+    alone: bool,
 }
 
 /// One link between documents.
@@ -49,43 +55,94 @@ pub(super) struct Edge {
 }
 
 impl Site {
-    pub(super) fn new(max_nodes: usize) -> Self {
+    pub(super) fn new(max_nodes: usize, max_requests: usize) -> Self {
         Self {
             nodes: Vec::new(),
             edges: Vec::new(),
             omitted: 0,
+            stopped: None,
             by_url: HashMap::new(),
             max_nodes,
             max_edges: max_nodes.saturating_mul(LINKS_PER_DOCUMENT).max(MAX_ENTRIES),
+            max_requests,
+            requests: 0,
             kept: 0,
             key: RandomState::new(),
         }
     }
 
-    /// Visits everything that `starts` lead to, nearest first.
+    /// Visits everything that `starts` lead to, nearest first, and then what of `others` was not come to.
     pub(super) fn crawl<'u>(
         &mut self,
         fetch: &mut (impl Fetch + ?Sized),
         starts: impl IntoIterator<Item = &'u str>,
+        others: impl IntoIterator<Item = &'u str>,
     ) {
         for start in starts {
             self.node(without_fragment(start), None);
         }
-        let mut next = 0;
-        while next < self.nodes.len() {
+        let is_whole = !self.nodes.is_empty();
+        self.visit_from(fetch, 0);
+        for other in others {
+            let url = without_fragment(other);
+            if self.by_url.contains_key(&url) {
+                continue;
+            }
+            let Some(node) = self.node(url, None) else { continue };
+            self.nodes[node].alone = true;
+            self.nodes[node].checked.is_unreached = is_whole;
+            self.visit_from(fetch, node);
+        }
+        for index in 0..self.edges.len() {
+            self.edges[index].to = self.resolved(self.edges[index].to);
+        }
+        self.omitted += self.nodes.iter().filter(|node| node.is_left_out()).count();
+    }
+
+    fn visit_from(&mut self, fetch: &mut (impl Fetch + ?Sized), mut next: usize) {
+        while next < self.nodes.len() && self.stopped.is_none() {
             if !self.nodes[next].read {
                 self.visit(fetch, next);
             }
             next += 1;
         }
-        for index in 0..self.edges.len() {
-            self.edges[index].to = self.resolved(self.edges[index].to);
-        }
     }
 
     pub(super) fn into_report(self) -> Report {
-        let documents = self.nodes.into_iter().filter(|node| node.alias.is_none()).map(|node| node.checked);
-        Report { documents: documents.collect(), omitted: self.omitted }
+        let documents = self.nodes.into_iter().filter(|node| node.alias.is_none() && !node.is_left_out());
+        let documents = documents.map(|node| node.checked).collect();
+        Report { documents, omitted: self.omitted, stopped: self.stopped }
+    }
+
+    /// Asks for something, unless the check has come to its end; a failure is told of `node`.
+    fn ask<F: Fetch + ?Sized, T>(
+        &mut self,
+        fetch: &mut F,
+        node: usize,
+        place: Place,
+        rule: Rule,
+        about: &str,
+        request: impl FnOnce(&mut F) -> Result<T, FetchFailure>,
+    ) -> Option<T> {
+        if self.stopped.is_some() {
+            return None;
+        }
+        if self.requests == self.max_requests {
+            self.stopped = Some(Stopped::Requests(self.max_requests));
+            return None;
+        }
+        self.requests += 1;
+        match request(fetch) {
+            Ok(found) => Some(found),
+            Err(failure) if failure.is_last() => {
+                self.stopped = Some(Stopped::Fetch(failure));
+                None
+            }
+            Err(failure) => {
+                self.tell(node, rule, place, format!("{about}{failure}"));
+                None
+            }
+        }
     }
 
     /// Notes a violation of the document of a node.
@@ -105,11 +162,11 @@ impl Site {
 
     fn visit(&mut self, fetch: &mut (impl Fetch + ?Sized), node: usize) {
         let url = self.nodes[node].checked.url.clone();
-        let Fetched { bytes, content_type, last_url } = match fetch.get(&url) {
-            Ok(fetched) => fetched,
-            Err(failure) => {
-                return self.tell(node, Rule::Unreachable, Place::default(), failure.to_string());
-            }
+        let whole = Place::default();
+        let Some(Fetched { bytes, content_type, last_url }) =
+            self.ask(fetch, node, whole, Rule::Unreachable, "", |fetch| fetch.get(&url))
+        else {
+            return;
         };
         let last_url = without_fragment(&last_url);
         let same = *self.by_url.entry(last_url.clone()).or_insert(node);
@@ -122,6 +179,9 @@ impl Site {
         drop(bytes);
         if self.nodes[node].summary.is_some() {
             self.check_content_type(node, content_type.as_deref());
+        }
+        if self.nodes[node].alone {
+            return;
         }
         let base = Url::parse(&last_url).ok();
         for lead in leads {
@@ -143,9 +203,14 @@ impl Site {
 
     fn follow(&mut self, fetch: &mut (impl Fetch + ?Sized), from: usize, lead: Lead, href: String) {
         let Lead { role, place, times, .. } = lead;
-        let to = match role {
+        if href.len() > MAX_URL {
+            let detail = format!("a URL of {} characters is not followed", href.len());
+            return self.tell(from, Rule::Unreachable, place, detail);
+        }
+        let to = match &role {
             Role::Sample => return self.look_at(fetch, from, place, &href),
-            Role::Package => self.package(fetch, from, place, &href),
+            Role::Topic(hubs) => return self.ask_topic(fetch, from, place, &href, hubs),
+            Role::Package(said) => self.package(fetch, from, place, &href, said),
             _ => self.node(href, Some(from)),
         };
         let Some(to) = to else { return };
@@ -156,38 +221,69 @@ impl Site {
         }
     }
 
-    /// The manifest in a package; `None` where packages are not looked into.
+    /// The manifest in a package; `None` where there is none, or packages are not looked into.
     fn package(
         &mut self,
         fetch: &mut (impl Fetch + ?Sized),
         from: usize,
         place: Place,
-        package: &str,
+        url: &str,
+        said: &Said,
     ) -> Option<usize> {
-        let url = format!("{package}!/manifest.xml");
-        if let Some(&known) = self.by_url.get(&url) {
+        let manifest = format!("{url}!/manifest.xml");
+        if let Some(&known) = self.by_url.get(&manifest) {
             return Some(known);
         }
-        match fetch.manifest(package) {
-            Ok(None) => None,
-            Ok(Some(bytes)) => {
-                let node = self.node(url, Some(from))?;
-                let leads = self.note(node, reading::read(&bytes, &self.key));
-                for lead in leads.into_iter().filter(|lead| lead.role == Role::Up) {
-                    let href = without_fragment(&lead.href);
-                    self.follow(fetch, node, lead, href);
-                }
-                Some(node)
+        let about = format!("{url}: ");
+        let bytes = self.ask(fetch, from, place, Rule::Unreachable, &about, |fetch| fetch.package(url))??;
+        let Found { manifest: text, of_package, of_bitstreams } = package::examine(bytes, said);
+        for (rule, detail) in of_package {
+            self.tell(from, rule, place, format!("{about}{detail}"));
+        }
+        let text = text?;
+        let node = self.node(manifest, Some(from))?;
+        let leads = self.note(node, reading::read(&text, &self.key));
+        for (entry, rule, detail) in of_bitstreams {
+            let violations = &self.nodes[node].checked.violations;
+            let mut same_place = violations.iter().filter(|told| told.place.entry == Some(entry));
+            let position = same_place.clone().find_map(|told| told.place.position);
+            // The rules have found the same flaw of a path, and know the line.
+            if !same_place.any(|told| told.rule == rule) {
+                self.tell(node, rule, Place { position, entry: Some(entry) }, detail);
             }
-            Err(failure) => {
-                self.tell(from, Rule::Unreachable, place, format!("{package}: {failure}"));
-                None
+        }
+        for lead in leads.into_iter().filter(|lead| lead.role == Role::Up) {
+            let href = without_fragment(&lead.href);
+            self.follow(fetch, node, lead, href);
+        }
+        Some(node)
+    }
+
+    fn ask_topic(
+        &mut self,
+        fetch: &mut (impl Fetch + ?Sized),
+        from: usize,
+        place: Place,
+        url: &str,
+        hubs: &[String],
+    ) {
+        for (method, name) in topic::METHODS {
+            let about = format!("{name} {url}: ");
+            let answer = self
+                .ask(fetch, from, place, Rule::TopicUnreachable, &about, |fetch| fetch.topic(url, method));
+            let Some(Some(answer)) = answer else { continue };
+            for (rule, detail) in topic::flaws(&answer, url, hubs) {
+                self.tell(from, rule, place, format!("{about}{detail}"));
             }
         }
     }
 
     /// Whether an entry of a document is a document of the same kind, so that the document is an index in fact.
     fn look_at(&mut self, fetch: &mut (impl Fetch + ?Sized), from: usize, place: Place, href: &str) {
+        if self.requests == self.max_requests || self.stopped.is_some() {
+            return;
+        }
+        self.requests += 1;
         let Ok(fetched) = fetch.get(href) else { return };
         let found = reading::read(&fetched.bytes, &self.key).summary.map(|summary| summary.kind);
         let kind = self.nodes[from].checked.kind.as_ref();
@@ -220,8 +316,9 @@ impl Site {
         let node = self.nodes.len();
         self.by_url.insert(url.clone(), node);
         let linked_from = linked_from.map(|from| self.nodes[from].checked.url.clone());
-        let checked = Checked { url, linked_from, kind: None, violations: Violations::default() };
-        self.nodes.push(Node { checked, summary: None, alias: None, read: false });
+        let violations = Violations::default();
+        let checked = Checked { url, linked_from, kind: None, is_unreached: false, violations };
+        self.nodes.push(Node { checked, summary: None, alias: None, read: false, alone: false });
         Some(node)
     }
 
@@ -231,6 +328,13 @@ impl Site {
             node = same;
         }
         node
+    }
+}
+
+impl Node {
+    /// The check ended before it came here.
+    fn is_left_out(&self) -> bool {
+        !self.read && self.alias.is_none() && self.checked.violations.is_empty()
     }
 }
 

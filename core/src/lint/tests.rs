@@ -1,18 +1,23 @@
 //! Sites in memory: one that is right, and then one thing wrong at a time.
 
+mod hostile;
+
 use std::collections::HashMap;
+use std::io::{Cursor, Write as _};
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
 use crate::datetime::DateTime;
+use crate::digest::{Algorithm, Digest, Hashes};
 use crate::document::{
-    Bitstream, Capability, CapabilityList, ChangeList, ChangeListArchive, ChangeListIndex, Document, Package,
-    Resource, ResourceChange, ResourceDump, ResourceDumpManifest, ResourceList, ResourceListIndex,
-    SourceDescription,
+    Bitstream, Capability, CapabilityList, ChangeList, ChangeListArchive, ChangeListIndex,
+    ChangeNotification, Document, Package, Resource, ResourceChange, ResourceDump, ResourceDumpManifest,
+    ResourceList, ResourceListIndex, SourceDescription,
 };
 use crate::rules::Rule;
+use crate::websub::LinkHeader;
 use crate::xml;
 
 const SOURCE: &str = "http://example.org/.well-known/resourcesync";
@@ -27,11 +32,14 @@ const CHANGES_2: &str = "http://example.org/changelist-2.xml";
 const ARCHIVE: &str = "http://example.org/changelist-archive.xml";
 const OLD: &str = "http://example.org/changelist-2012.xml";
 const TOPIC: &str = "http://example.org/topic";
+const HUB: &str = "http://hub.example.org/";
+const CONTENT: &[u8] = b"<p>hello";
 
-/// Documents and packages' manifests by URL, and what was asked for.
+/// Documents and packages by URL, what the topic answers, and what was asked for.
 struct Web {
     documents: HashMap<String, Vec<u8>>,
-    manifests: HashMap<String, Vec<u8>>,
+    packages: HashMap<String, Vec<u8>>,
+    topic: Option<TopicAnswer>,
     moved: HashMap<String, String>,
     content_type: Option<&'static str>,
     asked: Vec<String>,
@@ -45,11 +53,14 @@ impl Fetch for Web {
         Ok(Fetched { bytes, content_type: self.content_type.map(str::to_owned), last_url })
     }
 
-    fn manifest(&mut self, package: &str) -> Result<Option<Vec<u8>>, FetchFailure> {
-        self.manifests
-            .get(package)
-            .map(|bytes| Some(bytes.clone()))
-            .ok_or_else(|| FetchFailure::new("no ZIP"))
+    fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
+        let bytes = self.packages.get(url).ok_or_else(|| FetchFailure::new("404 Not Found"))?;
+        Ok(Some(Box::new(Cursor::new(bytes.clone()))))
+    }
+
+    fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
+        self.asked.push(format!("{method:?} {url}"));
+        Ok(self.topic.clone())
     }
 }
 
@@ -98,12 +109,35 @@ fn capability_list() -> CapabilityList {
         .capability(Capability::ResourceDump, DUMP)
         .capability(Capability::ChangeList, CHANGES)
         .capability(Capability::ChangeListArchive, ARCHIVE)
-        .channel(Capability::ChangeNotification, TOPIC, ["http://hub.example.org/"])
+        .channel(Capability::ChangeNotification, TOPIC, [HUB])
 }
 
 fn manifest() -> ResourceDumpManifest {
-    ResourceDumpManifest::new(day(1), UP)
-        .bitstream(Bitstream::new("http://example.org/a.html", "/a.html").media_type("text/html"))
+    let bitstream = Bitstream::new("http://example.org/a.html", "/a.html").media_type("text/html");
+    let hashes = Hashes::from(Digest::of(Algorithm::Sha256, CONTENT));
+    ResourceDumpManifest::new(day(1), UP).bitstream(bitstream.length(CONTENT.len() as u64).hashes(hashes))
+}
+
+/// A package with these members.
+fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = ::zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in members {
+        zip.start_file(*name, ::zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(content).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+impl Web {
+    /// Puts a package, and a dump that says of it what is true.
+    fn pack(&mut self, members: &[(&str, &[u8])], has_copy: bool) {
+        let bytes = zip(members);
+        let package = Package::zip(PACKAGE, bytes.len() as u64).at(day(1));
+        let package = if has_copy { package.contents(MANIFEST) } else { package };
+        let package = package.hashes(Hashes::from(Digest::of(Algorithm::Md5, &bytes)));
+        self.put(DUMP, &ResourceDump::new(day(1), UP).package(package).build().unwrap());
+        self.packages.insert(PACKAGE.to_owned(), bytes);
+    }
 }
 
 fn changes_1() -> ChangeList {
@@ -118,7 +152,11 @@ fn changes_2() -> ChangeList {
 fn web() -> Web {
     let mut web = Web {
         documents: HashMap::new(),
-        manifests: HashMap::new(),
+        packages: HashMap::new(),
+        topic: Some(TopicAnswer {
+            content_type: Some("application/xml".to_owned()),
+            links: LinkHeader::default().push(TOPIC, "self").push(HUB, "hub"),
+        }),
         moved: HashMap::new(),
         content_type: Some("application/xml; charset=utf-8"),
         asked: Vec::new(),
@@ -129,10 +167,8 @@ fn web() -> Web {
     web.put(UP, &capability_list().build().unwrap());
     let list = ResourceList::new(day(1), UP).resource(Resource::new("http://example.org/a.html"));
     web.put(LIST, &list.build().unwrap());
-    let package = Package::zip(PACKAGE, 7).at(day(1)).contents(MANIFEST);
-    web.put(DUMP, &ResourceDump::new(day(1), UP).package(package).build().unwrap());
     web.put(MANIFEST, &manifest().build().unwrap());
-    web.manifests.insert(PACKAGE.to_owned(), xml::write(&manifest().build().unwrap()));
+    web.pack(&[("manifest.xml", &xml::write(&manifest().build().unwrap())), ("a.html", CONTENT)], true);
     let index = ChangeListIndex::new(day(1), UP).closed(CHANGES_1, day(1), day(3)).open(CHANGES_2, day(3));
     web.put(CHANGES, &index.archives(ARCHIVE).build().unwrap());
     web.put(CHANGES_1, &changes_1().build().unwrap());
@@ -159,10 +195,75 @@ fn a_source_with_everything_in_order_has_no_violation_wherever_the_check_starts(
 }
 
 #[test]
-fn fn063_a_topic_is_not_fetched() {
+fn fn063_a_topic_is_asked_for_its_links_and_not_read_as_a_document() {
     let mut web = web();
     assert_eq!(web.broken(), []);
     assert!(!web.asked.iter().any(|url| url == TOPIC));
+    let asked: Vec<_> = web.asked.iter().filter(|asked| asked.ends_with(TOPIC)).collect();
+    assert_eq!(asked, [&format!("Get {TOPIC}"), &format!("Head {TOPIC}")]);
+}
+
+#[test]
+fn fn031_a_topic_names_itself_and_its_hub_and_is_served_as_xml() {
+    let mut web = web();
+    let mut expect = |content_type: Option<&str>, links: LinkHeader, rules: &[Rule]| {
+        web.topic = Some(TopicAnswer { content_type: content_type.map(str::to_owned), links });
+        let told: Vec<_> = web.broken().into_iter().map(|(url, rule)| (url == UP).then_some(rule)).collect();
+        let twice: Vec<_> = rules.iter().map(|&rule| Some(rule)).collect::<Vec<_>>().repeat(2);
+        assert_eq!(told, twice, "by GET and by HEAD");
+    };
+    let xml = Some("application/xml;charset=utf-8");
+    let link = || LinkHeader::default();
+    expect(xml, link().push(TOPIC, "self").push("HTTP://hub.example.org", "hub"), &[]);
+    expect(None, link().push(TOPIC, "self").push(HUB, "hub"), &[Rule::TopicContentType]);
+    expect(Some("text/html"), link().push(TOPIC, "self").push(HUB, "hub"), &[Rule::TopicContentType]);
+    expect(xml, link(), &[Rule::TopicLinks, Rule::TopicLinks]);
+    expect(xml, link().push(TOPIC, "self"), &[Rule::TopicLinks]);
+    expect(xml, link().push(UP, "self").push(HUB, "hub"), &[Rule::TopicLinks]);
+    expect(xml, link().push(TOPIC, "self").push("http://other.example/", "hub"), &[Rule::TopicHubs]);
+}
+
+#[test]
+fn cn008_notifications_of_one_set_follow_each_other() {
+    let mut web = web();
+    let place = |from: u8| format!("http://example.org/notification-{from}.xml");
+    for (from, until) in [(1, 2), (2, 4), (3, 5)] {
+        web.put(&place(from), &ChangeNotification::new(day(from), day(until)).up(UP).build().unwrap());
+    }
+    web.put(&place(9), &ChangeNotification::new(day(9), day(9)).up(SOURCE).build().unwrap());
+    let mut broken = |check: Check, numbers: &[u8]| {
+        let urls: Vec<_> = numbers.iter().map(|&number| place(number)).collect();
+        let report = check.run_beside(&mut web, [], urls.iter().map(String::as_str));
+        let documents = report.documents.into_iter().filter(|document| !document.violations.is_empty());
+        documents
+            .map(|document| {
+                assert!(!document.is_unreached);
+                (document.url, document.violations.iter().next().unwrap().rule)
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(broken(Check::default().in_order(), &[1, 2]), []);
+    assert_eq!(broken(Check::default(), &[2, 9, 1]), [], "they are put in order, and each set has its own");
+    assert_eq!(broken(Check::default().in_order(), &[2, 1]), only(&place(1), Rule::NotificationChain));
+    assert_eq!(broken(Check::default(), &[1, 2, 3]), only(&place(3), Rule::NotificationChain));
+    assert_eq!(broken(Check::default(), &[1, 3]), only(&place(3), Rule::NotificationChain));
+}
+
+#[test]
+fn what_nothing_leads_to_is_checked_by_itself_and_said_to_be_unreached() {
+    let mut web = web();
+    let stray = "http://example.org/stray.xml";
+    web.documents.insert(stray.to_owned(), xml::write(&ResourceList::new(day(1), LIST).build().unwrap()));
+    let report = Check::default().run_beside(&mut web, [SOURCE], [stray, LIST]);
+    let unreached: Vec<_> = report.documents.iter().filter(|document| document.is_unreached).collect();
+    assert_eq!((unreached.len(), report.documents.len()), (1, 12));
+    assert_eq!(unreached[0].url, stray);
+    assert!(unreached[0].violations.is_empty(), "its up link is not followed: {report}");
+    assert!(report.to_string().contains("stray.xml (Resource List), which nothing leads to"));
+
+    web.edit(stray, "resourcelist", "changelist");
+    let report = Check::default().run_beside(&mut web, [SOURCE], [stray]);
+    assert!(!report.documents[11].violations.is_conforming(), "{report}");
 }
 
 #[test]
@@ -272,8 +373,42 @@ fn rs103_a_copy_of_a_manifest_is_equal_to_the_one_in_the_package() {
     let mut web = web();
     web.edit(MANIFEST, "text/html", "text/plain");
     assert_eq!(web.broken(), only(DUMP, Rule::ContentsDiffer));
-    web.manifests.clear();
+    web.packages.clear();
     assert_eq!(web.broken(), only(DUMP, Rule::Unreachable));
+}
+
+#[test]
+fn rs101_rs104_rs110_a_package_is_refused_for_what_a_destination_would_refuse_it_for() {
+    let told = String::from_utf8(xml::write(&manifest().build().unwrap())).unwrap();
+    let inside = format!("{PACKAGE}!/manifest.xml");
+    let mut web = web();
+    let mut expect = |manifest: &str, more: &[(&str, &[u8])], expected: Vec<(String, Rule)>| {
+        let mut members = vec![("manifest.xml", manifest.as_bytes())];
+        members.extend(more);
+        members.retain(|(_, content)| !content.is_empty());
+        web.pack(&members, false);
+        assert_eq!(web.broken(), expected, "{manifest}");
+    };
+    let good: (&str, &[u8]) = ("a.html", CONTENT);
+    expect(&told, &[good], vec![]);
+    expect(&told, &[good, ("not/named.txt", b"RS-111")], vec![]);
+    expect("", &[good], only(DUMP, Rule::PackageManifest));
+    expect(
+        &told.replace("resourcedump-manifest", "resourcelist"),
+        &[good],
+        only(DUMP, Rule::PackageManifest),
+    );
+    expect(&told.replace("</urlset>", ""), &[good], only(DUMP, Rule::PackageManifest));
+    expect(&told, &[], only(&inside, Rule::BitstreamMissing));
+    expect(&told, &[("a.html", b"<p>hallo")], only(&inside, Rule::BitstreamDiffers));
+    expect(&told, &[("a.html", b"<p>")], only(&inside, Rule::BitstreamDiffers));
+    expect(&told.replace("/a.html\" ", "/../a.html\" "), &[good], only(&inside, Rule::PathUnsafe));
+    let entry = &told[told.find("  <url>").unwrap()..told.find("</urlset>").unwrap()];
+    expect(&told.replace("</urlset>", &format!("{entry}</urlset>")), &[good], only(DUMP, Rule::PathRepeated));
+
+    web.packages.insert(PACKAGE.to_owned(), b"no archive".to_vec());
+    let broken: Vec<_> = web.broken().into_iter().map(|(_, rule)| rule).collect();
+    assert_eq!(broken, [Rule::PackageDiffers, Rule::PackageDiffers, Rule::PackageUnreadable]);
 }
 
 #[test]
@@ -376,8 +511,8 @@ proptest! {
         urls.sort_unstable();
         urls.dedup();
         prop_assert_eq!(urls.len(), report.documents.len());
-        // Each document once, and for each one look at an entry.
-        prop_assert!(web.asked.len() <= 2 * (web.documents.len() + 4), "{:?}", web.asked);
+        // Each document once, and for each one look at an entry, or two at a topic.
+        prop_assert!(web.asked.len() <= 3 * (web.documents.len() + 4), "{:?}", web.asked);
     }
 }
 

@@ -119,10 +119,16 @@ rules! {
     ResourceRepeated "RS-091" Warning "C10.1" "a Resource List has one entry per resource";
     SnapshotOutside "RS-095" Warning "C10.2, C11.1" "the snapshot of a whole covers the snapshots of its parts";
     PackageFormat "RS-101" Warning "C11.1" "packages are ZIP files";
+    PackageUnreadable "RS-101" Error "C11.2" "a package of type application/zip is a ZIP archive that can be read";
+    PackageDiffers "RS-102" Error "C7, C11.1" "a package has the length and the digests that the dump says";
     PackageMixed "RS-101" Warning "C11.1, C13.1" "the packages of a dump have one format";
     ContentsType "RS-103" Warning "C11.1, C13.1" "a contents link has the type application/xml";
     ContentsRepeated "RS-103" Warning "C11.1, C13.1" "a package has one contents link";
     ContentsDiffer "RS-103" Error "C11.1, C13.1" "the manifest that a contents link goes to is equal in content to the one in the package";
+    PackageManifest "RS-104" Error "C11.2, C13.2" "a package has a manifest, manifest.xml at its top";
+    BitstreamDiffers "RS-110" Error "C7, C11.2" "a bitstream has the length and the digests that the manifest says";
+    BitstreamUnsafe "RS-110" Error "C11.2" "a bitstream is a plain file that can be unpacked without harm";
+    BitstreamMissing "RS-111" Error "C11.2, C13.2" "what a manifest names is in the package";
     PathRepeated "RS-110" Error "C11.2, C13.2" "each entry of a manifest has a path of its own";
     ChangeOrder "RS-121" Error "C12.1, C12.2, C13.2" "changes come oldest first";
     UntilMissing "RS-125" Error "C12.2" "the entry of a closed document has until";
@@ -162,6 +168,10 @@ rules! {
     FrameworkEntry "FN-023" Error "FN3" "each entry of a Framework Notification has loc, change and capability";
     FrameworkCapability "FN-024" Warning "FN3" "a Framework Notification tells of documents";
     FrameworkUp "FN-026" Warning "FN3" "what a notification with an up link tells of lies right below that link";
+    TopicUnreachable "FN-031" Error "FN4.1, CN4.1" "the topic of a channel answers GET and HEAD";
+    TopicLinks "FN-031" Error "FN4.1, CN4.1" "a topic is served with a link to itself, rel self, and one to its hub, rel hub";
+    TopicContentType "FN-031" Error "FN4.1, CN4.1" "a topic is served as application/xml";
+    TopicHubs "FN-062" Warning "FN5, CN5" "a topic names the hubs that its Capability List names";
     FrameworkHub "FN-060" Error "FN5" "the channel of Framework Notifications names its hub by a rs:ln with rel hub";
     HubPlace "FN-060" Error "FN5, CN5" "in a Capability List, hub links stand only in entries of notification capabilities";
     HubInLoc "FN-061" Warning "FN5, CN5, SM" "the hub link is a child of url, since loc holds only text";

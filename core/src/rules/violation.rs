@@ -5,6 +5,9 @@ use std::fmt;
 use super::{MAX_VIOLATIONS, Rule, Severity};
 use crate::xml::Position;
 
+/// Most characters of a detail.
+const MAX_DETAIL: usize = 600;
+
 /// Where a rule is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
@@ -116,7 +119,7 @@ impl Violations {
     pub(crate) fn push(&mut self, rule: Rule, place: Place, detail: impl Into<String>) {
         let is_error = rule.severity() == Severity::Error;
         if self.kept.len() < MAX_VIOLATIONS || is_error && self.errors == 0 {
-            self.kept.push(Violation { rule, place, detail: detail.into() });
+            self.kept.push(Violation { rule, place, detail: shortened(detail.into()) });
             self.keep_at_most(MAX_VIOLATIONS);
         } else {
             self.omitted += 1;
@@ -138,6 +141,15 @@ impl Violations {
         // The header comes before entry 1, and within an entry what was found first stays first.
         self.kept.sort_by_key(|violation| violation.place.entry);
     }
+}
+
+/// A detail tells of a stranger's text, and fifty thousand of them are kept of one site.
+fn shortened(mut detail: String) -> String {
+    if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
+        detail.truncate(end);
+        detail.push('…');
+    }
+    detail
 }
 
 impl<'a> IntoIterator for &'a Violations {
@@ -179,6 +191,15 @@ mod tests {
         assert!(text.ends_with(": at is given"), "{text}");
         let nowhere = Violation { place: Place::default(), ..violation };
         assert!(nowhere.to_string().starts_with("RS-060: "));
+    }
+
+    #[test]
+    fn a_detail_is_cut_between_two_characters() {
+        let mut violations = Violations::default();
+        violations.push(Rule::Loc, Place::default(), "\u{e9}".repeat(MAX_DETAIL));
+        violations.push(Rule::Loc, Place::default(), "\u{e9}".repeat(9 * MAX_DETAIL));
+        let lengths = violations.iter().map(|violation| violation.detail.chars().count());
+        assert_eq!(lengths.collect::<Vec<_>>(), [MAX_DETAIL, MAX_DETAIL + 1]);
     }
 
     #[test]

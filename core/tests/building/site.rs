@@ -6,7 +6,7 @@ use resync_core::build::{Item, MemoryDraft, MemorySink, Sink, Site, publish_capa
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest, Hashes};
 use resync_core::document::{Capability, CapabilityList, Document, SourceDescription};
-use resync_core::lint::{self, Fetch, FetchFailure, Fetched, Report};
+use resync_core::lint::{self, Fetch, FetchFailure, Fetched, PackageBytes, Report};
 use resync_core::xml::{self, Format};
 
 pub(crate) const ROOT: &str = "https://example.org/resync/";
@@ -83,13 +83,8 @@ impl Fetch for Web {
         })
     }
 
-    fn manifest(&mut self, package: &str) -> Result<Option<Vec<u8>>, FetchFailure> {
-        let Fetched { bytes, .. } = self.get(package)?;
-        let mut archive =
-            zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| FetchFailure::new(e.to_string()))?;
-        let mut manifest = Vec::new();
-        io::copy(&mut archive.by_name("manifest.xml").unwrap(), &mut manifest).unwrap();
-        Ok(Some(manifest))
+    fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
+        Ok(Some(Box::new(Cursor::new(self.get(url)?.bytes))))
     }
 }
 

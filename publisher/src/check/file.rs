@@ -1,7 +1,7 @@
 //! Files as a web server would give them.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _},
     path::Path,
 };
@@ -16,29 +16,32 @@ use super::CheckError;
 /// What a web server is to say of a document (RS-052).
 const CONTENT_TYPE: &str = "application/xml";
 
-/// One document and nothing else.
+/// Files by their paths.
 #[derive(Debug)]
-pub(super) struct Only {
-    bytes: Option<Vec<u8>>,
-}
+pub(super) struct Paths;
 
-impl Only {
-    pub(super) fn read(path: &Path) -> Result<Self, CheckError> {
-        match read(path) {
-            Ok(Ok(bytes)) => Ok(Self { bytes: Some(bytes) }),
-            Ok(Err(failure)) => {
-                Err(CheckError::NoDocument { path: path.to_owned(), reason: failure.to_string() })
-            }
-            Err(source) => Err(CheckError::Io { path: path.to_owned(), source }),
+impl Fetch for Paths {
+    fn get(&mut self, path: &str) -> Result<Fetched, FetchFailure> {
+        match read(Path::new(path)) {
+            Ok(bytes) => Ok(served(bytes?, path)),
+            Err(error) => Err(FetchFailure::new(error.to_string())),
         }
     }
 }
 
-impl Fetch for Only {
-    fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
-        let bytes = self.bytes.take().ok_or_else(|| FetchFailure::new("only one document is looked at"))?;
-        Ok(served(bytes, url))
+/// Refuses what cannot be a document before anything is checked.
+pub(super) fn probe(path: &Path) -> Result<(), CheckError> {
+    let failed = |source| CheckError::Io { path: path.to_owned(), source };
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        let reason = no_file().to_string();
+        return Err(CheckError::NoDocument { path: path.to_owned(), reason });
     }
+    File::open(path).map_err(failed)?;
+    if path.to_str().is_none() {
+        let reason = "its path is not in UTF-8; rename it".to_owned();
+        return Err(CheckError::NoDocument { path: path.to_owned(), reason });
+    }
+    Ok(())
 }
 
 /// The bytes of a file as if a web server had sent them.
@@ -48,18 +51,22 @@ pub(super) fn served(bytes: Vec<u8>, url: &str) -> Fetched {
 
 /// A file, unless it is longer than a document can be; the outer error is the operating system's.
 pub(super) fn read(path: &Path) -> io::Result<Result<Vec<u8>, FetchFailure>> {
-    // Asked first: opening a pipe would wait for somebody to write to it.
-    if !path.metadata()?.is_file() {
-        return Ok(Err(FetchFailure::new("it is no regular file")));
-    }
-    bounded(File::open(path)?)
+    let file = match open(path)? {
+        Ok(file) => file,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(if bytes.len() as u64 > MAX_BYTES { Err(too_long()) } else { Ok(bytes) })
 }
 
-/// At most as much as a document can have.
-pub(super) fn bounded(input: impl io::Read) -> io::Result<Result<Vec<u8>, FetchFailure>> {
-    let mut bytes = Vec::new();
-    input.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok(if bytes.len() as u64 > MAX_BYTES { Err(too_long()) } else { Ok(bytes) })
+/// A regular file. Its kind is asked first: opening a pipe would wait for somebody to write to it.
+pub(super) fn open(path: &Path) -> io::Result<Result<File, FetchFailure>> {
+    if path.metadata()?.is_file() { File::open(path).map(Ok) } else { Ok(Err(no_file())) }
+}
+
+fn no_file() -> FetchFailure {
+    FetchFailure::new("it is no regular file")
 }
 
 pub(super) fn too_long() -> FetchFailure {

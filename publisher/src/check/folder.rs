@@ -2,28 +2,28 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, ErrorKind},
+    io::{self, BufReader, ErrorKind, Read as _},
     path::{Path, PathBuf},
 };
 
 use resync_core::{
-    lint::{Fetch, FetchFailure, Fetched},
-    xml::{ReadError, Reader},
+    document::Metadata,
+    lint::{Fetch, FetchFailure, Fetched, PackageBytes},
+    xml::{ReadError, Reader, SITEMAP_NAMESPACE},
 };
 use url::Url;
 use walkdir::{DirEntry, WalkDir};
-use zip::{ZipArchive, result::ZipError};
 
 use super::{
     CheckError,
-    file::{bounded, read, served},
+    file::{open, read, served},
 };
 use crate::{BaseUrl, url_path};
 
 /// How many entries of a Source Description are tried in search of one that is a file of the folder.
 const TRIED: usize = 1_000;
-/// The manifest at the top of a package (RS-104).
-const MANIFEST: &str = "manifest.xml";
+/// How much of a file that is not well-formed is searched for the namespace of documents.
+const SEARCHED: u64 = 4_096;
 
 /// A folder under its base URL.
 #[derive(Debug)]
@@ -53,23 +53,10 @@ impl Fetch for Folder {
         read(&path).map_err(|error| cannot_read(&path, &error))?.map(|bytes| served(bytes, url))
     }
 
-    fn manifest(&mut self, package: &str) -> Result<Option<Vec<u8>>, FetchFailure> {
-        let path = self.path_of(package)?;
-        let is_zip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
-        if !is_zip {
-            return Ok(None);
-        }
-        let file = File::open(&path).map_err(|error| cannot_read(&path, &error))?;
-        let no_package = |error: ZipError| FetchFailure::new(format!("it is no readable ZIP file: {error}"));
-        let mut zip = ZipArchive::new(BufReader::new(file)).map_err(no_package)?;
-        let member = match zip.by_name(MANIFEST) {
-            Ok(member) => member,
-            Err(ZipError::FileNotFound) => {
-                return Err(FetchFailure::new("it has no manifest.xml at its top"));
-            }
-            Err(error) => return Err(no_package(error)),
-        };
-        bounded(member).map_err(|error| no_package(error.into()))?.map(Some)
+    fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
+        let path = self.path_of(url)?;
+        let file = open(&path).map_err(|error| cannot_read(&path, &error))??;
+        Ok(Some(Box::new(BufReader::new(file))))
     }
 }
 
@@ -105,8 +92,17 @@ fn base_of(root: &Path, url: &Url) -> Option<BaseUrl> {
     BaseUrl::parse(base.as_str()).ok()
 }
 
-/// The files of a folder that are ResourceSync documents or Sitemaps, by name. Hidden ones are no part of a site.
-pub(super) fn documents(root: &Path) -> Result<Vec<PathBuf>, CheckError> {
+/// Which files count as documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Sitemaps, too, and whatever might be a damaged document.
+    All,
+    /// What says that it is a document of ResourceSync; the folder may hold other XML, Sitemaps for instance.
+    Own,
+}
+
+/// The files of a folder that are documents, by name. Hidden ones are no part of a site.
+pub(super) fn documents(root: &Path, wanted: Wanted) -> Result<Vec<PathBuf>, CheckError> {
     let is_hidden = |entry: &DirEntry| {
         entry.depth() > 0
             && entry.file_name().as_encoded_bytes().starts_with(b".")
@@ -118,23 +114,38 @@ pub(super) fn documents(root: &Path) -> Result<Vec<PathBuf>, CheckError> {
             path: error.path().unwrap_or(root).to_owned(),
             source: error.into(),
         })?;
-        if entry.path().is_file() && is_document(entry.path())? {
+        if entry.path().is_file() && is_document(entry.path(), wanted) {
             found.push(entry.into_path());
         }
     }
-    if found.is_empty() { Err(CheckError::Empty { folder: root.to_owned() }) } else { Ok(found) }
+    Ok(found)
 }
 
-/// By its name, and unless its root element says that it is other XML.
-fn is_document(path: &Path) -> Result<bool, CheckError> {
+/// By its name and its beginning. What cannot be opened may be one, and the check will say what is wrong.
+fn is_document(path: &Path, wanted: Wanted) -> bool {
     let ends_in =
         |path: &Path, end: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(end));
     let uncompressed = if ends_in(path, "gz") { path.with_extension("") } else { path.to_owned() };
     if !ends_in(&uncompressed, "xml") {
-        return Ok(false);
+        return false;
     }
-    let file = File::open(path).map_err(|source| CheckError::Io { path: path.to_owned(), source })?;
-    Ok(!matches!(Reader::new(BufReader::new(file)), Err(ReadError::UnknownRoot { .. })))
+    let Ok(file) = File::open(path) else { return true };
+    match Reader::new(BufReader::new(file)) {
+        Err(ReadError::UnknownRoot { .. }) => false,
+        _ if wanted == Wanted::All => true,
+        Ok(reader) => {
+            let header = reader.header();
+            header.metadata != Metadata::default() || !header.links.is_empty()
+        }
+        Err(_) => names_namespace(path).unwrap_or(true),
+    }
+}
+
+fn names_namespace(path: &Path) -> io::Result<bool> {
+    let mut beginning = Vec::new();
+    File::open(path)?.take(SEARCHED).read_to_end(&mut beginning)?;
+    let namespace = SITEMAP_NAMESPACE.as_bytes();
+    Ok(beginning.windows(namespace.len()).any(|window| window == namespace))
 }
 
 #[cfg(test)]

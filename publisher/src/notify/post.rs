@@ -1,15 +1,16 @@
 //! The POST to a hub, and what its answer means.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use http::{
     HeaderValue, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE, LINK},
 };
+use reqwest::redirect::Policy;
 use resync_core::websub::XML_CONTENT_TYPE;
 
 use super::{NotifyError, message::Message};
-use crate::settings::HubUrl;
+use crate::{client, settings::HubUrl};
 
 /// How long a hub may take to accept a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,7 +97,7 @@ pub(super) async fn post(
         Ok(response) => judge(response, message.topic).await,
         Err(error) => {
             let unheard = error.is_connect() || error.is_builder();
-            let reason = causes(&error.without_url());
+            let reason = client::reason(error);
             Err(if unheard { PostError::Unreachable { reason } } else { PostError::NoAnswer { reason } })
         }
     }
@@ -132,34 +133,9 @@ fn printable(text: &[u8]) -> String {
     }
 }
 
-fn causes(error: &reqwest::Error) -> String {
-    let mut texts = Vec::new();
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = cause {
-        texts.push(error.to_string());
-        cause = error.source();
-    }
-    texts.dedup();
-    texts.join(": ")
-}
-
 /// One client for all hubs; redirects are not followed.
 pub(super) fn client() -> Result<reqwest::Client, NotifyError> {
-    let failed = |error: &dyn fmt::Display| NotifyError::Client(error.to_string());
-    let roots: rustls::RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
-    let tls = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(&error))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .timeout(TIMEOUT)
-        .user_agent(concat!("resync-source/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| failed(&error))
+    client::client(Policy::none(), CONNECT_TIMEOUT, TIMEOUT).map_err(NotifyError::Client)
 }
 
 #[cfg(test)]

@@ -1,0 +1,163 @@
+//! What a check found, in words for a person: document by document, then a verdict in one line.
+
+use std::fmt;
+
+use super::{DocumentFindings, Finding, Findings};
+
+/// Findings as text. Documents in which nothing was found are only counted.
+///
+/// ```text
+/// https://example.org/resourcelist.xml (Resource List)
+///   3:5, entry 2: error RS-060: the document or entry has no time that its kind must not have: at is given [C App A]
+/// 3 documents: not conforming, 1 error, 0 warnings
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    findings: &'a Findings,
+    is_coloured: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Colour {
+    Strong = 1,
+    Faint = 2,
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+    Cyan = 36,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn new(findings: &'a Findings, is_coloured: bool) -> Self {
+        Self { findings, is_coloured }
+    }
+
+    fn paint(self, colour: Colour, text: &str) -> String {
+        if self.is_coloured { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_owned() }
+    }
+
+    fn document(self, document: &DocumentFindings) -> String {
+        let mut text = self.paint(Colour::Strong, &harmless(&document.url));
+        match (&document.kind, &document.linked_from) {
+            (Some(kind), _) => text += &format!(" ({})", harmless(kind)),
+            (None, Some(from)) => text += &format!(" (linked from {})", harmless(from)),
+            (None, None) => {}
+        }
+        for finding in &document.violations {
+            text += &format!("\n  {}", self.finding(finding));
+        }
+        if document.violations_omitted > 0 {
+            text += &format!("\n  and {} more", document.violations_omitted);
+        }
+        if !document.reached {
+            let note = self.paint(Colour::Cyan, "note");
+            text += &format!("\n  {note}: nothing leads to this document; it was checked by itself");
+        }
+        text
+    }
+
+    fn finding(self, finding: &Finding) -> String {
+        let colour = if finding.severity == "error" { Colour::Red } else { Colour::Yellow };
+        let code = self.paint(colour, &format!("{} {}", finding.severity, finding.code));
+        let section = self.paint(Colour::Faint, &format!("[{}]", finding.section));
+        format!("{}{code}: {}: {} {section}", place(finding), finding.sentence, harmless(&finding.detail))
+    }
+
+    fn verdict(self) -> String {
+        let Findings { errors, warnings, unreached, links_not_followed, ended_early, documents, .. } =
+            self.findings;
+        let (errors, warnings) = (*errors, *warnings);
+        let mut text = match (errors, warnings) {
+            (0, 0) => self.paint(Colour::Green, "conforming"),
+            (0, _) => {
+                format!("{}, with {}", self.paint(Colour::Green, "conforming"), count(warnings, "warning"))
+            }
+            _ => format!(
+                "{}, {}, {}",
+                self.paint(Colour::Red, "not conforming"),
+                count(errors, "error"),
+                count(warnings, "warning")
+            ),
+        };
+        if *unreached > 0 {
+            text += &format!("; nothing leads to {}", count(*unreached, "document"));
+        }
+        if *links_not_followed > 0 {
+            text += &format!("; {} not followed", count(*links_not_followed, "link"));
+        }
+        if let Some(reason) = ended_early {
+            text += &format!("; not completed: {}", harmless(reason));
+        }
+        format!("{}: {text}", count(documents.len(), "document"))
+    }
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for document in &self.findings.documents {
+            if document.errors + document.warnings > 0 || !document.reached {
+                writeln!(f, "{}", self.document(document))?;
+            }
+        }
+        f.write_str(&self.verdict())
+    }
+}
+
+/// `3:5, entry 2: `, as far as it is known.
+fn place(finding: &Finding) -> String {
+    let position = finding.line.zip(finding.column).map(|(line, column)| format!("{line}:{column}"));
+    let entry = finding.entry.map(|entry| format!("entry {entry}"));
+    let parts: Vec<_> = position.into_iter().chain(entry).collect();
+    if parts.is_empty() { String::new() } else { format!("{}: ", parts.join(", ")) }
+}
+
+/// A stranger's text in one line, without characters that could steer a terminal.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() }).collect()
+}
+
+fn count(number: usize, what: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(errors: usize, warnings: usize) -> Findings {
+        Findings {
+            conforming: errors == 0,
+            errors,
+            warnings,
+            links_not_followed: 0,
+            ended_early: None,
+            unreached: 0,
+            documents: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_stranger_s_text_stays_in_its_line_and_steers_no_terminal() {
+        assert_eq!(harmless("a\x1b[2J\nb\u{e9}"), "a\\u{1b}[2J\\nb\u{e9}");
+    }
+
+    #[test]
+    fn the_verdict_is_one_line_whatever_was_found() {
+        let text = |findings: &Findings| findings.text(false).to_string();
+        assert_eq!(text(&findings(0, 0)), "0 documents: conforming");
+        assert_eq!(text(&findings(0, 1)), "0 documents: conforming, with 1 warning");
+        assert_eq!(text(&findings(1, 0)), "0 documents: not conforming, 1 error, 0 warnings");
+        let early = Findings {
+            links_not_followed: 2,
+            unreached: 1,
+            ended_early: Some("time is up".to_owned()),
+            ..findings(0, 0)
+        };
+        assert_eq!(
+            text(&early),
+            "0 documents: conforming; nothing leads to 1 document; 2 links not followed; not completed: time is up"
+        );
+        assert_eq!(findings(0, 0).text(true).to_string(), "0 documents: \x1b[32mconforming\x1b[0m");
+    }
+}
