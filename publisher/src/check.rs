@@ -113,7 +113,7 @@ pub enum CheckError {
 }
 
 /// How long a check of a URL may take, unless [`Options::deadline`] says otherwise.
-pub const DEADLINE: Duration = Duration::from_mins(10);
+pub const DEADLINE: Duration = Duration::from_secs(600);
 
 /// What a check is told besides its targets.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ impl<P: FnMut(&str)> Run<P> {
         let mut files = Vec::new();
         for target in targets {
             let report = match target {
-                Target::Url(url) => self.from_web(url)?,
+                Target::Url(url) => self.web(url)?,
                 Target::Path(path) if path.is_dir() => self.folder(path)?,
                 Target::Path(path) => {
                     file::probe(path)?;
@@ -178,7 +178,7 @@ impl<P: FnMut(&str)> Run<P> {
         Check::default().requests(self.options.requests)
     }
 
-    fn from_web(&mut self, url: &Url) -> Result<Report, CheckError> {
+    fn web(&mut self, url: &Url) -> Result<Report, CheckError> {
         let mut web = web::Web::new(self.runtime.clone(), self.options.deadline)?;
         Ok(self.check().run(&mut self.heard(&mut web), url.as_str()))
     }

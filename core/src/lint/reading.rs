@@ -249,13 +249,11 @@ impl<'k> Collector<'k> {
 
 /// By its type, or by its name where no type is told (RS-101).
 fn is_zip(package: &Entry) -> bool {
-    match package.metadata.as_ref().and_then(|metadata| metadata.media_type.as_deref()) {
-        Some(media_type) => media_type.eq_ignore_ascii_case(ZIP),
-        None => {
-            let path = package.loc.split(['?', '#']).next().unwrap_or_default();
-            path.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("zip"))
-        }
+    if let Some(media_type) = package.metadata.as_ref().and_then(|metadata| metadata.media_type.as_deref()) {
+        return media_type.eq_ignore_ascii_case(ZIP);
     }
+    let path = package.loc.split(['?', '#']).next().unwrap_or_default();
+    path.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("zip"))
 }
 
 /// What an archive of this capability holds.

@@ -36,24 +36,24 @@ impl<'a> Text<'a> {
         if self.is_coloured { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_owned() }
     }
 
-    fn document(self, document: &DocumentFindings) -> String {
-        let mut text = self.paint(Colour::Strong, &harmless(&document.url));
+    fn document(self, document: &DocumentFindings, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.paint(Colour::Strong, &harmless(&document.url)))?;
         match (&document.kind, &document.linked_from) {
-            (Some(kind), _) => text += &format!(" ({})", harmless(kind)),
-            (None, Some(from)) => text += &format!(" (linked from {})", harmless(from)),
-            (None, None) => {}
+            (Some(kind), _) => writeln!(f, " ({})", harmless(kind))?,
+            (None, Some(from)) => writeln!(f, " (linked from {})", harmless(from))?,
+            (None, None) => writeln!(f)?,
         }
         for finding in &document.violations {
-            text += &format!("\n  {}", self.finding(finding));
+            writeln!(f, "  {}", self.finding(finding))?;
         }
         if document.violations_omitted > 0 {
-            text += &format!("\n  and {} more", document.violations_omitted);
+            writeln!(f, "  and {} more", document.violations_omitted)?;
         }
         if !document.reached {
             let note = self.paint(Colour::Cyan, "note");
-            text += &format!("\n  {note}: nothing leads to this document; it was checked by itself");
+            writeln!(f, "  {note}: nothing leads to this document; it was checked by itself")?;
         }
-        text
+        Ok(())
     }
 
     fn finding(self, finding: &Finding) -> String {
@@ -67,7 +67,7 @@ impl<'a> Text<'a> {
         let Findings { errors, warnings, unreached, links_not_followed, ended_early, documents, .. } =
             self.findings;
         let (errors, warnings) = (*errors, *warnings);
-        let mut text = match (errors, warnings) {
+        let verdict = match (errors, warnings) {
             (0, 0) => self.paint(Colour::Green, "conforming"),
             (0, _) => {
                 format!("{}, with {}", self.paint(Colour::Green, "conforming"), count(warnings, "warning"))
@@ -79,16 +79,13 @@ impl<'a> Text<'a> {
                 count(warnings, "warning")
             ),
         };
-        if *unreached > 0 {
-            text += &format!("; nothing leads to {}", count(*unreached, "document"));
-        }
-        if *links_not_followed > 0 {
-            text += &format!("; {} not followed", count(*links_not_followed, "link"));
-        }
-        if let Some(reason) = ended_early {
-            text += &format!("; not completed: {}", harmless(reason));
-        }
-        format!("{}: {text}", count(documents.len(), "document"))
+        let notes = [
+            (*unreached > 0).then(|| format!("nothing leads to {}", count(*unreached, "document"))),
+            (*links_not_followed > 0).then(|| format!("{} not followed", count(*links_not_followed, "link"))),
+            ended_early.as_ref().map(|reason| format!("not completed: {}", harmless(reason))),
+        ];
+        let text: Vec<_> = std::iter::once(verdict).chain(notes.into_iter().flatten()).collect();
+        format!("{}: {}", count(documents.len(), "document"), text.join("; "))
     }
 }
 
@@ -96,7 +93,7 @@ impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for document in &self.findings.documents {
             if document.errors + document.warnings > 0 || !document.reached {
-                writeln!(f, "{}", self.document(document))?;
+                self.document(document, f)?;
             }
         }
         f.write_str(&self.verdict())

@@ -1,5 +1,6 @@
 //! The test harness: real processes, raw HTTP, and subscribers whose temper can change.
 
+mod judge;
 mod process;
 mod raw;
 mod receiver;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+pub use judge::{DOCUMENTS, Documents, complaints, grammar};
 pub use process::{HubProcess, Process, binary};
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen};

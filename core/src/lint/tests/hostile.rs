@@ -30,7 +30,8 @@ fn number(url: &str) -> usize {
 
 fn document(root: &str, capability: &str, links: &str, entries: impl IntoIterator<Item = String>) -> String {
     let child = if root == "urlset" { "url" } else { "sitemap" };
-    let entries = entries.into_iter().map(|entry| format!("<{child}>{entry}</{child}>")).collect::<String>();
+    let entries: Vec<_> = entries.into_iter().map(|entry| format!("<{child}>{entry}</{child}>")).collect();
+    let entries = entries.concat();
     format!(
         r#"<{root} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"
            ><rs:md capability="{capability}" at="2026-01-03T09:00:00Z"/>{links}{entries}</{root}>"#
