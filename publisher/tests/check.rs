@@ -116,7 +116,7 @@ fn the_json_names_every_document_its_kind_and_the_place_of_each_violation() {
     assert_eq!((&list["errors"], &list["warnings"]), (&0.into(), &2.into()));
     let violation = &list["violations"][0];
     let words = ["severity", "code", "rule", "section"].map(|name| violation[name].as_str().unwrap());
-    assert_eq!(words, ["warning", "RS-035", "HashUnknown", "C7"]);
+    assert_eq!(words, ["warning", "RS-034", "HashUnknown", "C7"]);
     assert!(violation["line"].as_u64().unwrap() > 1 && violation["column"].as_u64().unwrap() > 1);
     assert_eq!(violation["entry"], 1);
     assert!(!violation["sentence"].as_str().unwrap().is_empty());

@@ -298,7 +298,7 @@ fn succession(site: &Site, previous: Option<&Edge>, edge: &Edge) -> Vec<(Rule, S
         && first < last
     {
         told.push((
-            Rule::ChangeOrder,
+            Rule::IndexOrder,
             format!("it has a change at {first}, and the document before it one at {last}"),
         ));
     }

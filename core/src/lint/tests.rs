@@ -446,7 +446,7 @@ fn rs121_rs127_lists_go_on_where_the_one_before_ended_even_when_the_index_tells_
     let to = |until| ChangeList::new(day(1), UP).until(day(until));
     expected(to(2), &[Rule::UntilMissing, Rule::BoundaryGap]);
     expected(to(3), &[Rule::UntilMissing]);
-    expected(to(5).change(changed(4)), &[Rule::UntilMissing, Rule::ChangeOrder, Rule::BoundaryGap]);
+    expected(to(5).change(changed(4)), &[Rule::UntilMissing, Rule::IndexOrder, Rule::BoundaryGap]);
     expected(ChangeList::new(day(1), UP), &[Rule::OpenBeforeLast]);
 }
 

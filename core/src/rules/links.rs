@@ -1,6 +1,7 @@
 //! What a `rs:ln` must satisfy wherever it stands, and what particular relations ask for.
 
 use super::Rule;
+use super::registered::is_registered;
 use super::shape::{Links, Need};
 use super::syntax;
 use crate::document::{Capability, Change, Entry, Link, Relation};
@@ -10,6 +11,12 @@ pub(super) fn check_link(link: &Link, path: Need, mut broken: impl FnMut(Rule, S
     let rel = link.rel.as_str();
     if !syntax::is_relation(rel) {
         broken(Rule::RelationShape, format!("rel is {rel:?}"));
+    } else if let Relation::Other(name) = &link.rel
+        && syntax::uri_flaw(name).is_some()
+        && !is_registered(name)
+    {
+        // A warning, since a name may have been registered after this was built.
+        broken(Rule::RelationUnregistered, format!("rel is {rel:?}"));
     }
     if link.href.is_empty() {
         broken(Rule::LinkIncomplete, format!("the {rel} link has no href"));

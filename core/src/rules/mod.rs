@@ -11,6 +11,9 @@ mod entry;
 mod framework;
 mod header;
 mod links;
+mod registered;
+#[cfg(test)]
+mod requirements;
 mod rule;
 mod sequence;
 mod shape;

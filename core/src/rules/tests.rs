@@ -190,6 +190,11 @@ fn rs057_a_relation_has_the_shape_of_a_name_or_uri() {
     let mut document = change_list(vec![entry(change("2013-01-02"))]);
     document.entries[0].links.push(Link::new(Relation::from("alternate mirror"), "http://example.org/b"));
     assert_eq!(rules(&check(&document)), [Rule::RelationShape]);
+    document.entries[0].links[0] = Link::new(Relation::from("mirror"), "http://example.org/b");
+    assert_eq!(rules(&check(&document)), [Rule::RelationUnregistered]);
+    document.entries[0].links[0] =
+        Link::new(Relation::from("http://example.org/mirror"), "http://example.org/b");
+    assert!(check(&document).is_empty());
     document.entries[0].links[0] = Link::new(Relation::from("license"), "http://example.org/b");
     assert!(check(&document).is_empty());
 }
