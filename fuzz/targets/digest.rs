@@ -1,17 +1,7 @@
-//! Any text as a digest and as what a hash attribute holds: no panic, and what is written is read as the same.
+//! libFuzzer on `digest`; what must hold is in core/tests/fuzzed/digest.rs, where `cargo test` runs it, too.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use resync_core::digest::{Agreement, Digest, Hashes};
+#[path = "../../core/tests/fuzzed/digest.rs"]
+mod body;
 
-fuzz_target!(|text: &str| {
-    if let Ok(digest) = text.parse::<Digest>() {
-        let written = digest.to_string();
-        assert_eq!(written, written.to_ascii_lowercase());
-        assert_eq!(written.parse(), Ok(digest));
-    }
-    let hashes = Hashes::parse(text);
-    assert_eq!(Hashes::parse(&hashes.to_string()), hashes, "{hashes}");
-    let expected = if hashes.iter().next().is_some() { Agreement::Same } else { Agreement::Unknown };
-    assert_eq!(hashes.compare(&hashes), expected);
-});
+libfuzzer_sys::fuzz_target!(|input: &str| body::run(input));

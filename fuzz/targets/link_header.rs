@@ -1,24 +1,7 @@
-//! Any bytes as Link header fields, one a line: no panic, and what is written is read as the same.
+//! libFuzzer on `link_header`; what must hold is in core/tests/fuzzed/link_header.rs, where `cargo test` runs it, too.
 #![no_main]
 
-use std::sync::LazyLock;
+#[path = "../../core/tests/fuzzed/link_header.rs"]
+mod body;
 
-use libfuzzer_sys::fuzz_target;
-use resync_core::websub::{LinkHeader, MAX_LINKS};
-use url::Url;
-
-static BASE: LazyLock<Url> =
-    LazyLock::new(|| Url::parse("https://source.example/lists/changes.xml").expect("it is a URL"));
-
-fuzz_target!(|bytes: &[u8]| {
-    let links = LinkHeader::parse(bytes.split(|byte| *byte == b'\n'));
-    assert!(links.iter().count() <= MAX_LINKS);
-    let written = links.to_string();
-    assert!(!written.contains(['\r', '\n']), "{written:?}");
-    assert_eq!(LinkHeader::parse([&written]), links, "{written}");
-
-    let absolute = links.resolve(&BASE);
-    assert!(absolute.iter().all(|link| Url::parse(&link.target).is_ok()));
-    assert_eq!(absolute.resolve(&BASE), absolute);
-    let _ = (absolute.first("self"), absolute.with_rel("hub").count());
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| body::run(input));

@@ -1,28 +1,7 @@
-//! Any text as the query of a verification: no panic, and what a hub would send for it is read as the same, whatever
-//! the callback brings along.
+//! libFuzzer on `verification`; what must hold is in core/tests/fuzzed/verification.rs, where `cargo test` runs it, too.
 #![no_main]
 
-use std::sync::LazyLock;
+#[path = "../../core/tests/fuzzed/verification.rs"]
+mod body;
 
-use libfuzzer_sys::fuzz_target;
-use resync_core::websub::{CallbackUrl, MAX_CHALLENGE, Verification};
-
-static CALLBACKS: LazyLock<[CallbackUrl; 2]> = LazyLock::new(|| {
-    ["https://reader.example/callback", "https://reader.example/callback?of=7&&x"]
-        .map(|url| CallbackUrl::parse(url).expect("it is a callback"))
-});
-
-fuzz_target!(|query: &str| {
-    let Ok(verification) = Verification::parse(query) else { return };
-    if let Verification::Subscribe { challenge, .. } | Verification::Unsubscribe { challenge, .. } =
-        &verification
-    {
-        assert!((1..=MAX_CHALLENGE).contains(&challenge.as_str().len()));
-        assert!(challenge.as_str().bytes().all(|byte| byte.is_ascii_graphic() && byte != b'<'));
-    }
-    for callback in CALLBACKS.iter() {
-        let url = verification.to_url(callback);
-        let sent = url.split_once('?').map_or("", |(_, query)| query);
-        assert_eq!(Verification::parse(sent).as_ref(), Ok(&verification), "{url}");
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &str| body::run(input));
