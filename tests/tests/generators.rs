@@ -17,7 +17,7 @@ use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Hasher, Hashes};
 use resync_core::document::{Capability, CapabilityList, Change, Link, Root, SourceDescription};
 use resync_core::xml::{self, Format, Layout, Limits};
-use resync_tests::harness::{Documents, complaints, grammar};
+use resync_tests::harness::{Documents, complaints, files_below, grammar};
 
 const SOURCE: &str = "https://herbarium.example/.well-known/resourcesync";
 const ABOUT: &str = "https://herbarium.example/about.html?of=sheets&in=en";
@@ -69,12 +69,9 @@ fn kinds(files: &[PathBuf]) -> BTreeSet<(String, bool)> {
 
 /// Every document; the manifests in packages are laid beside them first.
 fn documents_below(folder: &Path) -> Vec<PathBuf> {
-    let is_lock = |entry: &walkdir::DirEntry| entry.file_name() == ".resync.lock";
-    let entries = walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().map(Result::unwrap);
-    let files = entries.filter(|entry| entry.file_type().is_file() && !is_lock(entry));
+    let files = files_below(folder).into_iter();
     files
-        .map(|entry| {
-            let path = entry.into_path();
+        .map(|path| {
             if path.extension().is_none_or(|extension| extension != "zip") {
                 return path;
             }

@@ -8,7 +8,6 @@ mod mutants;
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use mutants::Mutant;
@@ -25,7 +24,7 @@ use resync_core::document::{
 };
 use resync_core::rules::Violations;
 use resync_core::xml::{self, Format, Layout};
-use resync_tests::harness::{Documents, binary, complaints, grammar};
+use resync_tests::harness::{Documents, binary, complaints, files_below, grammar};
 use tempfile::tempdir;
 
 const SOURCE: &str = "https://herbarium.example/.well-known/resourcesync";
@@ -79,7 +78,7 @@ fn all_that_a_build_writes_is_what_the_specifications_foresee() {
         .output()
         .unwrap();
     assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
-    let documents = documents_below(&out);
+    let documents = files_below(&out);
     let has = |name: &str| documents.iter().any(|path| path.ends_with(name));
     assert!(
         has(".well-known/resourcesync") && has("resync/capabilitylist.xml") && has("resync/resourcelist.xml")
@@ -104,17 +103,6 @@ fn the_grammar_refuses_what_the_specifications_do_and_for_that_reason() {
         let weaker = folder.store(&format!("{name}.rng"), grammar_text.replace(rule, lifted).as_bytes());
         assert_eq!(complaints(&weaker, &file), "", "{name} is refused for something else, too:\n{text}");
     }
-}
-
-fn documents_below(out: &Path) -> Vec<PathBuf> {
-    let is_state = |entry: &walkdir::DirEntry| entry.file_name() == ".resync-source";
-    walkdir::WalkDir::new(out)
-        .into_iter()
-        .filter_entry(|entry| !is_state(entry))
-        .map(|entry| entry.unwrap())
-        .filter(|entry| entry.file_type().is_file())
-        .map(walkdir::DirEntry::into_path)
-        .collect()
 }
 
 // --- one rich document of each kind ---

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use tempfile::TempDir;
+use walkdir::{DirEntry, WalkDir};
 
 /// Names a folder in which the documents stay, so that other validators can be shown them.
 pub const DOCUMENTS: &str = "RESYNC_TEST_DOCUMENTS";
@@ -47,6 +48,21 @@ impl Documents {
         fs::write(&path, bytes).expect("a document can be written");
         path
     }
+}
+
+/// The files below a folder that readers are to see, by name: neither state nor locks.
+///
+/// # Panics
+/// When the folder cannot be read.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let is_private = |entry: &DirEntry| {
+        let name = entry.file_name().to_string_lossy();
+        name.starts_with('.') && name != ".well-known" && entry.depth() > 0
+    };
+    let entries = WalkDir::new(folder).sort_by_file_name().into_iter();
+    let entries =
+        entries.filter_entry(|entry| !is_private(entry)).map(|entry| entry.expect("it can be read"));
+    entries.filter(|entry| entry.file_type().is_file()).map(DirEntry::into_path).collect()
 }
 
 /// The grammar of `tests/schemas`.

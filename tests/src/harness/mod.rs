@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-pub use judge::{DOCUMENTS, Documents, complaints, grammar};
+pub use judge::{DOCUMENTS, Documents, complaints, files_below, grammar};
 pub use process::{HubProcess, Process, binary};
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen};
