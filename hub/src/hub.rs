@@ -23,7 +23,7 @@ use crate::http::{
 use crate::store::{self, Store, StoreError};
 use crate::subscriptions::{Denials, EveryTopic, LeasePolicy, Requests, Resting, Verification, Waiting};
 use crate::topics::{
-    Authority, BodyBudget, Fetching, Intake, Pings, Tickets, TokensError, TopicClient, keep_trimming,
+    Authority, BodyBudget, CatchUp, Fetching, Intake, Pings, Tickets, TokensError, TopicClient, keep_trimming,
 };
 
 /// Connections kept for verification and topic fetches, per host.
@@ -90,6 +90,7 @@ impl Hub {
         let (stop, stopped) = watch::channel(false);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
         let bodies = bodies(config);
+        let budget = bodies.budget.clone();
         let mut tasks = JoinSet::new();
         let (requests, denials) =
             start_verification(config, &store, &guard, delivery.halts(), &stopped, &mut tasks).await?;
@@ -111,6 +112,7 @@ impl Hub {
                 max_body: largest_body(config),
                 hub_url: Arc::clone(&url),
             },
+            catch_up: CatchUp::new(Arc::clone(&store), budget),
             limits: Limits::new(&config.limits),
             proxies: TrustedProxies::new(config.ingress.trusted_proxies.clone()),
             hub_url: Arc::clone(&url),

@@ -17,8 +17,9 @@ use super::client::TrustedProxies;
 use super::limits::{Limits, TooMany};
 use super::publish::PublishState;
 use super::reply::{later, method_not_allowed, refuse, text, unavailable};
-use super::{body, notifications};
+use super::{body, catch_up, notifications};
 use crate::subscriptions::{NotAccepted, Requests};
+use crate::topics::CatchUp;
 
 /// A form holds three URLs and a secret at most; everything beyond this is refused unread.
 const FORM_LIMIT: usize = 64 * 1024;
@@ -32,6 +33,8 @@ pub struct EndpointState {
     pub requests: Requests,
     /// Pings and posted content.
     pub publish: PublishState,
+    /// Logs read again.
+    pub catch_up: CatchUp,
     /// Rate limits.
     pub limits: Limits,
     /// Who may say on whose behalf it asks.
@@ -45,6 +48,8 @@ pub fn public(state: EndpointState) -> Router {
     Router::new()
         .route("/websub", any(endpoint))
         .route("/websub/", any(endpoint))
+        .route("/websub/notifications", get(catch_up::read))
+        .route("/websub/notifications.xml", get(catch_up::read))
         .route(
             "/websub/notifications/{id}",
             get(notifications::status).with_state(state.publish.statuses.clone()),
@@ -113,7 +118,7 @@ async fn within_limits(
     state.limits.subscription(client, topic, callback, in_force, Instant::now()).map_err(too_many)
 }
 
-fn too_many(early: TooMany) -> Response {
+pub(super) fn too_many(early: TooMany) -> Response {
     later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), early)
 }
 
@@ -137,7 +142,8 @@ fn about(hub_url: &str) -> Response {
              Subscribe    POST hub.mode=subscribe&hub.topic=…&hub.callback=… as {form}\n\
              Unsubscribe  POST hub.mode=unsubscribe&hub.topic=…&hub.callback=…\n\
              Publish      POST the notification itself with Content-Type and Link: <topic>; rel=\"self\", <{hub_url}>; rel=\"hub\"\n\
-             Ping         POST hub.mode=publish&hub.url=… and the hub fetches the topic",
+             Ping         POST hub.mode=publish&hub.url=… and the hub fetches the topic\n\
+             Catch up     GET {hub_url}notifications?topic=…&after=OFFSET, or notifications.xml for a Change List",
             form = websub::FORM_CONTENT_TYPE
         ),
     )

@@ -2,6 +2,7 @@
 
 mod admin;
 mod body;
+mod catch_up;
 mod client;
 mod connections;
 mod endpoint;

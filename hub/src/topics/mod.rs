@@ -2,6 +2,7 @@
 
 mod authority;
 mod budget;
+mod catch_up;
 mod discover;
 mod fetch;
 mod get;
@@ -14,6 +15,7 @@ mod uses;
 
 pub use authority::{Authority, Denied, NewToken, TokenInfo, Tokens, TokensError};
 pub use budget::{BodyBudget, BudgetSpent, Reserved};
+pub use catch_up::{CatchUp, NotRead, Page};
 pub use fetch::{Fetching, Pings};
 pub use get::TopicClient;
 pub use intake::{Announced, Intake, Refused};

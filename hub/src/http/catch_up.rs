@@ -1,0 +1,198 @@
+//! `GET /websub/notifications` and `/websub/notifications.xml`: a topic's log read again.
+//!
+//! Pages are JSON, since every language reads it without a library: the body stands in it as text where it is UTF-8, which
+//! loses no byte, else as base64.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, LINK};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use resync_core::websub::{LinkHeader, TopicUrl, XML_CONTENT_TYPE};
+use resync_core::xml;
+use serde::Serialize;
+
+use super::endpoint::{EndpointState, too_many};
+use super::reply::{json, later, refuse, unavailable};
+use crate::store::{Notification, Offset};
+use crate::topics::{NotRead, Page};
+
+/// Notifications of a page, unless the query says otherwise …
+const USUAL: usize = 100;
+/// … and at most.
+const MOST: usize = 1_000;
+/// When a client should come back for whose page there was no room.
+const ROOM_RETRY: u64 = 5;
+
+#[derive(Serialize)]
+struct PageView<'a> {
+    topic: &'a str,
+    first: u64,
+    head: u64,
+    notifications: Vec<NotificationView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct NotificationView<'a> {
+    id: String,
+    offset: u64,
+    received_at: String,
+    content_type: String,
+    links: LinksView<'a>,
+    #[serde(flatten)]
+    body: BodyView<'a>,
+}
+
+#[derive(Serialize)]
+struct LinksView<'a> {
+    hub: &'a [String],
+    #[serde(rename = "self")]
+    canonical: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resourcesync: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+enum BodyView<'a> {
+    #[serde(rename = "body")]
+    Text(&'a str),
+    #[serde(rename = "body_base64")]
+    Bytes(String),
+}
+
+/// What a query asks for.
+#[derive(Debug)]
+struct Asked {
+    topic: TopicUrl,
+    after: Option<Offset>,
+    limit: usize,
+}
+
+pub(super) async fn read(
+    State(state): State<EndpointState>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    uri: Uri,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let client = state.proxies.client(peer.ip(), &headers);
+    if let Err(early) = state.limits.client(client, Instant::now()) {
+        return too_many(early);
+    }
+    let query = query.unwrap_or_default();
+    let asked = match Asked::parse(&query) {
+        Ok(asked) => asked,
+        Err(why) => return refuse(StatusCode::BAD_REQUEST, why),
+    };
+    let as_list = uri.path() == "/websub/notifications.xml" || prefers_xml(&headers);
+    let read = async {
+        if !state.publish.intake.knows_publisher(&headers, &asked.topic) {
+            state.catch_up.check_proof(&query, &asked.topic).await?;
+        }
+        if as_list {
+            let list = state.catch_up.change_list(&asked.topic, asked.after).await?;
+            return Ok(list_answer(xml::write(&list)));
+        }
+        let page = state.catch_up.page(&asked.topic, asked.after, asked.limit).await?;
+        Ok(page_answer(&page, &asked, &state.hub_url))
+    };
+    read.await.unwrap_or_else(|why| not_read(&why))
+}
+
+impl Asked {
+    fn parse(query: &str) -> Result<Self, String> {
+        let (mut topic, mut after, mut limit) = (None, None, USUAL);
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            let number =
+                || value.parse::<u64>().map_err(|_| format!("{name} must be a whole number, not {value:?}"));
+            match &*name {
+                "topic" => topic = Some(TopicUrl::parse(&value).map_err(|error| format!("topic: {error}"))?),
+                "after" => after = Some(Offset(number()?)),
+                "limit" => limit = usize::try_from(number()?).unwrap_or(MOST).clamp(1, MOST),
+                _ => {}
+            }
+        }
+        let topic = topic.ok_or("name the topic: ?topic=…&after=OFFSET, where OFFSET stands behind the dot of the last webhook-id")?;
+        Ok(Self { topic, after, limit })
+    }
+}
+
+fn prefers_xml(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let first = accept.split([',', ';']).next().unwrap_or_default().trim();
+    matches!(first, "application/xml" | "text/xml")
+}
+
+fn list_answer(bytes: Vec<u8>) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(XML_CONTENT_TYPE)),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    (StatusCode::OK, headers, bytes).into_response()
+}
+
+fn page_answer(page: &Page, asked: &Asked, hub_url: &str) -> Response {
+    let last = page.notifications.last().filter(|_| page.more);
+    let next = last.map(|last| next_url(hub_url, asked, last.offset));
+    let mut response = json(
+        StatusCode::OK,
+        &PageView {
+            topic: page.topic.url.as_str(),
+            first: page.topic.first.0,
+            head: page.topic.head.0,
+            notifications: page.notifications.iter().map(|notification| view(notification)).collect(),
+            next: next.as_deref(),
+        },
+    );
+    let link = next
+        .and_then(|next| HeaderValue::try_from(LinkHeader::default().push(next, "next").to_string()).ok());
+    if let Some(link) = link {
+        response.headers_mut().insert(LINK, link);
+    }
+    response
+}
+
+/// Whoever signs its queries signs this one anew.
+fn next_url(hub_url: &str, asked: &Asked, after: Offset) -> String {
+    let (after, limit) = (after.to_string(), asked.limit.to_string());
+    let query = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([("topic", asked.topic.as_str()), ("after", &after), ("limit", &limit)])
+        .finish();
+    format!("{hub_url}notifications?{query}")
+}
+
+fn view(notification: &Notification) -> NotificationView<'_> {
+    let links = &notification.links;
+    NotificationView {
+        id: notification.id().to_string(),
+        offset: notification.offset.0,
+        received_at: notification.received_at.to_string(),
+        content_type: String::from_utf8_lossy(&notification.content_type).into_owned(),
+        links: LinksView {
+            hub: &links.hubs,
+            canonical: &links.canonical,
+            resourcesync: links.resourcesync.as_deref(),
+        },
+        body: std::str::from_utf8(&notification.body)
+            .map_or_else(|_| BodyView::Bytes(BASE64_STANDARD.encode(&notification.body)), BodyView::Text),
+    }
+}
+
+fn not_read(why: &NotRead) -> Response {
+    match why {
+        NotRead::NoProof => refuse(StatusCode::UNAUTHORIZED, why),
+        NotRead::UnknownTopic | NotRead::NoChanges | NotRead::NoCapabilityList => {
+            refuse(StatusCode::NOT_FOUND, why)
+        }
+        NotRead::Expired { .. } => refuse(StatusCode::GONE, why),
+        NotRead::List(_) => refuse(StatusCode::CONFLICT, why),
+        NotRead::Busy(_) => later(StatusCode::SERVICE_UNAVAILABLE, ROOM_RETRY, why),
+        NotRead::Store(error) => unavailable(error),
+    }
+}

@@ -1,0 +1,227 @@
+//! Catching up: what the log still holds of a topic is read again, as it was delivered or as a Change List.
+//!
+//! Whoever was away, or has found a gap, need not wait for the Source. The proof that somebody may read is the secret of a
+//! subscription to the topic in force, or a publisher's token for it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use resync_core::datetime::DateTime;
+use resync_core::document::{Capability, Document, Header, Link, Metadata, RawDocument, Relation, Root};
+use resync_core::rules::Violations;
+use resync_core::websub::{CallbackUrl, Signature, TopicUrl};
+use resync_core::xml::{self, MAX_ENTRIES, Options};
+
+use super::budget::{BodyBudget, BudgetSpent, Reserved};
+use crate::store::{Notification, Offset, Store, StoreError, Topic};
+
+/// A page ends with the notification that brings its bodies above this; so does a Change List with the one before.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// How long a page waits for room in memory.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
+/// How far in the future a signed query may end.
+const LONGEST_PROOF: Duration = Duration::from_secs(3_600);
+/// What stands before the signature of a query.
+const SIGNATURE: &str = "&signature=";
+
+/// Reads logs again.
+#[derive(Clone, Debug)]
+pub struct CatchUp {
+    store: Arc<dyn Store>,
+    budget: BodyBudget,
+}
+
+/// A part of a topic's log.
+#[derive(Debug)]
+pub struct Page {
+    /// The topic with the bounds of its log.
+    pub topic: Topic,
+    /// In the order of the log.
+    pub notifications: Vec<Arc<Notification>>,
+    /// There is more after the last one.
+    pub more: bool,
+    /// What the bodies take in memory.
+    pub room: Reserved,
+}
+
+/// Why nothing can be read. Every text says what would be right.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRead {
+    /// Neither token nor signature, or not the right one.
+    #[error(
+        "reading notifications again needs Authorization: Bearer with a token for the topic, or a query with callback, expires (Unix time, at most an hour ahead) and, last, signature: the HMAC of the query before &signature= with the subscription's secret, written like X-Hub-Signature"
+    )]
+    NoProof,
+    /// Nobody ever published to this topic or subscribed.
+    #[error("the hub knows no such topic")]
+    UnknownTopic,
+    /// The log has let go of what comes next.
+    #[error(
+        "the log no longer holds what comes after that offset: it begins at {first}; synchronise with the Source, or go on with after={}",
+        first.0.saturating_sub(1)
+    )]
+    Expired {
+        /// The oldest notification that the log holds.
+        first: Offset,
+    },
+    /// A Change List can be made of Change Notifications only.
+    #[error("the topic has no Change Notifications that a Change List could be made of")]
+    NoChanges,
+    /// The notifications do not name the Capability List, which every Change List points up to (RS-053).
+    #[error(
+        "no Change List can be made: the topic's Change Notifications name no Capability List, neither by Link rel=\"resourcesync\" nor by rs:ln rel=\"up\""
+    )]
+    NoCapabilityList,
+    /// The notifications were taken, but together they make no valid list.
+    #[error("the Change Notifications make no valid Change List:\n{0}")]
+    List(Violations),
+    /// There is no room in memory now.
+    #[error(transparent)]
+    Busy(#[from] BudgetSpent),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl CatchUp {
+    /// `budget` bounds what pages take in memory.
+    pub fn new(store: Arc<dyn Store>, budget: BodyBudget) -> Self {
+        Self { store, budget }
+    }
+
+    /// Whether a query is signed with the secret of a subscription in force. `query` is the query as it was sent.
+    ///
+    /// # Errors
+    /// [`NotRead::NoProof`], whatever it is that is missing: the answer must not tell who is subscribed.
+    pub async fn check_proof(&self, query: &str, topic: &TopicUrl) -> Result<(), NotRead> {
+        let (signed, signature) = query.rsplit_once(SIGNATURE).ok_or(NotRead::NoProof)?;
+        let value = |wanted: &str| {
+            let mut pairs = url::form_urlencoded::parse(signed.as_bytes());
+            pairs.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
+        };
+        let expires = value("expires").and_then(|text| text.parse().ok()).ok_or(NotRead::NoProof)?;
+        if !is_soon(Duration::from_secs(expires)) {
+            return Err(NotRead::NoProof);
+        }
+        let callback = value("callback").and_then(|text| CallbackUrl::parse(&text).ok());
+        let callback = callback.ok_or(NotRead::NoProof)?;
+        let subscription = self.store.find_subscription(topic, &callback).await?;
+        let in_force = subscription.filter(|subscription| subscription.lease_end > DateTime::now());
+        let secret = in_force.and_then(|subscription| subscription.secret.clone()).ok_or(NotRead::NoProof)?;
+        // A form may write the = of the signature as %3D.
+        let signature = Signature::parse(&signature.replace("%3D", "=")).map_err(|_| NotRead::NoProof)?;
+        signature.verify(&secret, signed.as_bytes()).map_err(|_| NotRead::NoProof)
+    }
+
+    /// At most `limit` notifications after this offset; without one, from the oldest that the log holds.
+    ///
+    /// # Errors
+    /// [`NotRead`]
+    pub async fn page(&self, topic: &TopicUrl, after: Option<Offset>, limit: usize) -> Result<Page, NotRead> {
+        let topic = self.store.topic(topic).await?.ok_or(NotRead::UnknownTopic)?;
+        let mut next = beginning(&topic, after)?;
+        let (mut notifications, mut bytes, mut room) = (Vec::new(), 0, self.budget.reserve());
+        while next <= topic.head && notifications.len() < limit && bytes < PAGE_BYTES {
+            let Some(notification) = self.store.notification_from(topic.id, next).await? else { break };
+            if notifications.is_empty() && after.is_some() && notification.offset > next {
+                return Err(NotRead::Expired { first: notification.offset });
+            }
+            bytes += notification.body.len();
+            room.grow_to(bytes, ROOM_TIMEOUT).await?;
+            next = notification.offset.next();
+            notifications.push(notification);
+        }
+        Ok(Page { more: next <= topic.head, topic, notifications, room })
+    }
+
+    /// The changes after this offset as a Change List: of the newest Change Notifications as many as follow each other without
+    /// a break. Its `from` tells how far back that is, so that it never claims to know what was never told (CN-008).
+    ///
+    /// # Errors
+    /// [`NotRead`]
+    pub async fn change_list(&self, topic: &TopicUrl, after: Option<Offset>) -> Result<Document, NotRead> {
+        let topic = self.store.topic(topic).await?.ok_or(NotRead::UnknownTopic)?;
+        let chain = self.store.chain(topic.id).await?.ok_or(NotRead::NoChanges)?;
+        let oldest = beginning(&topic, after)?;
+        let mut run = Run { from: chain.until, until: chain.until, up: None, parts: Vec::new() };
+        let (mut bytes, mut entries, mut room) = (0, 0, self.budget.reserve());
+        let mut offset = chain.offset;
+        // At least the newest one is read, since it names the Capability List.
+        while offset >= oldest.min(chain.offset) && offset.0 > 0 {
+            let found = self.store.notification_from(topic.id, offset).await?;
+            let Some(notification) = found.filter(|found| found.offset == offset) else { break };
+            bytes += notification.body.len();
+            room.grow_to(bytes, ROOM_TIMEOUT).await?;
+            if let Some(changes) = changes(&notification) {
+                run.up = run.up.or_else(|| up(&notification, &changes));
+                entries += changes.entries.len();
+                if offset < oldest || bytes > PAGE_BYTES || entries > MAX_ENTRIES || !run.put_before(changes)
+                {
+                    break;
+                }
+            }
+            offset = Offset(offset.0 - 1);
+        }
+        run.into_list()
+    }
+}
+
+/// Change Notifications that follow each other, gathered from the newest to the oldest.
+struct Run {
+    from: DateTime,
+    until: DateTime,
+    up: Option<String>,
+    parts: Vec<RawDocument>,
+}
+
+impl Run {
+    /// Whether this one ends where the run begins; then the run begins with it.
+    fn put_before(&mut self, changes: RawDocument) -> bool {
+        let Metadata { from: Some(from), until: Some(until), .. } = changes.header.metadata else {
+            return false;
+        };
+        if until != self.from {
+            return false;
+        }
+        self.from = from;
+        self.parts.push(changes);
+        true
+    }
+
+    fn into_list(self) -> Result<Document, NotRead> {
+        let up = self.up.ok_or(NotRead::NoCapabilityList)?;
+        let mut header = Header::new(Root::UrlSet, Capability::ChangeList);
+        header.metadata.from = Some(self.from);
+        header.metadata.until = Some(self.until);
+        header.links.push(Link::new(Relation::Up, up));
+        let entries = self.parts.into_iter().rev().flat_map(|part| part.entries).collect();
+        Document::try_from(RawDocument { header, entries }).map_err(NotRead::List)
+    }
+}
+
+/// Where reading begins.
+fn beginning(topic: &Topic, after: Option<Offset>) -> Result<Offset, NotRead> {
+    let first = topic.first;
+    match after {
+        Some(after) if after.0 + 1 < first.0 => Err(NotRead::Expired { first }),
+        Some(after) => Ok(Offset(after.0.saturating_add(1))),
+        None => Ok(first),
+    }
+}
+
+/// The Change Notification, if it is one. It was checked when it was taken.
+fn changes(notification: &Notification) -> Option<RawDocument> {
+    let read = xml::read_with(&notification.body, Options::PLAIN).ok()?;
+    (read.document.header.capability() == Some(&Capability::ChangeNotification)).then_some(read.document)
+}
+
+/// The Capability List.
+fn up(notification: &Notification, changes: &RawDocument) -> Option<String> {
+    let linked = changes.header.link(&Relation::Up).map(|link| link.href.clone());
+    linked.or_else(|| notification.links.resourcesync.clone())
+}
+
+fn is_soon(expires: Duration) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    expires >= now && expires <= now + LONGEST_PROOF
+}
