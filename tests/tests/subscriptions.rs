@@ -79,7 +79,7 @@ async fn b07_w073_two_spellings_of_one_url_are_one_subscription() {
 }
 
 #[tokio::test]
-async fn b09_w119_w120_only_the_bare_challenge_with_2xx_confirms() {
+async fn b09_b10_w116_w119_w120_only_the_bare_challenge_with_2xx_confirms() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let elsewhere = Receiver::start().await;
@@ -418,4 +418,92 @@ async fn b33_a_host_that_never_confirms_is_left_alone_but_its_subscribers_may_re
     assert!(refused.header("retry-after").is_some_and(|wait| wait.parse::<u32>().unwrap() > 500));
     assert_eq!(ask(hub.address, "/subscriber").await.status, 202);
     victim.until_verified(22).await;
+}
+
+#[tokio::test]
+async fn b08_w110_w186_every_challenge_is_new_and_cannot_be_taken_for_code() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    for number in 0..20 {
+        hub.subscribe(TOPIC, &destination.url("/renewed"), &[], number + 1).await;
+        hub.subscribe(TOPIC, &destination.url(&format!("/{number}")), &[], number + 2).await;
+        destination.until_verified(2 * number + 2).await;
+    }
+    let challenges: Vec<_> =
+        destination.seen().iter().filter_map(|seen| seen.parameter("hub.challenge")).collect();
+    assert!(challenges.iter().all(|challenge| challenge.len() >= 16));
+    let safe = |c: char| c.is_ascii_alphanumeric() || "+-./=_".contains(c);
+    assert!(challenges.iter().all(|challenge| challenge.chars().all(safe)));
+    let different: std::collections::BTreeSet<_> = challenges.iter().collect();
+    assert_eq!(different.len(), 40);
+}
+
+#[tokio::test]
+async fn b15_w111_a_lease_counts_from_the_question_and_not_from_a_slow_answer() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let (slow, control) = (Receiver::start().await, Receiver::start().await);
+    slow.behave(|_| Reply::Late(Duration::from_secs(2)));
+    hub.subscribe(TOPIC, &slow.url("/cb"), &[("hub.lease_seconds", "4")], 1).await;
+    hub.subscribe(TOPIC, &control.url("/cb"), &[], 2).await;
+    let asked = slow.until_verified(1).await.at;
+    eventually("the lease is over", || async { asked.elapsed() > Duration::from_millis(4_100) }).await;
+    hub.publish(TOPIC, "late news").await.unwrap();
+    control.until_delivered(1).await;
+    hub.publish(TOPIC, "later news").await.unwrap();
+    control.until_delivered(2).await;
+    assert!(slow.deliveries().is_empty());
+}
+
+#[tokio::test]
+async fn b16_c07_w124_no_lease_is_for_ever_whatever_was_wished() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let wishes: [&[(&str, &str)]; 3] =
+        [&[("hub.lease_seconds", "99999999999")], &[], &[("hub.lease_seconds", "")]];
+    for (number, wish) in wishes.into_iter().enumerate() {
+        hub.subscribe(TOPIC, &destination.url(&format!("/{number}")), wish, number + 1).await;
+        let lease = destination.until_verified(number + 1).await.parameter("hub.lease_seconds").unwrap();
+        assert!((1..=2_592_000).contains(&lease.parse::<u64>().unwrap()), "{lease}");
+    }
+}
+
+#[tokio::test]
+async fn b17_w053_c01_c02_c03_what_older_subscribers_send_is_ignored() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let callback = destination.url("/cb");
+    let older = [
+        ("hub.verify", "sync"),
+        ("hub.verify", "async"),
+        ("hub.verify_token", "token"),
+        ("hub.secret", ""),
+        ("mode", "unsubscribe"),
+    ];
+    hub.subscribe(TOPIC, &callback, &older, 1).await;
+    let unsubscribe = [
+        ("hub.mode", "unsubscribe"),
+        ("hub.topic", TOPIC),
+        ("hub.callback", callback.as_str()),
+        ("hub.lease_seconds", "abc"),
+    ];
+    assert_eq!(form(hub.address, &unsubscribe).await.unwrap().status, 202);
+    hub.until_subscribed(0).await;
+    assert_eq!(destination.until_verified(2).await.parameter("hub.mode").as_deref(), Some("unsubscribe"));
+}
+
+#[tokio::test]
+async fn d07_unsubscribing_what_nobody_subscribed_tells_nothing() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let parameters =
+        [("hub.mode", "unsubscribe"), ("hub.topic", TOPIC), ("hub.callback", &destination.url("/cb"))];
+    assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
+    destination.until_verified(1).await;
+    hub.process().line("subscription ended on request").await;
+    assert_eq!(destination.seen().len(), 1, "B-33: asked once, and nothing more");
 }
