@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::config::Config;
 use crate::delivery::{self, Delivery, Halts, Totals};
-use crate::egress::{EgressClient, Guard};
+use crate::egress::{EgressClient, Guard, Unresolved};
 use crate::http::{
     AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Statuses,
     TrustedProxies, admin, public, serve,
@@ -38,6 +38,9 @@ pub enum StartError {
     /// The publishers' tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokensError),
+    /// Names cannot be resolved.
+    #[error("the resolver cannot be set up: {0}; name servers are chosen with [egress] nameservers")]
+    Resolver(#[from] Unresolved),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {reason}; choose another with {flag}")]
     Listen {
@@ -86,7 +89,11 @@ impl Hub {
             (address(&listener, config.listen), address(&admin_listener, config.admin.listen));
         let url: Arc<str> = hub_url(config, public_address).into();
 
-        let guard = Guard::new(config.egress.allow.clone(), config.egress.ports.clone());
+        let guard = Guard::new(
+            config.egress.allow.clone(),
+            config.egress.ports.clone(),
+            &config.egress.nameservers,
+        )?;
         let (stop, stopped) = watch::channel(false);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
         let bodies = bodies(config);

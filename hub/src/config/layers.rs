@@ -232,6 +232,13 @@ mod tests {
     }
 
     #[test]
+    fn without_a_word_only_the_usual_ports_of_the_web_are_contacted() {
+        let config = load(None, nothing, &Vec::new()).unwrap();
+        assert!(config.egress.ports.contains(&443) && !config.egress.ports.contains(&22));
+        assert!(config.into_dev().unwrap().egress.ports.is_empty());
+    }
+
+    #[test]
     fn dev_opens_everything_but_only_on_loopback() {
         let dev = load(None, nothing, &Vec::new()).unwrap().into_dev().unwrap();
         assert_eq!(dev.publish.policy, super::super::PublishPolicy::Open);

@@ -172,8 +172,10 @@ pub enum PublishPolicy {
 pub struct EgressConfig {
     /// Networks that may be contacted although they are not public.
     pub allow: Vec<IpNet>,
-    /// The only ports that may be contacted.
+    /// The only ports that may be contacted; empty: any.
     pub ports: Vec<u16>,
+    /// The name servers to ask; empty: those of the system.
+    pub nameservers: Vec<SocketAddr>,
 }
 
 /// `[ingress]`
@@ -268,6 +270,7 @@ impl Config {
         self.limits.enabled = false;
         self.ingress.connections_per_client = self.ingress.connections;
         self.lease.min = self.lease.min.min(Duration::from_secs(1));
+        self.egress.ports.clear();
         self.egress
             .allow
             .extend(LOOPBACK.iter().map(|net| net.parse::<IpNet>().expect("the networks are valid")));

@@ -4,13 +4,13 @@ use std::error::Error as StdError;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, StatusCode, Uri};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use resync_core::websub::CallbackUrl;
 use tokio::time::{Instant, timeout_at};
 
 use super::connector::{ConnectError, GuardedConnector};
@@ -22,6 +22,10 @@ pub const USER_AGENT: &str = concat!("resync-hub/", env!("CARGO_PKG_VERSION"));
 /// How long an unwanted body may take.
 const DISCARD_PATIENCE: Duration = Duration::from_millis(500);
 
+/// The largest head of an answer, in bytes and in header fields.
+const HEAD_BYTES: usize = 64 * 1024;
+const HEAD_FIELDS: usize = 100;
+
 /// The hub's HTTP client. Its connections belong to the runtime that uses it, so each runtime has its own.
 #[derive(Clone, Debug)]
 pub struct EgressClient {
@@ -29,22 +33,13 @@ pub struct EgressClient {
     total: Duration,
 }
 
-/// The request target of a callback: exactly what the subscriber wrote (W-190), as long as that can stand in a request; else
-/// what the URL standard makes of it.
-///
-/// # Errors
-/// When not even that is a request target.
-pub fn target(callback: &CallbackUrl) -> Result<Uri, http::Error> {
-    let written: Result<Uri, _> = callback.as_str().parse();
-    written.or_else(|_| callback.url().as_str().parse()).map_err(http::Error::from)
-}
-
 /// How much of an answer's body is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadLimit {
     /// Read up to so many bytes, so that the connection can be used again, and throw them away (W-156).
     Discard(usize),
-    /// Keep the body; more than so many bytes are an error.
+    /// Keep the body, as it comes over the wire; more than so many bytes are an error, and so is a compressed body, which
+    /// the request does not ask for.
     Keep(usize),
 }
 
@@ -80,6 +75,9 @@ pub enum EgressError {
     /// The body is larger than wanted.
     #[error("the answer's body is larger than {0} bytes")]
     TooLarge(usize),
+    /// The body is compressed. A small one may become endless, so none is ever unpacked.
+    #[error("the answer is compressed, although it was asked for as it is (Accept-Encoding: identity)")]
+    Compressed,
 }
 
 impl EgressClient {
@@ -94,6 +92,8 @@ impl EgressClient {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(30))
             .pool_max_idle_per_host(idle_per_host)
+            .http1_max_buf_size(HEAD_BYTES)
+            .http1_max_headers(HEAD_FIELDS)
             .build(https);
         Self { client, total }
     }
@@ -102,7 +102,14 @@ impl EgressClient {
     ///
     /// # Errors
     /// [`EgressError`], by what the caller can do about it. An answer of any status is no error.
-    pub async fn send(&self, request: Request<Full<Bytes>>, limit: ReadLimit) -> Result<Answer, EgressError> {
+    pub async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        limit: ReadLimit,
+    ) -> Result<Answer, EgressError> {
+        if matches!(limit, ReadLimit::Keep(_)) {
+            request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
         let deadline = Instant::now() + self.total;
         let late = |_| EgressError::Timeout(self.total);
         let response = timeout_at(deadline, self.client.request(request)).await.map_err(late)?;
@@ -114,6 +121,7 @@ impl EgressClient {
                 let _ = timeout_at(patience, discard(body, most)).await;
                 Bytes::new()
             }
+            ReadLimit::Keep(_) if is_compressed(&head.headers) => return Err(EgressError::Compressed),
             ReadLimit::Keep(most) => timeout_at(deadline, collect(body, most)).await.map_err(late)??,
         };
         Ok(Answer { status: head.status, headers: head.headers, body })
@@ -129,6 +137,13 @@ async fn discard(mut body: Incoming, most: usize) {
             Some(Err(_)) | None => return,
         }
     }
+}
+
+fn is_compressed(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 async fn collect(mut body: Incoming, most: usize) -> Result<Bytes, EgressError> {
@@ -170,31 +185,33 @@ fn is_exhaustion(error: &std::io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::Uri;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
 
     /// Answers one connection with these bytes and then holds it open.
-    async fn peer(answer: &'static str) -> Uri {
+    async fn peer(answer: String) -> Uri {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let _ = stream.read(&mut [0; 1024]).await;
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            // A client that has seen enough closes its side.
+            let _ = stream.write_all(answer.as_bytes()).await;
             std::future::pending::<()>().await;
         });
         format!("http://{address}/").parse().unwrap()
     }
 
     fn client() -> EgressClient {
-        let guard = Guard::new(vec!["127.0.0.0/8".parse().unwrap()], vec![]);
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
         EgressClient::new(guard, Duration::from_secs(1), Duration::from_secs(2), 1)
     }
 
-    async fn send(answer: &'static str, limit: ReadLimit) -> Result<Answer, EgressError> {
-        let request = Request::get(peer(answer).await).body(Full::new(Bytes::new())).unwrap();
+    async fn send(answer: impl Into<String>, limit: ReadLimit) -> Result<Answer, EgressError> {
+        let request = Request::get(peer(answer.into()).await).body(Full::new(Bytes::new())).unwrap();
         client().send(request, limit).await
     }
 
@@ -213,9 +230,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_head_of_an_answer_is_bounded_in_bytes_and_in_fields() {
+        let long =
+            format!("HTTP/1.1 200 OK\r\nX-Long: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(2 * HEAD_BYTES));
+        let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 0\r\n\r\n", "X: y\r\n".repeat(HEAD_FIELDS));
+        for answer in [long, many] {
+            let answer = send(answer, ReadLimit::Discard(0)).await;
+            assert!(matches!(answer, Err(EgressError::Network(_))), "{answer:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn d11_a_compressed_body_is_refused_and_never_unpacked() {
+        let answer = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x0b";
+        let refused = send(answer, ReadLimit::Keep(1_024)).await;
+        assert!(matches!(refused, Err(EgressError::Compressed)), "{refused:?}");
+        assert!(send(answer, ReadLimit::Discard(1_024)).await.is_ok());
+    }
+
+    #[tokio::test]
     async fn b32_a_name_that_resolves_to_a_forbidden_address_is_not_contacted() {
         let request = Request::get("http://localhost:9/").body(Full::new(Bytes::new())).unwrap();
-        let closed = EgressClient::new(Guard::default(), Duration::from_secs(1), Duration::from_secs(2), 1);
+        let closed =
+            EgressClient::new(Guard::open_to(&[]), Duration::from_secs(1), Duration::from_secs(2), 1);
         let answer = closed.send(request, ReadLimit::Discard(0)).await;
         assert!(matches!(answer, Err(EgressError::Forbidden(_))), "{answer:?}");
     }

@@ -2,17 +2,23 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service;
+use url::Host;
 
 use super::guard::{Forbidden, Guard, PublicAddress};
+use super::resolver::Unresolved;
+
+/// Addresses of one name that are tried. A name may list hundreds, each of them somebody who did not ask for it.
+const TRIED: usize = 4;
 
 /// A TCP connector that the guard stands in front of.
 #[derive(Clone, Debug)]
@@ -27,7 +33,7 @@ pub(super) enum ConnectError {
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
     #[error("the name {host} could not be resolved: {reason}")]
-    Dns { host: String, reason: String },
+    Dns { host: String, reason: Unresolved },
     #[error("no connection within {0:?}")]
     Timeout(Duration),
     #[error("no connection: {0}")]
@@ -46,22 +52,35 @@ impl GuardedConnector {
             .unwrap_or(Err(ConnectError::Timeout(limit)))
     }
 
-    /// One forbidden answer condemns the name: a mixed answer is how rebinding begins.
+    /// One forbidden answer condemns the name: a mixed answer is how rebinding begins. An address, however it is spelled, is
+    /// never asked about.
     async fn resolve(&self, uri: &Uri) -> Result<Vec<PublicAddress>, ConnectError> {
-        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let authority = uri.authority().ok_or(Forbidden::Host)?;
+        if authority.as_str().contains('@') {
+            return Err(Forbidden::Credentials.into());
+        }
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-        let unresolved = |reason: String| ConnectError::Dns { host: host.to_owned(), reason };
-        let found = lookup_host((host, port)).await.map_err(|error| match shortage() {
+        self.guard.check_port(port)?;
+        let found = match Host::parse(authority.host()).map_err(|_| Forbidden::Host)? {
+            Host::Ipv4(ip) => vec![IpAddr::V4(ip)],
+            Host::Ipv6(ip) => vec![IpAddr::V6(ip)],
+            Host::Domain(name) => self.ask(&name).await?,
+        };
+        let vetted = found.into_iter().map(|ip| self.guard.check(SocketAddr::new(ip, port)));
+        Ok(vetted.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    async fn ask(&self, name: &str) -> Result<Vec<IpAddr>, ConnectError> {
+        let found = self.guard.resolver().addresses(name).await;
+        found.map_err(|reason| match shortage() {
             Some(shortage) => ConnectError::Io(shortage),
-            None => unresolved(error.to_string()),
-        })?;
-        let vetted = found.map(|address| self.guard.check(address)).collect::<Result<Vec<_>, _>>()?;
-        if vetted.is_empty() { Err(unresolved("no addresses".to_owned())) } else { Ok(vetted) }
+            None => ConnectError::Dns { host: name.to_owned(), reason },
+        })
     }
 
     async fn dial(&self, addresses: &[PublicAddress]) -> Result<TokioIo<TcpStream>, ConnectError> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in addresses {
+        for address in addresses.iter().take(TRIED) {
             match TcpStream::connect(address.socket()).await {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;

@@ -4,7 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use url::Host;
+use url::{Host, Url};
+
+use super::resolver::{Resolver, Unresolved};
 
 /// An address that the guard has let through. Connections are made to nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,24 +26,44 @@ pub enum Forbidden {
     #[error("{0} is not a public address; an operator may allow it with [egress] allow = [\"{1}\"]")]
     Address(IpAddr, IpNet),
     /// The port is not on the operator's list.
-    #[error("port {0} is not among the ports this hub may contact")]
+    #[error("port {0} is not among the ports this hub may contact; an operator may add it to [egress] ports")]
     Port(u16),
+    /// A user name or password, which no request of the hub carries.
+    #[error("the URL contains a user name or password")]
+    Credentials,
+    /// A host that is neither an address nor a name.
+    #[error("the URL's host is neither an address nor a name")]
+    Host,
 }
 
-/// The operator's rules, shared by everything that leaves the hub.
-#[derive(Clone, Debug, Default)]
+/// The operator's rules and the resolver whose answers they judge, shared by everything that leaves the hub.
+#[derive(Clone, Debug)]
 pub struct Guard(Arc<Rules>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Rules {
     allow: Vec<IpNet>,
     ports: Vec<u16>,
+    resolver: Resolver,
 }
 
 impl Guard {
-    /// `allow` lists networks that may be contacted although they are not public; empty `ports` means any port.
-    pub fn new(allow: Vec<IpNet>, ports: Vec<u16>) -> Self {
-        Self(Arc::new(Rules { allow, ports }))
+    /// `allow` lists networks that may be contacted although they are not public; empty `ports` means any port but 0; with
+    /// empty `nameservers` those of the system are asked.
+    ///
+    /// # Errors
+    /// [`Unresolved`] when the resolver cannot be set up.
+    pub fn new(allow: Vec<IpNet>, ports: Vec<u16>, nameservers: &[SocketAddr]) -> Result<Self, Unresolved> {
+        Ok(Self(Arc::new(Rules { allow, ports, resolver: Resolver::new(nameservers)? })))
+    }
+
+    pub(super) fn resolver(&self) -> &Resolver {
+        &self.0.resolver
+    }
+
+    pub(super) fn check_port(&self, port: u16) -> Result<(), Forbidden> {
+        let listed = self.0.ports.is_empty() || self.0.ports.contains(&port);
+        if port > 0 && listed { Ok(()) } else { Err(Forbidden::Port(port)) }
     }
 
     /// The proof that this address may be contacted.
@@ -49,25 +71,27 @@ impl Guard {
     /// # Errors
     /// [`Forbidden`], naming the address or the port.
     pub fn check(&self, address: SocketAddr) -> Result<PublicAddress, Forbidden> {
-        if !self.0.ports.is_empty() && !self.0.ports.contains(&address.port()) {
-            return Err(Forbidden::Port(address.port()));
-        }
+        self.check_port(address.port())?;
         let ip = canonical(address.ip());
         let allowed = self.0.allow.iter().any(|net| net.contains(&ip) || net.contains(&address.ip()));
-        if allowed || is_public(ip) { Ok(PublicAddress(address)) } else { Err(forbidden(address.ip())) }
+        if allowed || is_public(address.ip()) {
+            Ok(PublicAddress(address))
+        } else {
+            Err(forbidden(address.ip()))
+        }
     }
 
-    /// Judges a URL whose host is an address literal without asking any resolver; names pass here and are judged when
-    /// they are resolved.
+    /// Judges what a URL says without asking any resolver: its port, and its host where that is an address. Names are judged
+    /// when they are resolved.
     ///
     /// # Errors
-    /// [`Forbidden`] when the literal may not be contacted.
-    pub fn check_literal(&self, url: &url::Url) -> Result<(), Forbidden> {
+    /// [`Forbidden`] when it may not be contacted whatever its name resolves to.
+    pub fn check_literal(&self, url: &Url) -> Result<(), Forbidden> {
         let port = url.port_or_known_default().unwrap_or(0);
-        let ip = match url.host() {
-            Some(Host::Ipv4(ip)) => IpAddr::V4(ip),
-            Some(Host::Ipv6(ip)) => IpAddr::V6(ip),
-            Some(Host::Domain(_)) | None => return Ok(()),
+        let ip = match url.host().ok_or(Forbidden::Host)? {
+            Host::Ipv4(ip) => IpAddr::V4(ip),
+            Host::Ipv6(ip) => IpAddr::V6(ip),
+            Host::Domain(_) => return self.check_port(port),
         };
         self.check(SocketAddr::new(ip, port)).map(|_| ())
     }
@@ -136,6 +160,17 @@ const CLOSED_V6: &[Ipv6Net] = &[
     v6(0xff00, 0, 0, 8),
 ];
 
+/// Parts of `2001::/23` that are reachable from everywhere: anycast relays, AS112 and identifiers with routes of their own.
+const OPEN_V6: &[Ipv6Net] = &[
+    Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 1, 0, 0, 0, 0, 0, 1), 128),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 1, 0, 0, 0, 0, 0, 2), 128),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 1, 0, 0, 0, 0, 0, 3), 128),
+    v6(0x2001, 3, 0, 32),
+    v6(0x2001, 4, 0x112, 48),
+    v6(0x2001, 0x20, 0, 28),
+    v6(0x2001, 0x30, 0, 28),
+];
+
 /// DNS64 networks reach the IPv4 world through this prefix, so its verdict is that of the embedded address.
 const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
@@ -150,11 +185,23 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     }
     // An ISATAP interface identifier embeds an IPv4 address under any prefix.
     let isatap = matches!(ip.segments(), [_, _, _, _, 0 | 0x200, 0x5efe, _, _]);
-    !isatap && !CLOSED_V6.iter().any(|net| net.contains(&ip))
+    let within = |nets: &[Ipv6Net]| nets.iter().any(|net| net.contains(&ip));
+    !isatap && (within(OPEN_V6) || !within(CLOSED_V6))
+}
+
+#[cfg(test)]
+impl Guard {
+    /// Public addresses and these networks, any port.
+    pub(crate) fn open_to(networks: &[&str]) -> Self {
+        let allow = networks.iter().map(|network| network.parse().unwrap()).collect();
+        Self::new(allow, vec![], &[]).unwrap()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn verdict(guard: &Guard, ip: &str) -> bool {
@@ -163,7 +210,7 @@ mod tests {
 
     #[test]
     fn b32_private_and_translated_addresses_are_refused_in_every_spelling() {
-        let guard = Guard::default();
+        let guard = Guard::open_to(&[]);
         for ip in [
             "127.0.0.1",
             "10.1.2.3",
@@ -190,6 +237,17 @@ mod tests {
             "2001:0:7f00:1::",
             "2002:7f00:1::",
             "2606:4700::5efe:7f00:1",
+            "64:ff9b::ac10:1",
+            "64:ff9b:0:1::808:808",
+            "2001:2::1",
+            "2001:10::1",
+            "3fff::1",
+            "5f00::1",
+            "100::1",
+            "198.18.0.1",
+            "192.0.0.8",
+            "192.88.99.1",
+            "203.0.113.9",
         ] {
             assert!(!verdict(&guard, ip), "{ip} must not be contacted");
         }
@@ -197,15 +255,22 @@ mod tests {
 
     #[test]
     fn b32_public_addresses_pass_also_through_nat64() {
-        let guard = Guard::default();
-        for ip in ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "64:ff9b::808:808"] {
+        let guard = Guard::open_to(&[]);
+        for ip in [
+            "8.8.8.8",
+            "93.184.216.34",
+            "2606:4700::1111",
+            "64:ff9b::808:808",
+            "2001:4:112::1",
+            "2001:200::1",
+        ] {
             assert!(verdict(&guard, ip), "{ip} may be contacted");
         }
     }
 
     #[test]
     fn b32_address_literals_are_judged_as_the_url_standard_reads_them() {
-        let guard = Guard::default();
+        let guard = Guard::open_to(&[]);
         for url in ["http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://[::ffff:7f00:1]/"] {
             assert!(guard.check_literal(&url.parse().unwrap()).is_err(), "{url} is loopback");
         }
@@ -214,7 +279,7 @@ mod tests {
 
     #[test]
     fn an_operator_allows_a_network_and_its_mapped_spelling() {
-        let guard = Guard::new(vec!["127.0.0.0/8".parse().unwrap()], vec![]);
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
         assert!(verdict(&guard, "127.4.5.6"));
         assert!(verdict(&guard, "::ffff:127.0.0.1"));
         assert!(!verdict(&guard, "10.0.0.1"));
@@ -223,8 +288,44 @@ mod tests {
 
     #[test]
     fn a_port_list_closes_all_other_ports() {
-        let guard = Guard::new(vec![], vec![443]);
+        let guard = Guard::new(vec![], vec![443], &[]).unwrap();
         assert!(guard.check("8.8.8.8:443".parse().unwrap()).is_ok());
         assert_eq!(guard.check("8.8.8.8:25".parse().unwrap()), Err(Forbidden::Port(25)));
+        let name: Url = "https://destination.example:25/".parse().unwrap();
+        assert_eq!(guard.check_literal(&name), Err(Forbidden::Port(25)));
+    }
+
+    #[test]
+    fn port_0_is_nobody() {
+        assert_eq!(Guard::open_to(&[]).check("8.8.8.8:0".parse().unwrap()), Err(Forbidden::Port(0)));
+    }
+
+    proptest! {
+        #[test]
+        fn b32_whatever_lies_in_the_first_block_is_judged_by_the_address_that_it_embeds(tail in any::<[u16; 7]>(), low in 0..0x100_u16) {
+            let [b, c, d, e, f, g, h] = tail;
+            let guard = Guard::open_to(&[]);
+            prop_assert!(guard.check((Ipv6Addr::new(low, b, c, d, e, f, g, h), 443).into()).is_err() || low == 0x64);
+            let [one, two] = g.to_be_bytes();
+            let [three, four] = h.to_be_bytes();
+            let embedded = guard.check((Ipv4Addr::new(one, two, three, four), 443).into()).is_ok();
+            let translated = guard.check((Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, g, h), 443).into()).is_ok();
+            prop_assert_eq!(embedded, translated);
+        }
+
+        #[test]
+        fn b32_no_public_ipv4_address_opens_its_mapped_or_6to4_spelling(ip in any::<u32>()) {
+            let [high, low] = [(ip >> 16) as u16, (ip & 0xffff) as u16];
+            let guard = Guard::open_to(&[]);
+            for spelled in [
+                Ipv6Addr::new(0, 0, 0, 0, 0, 0, high, low),
+                Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, high, low),
+                Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, high, low),
+                Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
+                Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, !high, !low),
+            ] {
+                prop_assert!(guard.check((spelled, 443).into()).is_err(), "{}", spelled);
+            }
+        }
     }
 }

@@ -1,8 +1,16 @@
 //! The only way out: every request that the hub makes for strangers goes through this client and its address guard.
+//!
+//! A name is resolved by the hub itself, every answer is judged, and the connection is made to exactly what was judged
+//! (D-20). Redirects are followed by nobody but the topic fetch, each hop as a request of its own. The environment's proxy
+//! settings mean nothing here: a proxy would resolve the names again.
 
 mod client;
 mod connector;
 mod guard;
+mod resolver;
+mod target;
 
-pub use client::{Answer, EgressClient, EgressError, ReadLimit, USER_AGENT, target};
+pub use client::{Answer, EgressClient, EgressError, ReadLimit, USER_AGENT};
 pub use guard::{Forbidden, Guard, PublicAddress};
+pub use resolver::{Resolver, Unresolved};
+pub use target::{RedirectError, redirect, target};

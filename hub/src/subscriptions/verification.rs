@@ -169,7 +169,7 @@ impl Verification {
             }
             Ok(_) => Reply::Confirmed,
             Err(EgressError::Exhausted) => return Err(Exhausted),
-            Err(error @ (EgressError::Forbidden(_) | EgressError::TooLarge(_))) => {
+            Err(error @ (EgressError::Forbidden(_) | EgressError::TooLarge(_) | EgressError::Compressed)) => {
                 Reply::Refused(error.to_string())
             }
             Err(error) => Reply::Unreachable(error.to_string()),

@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, CACHE_CONTROL, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, USER_AGENT,
+    ACCEPT, CACHE_CONTROL, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, USER_AGENT,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, request};
+use http::{HeaderName, HeaderValue, Request, StatusCode, request};
 use http_body_util::Full;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit};
+use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit, RedirectError};
 use crate::store::{Offset, Validators};
 
 /// Redirects followed, each of which the address guard judges anew.
@@ -38,8 +38,8 @@ pub(super) enum Unfetched {
     Status(StatusCode),
     #[error("more than {REDIRECTS} redirects")]
     Redirects,
-    #[error("a redirect leads nowhere")]
-    Location,
+    #[error(transparent)]
+    Redirect(#[from] RedirectError),
     #[error("the topic cannot be asked for: {0}")]
     Request(#[from] http::Error),
 }
@@ -73,7 +73,7 @@ impl TopicClient {
                 | StatusCode::FOUND
                 | StatusCode::SEE_OTHER
                 | StatusCode::TEMPORARY_REDIRECT
-                | StatusCode::PERMANENT_REDIRECT => url = redirect(&url, &answer.headers)?,
+                | StatusCode::PERMANENT_REDIRECT => url = egress::redirect(&url, &answer.headers)?,
                 status => return Err(Unfetched::Status(status)),
             }
         }
@@ -114,9 +114,4 @@ fn asking(url: &Url, known: Option<&Validators>) -> request::Builder {
     }
     request
 }
-
-fn redirect(from: &Url, headers: &HeaderMap) -> Result<Url, Unfetched> {
-    let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).ok_or(Unfetched::Location)?;
-    let target = from.join(location).map_err(|_| Unfetched::Location)?;
-    if matches!(target.scheme(), "http" | "https") { Ok(target) } else { Err(Unfetched::Location) }
 }
