@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tracing::info;
 
 use crate::config::Config;
 use crate::delivery::{self, Delivery, Halts, Totals};
@@ -20,7 +21,7 @@ use crate::http::{
     AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Statuses,
     TrustedProxies, admin, public, serve,
 };
-use crate::store::{self, Store, StoreError};
+use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{Denials, EveryTopic, LeasePolicy, Requests, Resting, Verification, Waiting};
 use crate::topics::{
     Authority, BodyBudget, CatchUp, Fetching, Intake, Pings, Tickets, TokensError, TopicClient, keep_trimming,
@@ -35,6 +36,9 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The keys of the secrets cannot be used.
+    #[error(transparent)]
+    Keys(#[from] KeyringError),
     /// The publishers' tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokensError),
@@ -79,7 +83,7 @@ impl Hub {
     /// # Errors
     /// [`StartError`], each saying what to do.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
-        let store = store::open(config.store.engine, &config.data_dir)?;
+        let store = open_store(config).await?;
         let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
         let token_hash = Sha256::digest(own_secret(&config.admin_token_file())?.trim()).into();
         let tickets = tickets(&config.ticket_key_file())?;
@@ -89,11 +93,8 @@ impl Hub {
             (address(&listener, config.listen), address(&admin_listener, config.admin.listen));
         let url: Arc<str> = hub_url(config, public_address).into();
 
-        let guard = Guard::new(
-            config.egress.allow.clone(),
-            config.egress.ports.clone(),
-            &config.egress.nameservers,
-        )?;
+        let guard =
+            Guard::new(config.egress.allow.clone(), config.egress.ports.clone(), &config.egress.nameservers)?;
         let (stop, stopped) = watch::channel(false);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
         let bodies = bodies(config);
@@ -106,8 +107,13 @@ impl Hub {
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
-        let admin_state =
-            AdminState { store: Arc::clone(&store), counters: delivery.counters(), denials, token_hash };
+        let admin_state = AdminState {
+            store: Arc::clone(&store),
+            counters: delivery.counters(),
+            denials,
+            token_hash,
+            secrets: config.secrets.clone(),
+        };
         let endpoint = EndpointState {
             requests,
             publish: PublishState {
@@ -168,6 +174,17 @@ impl Hub {
         tokio::join!(finish, self.delivery.stop());
         drop(self.store);
     }
+}
+
+/// Secrets that are not yet under today's key are rewritten before anything else happens.
+async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
+    let keys = config.secrets.keyring()?;
+    let store = store::open(config.store.engine, &config.data_dir, keys.clone())?;
+    if let Some(key) = keys.writes_with() {
+        let secrets = store.rotate_secrets(keys).await?;
+        info!(%key, rewritten = secrets, "secrets are encrypted");
+    }
+    Ok(store)
 }
 
 async fn start_verification(

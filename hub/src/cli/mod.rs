@@ -3,6 +3,7 @@
 // Doc comments of arguments are the help text in a terminal, where Markdown would only disturb.
 #![allow(clippy::doc_markdown)]
 
+mod secrets;
 mod serve;
 mod tools;
 
@@ -36,6 +37,9 @@ enum Command {
     Token(tools::Token),
     /// List the topics of a running hub, and where chains of Change Notifications were broken
     Topics(tools::Topics),
+    /// Make and replace the keys that encrypt subscribers' secrets
+    #[command(subcommand)]
+    Secrets(secrets::Secrets),
     /// Check the configuration, or print the effective one
     #[command(subcommand)]
     Config(tools::ConfigCommand),
@@ -84,6 +88,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Serve(settings) => serve::run(&settings),
         Command::Token(token) => tools::token(token),
         Command::Topics(command) => tools::topics(command),
+        Command::Secrets(command) => secrets::run(command),
         Command::Config(command) => tools::config(command),
         Command::Subscriptions(command) => tools::subscriptions(command),
         Command::Healthcheck(check) => tools::healthcheck(&check),

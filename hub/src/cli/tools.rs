@@ -118,7 +118,7 @@ pub(super) struct Healthcheck {
 }
 
 impl WhichHub {
-    fn load(self) -> Result<Config, Failure> {
+    pub(super) fn load(self) -> Result<Config, Failure> {
         Ok(Settings { config: self.config, data_dir: self.data_dir, ..Settings::default() }.load()?)
     }
 

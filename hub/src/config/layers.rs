@@ -232,6 +232,28 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_secrets_come_from_the_environment_or_from_a_file_and_are_never_printed() {
+        let key = crate::store::Keyring::generate();
+        let environment = |name: &str| (name == "RESYNC_HUB_SECRETS_KEY").then(|| key.clone());
+        let config = load(None, environment, &Vec::new()).unwrap();
+        let from_environment = config.secrets.keyring().unwrap();
+        assert!(from_environment.writes_with().is_some());
+        assert!(!format!("{config:?}").contains(&key));
+
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let with_file = |file: &tempfile::NamedTempFile| {
+            from_file(&format!("[secrets]\nkey_file = {:?}", file.path())).unwrap().secrets.keyring()
+        };
+        assert!(with_file(&file).is_err(), "an empty file does not switch encryption off");
+        writeln!(file, "{key}").unwrap();
+        assert_eq!(with_file(&file).unwrap().writes_with(), from_environment.writes_with());
+
+        let both = vec![("secrets.key_file", "/nowhere".to_owned())];
+        let error = load(None, environment, &both).unwrap().secrets.keyring().unwrap_err();
+        assert!(error.to_string().contains("not in both"), "{error}");
+    }
+
+    #[test]
     fn without_a_word_only_the_usual_ports_of_the_web_are_contacted() {
         let config = load(None, nothing, &Vec::new()).unwrap();
         assert!(config.egress.ports.contains(&443) && !config.egress.ports.contains(&22));

@@ -3,6 +3,8 @@
 mod layers;
 mod values;
 
+use std::fmt;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +18,7 @@ pub use layers::{Overrides, load};
 pub use values::{DEFAULT_TOML, Rate, RateError};
 
 use crate::delivery::RetryPolicy;
-use crate::store::Engine;
+use crate::store::{Engine, Keyring, KeyringError};
 use crate::topics::Prefixes;
 
 /// Why there is no usable configuration.
@@ -69,6 +71,8 @@ pub struct Config {
     pub ingress: IngressConfig,
     /// `[limits]`
     pub limits: LimitsConfig,
+    /// `[secrets]`
+    pub secrets: SecretsConfig,
     /// `[signature]`
     pub signature: SignatureConfig,
     /// `[admin]`
@@ -215,6 +219,52 @@ pub struct LimitsConfig {
     /// The same for one topic.
     #[serde(deserialize_with = "values::parsed")]
     pub topic: Rate,
+}
+
+/// `[secrets]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct SecretsConfig {
+    /// The keys themselves.
+    pub key: Hidden,
+    /// A file with them.
+    pub key_file: PathBuf,
+}
+
+/// A text that is never printed.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Hidden(String);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "\"\"" } else { "[hidden]" })
+    }
+}
+
+impl SecretsConfig {
+    /// The keys under which subscribers' secrets are kept; the file is read anew each time.
+    ///
+    /// # Errors
+    /// [`KeyringError`].
+    pub fn keyring(&self) -> Result<Keyring, KeyringError> {
+        let file = self.key_file.display().to_string();
+        match (self.key.0.is_empty(), file.is_empty()) {
+            (true, true) => Ok(Keyring::none()),
+            (false, false) => Err(KeyringError::Twice),
+            (false, true) => some(&self.key.0, "[secrets] key"),
+            (true, false) => {
+                let text = fs::read_to_string(&self.key_file)
+                    .map_err(|error| KeyringError::File { path: file.clone(), reason: error.to_string() })?;
+                some(&text, &file)
+            }
+        }
+    }
+}
+
+/// A place that should hold keys and holds none is a mistake: nobody means it to switch encryption off.
+fn some(text: &str, place: &str) -> Result<Keyring, KeyringError> {
+    let keys = Keyring::parse(text)?;
+    if keys.writes_with().is_some() { Ok(keys) } else { Err(KeyringError::Empty(place.to_owned())) }
 }
 
 /// `[signature]`

@@ -14,10 +14,14 @@ use http::header::AUTHORIZATION;
 use resync_core::websub::{NotificationId, TopicUrl};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tracing::info;
 
 use super::reply::{json, refuse, text};
+use crate::config::SecretsConfig;
 use crate::delivery::{Counters, Totals};
-use crate::store::{Chain, ChainBreak, NewDenial, Offset, Shard, Skip, Slot, Store, StoreError, Topic};
+use crate::store::{
+    Chain, ChainBreak, KeyringError, NewDenial, Offset, Shard, Skip, Slot, Store, StoreError, Topic,
+};
 use crate::subscriptions::Denials;
 
 /// What the operator's listener shows.
@@ -31,6 +35,8 @@ pub struct AdminState {
     pub denials: Denials,
     /// SHA-256 of the admin token, so that comparing takes the same time whatever is presented.
     pub token_hash: [u8; 32],
+    /// Where the keys of the secrets are.
+    pub secrets: SecretsConfig,
 }
 
 #[derive(Serialize)]
@@ -122,6 +128,7 @@ pub fn admin(state: AdminState) -> Router {
         .route("/subscriptions", get(subscriptions))
         .route("/subscriptions/deny", post(deny))
         .route("/skips", get(skips))
+        .route("/secrets/rotate", post(rotate_secrets))
         .layer(from_fn_with_state(state.clone(), require_token))
         .with_state(state.clone());
     Router::new()
@@ -149,6 +156,25 @@ async fn ready(State(state): State<AdminState>) -> Response {
     match state.store.health() {
         Ok(()) => text(StatusCode::OK, "ready"),
         Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format_args!("not ready: {error}")),
+    }
+}
+
+/// Reads the keys anew and rewrites every secret that is not under the first of them.
+async fn rotate_secrets(State(state): State<AdminState>) -> Response {
+    let keys = match state.secrets.keyring() {
+        Ok(keys) => keys,
+        Err(error) => return text(StatusCode::CONFLICT, error),
+    };
+    let Some(key) = keys.writes_with() else {
+        return text(StatusCode::CONFLICT, KeyringError::None);
+    };
+    match state.store.rotate_secrets(keys).await {
+        Ok(rewritten) => {
+            info!(%key, rewritten, "secrets are encrypted");
+            text(StatusCode::OK, format_args!("{rewritten} secrets rewritten, all are under key {key}"))
+        }
+        Err(error @ StoreError::SecretsKey { .. }) => text(StatusCode::CONFLICT, error),
+        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, error),
     }
 }
 

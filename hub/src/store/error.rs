@@ -1,5 +1,7 @@
 //! What can go wrong with storage, by what one can do about it.
 
+use super::keyring::KeyId;
+
 /// Why an operation on the store failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -36,6 +38,15 @@ pub enum StoreError {
         space: &'static str,
         /// What is wrong with it.
         reason: String,
+    },
+    /// Secrets are encrypted with keys that were not given.
+    #[error(
+        "the secrets of the subscribers are encrypted with key {}, which is not given: name its file in [secrets] key_file, or set RESYNC_HUB_SECRETS_KEY (a key that was replaced stays listed behind the new one until `resync-hub secrets rotate` has finished)",
+        .missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and key ")
+    )]
+    SecretsKey {
+        /// Their names.
+        missing: Vec<KeyId>,
     },
     /// Somebody else owns the shard by now.
     #[error("the shard has a newer owner")]

@@ -9,6 +9,7 @@
 
 mod embedded;
 mod error;
+mod keyring;
 mod records;
 
 #[cfg(test)]
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 pub use error::StoreError;
+pub use keyring::{KeyId, Keyring, KeyringError};
 pub use records::{
     Activation, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
     Intent, Interval, Laggard, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
@@ -48,13 +50,15 @@ pub enum Engine {
     Sled,
 }
 
-/// Opens (or creates) the embedded store in `directory`.
+/// Opens (or creates) the embedded store in `directory`. Subscribers' secrets are written with the first of `keys`, and read
+/// with all of them; those that are kept otherwise stay so until [`Store::rotate_secrets`].
 ///
 /// # Errors
 /// [`StoreError::Locked`] when another process has it open, [`StoreError::Format`] when a newer version wrote it,
-/// [`StoreError::OtherEngine`] when it was made by the other engine.
-pub fn open(engine: Engine, directory: &Path) -> Result<Arc<dyn Store>> {
-    embedded::open(engine, directory)
+/// [`StoreError::OtherEngine`] when it was made by the other engine, [`StoreError::SecretsKey`] when a key that its secrets need
+/// is not given.
+pub fn open(engine: Engine, directory: &Path, keys: Keyring) -> Result<Arc<dyn Store>> {
+    embedded::open(engine, directory, keys)
 }
 
 /// What the hub needs of its storage.
@@ -156,6 +160,15 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
         topic: &TopicUrl,
         callback: &CallbackUrl,
     ) -> Result<Option<Arc<Subscription>>>;
+
+    // Secrets.
+
+    /// From now on secrets are written with the first of these keys. Those that are kept otherwise are rewritten in bounded
+    /// steps, between which everything else goes on; returns how many. What a crash interrupts is finished by the next call.
+    ///
+    /// # Errors
+    /// [`StoreError::SecretsKey`] when a key that is still needed is not among them; then nothing has changed.
+    async fn rotate_secrets(&self, keys: Keyring) -> Result<u64>;
 
     // The state of delivery.
 

@@ -114,4 +114,3 @@ fn asking(url: &Url, known: Option<&Validators>) -> request::Builder {
     }
     request
 }
-}

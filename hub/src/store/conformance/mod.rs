@@ -7,6 +7,7 @@ mod model;
 mod opening;
 mod requests;
 mod retention;
+mod secrets;
 mod subscribing;
 
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use tempfile::TempDir;
 
 use super::{
-    Activation, Appended, Engine, FailureClass, Intent, Laggard, NewNotification, NewRequest, Notification,
-    NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreEvent, Subscription, Topic, TopicId,
+    Activation, Appended, Engine, FailureClass, Intent, Keyring, Laggard, NewNotification, NewRequest,
+    Notification, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreEvent, Subscription,
+    Topic, TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -57,7 +59,11 @@ impl Place {
     }
 
     fn open(&self) -> Arc<dyn Store> {
-        super::open(self.engine, self.directory.path()).unwrap()
+        self.open_with(Keyring::none()).unwrap()
+    }
+
+    fn open_with(&self, keys: Keyring) -> super::Result<Arc<dyn Store>> {
+        super::open(self.engine, self.directory.path(), keys)
     }
 
     /// The store after a clean end of the process.

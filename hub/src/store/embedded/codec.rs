@@ -12,14 +12,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf, Bytes};
 use resync_core::datetime::DateTime;
-use resync_core::websub::{CallbackUrl, TopicUrl};
+use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
 use super::engine::Space;
+use crate::store::keyring::{KeyId, Keyring, Locked};
 use crate::store::{Result, StoreError};
 
 /// The version that is written. A reader refuses what it does not know.
 const VERSION: u8 = 1;
 const CHECKSUM_BYTES: usize = 4;
+
+/// How a secret is marked. The first two are those of an option.
+const NO_SECRET: u8 = 0;
+const PLAIN_SECRET: u8 = 1;
+const LOCKED_SECRET: u8 = 2;
 
 /// The seconds since 1970 that a [`DateTime`] can hold: the years 1 to 9999.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_207_200;
@@ -39,36 +45,58 @@ pub(super) trait Record: Sized {
 pub(super) type Fault = String;
 
 /// The bytes to keep under `key`.
-pub(super) fn seal<R: Record>(key: &[u8], record: &R) -> Vec<u8> {
-    let mut out = Encoder(vec![VERSION]);
+pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8> {
+    let mut out = Encoder { written: vec![VERSION], keys, place: place(R::SPACE, key) };
     record.encode(&mut out);
-    let checksum = checksum(R::SPACE, key, &out.0);
-    out.0.extend_from_slice(&checksum.to_be_bytes());
-    out.0
+    let mut kept = out.written;
+    let checksum = checksum(R::SPACE, key, &kept);
+    kept.extend_from_slice(&checksum.to_be_bytes());
+    kept
 }
 
 /// The record that is kept under `key`.
-pub(super) fn open<R: Record>(key: &[u8], value: &Bytes) -> Result<R> {
-    open_beginning(R::SPACE, key, value, |fields| {
+pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<R> {
+    open_beginning(keys, R::SPACE, key, value, |fields| {
         let record = R::decode(fields)?;
         fields.finish()?;
         Ok(record)
     })
 }
 
+/// The same record with its secret under the first key; `None` when it is kept so already, or holds none.
+pub(super) fn reseal<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<Option<Vec<u8>>> {
+    let (record, outdated) = open_beginning(keys, R::SPACE, key, value, |fields| {
+        let record = R::decode(fields)?;
+        fields.finish()?;
+        Ok((record, fields.outdated))
+    })?;
+    Ok(outdated.then(|| seal(keys, key, &record)))
+}
+
+/// What a secret is bound to.
+fn place(space: Space, key: &[u8]) -> Vec<u8> {
+    [&[space.tag()], key].concat()
+}
+
 /// The first fields of the record that is kept under `key`. The checksum of the whole is checked all the same.
 pub(super) fn open_beginning<T>(
+    keys: &Keyring,
     space: Space,
     key: &[u8],
     value: &Bytes,
     read: impl FnOnce(&mut Decoder) -> std::result::Result<T, Fault>,
 ) -> Result<T> {
-    unframe(space, key, value).and_then(|mut fields| read(&mut fields)).map_err(|reason| {
+    unframe(keys, space, key, value).and_then(|mut fields| read(&mut fields)).map_err(|reason| {
         StoreError::Damaged { space: space.name(), reason: format!("key {}: {reason}", hex::encode(key)) }
     })
 }
 
-fn unframe(space: Space, key: &[u8], value: &Bytes) -> std::result::Result<Decoder, Fault> {
+fn unframe<'a>(
+    keys: &'a Keyring,
+    space: Space,
+    key: &[u8],
+    value: &Bytes,
+) -> std::result::Result<Decoder<'a>, Fault> {
     let end = value.len().checked_sub(CHECKSUM_BYTES).filter(|end| *end > 0).ok_or("it is too short")?;
     let (content, kept) = value.split_at(end);
     if kept != checksum(space, key, content).to_be_bytes() {
@@ -77,7 +105,7 @@ fn unframe(space: Space, key: &[u8], value: &Bytes) -> std::result::Result<Decod
     if content[0] != VERSION {
         return Err(format!("its version is {}, this hub reads {VERSION}", content[0]));
     }
-    Ok(Decoder(value.slice(1..end)))
+    Ok(Decoder { left: value.slice(1..end), keys, place: place(space, key), outdated: false })
 }
 
 fn checksum(space: Space, key: &[u8], content: &[u8]) -> u32 {
@@ -90,11 +118,15 @@ fn checksum(space: Space, key: &[u8], content: &[u8]) -> u32 {
 
 /// Writes fields.
 #[derive(Debug)]
-pub(super) struct Encoder(Vec<u8>);
+pub(super) struct Encoder<'a> {
+    written: Vec<u8>,
+    keys: &'a Keyring,
+    place: Vec<u8>,
+}
 
-impl Encoder {
+impl Encoder<'_> {
     pub(super) fn byte(&mut self, value: u8) {
-        self.0.push(value);
+        self.written.push(value);
     }
 
     pub(super) fn number(&mut self, mut value: u64) {
@@ -102,15 +134,15 @@ impl Encoder {
             let [low, ..] = value.to_le_bytes();
             value >>= 7;
             if value == 0 {
-                return self.0.push(low);
+                return self.written.push(low);
             }
-            self.0.push(low | 0x80);
+            self.written.push(low | 0x80);
         }
     }
 
     pub(super) fn bytes(&mut self, value: &[u8]) {
         self.number(value.len() as u64);
-        self.0.extend_from_slice(value);
+        self.written.extend_from_slice(value);
     }
 
     pub(super) fn text(&mut self, value: &str) {
@@ -126,7 +158,7 @@ impl Encoder {
 
     pub(super) fn time(&mut self, value: DateTime) {
         let (seconds, nanos) = split(value.to_system_time());
-        self.0.extend_from_slice(&seconds.to_be_bytes());
+        self.written.extend_from_slice(&seconds.to_be_bytes());
         self.number(u64::from(nanos));
     }
 
@@ -134,15 +166,34 @@ impl Encoder {
         self.number(value.as_secs());
         self.number(u64::from(value.subsec_nanos()));
     }
+
+    /// Every secret goes to disk through here: under the first key, or as it is when there are no keys.
+    pub(super) fn secret(&mut self, secret: Option<&Secret>) {
+        let Some(secret) = secret else { return self.byte(NO_SECRET) };
+        let Some(locked) = self.keys.lock(&self.place, secret) else {
+            self.byte(PLAIN_SECRET);
+            return self.bytes(secret.as_bytes());
+        };
+        self.byte(LOCKED_SECRET);
+        self.bytes(locked.key.as_bytes());
+        self.bytes(&locked.nonce);
+        self.bytes(&locked.bytes);
+    }
 }
 
 /// Reads fields in the order in which they were written.
 #[derive(Debug)]
-pub(super) struct Decoder(Bytes);
+pub(super) struct Decoder<'a> {
+    left: Bytes,
+    keys: &'a Keyring,
+    place: Vec<u8>,
+    /// A secret was read that would be written otherwise today.
+    outdated: bool,
+}
 
-impl Decoder {
+impl Decoder<'_> {
     pub(super) fn byte(&mut self) -> std::result::Result<u8, Fault> {
-        self.0.try_get_u8().map_err(|_| "it ends too early".into())
+        self.left.try_get_u8().map_err(|_| "it ends too early".into())
     }
 
     pub(super) fn number(&mut self) -> std::result::Result<u64, Fault> {
@@ -169,10 +220,10 @@ impl Decoder {
     /// A part of the record itself: nothing is copied.
     pub(super) fn bytes(&mut self) -> std::result::Result<Bytes, Fault> {
         let length: usize = self.small()?;
-        if length > self.0.len() {
+        if length > self.left.len() {
             return Err("a field is longer than the record".into());
         }
-        Ok(self.0.split_to(length))
+        Ok(self.left.split_to(length))
     }
 
     pub(super) fn text(&mut self) -> std::result::Result<String, Fault> {
@@ -191,7 +242,7 @@ impl Decoder {
     }
 
     pub(super) fn time(&mut self) -> std::result::Result<DateTime, Fault> {
-        let seconds = self.0.try_get_i64().map_err(|_| Fault::from("it ends too early"))?;
+        let seconds = self.left.try_get_i64().map_err(|_| Fault::from("it ends too early"))?;
         let nanos: u32 = self.small()?;
         join(seconds, nanos).map(DateTime::from_system_time).ok_or_else(|| "a moment is out of range".into())
     }
@@ -213,14 +264,37 @@ impl Decoder {
         CallbackUrl::parse(&self.text()?).map_err(|error| format!("a callback is no URL: {error}"))
     }
 
+    /// Every secret comes from disk through here.
+    pub(super) fn secret(&mut self) -> std::result::Result<Option<Secret>, Fault> {
+        let (bytes, written_with) = match self.byte()? {
+            NO_SECRET => return Ok(None),
+            PLAIN_SECRET => (self.bytes()?.to_vec(), None),
+            LOCKED_SECRET => {
+                let locked = self.locked()?;
+                let key = locked.key;
+                let unlocked = self.keys.unlock(&self.place, locked);
+                (unlocked.ok_or_else(|| format!("its secret does not open with key {key}"))?, Some(key))
+            }
+            other => return Err(format!("a secret is marked with {other}")),
+        };
+        self.outdated |= written_with != self.keys.writes_with();
+        Secret::new(bytes).map(Some).map_err(|error| format!("a secret is bad: {error}"))
+    }
+
+    fn locked(&mut self) -> std::result::Result<Locked, Fault> {
+        let key = KeyId::from_bytes(&self.bytes()?).ok_or("the name of a key has the wrong length")?;
+        let nonce = self.bytes()?.as_ref().try_into().map_err(|_| "a nonce has the wrong length")?;
+        Ok(Locked { key, nonce, bytes: self.bytes()?.to_vec() })
+    }
+
     /// Fields without their frame.
     #[cfg(test)]
-    pub(super) fn over(bytes: Vec<u8>) -> Self {
-        Self(bytes.into())
+    pub(super) fn over(bytes: Vec<u8>, keys: &Keyring) -> Decoder<'_> {
+        Decoder { left: bytes.into(), keys, place: Vec::new(), outdated: false }
     }
 
     fn finish(&self) -> std::result::Result<(), Fault> {
-        if self.0.is_empty() { Ok(()) } else { Err(format!("{} bytes are left over", self.0.len())) }
+        if self.left.is_empty() { Ok(()) } else { Err(format!("{} bytes are left over", self.left.len())) }
     }
 }
 
@@ -306,34 +380,35 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_is_read(sample in sample(), key in any::<Vec<u8>>()) {
-            let kept = Bytes::from(seal(&key, &sample));
-            prop_assert_eq!(open::<Sample>(&key, &kept).unwrap(), sample);
+            let kept = Bytes::from(seal(&Keyring::none(), &key, &sample));
+            prop_assert_eq!(open::<Sample>(&Keyring::none(), &key, &kept).unwrap(), sample);
         }
 
         #[test]
         fn a_changed_bit_is_damage(sample in sample(), key in any::<[u8; 8]>(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
-            let mut kept = seal(&key, &sample);
+            let mut kept = seal(&Keyring::none(), &key, &sample);
             let place = place.index(kept.len());
             kept[place] ^= 1 << bit;
-            let outcome = open::<Sample>(&key, &kept.into());
+            let outcome = open::<Sample>(&Keyring::none(), &key, &kept.into());
             prop_assert!(matches!(outcome, Err(StoreError::Damaged { space: "pings", .. })), "{:?}", outcome);
         }
 
         #[test]
         fn a_record_in_the_wrong_place_is_damage(sample in sample(), key in any::<[u8; 8]>(), other in any::<[u8; 8]>()) {
             prop_assume!(key != other);
-            let kept = Bytes::from(seal(&key, &sample));
-            prop_assert!(open::<Sample>(&other, &kept).is_err());
+            let kept = Bytes::from(seal(&Keyring::none(), &key, &sample));
+            prop_assert!(open::<Sample>(&Keyring::none(), &other, &kept).is_err());
         }
 
         #[test]
         fn arbitrary_bytes_are_an_error(value in any::<Vec<u8>>()) {
-            prop_assert!(open::<Sample>(b"key", &value.into()).is_err());
+            prop_assert!(open::<Sample>(&Keyring::none(), b"key", &value.into()).is_err());
         }
 
         #[test]
         fn arbitrary_fields_under_a_right_checksum_never_panic(fields in any::<Vec<u8>>()) {
-            let mut decoder = Decoder(fields.into());
+            let keys = Keyring::none();
+            let mut decoder = Decoder::over(fields, &keys);
             let _ = Sample::decode(&mut decoder);
         }
     }
@@ -343,7 +418,7 @@ mod tests {
         let mut kept = vec![2, 0];
         let checksum = checksum(Space::Pings, b"key", &kept);
         kept.extend_from_slice(&checksum.to_be_bytes());
-        let error = open::<Sample>(b"key", &kept.into()).unwrap_err();
+        let error = open::<Sample>(&Keyring::none(), b"key", &kept.into()).unwrap_err();
         assert!(error.to_string().contains("its version is 2, this hub reads 1"), "{error}");
     }
 }

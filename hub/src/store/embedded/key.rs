@@ -19,6 +19,8 @@ pub(super) fn pair(topic: &TopicUrl, callback: &CallbackUrl) -> Pair {
 /// What was decided when the store was made.
 pub(super) const FOUNDATION: &[u8] = b"foundation";
 pub(super) const COUNTERS: &[u8] = b"counters";
+/// Under which keys secrets are kept.
+pub(super) const ENCRYPTION: &[u8] = b"encryption";
 
 pub(super) fn epoch(shard: Shard) -> Vec<u8> {
     [b"epoch/".as_slice(), &shard.0.to_be_bytes()].concat()

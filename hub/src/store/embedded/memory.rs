@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use super::codec;
 use super::engine::{Engine, Keys, Space};
 use super::key::{self, Pair, pair};
-use super::layout::{Counters, Foundation, TopicState};
+use super::layout::{Counters, Encryption, Foundation, TopicState};
+use crate::store::keyring::Keyring;
 use crate::store::{Epoch, PendingRequest, RequestId, Result, Shard, TopicId};
 
 /// Every topic.
@@ -22,7 +23,7 @@ impl Topics {
         let mut topics = Self::default();
         for record in engine.scan(Space::Topics, &Keys::all()) {
             let (key, value) = record?;
-            topics.put(codec::open(&key, &value)?);
+            topics.put(codec::open(&Keyring::none(), &key, &value)?);
         }
         Ok(topics)
     }
@@ -65,7 +66,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn load(engine: &dyn Engine, shards: u16) -> Result<Self> {
+    pub(super) fn load(engine: &dyn Engine, keys: &Keyring, shards: u16) -> Result<Self> {
         let counters = get(engine, Space::Meta, key::COUNTERS)?.unwrap_or_default();
         let mut epochs = HashMap::new();
         for shard in (0..shards).map(Shard) {
@@ -76,7 +77,7 @@ impl Ledger {
         let mut pending = HashMap::new();
         for record in engine.scan(Space::Requests, &Keys::all()) {
             let (key, value) = record?;
-            let request: PendingRequest = codec::open(&key, &value)?;
+            let request: PendingRequest = codec::open(keys, &key, &value)?;
             pending.insert(pair(&request.topic, &request.callback), request.id);
         }
         Ok(Self { pending, counters, epochs })
@@ -88,6 +89,12 @@ pub(super) fn foundation(engine: &dyn Engine) -> Result<Option<Foundation>> {
     get(engine, Space::Meta, key::FOUNDATION)
 }
 
+/// Under which keys the store's secrets are kept; a store that does not say keeps them as they are.
+pub(super) fn encryption(engine: &dyn Engine) -> Result<Encryption> {
+    Ok(get(engine, Space::Meta, key::ENCRYPTION)?.unwrap_or_else(|| Encryption::wholly(&Keyring::none())))
+}
+
+/// A record without secrets.
 fn get<R: codec::Record>(engine: &dyn Engine, space: Space, key: &[u8]) -> Result<Option<R>> {
-    engine.get(space, key)?.map(|value| codec::open(key, &value)).transpose()
+    engine.get(space, key)?.map(|value| codec::open(&Keyring::none(), key, &value)).transpose()
 }

@@ -38,14 +38,14 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::mpsc;
 
 use self::engine::{Batch, Engine, Keys, Space};
-use self::layout::Foundation;
+use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
 use self::shared::Shared;
 use self::writer::Writer;
 use super::{
-    Activation, Appended, Chain, Checkpoint, Denial, Ended, Epoch, NewDenial, NewNotification, NewRequest,
-    Notification, Offset, PendingRequest, Ping, Result, Shard, ShardState, Skip, Standing, Store, StoreError,
-    StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Validators,
+    Activation, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, NewDenial, NewNotification,
+    NewRequest, Notification, Offset, PendingRequest, Ping, Result, Shard, ShardState, Skip, Standing, Store,
+    StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -53,18 +53,20 @@ use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 const SHARDS: u16 = 16;
 /// Records that retention removes in one command, so that publishers wait for milliseconds at most.
 const SLICE: usize = 1024;
+/// Records that are looked at in one command when secrets are rewritten.
+const RESEALED: usize = 1024;
 /// About how many bytes a small command writes.
 const SMALL: usize = 512;
 
 /// Opens or makes the store in `directory`.
-pub(super) fn open(engine: super::Engine, directory: &Path) -> Result<Arc<dyn Store>> {
+pub(super) fn open(engine: super::Engine, directory: &Path, keys: Keyring) -> Result<Arc<dyn Store>> {
     let lock = directory::take(engine, directory)?;
     let data = directory.join(engine.name());
     let opened: Box<dyn Engine> = match engine {
         super::Engine::Fjall => Box::new(fjall::Fjall::open(&data)?),
         super::Engine::Sled => Box::new(sled::Sled::open(&data)?),
     };
-    let store = Embedded::over(opened, Some(lock))?;
+    let store = Embedded::over(opened, keys, Some(lock))?;
     tracing::info!(
         engine = engine.name(),
         directory = %directory.display(),
@@ -81,18 +83,29 @@ struct Embedded {
     writer: Writer,
     shared: Arc<Shared>,
     shards: u16,
+    /// Held while keys change: one change at a time.
+    changing_keys: tokio::sync::Mutex<()>,
 }
 
 impl Embedded {
-    fn over(engine: Box<dyn Engine>, lock: Option<File>) -> Result<Self> {
+    fn over(engine: Box<dyn Engine>, keys: Keyring, lock: Option<File>) -> Result<Self> {
         let Foundation { shards } = match memory::foundation(engine.as_ref())? {
             Some(foundation) => foundation,
-            None => found(engine.as_ref())?,
+            None => found(engine.as_ref(), &keys)?,
         };
-        let ledger = Ledger::load(engine.as_ref(), shards)?;
-        let shared = Arc::new(Shared::new(engine, lock)?);
+        prepare_encryption(engine.as_ref(), &keys)?;
+        let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
+        let shared = Arc::new(Shared::new(engine, keys, lock)?);
         let writer = Writer::start(shared.clone(), ledger, shards)?;
-        Ok(Self { writer, shared, shards })
+        Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default() })
+    }
+
+    async fn note_encryption(&self, encryption: Encryption) -> Result<()> {
+        let note = move |transaction: &mut transaction::Transaction<'_>| {
+            transaction.set_encryption(&encryption);
+            Ok(())
+        };
+        self.writer.run(SMALL, note).await
     }
 
     /// Reads that may take long run where they hold up nobody.
@@ -107,12 +120,34 @@ impl Embedded {
     }
 }
 
-fn found(engine: &dyn Engine) -> Result<Foundation> {
+fn found(engine: &dyn Engine, keys: &Keyring) -> Result<Foundation> {
     let foundation = Foundation { shards: SHARDS };
+    let encryption = Encryption::wholly(keys);
     let mut batch = Batch::default();
-    batch.put(Space::Meta, key::FOUNDATION.to_vec(), codec::seal(key::FOUNDATION, &foundation));
+    batch.put(Space::Meta, key::FOUNDATION.to_vec(), codec::seal(keys, key::FOUNDATION, &foundation));
+    batch.put(Space::Meta, key::ENCRYPTION.to_vec(), codec::seal(keys, key::ENCRYPTION, &encryption));
     engine.commit(&batch)?;
     Ok(foundation)
+}
+
+/// Makes sure that every secret can be read with these keys, and notes the one that will be written with.
+fn prepare_encryption(engine: &dyn Engine, keys: &Keyring) -> Result<()> {
+    let encryption = memory::encryption(engine)?;
+    let widened = widen(&encryption, keys)?;
+    if widened != encryption {
+        let mut batch = Batch::default();
+        batch.put(Space::Meta, key::ENCRYPTION.to_vec(), codec::seal(keys, key::ENCRYPTION, &widened));
+        engine.commit(&batch)?;
+    }
+    Ok(())
+}
+
+/// A store that was encrypted once is not opened for writing secrets as they are.
+fn widen(encryption: &Encryption, keys: &Keyring) -> Result<Encryption> {
+    match encryption.missing(keys).as_slice() {
+        [] => Ok(encryption.widened(keys)),
+        missing => Err(StoreError::SecretsKey { missing: missing.to_vec() }),
+    }
 }
 
 #[async_trait]
@@ -282,6 +317,31 @@ impl Store for Embedded {
         self.writer
             .run(SMALL + records * 64, move |transaction| transaction.checkpoint(shard, epoch, &checkpoint))
             .await
+    }
+
+    async fn rotate_secrets(&self, keys: Keyring) -> Result<u64> {
+        let _changing = self.changing_keys.lock().await;
+        let encryption = self.read(|shared| memory::encryption(shared.engine.as_ref())).await?;
+        let widened = widen(&encryption, &keys)?;
+        let done = Encryption::wholly(&keys);
+        if encryption == done && self.shared.keys().writes_with() == keys.writes_with() {
+            self.shared.set_keys(keys);
+            return Ok(0);
+        }
+        self.note_encryption(widened).await?;
+        self.shared.set_keys(keys);
+        let mut secrets = 0;
+        for space in [Space::Requests, Space::Subscriptions] {
+            let mut next = Some(Vec::new());
+            while let Some(from) = next {
+                let resealed =
+                    self.writer.run(RESEALED * SMALL, move |t| t.reseal(space, from, RESEALED)).await?;
+                secrets += resealed.secrets;
+                next = resealed.next;
+            }
+        }
+        self.note_encryption(done).await?;
+        Ok(secrets)
     }
 
     async fn skips(&self, shard: Shard, limit: usize) -> Result<Vec<Skip>> {

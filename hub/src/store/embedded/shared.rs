@@ -14,14 +14,15 @@ use super::layout::{Address, Body, LogRecord, Part, TopicWatermark, slot_of};
 use super::memory::Topics;
 use super::transaction::Staged;
 use crate::store::{
-    Laggard, Notification, Offset, Result, Shard, ShardState, Slot, StoreError, StoreEvent, Subscription,
-    SubscriptionId, TopicId,
+    Keyring, Laggard, Notification, Offset, Result, Shard, ShardState, Slot, StoreError, StoreEvent,
+    Subscription, SubscriptionId, TopicId,
 };
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) engine: Box<dyn Engine>,
+    keys: RwLock<Keyring>,
     topics: RwLock<Topics>,
     notifications: Notifications,
     subscriptions: Subscriptions,
@@ -35,10 +36,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(engine: Box<dyn Engine>, lock: Option<File>) -> Result<Self> {
+    pub(super) fn new(engine: Box<dyn Engine>, keys: Keyring, lock: Option<File>) -> Result<Self> {
         Ok(Self {
             topics: RwLock::new(Topics::load(engine.as_ref())?),
             engine,
+            keys: RwLock::new(keys),
             notifications: Notifications::default(),
             subscriptions: Subscriptions::default(),
             watchers: Mutex::default(),
@@ -50,6 +52,16 @@ impl Shared {
 
     pub(super) fn topics(&self) -> RwLockReadGuard<'_, Topics> {
         self.topics.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The keys of secrets, as they are now.
+    pub(super) fn keys(&self) -> Keyring {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on secrets are written with the first of these keys.
+    pub(super) fn set_keys(&self, keys: Keyring) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
     pub(super) fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent> {
@@ -88,14 +100,15 @@ impl Shared {
     }
 
     pub(super) fn get<R: Record>(&self, key: &[u8]) -> Result<Option<R>> {
-        self.engine.get(R::SPACE, key)?.map(|value| codec::open(key, &value)).transpose()
+        self.engine.get(R::SPACE, key)?.map(|value| codec::open(&self.keys(), key, &value)).transpose()
     }
 
     /// Every record of a range.
     pub(super) fn list<R: Record>(&self, keys: &Keys) -> impl Iterator<Item = Result<R>> {
-        self.engine.scan(R::SPACE, keys).map(|record| {
+        let keyring = self.keys();
+        self.engine.scan(R::SPACE, keys).map(move |record| {
             let (key, value) = record?;
-            codec::open(&key, &value)
+            codec::open(&keyring, &key, &value)
         })
     }
 
@@ -189,10 +202,10 @@ impl Shared {
         let range = Keys::prefix(key::shard(shard));
         let mut slots = Vec::new();
         let mut topics = Vec::new();
-        let known = self.topics();
+        let (known, keys) = (self.topics(), self.keys());
         for record in self.engine.scan(Space::Subscriptions, &range) {
             let (key, value) = record?;
-            let slot = codec::open_beginning(Space::Subscriptions, &key, &value, slot_of)?;
+            let slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, slot_of)?;
             // The slots of a topic stand together.
             if slots.last().is_none_or(|last: &Slot| last.topic != slot.topic) {
                 let state = known.get(slot.topic).ok_or_else(|| StoreError::Damaged {

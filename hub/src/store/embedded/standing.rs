@@ -39,9 +39,10 @@ fn count(
         .collect::<Result<HashMap<_, _>>>()?;
     let watermark = shared.get(&key::shard_topic(shard, topic))?;
     let watermark = watermark.map_or_else(Watermark::default, |TopicWatermark(_, watermark)| watermark);
+    let keys = shared.keys();
     for record in shared.engine.scan(Space::Subscriptions, &range) {
         let (key, value) = record?;
-        let slot = codec::open_beginning(Space::Subscriptions, &key, &value, slot_of)?;
+        let slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, slot_of)?;
         if slot.start >= offset {
             continue;
         }

@@ -16,6 +16,8 @@ pub(super) struct Fragile(Arc<State>);
 struct State {
     records: RwLock<BTreeMap<(Space, Vec<u8>), Bytes>>,
     full: AtomicBool,
+    /// Commits until the disk is full.
+    left: Mutex<Option<usize>>,
     commits: AtomicUsize,
     hold: Mutex<()>,
 }
@@ -24,6 +26,11 @@ impl Fragile {
     /// Whether the disk is full.
     pub(super) fn set_full(&self, full: bool) {
         self.0.full.store(full, Ordering::SeqCst);
+    }
+
+    /// The disk is full after so many commits.
+    pub(super) fn break_after(&self, commits: usize) {
+        *self.0.left.lock().unwrap() = Some(commits);
     }
 
     pub(super) fn commits(&self) -> usize {
@@ -55,6 +62,16 @@ impl Engine for Fragile {
     fn commit(&self, batch: &Batch) -> Result<()> {
         self.0.commits.fetch_add(1, Ordering::SeqCst);
         let _held = self.hold();
+        let mut left = self.0.left.lock().unwrap();
+        match left.as_mut() {
+            Some(0) => {
+                *left = None;
+                self.set_full(true);
+            }
+            Some(more) => *more -= 1,
+            None => {}
+        }
+        drop(left);
         if self.0.full.load(Ordering::SeqCst) {
             return Err(StoreError::Write("no space left on device".into()));
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
-use resync_core::websub::{CallbackUrl, TopicUrl};
+use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
 use super::engine::{Batch, Engine, Keys, Space};
 use super::key;
@@ -16,8 +16,9 @@ use super::testing::Fragile;
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, fjall::Fjall, sled::Sled};
 use crate::store::{
-    Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Laggard, NewNotification, NewRequest,
-    NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent, TopicId,
+    Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
+    NewRequest, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent,
+    TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -58,8 +59,9 @@ fn verified(request: &PendingRequest) -> VerifiedSubscription {
 fn in_one_group<T>(commands: impl FnOnce(&mut Transaction<'_>) -> T) -> (T, Vec<StoreEvent>) {
     let engine = Fragile::default();
     let topics = Topics::default();
-    let ledger = Ledger::load(&engine, SHARDS).unwrap();
-    let mut transaction = Transaction::new(&engine, &topics, &ledger, SHARDS);
+    let keys = Keyring::none();
+    let ledger = Ledger::load(&engine, &keys, SHARDS).unwrap();
+    let mut transaction = Transaction::new(&engine, &topics, &ledger, &keys, SHARDS);
     let outcome = commands(&mut transaction);
     (outcome, transaction.finish().1.events)
 }
@@ -139,7 +141,7 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_during_a_commit_shares_the_next_one() {
     let engine = Fragile::default();
-    let store = Embedded::over(Box::new(engine.clone()), None).unwrap();
+    let store = Embedded::over(Box::new(engine.clone()), Keyring::none(), None).unwrap();
     let before = engine.commits();
     // Fewer than the channel operations that tokio grants a task at once.
     let mut appends: Vec<_> = (0..100).map(|_| store.append(posted("x", None), DAY)).collect();
@@ -161,7 +163,7 @@ async fn what_waits_during_a_commit_shares_the_next_one() {
 #[tokio::test]
 async fn a_failed_commit_leaves_memory_as_the_disk_is() {
     let engine = Fragile::default();
-    let store = Embedded::over(Box::new(engine.clone()), None).unwrap();
+    let store = Embedded::over(Box::new(engine.clone()), Keyring::none(), None).unwrap();
     store.append(posted("1", Some("first")), DAY).await.unwrap();
     let waiting = store.put_request(asked(SUBSCRIBE)).await.unwrap();
     let epoch = store.claim(Shard(0)).await.unwrap();
@@ -192,7 +194,7 @@ async fn a_failed_commit_leaves_memory_as_the_disk_is() {
 #[tokio::test]
 async fn a_command_that_fails_takes_nobody_of_its_group_along() {
     let engine = Fragile::default();
-    let store = Embedded::over(Box::new(engine.clone()), None).unwrap();
+    let store = Embedded::over(Box::new(engine.clone()), Keyring::none(), None).unwrap();
     let held = engine.hold();
     let mut first = store.append(posted("1", None), DAY);
     assert!((&mut first).now_or_never().is_none());
@@ -211,7 +213,7 @@ async fn a_command_that_fails_takes_nobody_of_its_group_along() {
 #[tokio::test]
 async fn retention_leaves_nothing_behind() {
     let engine = Fragile::default();
-    let store = Embedded::over(Box::new(engine.clone()), None).unwrap();
+    let store = Embedded::over(Box::new(engine.clone()), Keyring::none(), None).unwrap();
     let long_ago = DateTime::from_unix_millis(0).unwrap();
     for body in [vec![0; 300_000], vec![1; 10], vec![2; 10]] {
         let new = NewNotification { received_at: long_ago, ..posted(body, Some("key")) };
@@ -256,7 +258,7 @@ fn is_damage_of<T: std::fmt::Debug>(outcome: Result<T, StoreError>, space: &str)
 async fn a_damaged_record_is_named() {
     for (engine, open_engine) in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let store = super::open(engine, directory.path()).unwrap();
+        let store = super::open(engine, directory.path(), Keyring::none()).unwrap();
         let id = store.append(posted(vec![1; 70_000], None), DAY).await.unwrap().id();
         let request = store.put_request(asked(SUBSCRIBE)).await.unwrap();
         store.activate(verified(&request)).await.unwrap();
@@ -267,7 +269,7 @@ async fn a_damaged_record_is_named() {
         damage(raw.as_ref(), Space::Log);
         damage(raw.as_ref(), Space::Subscriptions);
         drop(raw);
-        let store = super::open(engine, directory.path()).unwrap();
+        let store = super::open(engine, directory.path(), Keyring::none()).unwrap();
         is_damage_of(store.notification_from(TopicId(id.topic), Offset(1)).await, "log");
         is_damage_of(store.find_subscription(&topic(), &callback()).await, "subscriptions");
         is_damage_of(store.load_shard(Shard::of(&callback(), SHARDS)).await, "subscriptions");
@@ -275,7 +277,7 @@ async fn a_damaged_record_is_named() {
 
         for space in [Space::Requests, Space::Topics, Space::Meta] {
             damage(open_engine(directory.path()).as_ref(), space);
-            is_damage_of(super::open(engine, directory.path()), space.name());
+            is_damage_of(super::open(engine, directory.path(), Keyring::none()), space.name());
             // The second flip repairs the first.
             damage(open_engine(directory.path()).as_ref(), space);
         }
@@ -286,7 +288,7 @@ async fn a_damaged_record_is_named() {
 async fn a_missing_part_of_a_body_is_damage() {
     for (engine, open_engine) in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let store = super::open(engine, directory.path()).unwrap();
+        let store = super::open(engine, directory.path(), Keyring::none()).unwrap();
         let id = store.append(posted(vec![1; 200_000], None), DAY).await.unwrap().id();
         drop(store);
         let raw = open_engine(directory.path());
@@ -294,7 +296,7 @@ async fn a_missing_part_of_a_body_is_damage() {
         batch.remove(Space::Bodies, key::body(TopicId(id.topic), Offset(id.offset), 2));
         raw.commit(&batch).unwrap();
         drop(raw);
-        let store = super::open(engine, directory.path()).unwrap();
+        let store = super::open(engine, directory.path(), Keyring::none()).unwrap();
         is_damage_of(store.notification_from(TopicId(id.topic), Offset(1)).await, "log");
     }
 }
@@ -327,4 +329,35 @@ fn engines_keep_spaces_apart_and_keys_in_order() {
         }
         assert!(engine.disk_size().unwrap() > 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotation_that_breaks_off_anywhere_is_finished_by_the_next_one() {
+    let (old, new) = (Keyring::generate(), Keyring::generate());
+    let both = Keyring::parse(&format!("{new} {old}")).unwrap();
+    for survived in 0..6 {
+        let engine = Fragile::default();
+        let keys = Keyring::parse(&old).unwrap();
+        let store = Embedded::over(Box::new(engine.clone()), keys, None).unwrap();
+        let requests = (0..super::RESEALED + 10).map(|number| store.put_request(nth_request(number)));
+        assert!(join_all(requests).await.iter().all(Result::is_ok));
+
+        engine.break_after(survived);
+        let broken = store.rotate_secrets(both.clone()).await;
+        drop(store);
+        engine.set_full(false);
+        // A new life, which needs both keys as long as the rotation has not said that it is done.
+        let store = Embedded::over(Box::new(engine.clone()), both.clone(), None).unwrap();
+        assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "after {survived} commits");
+        store.rotate_secrets(both.clone()).await.unwrap();
+        drop(store);
+        let store = Embedded::over(Box::new(engine), Keyring::parse(&new).unwrap(), None).unwrap();
+        assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "{broken:?}");
+    }
+}
+
+fn nth_request(number: usize) -> NewRequest {
+    let secret = Secret::new(format!("secret {number}")).unwrap();
+    let callback = format!("https://destination.example/{number}").parse().unwrap();
+    NewRequest { callback, ..asked(Intent::Subscribe { lease: None, secret: Some(secret) }) }
 }

@@ -77,8 +77,9 @@ impl Drop for Writer {
 
 fn run(mut waiting: mpsc::Receiver<Command>, shared: &Shared, mut ledger: Ledger, shards: u16) {
     while let Some(group) = next_group(&mut waiting) {
-        let topics = shared.topics();
-        let mut transaction = Transaction::new(shared.engine.as_ref(), &topics, &ledger, shards);
+        // Read after the group is complete: a command that follows a change of keys writes with the new ones.
+        let (topics, keys) = (shared.topics(), shared.keys());
+        let mut transaction = Transaction::new(shared.engine.as_ref(), &topics, &ledger, &keys, shards);
         let answers: Vec<Answer> =
             group.into_iter().map(|command| (command.apply)(&mut transaction)).collect();
         let (batch, mut staged) = transaction.finish();

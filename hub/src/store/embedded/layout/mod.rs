@@ -2,12 +2,14 @@
 //!
 //! All of this is the data format: changing it means a new version.
 
+mod encryption;
 mod log;
 mod subscriptions;
 
 #[cfg(test)]
 mod tests;
 
+pub(super) use encryption::Encryption;
 pub(super) use log::{Body, Counters, Expiry, Foundation, LogRecord, Part, Remembered, TopicState};
 pub(super) use subscriptions::{Address, TopicWatermark, slot_of};
 

@@ -1,7 +1,5 @@
 //! Records of requests and subscriptions, and of the state of delivery.
 
-use resync_core::websub::Secret;
-
 use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
@@ -23,7 +21,7 @@ impl Record for PendingRequest {
             Intent::Subscribe { lease, secret } => {
                 out.byte(1);
                 out.option(*lease, Encoder::number);
-                keep_secret(out, secret.as_ref());
+                out.secret(secret.as_ref());
             }
         }
     }
@@ -36,9 +34,7 @@ impl Record for PendingRequest {
             received_at: fields.time()?,
             intent: match fields.byte()? {
                 0 => Intent::Unsubscribe,
-                1 => {
-                    Intent::Subscribe { lease: fields.option(Decoder::number)?, secret: kept_secret(fields)? }
-                }
+                1 => Intent::Subscribe { lease: fields.option(Decoder::number)?, secret: fields.secret()? },
                 other => return Err(format!("intent {other} is unknown")),
             },
         })
@@ -79,7 +75,7 @@ impl Record for Subscription {
         out.time(self.lease_end);
         out.text(self.callback.as_str());
         out.text(self.topic_url.as_str());
-        keep_secret(out, self.secret.as_ref());
+        out.secret(self.secret.as_ref());
         out.duration(self.lease);
         out.time(self.created_at);
         out.time(self.verified_at);
@@ -94,7 +90,7 @@ impl Record for Subscription {
             lease_end: slot.lease_end,
             callback: fields.callback_url()?,
             topic_url: fields.topic_url()?,
-            secret: kept_secret(fields)?,
+            secret: fields.secret()?,
             lease: fields.duration()?,
             created_at: fields.time()?,
             verified_at: fields.time()?,
@@ -232,16 +228,4 @@ fn decode_class(fields: &mut Decoder) -> Decoded<FailureClass> {
         3 => Ok(FailureClass::Gone),
         other => Err(format!("class of failure {other} is unknown")),
     }
-}
-
-/// Every secret goes to disk through here.
-fn keep_secret(out: &mut Encoder, secret: Option<&Secret>) {
-    out.option(secret, |out, secret| out.bytes(secret.as_bytes()));
-}
-
-/// Every secret comes from disk through here.
-fn kept_secret(fields: &mut Decoder) -> Decoded<Option<Secret>> {
-    fields.option(|fields| {
-        Secret::new(fields.bytes()?.to_vec()).map_err(|error| format!("a secret is bad: {error}"))
-    })
 }

@@ -12,9 +12,9 @@ use super::super::codec::{Decoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Intent, Laggard, NotificationLinks, Offset,
-    PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot, Subscription, SubscriptionId, Sweep,
-    Topic, TopicId, Validators, Watermark,
+    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Intent, Keyring, Laggard, NotificationLinks,
+    Offset, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot, Subscription, SubscriptionId,
+    Sweep, Topic, TopicId, Validators, Watermark,
 };
 
 fn time() -> impl Strategy<Value = DateTime> {
@@ -139,8 +139,8 @@ prop_compose! {
 }
 
 fn comes_back<R: Record + Debug + PartialEq>(record: &R) {
-    let kept = Bytes::from(seal(b"key", record));
-    assert_eq!(&open::<R>(b"key", &kept).unwrap(), record);
+    let kept = Bytes::from(seal(&Keyring::none(), b"key", record));
+    assert_eq!(&open::<R>(&Keyring::none(), b"key", &kept).unwrap(), record);
 }
 
 proptest! {
@@ -175,34 +175,35 @@ proptest! {
 
     #[test]
     fn urls_come_back_as_they_were_written(subscription in subscription()) {
-        let kept = Bytes::from(seal(b"key", &subscription));
-        let read: Subscription = open(b"key", &kept).unwrap();
+        let kept = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
+        let read: Subscription = open(&Keyring::none(), b"key", &kept).unwrap();
         prop_assert_eq!(read.callback.as_str(), subscription.callback.as_str());
         prop_assert_eq!(read.topic_url.as_str(), subscription.topic_url.as_str());
     }
 
     #[test]
     fn a_slot_is_the_beginning_of_its_subscription(subscription in subscription()) {
-        let kept = Bytes::from(seal(b"key", &subscription));
-        let slot = open_beginning(Space::Subscriptions, b"key", &kept, slot_of).unwrap();
+        let kept = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
+        let slot = open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &kept, slot_of).unwrap();
         let Subscription { id, topic, start, lease_end, .. } = subscription;
         prop_assert_eq!(slot, Slot { id, topic, origin: subscription.callback.origin(), start, lease_end });
     }
 
     #[test]
     fn arbitrary_fields_never_panic(bytes in any::<Vec<u8>>()) {
-        let _ = Subscription::decode(&mut Decoder::over(bytes.clone()));
-        let _ = PendingRequest::decode(&mut Decoder::over(bytes.clone()));
-        let _ = LogRecord::decode(&mut Decoder::over(bytes.clone()));
-        let _ = Laggard::decode(&mut Decoder::over(bytes.clone()));
-        let _ = Skip::decode(&mut Decoder::over(bytes.clone()));
-        let _ = TopicWatermark::decode(&mut Decoder::over(bytes.clone()));
-        let _ = TopicState::decode(&mut Decoder::over(bytes.clone()));
-        let _ = Remembered::decode(&mut Decoder::over(bytes.clone()));
-        let _ = Address::decode(&mut Decoder::over(bytes.clone()));
-        let _ = Part::decode(&mut Decoder::over(bytes.clone()));
-        let _ = Chain::decode(&mut Decoder::over(bytes.clone()));
-        let _ = Validators::decode(&mut Decoder::over(bytes.clone()));
-        let _ = Foundation::decode(&mut Decoder::over(bytes));
+        let keys = Keyring::none();
+        let _ = Subscription::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = PendingRequest::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = LogRecord::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Laggard::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Skip::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = TopicWatermark::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = TopicState::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Remembered::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Address::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Part::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Chain::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Validators::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Foundation::decode(&mut Decoder::over(bytes, &keys));
     }
 }

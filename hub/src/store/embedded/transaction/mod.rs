@@ -3,6 +3,7 @@
 //!
 //! A command that fails must leave nothing behind in the group, so every command reads whatever can fail before it writes.
 
+mod encryption;
 mod log;
 mod progress;
 mod retention;
@@ -22,13 +23,15 @@ use super::key::{self, Pair};
 use super::layout::{Counters, TopicState};
 use super::memory::{Ledger, Topics};
 use crate::store::{
-    Epoch, Notification, Offset, RequestId, Result, Shard, StoreEvent, SubscriptionId, Topic, TopicId,
+    Epoch, Keyring, Notification, Offset, RequestId, Result, Shard, StoreEvent, SubscriptionId, Topic,
+    TopicId,
 };
 
 pub(super) struct Transaction<'a> {
     engine: &'a dyn Engine,
     topics: &'a Topics,
     ledger: &'a Ledger,
+    keys: &'a Keyring,
     shards: u16,
     batch: Batch,
     staged: Staged,
@@ -49,24 +52,31 @@ pub(super) struct Staged {
 }
 
 impl<'a> Transaction<'a> {
-    pub(super) fn new(engine: &'a dyn Engine, topics: &'a Topics, ledger: &'a Ledger, shards: u16) -> Self {
-        Self { engine, topics, ledger, shards, batch: Batch::default(), staged: Staged::default() }
+    pub(super) fn new(
+        engine: &'a dyn Engine,
+        topics: &'a Topics,
+        ledger: &'a Ledger,
+        keys: &'a Keyring,
+        shards: u16,
+    ) -> Self {
+        Self { engine, topics, ledger, keys, shards, batch: Batch::default(), staged: Staged::default() }
     }
 
     /// What to commit, and what to remember then.
     pub(super) fn finish(mut self) -> (Batch, Staged) {
         for (id, state) in &self.staged.topics {
             let key = key::topic(*id);
-            let value = codec::seal(&key, state);
+            let value = codec::seal(self.keys, &key, state);
             self.batch.put(Space::Topics, key, value);
         }
         for (shard, epoch) in &self.staged.epochs {
             let key = key::epoch(*shard);
-            let value = codec::seal(&key, epoch);
+            let value = codec::seal(self.keys, &key, epoch);
             self.batch.put(Space::Meta, key, value);
         }
         if let Some(counters) = &self.staged.counters {
-            self.batch.put(Space::Meta, key::COUNTERS.to_vec(), codec::seal(key::COUNTERS, counters));
+            let value = codec::seal(self.keys, key::COUNTERS, counters);
+            self.batch.put(Space::Meta, key::COUNTERS.to_vec(), value);
         }
         (self.batch, self.staged)
     }
@@ -77,7 +87,7 @@ impl<'a> Transaction<'a> {
             Some(Change::Remove) => None,
             None => self.engine.get(R::SPACE, key)?,
         };
-        value.map(|value| codec::open(key, &value)).transpose()
+        value.map(|value| codec::open(self.keys, key, &value)).transpose()
     }
 
     fn exists(&self, space: Space, key: &[u8]) -> Result<bool> {
@@ -88,7 +98,7 @@ impl<'a> Transaction<'a> {
     }
 
     fn put<R: Record>(&mut self, key: Vec<u8>, record: &R) {
-        let value = codec::seal(&key, record);
+        let value = codec::seal(self.keys, &key, record);
         self.batch.put(R::SPACE, key, value);
     }
 

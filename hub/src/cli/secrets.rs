@@ -1,0 +1,74 @@
+//! `resync-hub secrets`: the keys that encrypt subscribers' secrets on disk.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use clap::Subcommand;
+use resync_hub::config::Config;
+use resync_hub::store::{self, Keyring, KeyringError, StoreError};
+use tokio::runtime;
+
+use super::{Failure, say, tools::WhichHub};
+
+/// How long a running hub may take to rewrite all secrets.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Secrets {
+    /// Make a new key and print it
+    NewKey,
+    /// Rewrite all secrets under the first configured key, in a stopped or a running hub
+    ///
+    /// To replace a key: put the new one in front of the old one in the key file, run this, then remove the old one. A running
+    /// hub reads the file anew; one that has its keys from the environment has to be started again, which does the same.
+    Rotate {
+        #[command(flatten)]
+        hub: WhichHub,
+    },
+}
+
+pub(super) fn run(command: Secrets) -> Result<(), Failure> {
+    match command {
+        Secrets::NewKey => say(Keyring::generate()),
+        Secrets::Rotate { hub } => say(rotate(&hub.load()?)?),
+    }
+    Ok(())
+}
+
+fn rotate(config: &Config) -> Result<String, Failure> {
+    let keys = config.secrets.keyring().map_err(Failure::new)?;
+    let Some(key) = keys.writes_with() else { return Err(Failure::new(KeyringError::None)) };
+    let store = match store::open(config.store.engine, &config.data_dir, keys.clone()) {
+        Err(StoreError::Locked { .. }) => return ask_running(config),
+        opened => opened.map_err(Failure::new)?,
+    };
+    let runtime = runtime::Builder::new_current_thread().build().map_err(Failure::new)?;
+    let rewritten = runtime.block_on(store.rotate_secrets(keys)).map_err(Failure::new)?;
+    Ok(format!("{rewritten} secrets rewritten, all are under key {key}"))
+}
+
+/// The hub that has the store open does it.
+fn ask_running(config: &Config) -> Result<String, Failure> {
+    let token = fs::read_to_string(config.admin_token_file())
+        .map_err(|error| Failure::new(format_args!("the admin token cannot be read: {error}")))?;
+    let answer = post(config, token.trim()).map_err(|error| {
+        Failure::new(format_args!("the running hub does not answer at {}: {error}", config.admin.listen))
+    })?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    if head.starts_with("HTTP/1.1 200") { Ok(body.trim().to_owned()) } else { Err(Failure::new(body.trim())) }
+}
+
+fn post(config: &Config, token: &str) -> std::io::Result<String> {
+    let admin = config.admin.listen;
+    let mut stream = TcpStream::connect(admin)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(
+        stream,
+        "POST /api/v1/secrets/rotate HTTP/1.1\r\nHost: {admin}\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
