@@ -1,9 +1,11 @@
 //! The test harness: real processes, raw HTTP, and subscribers whose temper can change.
 
 mod judge;
+mod names;
 mod process;
 mod raw;
 mod receiver;
+mod trap;
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,9 +13,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 pub use judge::{DOCUMENTS, Documents, complaints, files_below, grammar};
+pub use names::NameServer;
 pub use process::{HubProcess, Process, binary};
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen};
+pub use trap::Trap;
 
 /// How long a test waits for something that must happen. Generous, since machines are shared; a test that waits so long
 /// has failed.

@@ -183,11 +183,17 @@ impl HubProcess {
 
     /// A hub as an operator runs it, with all limits on, except that loopback may be contacted and anybody may publish.
     pub async fn start_public(data: &Path, keys: &[(&str, &str)]) -> Self {
-        let mut all = vec![("EGRESS_ALLOW", "[\"127.0.0.0/8\"]"), ("PUBLISH_POLICY", "open")];
-        all.extend_from_slice(keys);
-        let mut hub = Self { dev: false, ..Self::prepare(data, &all) };
+        let mut hub = Self::prepare_public(data, keys);
         hub.restart().await;
         hub
+    }
+
+    /// The same, not yet started.
+    pub fn prepare_public(data: &Path, keys: &[(&str, &str)]) -> Self {
+        let mut all =
+            vec![("EGRESS_ALLOW", "[\"127.0.0.0/8\"]"), ("EGRESS_PORTS", "[]"), ("PUBLISH_POLICY", "open")];
+        all.extend_from_slice(keys);
+        Self { dev: false, ..Self::prepare(data, &all) }
     }
 
     /// A hub in `--dev` that has no more than so many file descriptors.
@@ -236,6 +242,11 @@ impl HubProcess {
         process.signal(Signal::TERM);
         let status = process.wait().await;
         (status, process.said())
+    }
+
+    /// The environment of its process, for the next start and for other commands on the same hub.
+    pub fn environment(&mut self) -> &mut HashMap<String, String> {
+        &mut self.environment
     }
 
     /// The running process.
