@@ -20,7 +20,11 @@ use crate::document::{
     Capability, ChangeDump, ChangeDumpIndex, ChangeList, ChangeListIndex, Document, Entry, Header, Root,
 };
 use crate::rules::Violations;
-use crate::xml::{self, MAX_ENTRIES, Reader};
+use crate::xml::{self, MAX_ENTRIES, Mode, Options, Reader};
+
+/// How published documents are read that are written anew: an entry that only a lenient reader would pass over must not be
+/// lost (RS-050).
+const WHOLLY: Options = Options { mode: Mode::Strict, gzip: true, ..Options::PLAIN };
 
 /// Which change document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +184,7 @@ impl Series<'_> {
         let Some(published) = sink.open(&top)? else { return self.load_without_index(sink) };
         let unreadable = |source| BuildError::Published { name: top.clone(), source };
         let unfit = |reason| BuildError::NotContinuable { name: top.clone(), reason };
-        let index = Reader::new(BufReader::new(published)).map_err(unreadable)?;
+        let index = Reader::with_options(BufReader::new(published), WHOLLY).map_err(unreadable)?;
         if index.header().root != Root::SitemapIndex
             || index.header().capability() != Some(&self.kind.capability())
         {
@@ -246,7 +250,7 @@ impl Series<'_> {
         let published = sink
             .open(&name)?
             .ok_or_else(|| BuildError::NotContinuable { name: name.clone(), reason: "it is missing" })?;
-        let reader = Reader::new(BufReader::new(published))
+        let reader = Reader::with_options(BufReader::new(published), WHOLLY)
             .map_err(|source| BuildError::Published { name: name.clone(), source })?;
         Ok(reader
             .map(move |entry| entry.map_err(|source| BuildError::Published { name: name.clone(), source })))

@@ -4,19 +4,29 @@ use super::draft::{Draft, document};
 use super::{Capability, Entry, Root};
 use crate::datetime::DateTime;
 
-macro_rules! snapshot_archive {
-    ($archive:ident, $name:literal, $listed:literal) => {
-        #[doc = concat!("Builds a ", $name, " (AR-005).")]
+/// A document of an archive: what it is, its root and capability.
+macro_rules! archived {
+    ($document:ident, $root:ident, $archive:ident, $builds:expr) => {
+        #[doc = $builds]
         #[derive(Clone, Debug)]
         #[must_use]
-        pub struct $archive(Draft);
+        pub struct $document(Draft);
+
+        impl $document {
+            /// An empty one; `up` is the Capability List.
+            pub fn new(up: impl Into<String>) -> Self {
+                Self(Draft::below(Root::$root, Capability::$archive, up))
+            }
+        }
+    };
+}
+
+macro_rules! snapshot_archive {
+    ($archive:ident, $name:literal, $listed:literal) => {
+        archived!($archive, UrlSet, $archive, concat!("Builds a ", $name, " (AR-005)."));
+        document!($archive: index);
 
         impl $archive {
-            /// An empty archive; `up` is the Capability List.
-            pub fn new(up: impl Into<String>) -> Self {
-                Self(Draft::below(Root::UrlSet, Capability::$archive, up))
-            }
-
             #[doc = concat!("Lists one ", $listed, ", or an index of them, with the start and end of its snapshot (AR-008).")]
             pub fn archived(
                 mut self,
@@ -28,24 +38,15 @@ macro_rules! snapshot_archive {
                 self
             }
         }
-
-        document!($archive: index);
     };
 }
 
 macro_rules! change_archive {
     ($archive:ident, $name:literal, $listed:literal) => {
-        #[doc = concat!("Builds a ", $name, " (AR-005).")]
-        #[derive(Clone, Debug)]
-        #[must_use]
-        pub struct $archive(Draft);
+        archived!($archive, UrlSet, $archive, concat!("Builds a ", $name, " (AR-005)."));
+        document!($archive: index);
 
         impl $archive {
-            /// An empty archive; `up` is the Capability List.
-            pub fn new(up: impl Into<String>) -> Self {
-                Self(Draft::below(Root::UrlSet, Capability::$archive, up))
-            }
-
             #[doc = concat!("Lists one closed ", $listed, ", or an index of them, with its interval; oldest first (AR-009).")]
             pub fn archived(mut self, loc: impl Into<String>, from: DateTime, until: DateTime) -> Self {
                 self.0.interval_entry(loc, Some(from), Some(until));
@@ -58,32 +59,26 @@ macro_rules! change_archive {
                 self
             }
         }
-
-        document!($archive: index);
     };
 }
 
 macro_rules! archive_index {
     ($index:ident, $archive:ident, $name:literal) => {
-        #[doc = concat!("Builds the index of several documents of one ", $name, " (AR-011).")]
-        #[derive(Clone, Debug)]
-        #[must_use]
-        pub struct $index(Draft);
+        archived!(
+            $index,
+            SitemapIndex,
+            $archive,
+            concat!("Builds the index of several documents of one ", $name, " (AR-011).")
+        );
+        document!($index: );
 
         impl $index {
-            /// An empty index; `up` is the Capability List.
-            pub fn new(up: impl Into<String>) -> Self {
-                Self(Draft::below(Root::SitemapIndex, Capability::$archive, up))
-            }
-
             /// Lists one archive document; an index tells no times.
             pub fn archive(mut self, loc: impl Into<String>) -> Self {
                 self.0.entry(Entry::new(loc));
                 self
             }
         }
-
-        document!($index: );
     };
 }
 

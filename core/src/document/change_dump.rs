@@ -48,21 +48,9 @@ impl ChangeDumpIndex {
     pub fn new(from: DateTime, up: impl Into<String>) -> Self {
         Self(Draft::changes(Root::SitemapIndex, Capability::ChangeDump, from, up))
     }
-
-    /// Lists a Change Dump that is closed.
-    pub fn closed(mut self, loc: impl Into<String>, from: DateTime, until: DateTime) -> Self {
-        self.0.interval_entry(loc, Some(from), Some(until));
-        self
-    }
-
-    /// Lists the Change Dump that is still open: the last one.
-    pub fn open(mut self, loc: impl Into<String>, from: DateTime) -> Self {
-        self.0.interval_entry(loc, Some(from), None);
-        self
-    }
 }
 
-document!(ChangeDumpIndex: until archives);
+document!(ChangeDumpIndex: until archives closed open);
 
 /// Builds the manifest of one package of a Change Dump (RS-143).
 ///

@@ -66,21 +66,9 @@ impl ChangeListIndex {
     pub fn new(from: DateTime, up: impl Into<String>) -> Self {
         Self(Draft::changes(Root::SitemapIndex, Capability::ChangeList, from, up))
     }
-
-    /// Lists a Change List that is closed.
-    pub fn closed(mut self, loc: impl Into<String>, from: DateTime, until: DateTime) -> Self {
-        self.0.interval_entry(loc, Some(from), Some(until));
-        self
-    }
-
-    /// Lists the Change List that is still open: the last one.
-    pub fn open(mut self, loc: impl Into<String>, from: DateTime) -> Self {
-        self.0.interval_entry(loc, Some(from), None);
-        self
-    }
 }
 
-document!(ChangeListIndex: until archives);
+document!(ChangeListIndex: until archives closed open);
 
 /// One change of one resource, in a Change List or a Change Notification (RS-122, CN-011).
 #[derive(Clone, Debug)]

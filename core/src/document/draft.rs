@@ -131,6 +131,25 @@ macro_rules! document_method {
             self
         }
     };
+    (closed) => {
+        /// Lists a document that is closed.
+        pub fn closed(
+            mut self,
+            loc: impl Into<String>,
+            from: $crate::datetime::DateTime,
+            until: $crate::datetime::DateTime,
+        ) -> Self {
+            self.0.interval_entry(loc, Some(from), Some(until));
+            self
+        }
+    };
+    (open) => {
+        /// Lists the document that is still open: the last one (RS-127).
+        pub fn open(mut self, loc: impl Into<String>, from: $crate::datetime::DateTime) -> Self {
+            self.0.interval_entry(loc, Some(from), None);
+            self
+        }
+    };
     (described_by) => {
         /// Points at a description of what the document covers: a Source or a set of resources (RS-056).
         pub fn described_by(mut self, href: impl Into<String>) -> Self {
