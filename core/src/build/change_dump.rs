@@ -5,7 +5,6 @@
 //! is none, the claim cannot be kept, and there is no dump.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Seek as _, Write as _};
 
 use tempfile::SpooledTempFile;
 
@@ -19,9 +18,6 @@ use super::{BuildError, Item, PackageLimits, Sink, Versions};
 use crate::datetime::DateTime;
 use crate::digest::{Agreement, Digest, Hasher};
 use crate::document::{Change, ChangeDumpManifest, ChangePackage, Entry, Header, PackedChange};
-
-/// Most bytes of a version in memory, while it is compared with what it should be.
-const IN_MEMORY: usize = 1024 * 1024;
 
 /// Makes Change Dumps that go on from run to run, as [`ChangeLists`](super::ChangeLists) do: `changedump.xml` is the index,
 /// `changedump-1.xml`, … list packages, the last one open.
@@ -111,7 +107,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn add<S: Sink>(
         &mut self,
-        event: Event,
+        mut event: Event,
         versions: &mut impl Versions,
         packages: &mut Packages<'_, S>,
         sink: &mut S,
@@ -124,7 +120,7 @@ impl Run<'_> {
         let content = match event.change {
             Change::Deleted => None,
             Change::Created | Change::Updated => {
-                let Some(content) = version(versions, &event, &Scratch::of(sink))? else {
+                let Some(content) = version(versions, &mut event, &Scratch::of(sink))? else {
                     self.gone += 1;
                     self.awaited.entry(event.item.loc).or_insert((event.change, moment));
                     return Ok(());
@@ -145,15 +141,10 @@ impl Run<'_> {
             self.end_package(packages, sink, before)?;
         }
         let packer = packages.packer(|| self.manifest(None))?;
-        let fits = match content {
-            Some(content) => packer.pack(entry, content)?,
-            None => packer.tell(&entry).map(|()| true)?,
-        };
-        if !fits {
-            self.end_package(packages, sink, before)?;
-            packages.packer(|| self.manifest(None))?;
+        match content {
+            Some(content) => packer.pack(entry, content),
+            None => packer.tell(&entry),
         }
-        Ok(())
     }
 
     /// What a change amounts to together with those of the same resource that were left out before it.
@@ -202,32 +193,20 @@ fn packed(change: Change, moment: DateTime, item: Item, path: &str) -> Entry {
     entry
 }
 
-/// The bytes that a change led to, compared with the length and the digests of its item.
+/// The bytes that a change led to, compared with the length and the digests of its item; what was not known of its length is, then.
 fn version(
     versions: &mut impl Versions,
-    event: &Event,
+    event: &mut Event,
     scratch: &Scratch,
 ) -> Result<Option<SpooledTempFile>, BuildError> {
+    let opened = versions.open_version(event);
     let unreadable = |source| BuildError::Content { loc: event.item.loc.clone(), source };
-    let Some(mut content) = versions.open_version(event).map_err(unreadable)? else { return Ok(None) };
-    let Item { length: listed_length, hashes: listed, .. } = &event.item;
+    let Some(content) = opened.map_err(unreadable)? else { return Ok(None) };
+    let Item { loc, length: listed_length, hashes: listed, .. } = &mut event.item;
     let mut hasher = Hasher::new(listed.iter().map(Digest::algorithm));
-    let mut bytes = scratch.spooled(IN_MEMORY);
-    let mut length = 0_u64;
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let count = match content.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(unreadable(error)),
-        };
-        hasher.update(&buffer[..count]);
-        bytes.write_all(&buffer[..count]).map_err(|error| scratch.error(error))?;
-        length += count as u64;
-    }
+    let (bytes, length) = scratch.copy(loc, content, |bytes| hasher.update(bytes))?;
     let is_another = listed_length.is_some_and(|listed| listed != length)
         || listed.compare(&hasher.finish()) == Agreement::Different;
-    bytes.rewind().map_err(|error| scratch.error(error))?;
+    *listed_length = Some(length);
     Ok((!is_another).then_some(bytes))
 }

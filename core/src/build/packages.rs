@@ -5,7 +5,7 @@ use super::names::extension;
 use super::ready::Ready;
 use super::scratch::Scratch;
 use super::settings::Settings;
-use super::zip::{Packed, Packer, Surplus};
+use super::zip::{Packed, Packer};
 use super::{BuildError, Sink};
 use crate::digest::Hashes;
 use crate::document::{Entry, Header};
@@ -16,7 +16,8 @@ use crate::xml::MAX_ENTRIES;
 pub struct PackageLimits {
     /// Most bitstreams of one package; 50,000 at most, since a manifest cannot be split (RS-109).
     pub bitstreams: usize,
-    /// Most bytes of the bitstreams of one package, before compression; a longer bitstream has a package of its own.
+    /// Most bytes of the bitstreams of one package, before compression; a longer bitstream has a package of its own. Only what grows
+    /// while it is packed can pass it.
     pub bytes: u64,
 }
 
@@ -75,7 +76,6 @@ pub(super) struct Packages<'a, S: Sink> {
     generation: Generation,
     scratch: Scratch,
     packer: Option<Packer>,
-    surplus: Option<Surplus>,
     ready: Ready<S>,
     ended: u64,
     bitstreams: u64,
@@ -95,7 +95,6 @@ impl<'a, S: Sink> Packages<'a, S> {
             generation,
             scratch: Scratch::of(sink),
             packer: None,
-            surplus: None,
             ready: Ready::new(),
             ended: 0,
             bitstreams: 0,
@@ -106,15 +105,12 @@ impl<'a, S: Sink> Packages<'a, S> {
         self.packer.as_ref().map_or(Ok(true), |packer| packer.takes(entry))
     }
 
-    /// The package that is open, or a new one, which begins with what the one before had no room for.
+    /// The package that is open, or a new one.
     pub(super) fn packer(&mut self, manifest: impl FnOnce() -> Header) -> Result<&mut Packer, BuildError> {
-        if let Some(packer) = self.packer.take() {
-            return Ok(self.packer.insert(packer));
-        }
-        let mut packer = Packer::new(manifest(), self.packing.limits, self.scratch.clone())?;
-        if let Some(surplus) = self.surplus.take() {
-            packer.begin(surplus)?;
-        }
+        let packer = match self.packer.take() {
+            Some(packer) => packer,
+            None => Packer::new(manifest(), self.packing.limits, self.scratch.clone())?,
+        };
         Ok(self.packer.insert(packer))
     }
 
@@ -131,9 +127,8 @@ impl<'a, S: Sink> Packages<'a, S> {
         self.ended += 1;
         let name = self.generation.name(self.ended, PACKAGE);
         let copy = self.packing.has_copies.then(|| self.generation.name(self.ended, MANIFEST_COPY));
-        let Packed { package, contents, length, hashes, surplus } =
+        let Packed { package, contents, length, hashes } =
             packer.stage(sink, &name, copy.as_deref(), manifest)?;
-        self.surplus = surplus;
         let url = |name: &str| self.settings.site.url(name);
         let done = Done { url: url(&name), length, hashes, contents: copy.as_deref().map(url) };
         if let Some((copy, contents)) = copy.zip(contents) {

@@ -1,11 +1,16 @@
 //! Resource Dumps as ZIP packages (RS-100 to RS-109).
 
+use std::io::{self, Read};
+
+use tempfile::SpooledTempFile;
+
 use super::inventory::Ordered;
 use super::packages::{Packages, Packing, packing};
 use super::parts::Parts;
+use super::scratch::Scratch;
 use super::settings::{Published, Settings, Site, settings};
 use super::snapshot::{Snapshot, Taken};
-use super::{BuildError, Completed, Contents, Inventory, PackageLimits, Sink};
+use super::{BuildError, Completed, Contents, Inventory, Item, PackageLimits, Sink};
 use crate::datetime::DateTime;
 use crate::document::{self, Header, ResourceDumpManifest};
 
@@ -70,24 +75,22 @@ impl ResourceDumps {
         let taken = Taken { what: Snapshot::ResourceDump, settings, at, completed };
         let mut dump = Parts::new(taken, settings, at, sink)?;
         let mut packages = Packages::new(settings, packing, dump.generation().clone(), dump.sink());
+        let scratch = Scratch::of(dump.sink());
         let mut gone = 0;
         for item in Ordered::new(inventory) {
-            let item = item?;
+            let mut item = item?;
             let unreadable = |source| BuildError::Content { loc: item.loc.clone(), source };
             let Some(content) = contents.open(&item).map_err(unreadable)? else {
                 gone += 1;
                 continue;
             };
+            let content = Measured::new(&mut item, content, &scratch)?;
             let path = packages.next_path("resources", &item.loc);
             let entry = item.into_bitstream(&path);
             if !packages.takes(&entry)? {
                 self.end_package(&mut packages, &mut dump)?;
             }
-            let fits = packages.packer(|| self.manifest(None))?.pack(entry, content)?;
-            if !fits {
-                self.end_package(&mut packages, &mut dump)?;
-                packages.packer(|| self.manifest(None))?;
-            }
+            packages.packer(|| self.manifest(None))?.pack(entry, content)?;
         }
         self.end_package(&mut packages, &mut dump)?;
         dump.lead_to(packages.into_ready());
@@ -114,6 +117,33 @@ impl ResourceDumps {
     fn manifest(&self, completed: Option<DateTime>) -> Header {
         let manifest = ResourceDumpManifest::new(self.at, self.settings.site.capability_list());
         completed.map_or(manifest.clone(), |completed| manifest.completed(completed)).header()
+    }
+}
+
+/// The bytes of a resource whose length is known, so that it can be told whether a package has room for them.
+enum Measured<R> {
+    Listed(R),
+    Copied(SpooledTempFile),
+}
+
+impl<R: Read> Measured<R> {
+    /// Gives the item its length if it has none.
+    fn new(item: &mut Item, content: R, scratch: &Scratch) -> Result<Self, BuildError> {
+        if item.length.is_some() {
+            return Ok(Self::Listed(content));
+        }
+        let (copy, length) = scratch.copy(&item.loc, content, |_| {})?;
+        item.length = Some(length);
+        Ok(Self::Copied(copy))
+    }
+}
+
+impl<R: Read> Read for Measured<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Listed(content) => content.read(buffer),
+            Self::Copied(copy) => copy.read(buffer),
+        }
     }
 }
 

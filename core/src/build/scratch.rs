@@ -1,13 +1,17 @@
 //! Temporary files, on the file system that the documents go to: who has room for the documents has room for them.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek as _, Write as _};
 use std::path::PathBuf;
 
 use tempfile::SpooledTempFile;
 
 use super::{BuildError, Sink};
 use crate::xml::WriteError;
+
+/// Most bytes of a resource in memory.
+const IN_MEMORY: usize = 1024 * 1024;
+const BUFFER: usize = 64 * 1024;
 
 /// Where temporary files go.
 #[derive(Clone, Debug)]
@@ -29,6 +33,31 @@ impl Scratch {
     /// One that stays in memory up to a length.
     pub(super) fn spooled(&self, in_memory: usize) -> SpooledTempFile {
         tempfile::spooled_tempfile_in(in_memory, &self.folder)
+    }
+
+    /// A copy of the bytes of a resource, ready to be read, and its length; `seen` sees every byte.
+    pub(super) fn copy(
+        &self,
+        loc: &str,
+        mut content: impl Read,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<(SpooledTempFile, u64), BuildError> {
+        let mut copy = self.spooled(IN_MEMORY);
+        let mut length = 0_u64;
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let count = match content.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(BuildError::Content { loc: loc.to_owned(), source }),
+            };
+            seen(&buffer[..count]);
+            copy.write_all(&buffer[..count]).map_err(|error| self.error(error))?;
+            length += count as u64;
+        }
+        copy.rewind().map_err(|error| self.error(error))?;
+        Ok((copy, length))
     }
 
     /// What a document that is written to a temporary file fails of.

@@ -35,8 +35,6 @@ pub(super) struct Packer {
     scratch: Scratch,
     bytes: u64,
     buffer: Vec<u8>,
-    /// The last bitstream, which turned out to be too long for this package when it was there.
-    surplus: Option<Entry>,
 }
 
 /// A package that waits to be published.
@@ -46,16 +44,6 @@ pub(super) struct Packed<S: Sink> {
     pub(super) contents: Option<S::Staged>,
     pub(super) length: u64,
     pub(super) hashes: Hashes,
-    /// What the next package has to begin with.
-    pub(super) surplus: Option<Surplus>,
-}
-
-/// A bitstream that is packed already, but for the next package.
-#[derive(Debug)]
-pub(super) struct Surplus {
-    entry: Entry,
-    /// It is the last member.
-    bitstreams: ZipArchive<BufReader<File>>,
 }
 
 impl Packer {
@@ -68,14 +56,13 @@ impl Packer {
             scratch,
             bytes: 0,
             buffer: vec![0; BUFFER],
-            surplus: None,
         })
     }
 
-    /// Whether one more entry stays within the limits, as far as it is known; an empty package takes any.
+    /// Whether one more entry stays within the limits; an empty package takes any.
     pub(super) fn takes(&self, entry: &Entry) -> Result<bool, BuildError> {
-        let fits = self.manifest.entries() == 0
-            || self.bytes.saturating_add(length_of(entry).unwrap_or(0)) <= self.limits.bytes;
+        let length = entry.metadata.as_ref().and_then(|metadata| metadata.length).unwrap_or(0);
+        let fits = self.manifest.entries() == 0 || self.bytes.saturating_add(length) <= self.limits.bytes;
         Ok(fits && self.manifest.takes(entry)?)
     }
 
@@ -84,8 +71,8 @@ impl Packer {
         self.manifest.add(entry)
     }
 
-    /// Adds an entry with its bitstream, to lie at the entry's `path`; whether it fits after all. If not, this package has to end.
-    pub(super) fn pack(&mut self, mut entry: Entry, content: impl Read) -> Result<bool, BuildError> {
+    /// Adds an entry with its bitstream, to lie at the entry's `path`.
+    pub(super) fn pack(&mut self, mut entry: Entry, content: impl Read) -> Result<(), BuildError> {
         let metadata = entry.metadata.get_or_insert_default();
         let name = metadata.path.as_deref().unwrap_or_default().trim_start_matches('/');
         let (length, hashes) = store(&mut self.bitstreams, name, &metadata.hash, content, &mut self.buffer)
@@ -99,26 +86,8 @@ impl Packer {
         }
         metadata.length = Some(length);
         metadata.hash = hashes;
-        if self.takes(&entry)? {
-            self.add(&entry).map(|()| true)
-        } else {
-            self.surplus = Some(entry);
-            Ok(false)
-        }
-    }
-
-    /// Begins with what the package before this one had no room for.
-    pub(super) fn begin(&mut self, surplus: Surplus) -> Result<(), BuildError> {
-        let Surplus { entry, mut bitstreams } = surplus;
-        let last = bitstreams.len().saturating_sub(1);
-        copy_member(&mut bitstreams, last, &mut self.bitstreams)
-            .map_err(|error| self.scratch.error(error))?;
-        self.add(&entry)
-    }
-
-    fn add(&mut self, entry: &Entry) -> Result<(), BuildError> {
-        self.bytes = self.bytes.saturating_add(length_of(entry).unwrap_or(0));
-        self.manifest.add(entry)
+        self.bytes = self.bytes.saturating_add(length);
+        self.manifest.add(&entry)
     }
 
     /// Puts the manifest first, and a copy of it under its own name.
@@ -129,31 +98,29 @@ impl Packer {
         contents: Option<&str>,
         manifest: &Header,
     ) -> Result<Packed<S>, BuildError> {
-        let Self { bitstreams, manifest: entries, scratch, surplus, .. } = self;
+        let Self { bitstreams, manifest: entries, scratch, .. } = self;
         let failed = |error| scratch.error(error);
         let mut text = scratch.spooled(IN_MEMORY);
         entries.write_to(&mut text, manifest).map_err(|error| match error {
             BuildError::Io(error) => failed(error),
             other => other,
         })?;
-        let mut first = first_member(&scratch, &mut text).map_err(failed)?;
-        let mut bitstreams = readable(bitstreams).map_err(failed)?;
-        let members = bitstreams.len() - usize::from(surplus.is_some());
+        let first = first_member(&scratch, &mut text).map_err(failed)?;
+        let bitstreams = readable(bitstreams).map_err(failed)?;
 
         let (mut length, mut hashes) = (0, Hashes::default());
         let package = ready::stage(sink, name, |draft| {
-            // Every length is known, so this never seeks, and has the form of ZIP64 exactly where it needs it.
+            // Members are moved as they are, so that this never seeks.
             let mut package = ZipWriter::new(Careful::new(StreamWriter::new(Measured::new(draft))));
-            copy_member(&mut first, 0, &mut package)?;
-            for place in 0..members {
-                copy_member(&mut bitstreams, place, &mut package)?;
+            package.merge_archive(first).map_err(io_error)?;
+            if !bitstreams.is_empty() {
+                package.merge_archive(bitstreams).map_err(io_error)?;
             }
             (length, hashes) = package.finish().map_err(io_error)?.into_inner()?.into_inner().finish();
             Ok(())
         })?;
         let contents = contents.map(|name| copy(sink, name, &mut text)).transpose()?;
-        let surplus = surplus.map(|entry| Surplus { entry, bitstreams });
-        Ok(Packed { package, contents, length, hashes, surplus })
+        Ok(Packed { package, contents, length, hashes })
     }
 }
 
@@ -164,10 +131,6 @@ impl std::fmt::Debug for Packer {
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
-}
-
-fn length_of(entry: &Entry) -> Option<u64> {
-    entry.metadata.as_ref().and_then(|metadata| metadata.length)
 }
 
 /// The manifest as the only member of an archive.
@@ -183,15 +146,6 @@ fn readable(written: ZipWriter<Careful<BufWriter<File>>>) -> io::Result<ZipArchi
     let written = written.finish().map_err(io_error)?.into_inner()?;
     let file = written.into_inner().map_err(io::IntoInnerError::into_error)?;
     ZipArchive::new(BufReader::new(file)).map_err(io_error)
-}
-
-/// Copies a member as it is, still compressed.
-fn copy_member<R: Read + Seek, W: Write + Seek>(
-    from: &mut ZipArchive<R>,
-    place: usize,
-    to: &mut ZipWriter<W>,
-) -> io::Result<()> {
-    to.raw_copy_file(from.by_index_raw(place).map_err(io_error)?).map_err(io_error)
 }
 
 fn copy<S: Sink>(sink: &mut S, name: &str, text: &mut SpooledTempFile) -> Result<S::Staged, BuildError> {
@@ -225,7 +179,7 @@ fn store(
     let known: Vec<Algorithm> = listed.iter().map(crate::digest::Digest::algorithm).collect();
     let mut hasher = Hasher::new(if known.is_empty() { vec![Algorithm::Sha256] } else { known });
     let mut filled = fill(&mut content, buffer).map_err(Failure::Content)?;
-    // Whoever fills the buffer may grow to any length while it is read, whatever was listed.
+    // Whatever fills the buffer may grow to any length while it is read, and ZIP64 has to be known beforehand.
     let may_be_large = filled == buffer.len();
     let method = if may_be_large { method_for(&buffer[..filled])? } else { CompressionMethod::Deflated };
     zip.start_file(name, options(method).large_file(may_be_large)).map_err(io_error)?;
