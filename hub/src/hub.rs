@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::info;
 
-use crate::config::Config;
+use crate::config::{Config, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{EgressClient, Guard, Unresolved};
 use crate::http::{
@@ -22,9 +22,12 @@ use crate::http::{
     TrustedProxies, admin, public, serve,
 };
 use crate::store::{self, KeyringError, Store, StoreError};
-use crate::subscriptions::{Denials, EveryTopic, LeasePolicy, Requests, Resting, Verification, Waiting};
+use crate::subscriptions::{
+    Denials, EveryTopic, LeasePolicy, Requests, Resting, TopicPolicy, Verification, Waiting,
+};
 use crate::topics::{
-    Authority, BodyBudget, CatchUp, Fetching, Intake, Pings, Tickets, TokensError, TopicClient, keep_trimming,
+    Authority, BodyBudget, CatchUp, ClosedHub, Fetching, Intake, Pings, Tickets, TokensError, TopicClient,
+    keep_trimming,
 };
 
 /// Connections kept for verification and topic fetches, per host.
@@ -100,8 +103,10 @@ impl Hub {
         let bodies = bodies(config);
         let budget = bodies.budget.clone();
         let mut tasks = JoinSet::new();
+        let policy = topic_policy(config, &guard, &url, &budget);
         let (requests, denials) =
-            start_verification(config, &store, &guard, delivery.halts(), &stopped, &mut tasks).await?;
+            start_verification(config, &store, &guard, (delivery.halts(), policy), &stopped, &mut tasks)
+                .await?;
         let pings =
             start_fetching(config, &store, &guard, (&url, &bodies.budget), &stopped, &mut tasks).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
@@ -191,7 +196,7 @@ async fn start_verification(
     config: &Config,
     store: &Arc<dyn Store>,
     guard: &Guard,
-    halts: Halts,
+    (halts, policy): (Halts, Arc<dyn TopicPolicy>),
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Requests, Denials), StoreError> {
@@ -203,8 +208,7 @@ async fn start_verification(
     );
     let resting = Resting::new(config.limits.enabled);
     let leases = LeasePolicy::new(&config.lease);
-    let verification =
-        Verification::new(Arc::clone(store), client, leases, resting.clone(), Arc::new(EveryTopic));
+    let verification = Verification::new(Arc::clone(store), client, leases, resting.clone(), policy);
     let (deny, to_tell) = mpsc::unbounded_channel();
     queue(&deny, store.denials().await?);
     tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
@@ -216,6 +220,21 @@ async fn start_verification(
     Ok((Requests::new(Arc::clone(store), guard.clone(), resting, sender), denials))
 }
 
+fn topic_policy(config: &Config, guard: &Guard, url: &Arc<str>, budget: &BodyBudget) -> Arc<dyn TopicPolicy> {
+    match config.topics.policy {
+        SubscribePolicy::Any => Arc::new(EveryTopic),
+        SubscribePolicy::Advertised => {
+            let (allowed, client) = (config.topics.allowed.clone(), topic_client(config, guard));
+            Arc::new(ClosedHub::new(allowed, client, budget.clone(), Arc::clone(url)))
+        }
+    }
+}
+
+fn topic_client(config: &Config, guard: &Guard) -> TopicClient {
+    let (connect, total) = (config.delivery.connect_timeout, config.publish.fetch_timeout);
+    TopicClient::new(EgressClient::new(guard.clone(), connect, total, IDLE_PER_HOST), largest_body(config))
+}
+
 async fn start_fetching(
     config: &Config,
     store: &Arc<dyn Store>,
@@ -224,13 +243,7 @@ async fn start_fetching(
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Pings, StoreError> {
-    let client = EgressClient::new(
-        guard.clone(),
-        config.delivery.connect_timeout,
-        config.publish.fetch_timeout,
-        IDLE_PER_HOST,
-    );
-    let client = TopicClient::new(client, largest_body(config));
+    let client = topic_client(config, guard);
     let fetching = Fetching::new(Arc::clone(store), client, budget.clone(), Arc::clone(url));
     let (sender, receiver) = mpsc::unbounded_channel();
     queue(&sender, store.pings().await?);

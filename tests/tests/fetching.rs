@@ -182,3 +182,40 @@ async fn b30_w143_where_it_is_asked_for_known_entries_are_left_out_for_whom_has_
     assert_eq!(new.until_delivered(1).await[0].text(), atom(&[2, 1]), "a new subscriber gets the whole");
     assert_eq!(whole.until_delivered(2).await[1].text(), atom(&[2, 1]), "W-142: whole content by default");
 }
+
+#[tokio::test]
+async fn d13_a_closed_hub_serves_topics_that_name_it_or_that_are_allowed_and_denies_others_with_a_reason() {
+    let folder = tempdir().unwrap();
+    let (publisher, destination) = (Receiver::start().await, Receiver::start().await);
+    let allowed = format!("[\"{}\"]", publisher.url("/allowed"));
+    let hub = HubProcess::start_with(
+        folder.path(),
+        &[("TOPICS_POLICY", "advertised"), ("TOPICS_ALLOWED", &allowed)],
+    )
+    .await;
+    let (url, other) = (hub.url(), publisher.url("/canonical"));
+    publisher.behave(move |seen| match seen.path() {
+        "/ours" => page(&[("link", &format!("<{url}>; rel=hub"))], "names this hub"),
+        "/alias" => {
+            page(&[("link", &format!("<{url}>; rel=hub, <{other}>; rel=self"))], "under another name")
+        }
+        "/theirs" => page(&[("link", "<http://other.example/hub>; rel=hub")], "names another hub"),
+        _ => Reply::Status(404, String::new()),
+    });
+    hub.subscribe(&publisher.url("/ours"), &destination.url("/ours"), &[], 1).await;
+    hub.subscribe(&publisher.url("/allowed/any"), &destination.url("/allowed"), &[], 2).await;
+    for (path, word) in [("/theirs", "does not name this hub"), ("/alias", "/canonical"), ("/missing", "404")]
+    {
+        let (topic, callback) = (publisher.url(path), destination.url(path));
+        let parameters =
+            [("hub.mode", "subscribe"), ("hub.topic", topic.as_str()), ("hub.callback", &callback)];
+        assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202, "W-090");
+        let told = destination.until("it is told", |seen| seen.iter().any(|seen| seen.path() == path)).await;
+        let told = told.iter().find(|seen| seen.path() == path).unwrap();
+        assert_eq!(told.parameter("hub.mode").as_deref(), Some("denied"));
+        assert_eq!(told.parameter("hub.topic"), Some(topic));
+        let reason = told.parameter("hub.reason").unwrap_or_default();
+        assert!(reason.contains(word), "{reason}");
+    }
+    hub.until_subscribed(2).await;
+}

@@ -65,6 +65,8 @@ pub struct Config {
     pub retention: RetentionConfig,
     /// `[publish]`
     pub publish: PublishConfig,
+    /// `[topics]`
+    pub topics: TopicsConfig,
     /// `[egress]`
     pub egress: EgressConfig,
     /// `[ingress]`
@@ -169,6 +171,26 @@ pub enum PublishPolicy {
     Token,
     /// Anybody.
     Open,
+}
+
+/// `[topics]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct TopicsConfig {
+    /// Which topics may be subscribed to.
+    pub policy: SubscribePolicy,
+    /// Topics that need not name this hub.
+    #[serde(deserialize_with = "values::prefixes")]
+    pub allowed: Prefixes,
+}
+
+/// Which topics may be subscribed to (D-13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SubscribePolicy {
+    /// Any.
+    Any,
+    /// Those that name this hub, and those that are allowed by name.
+    Advertised,
 }
 
 /// `[egress]`
