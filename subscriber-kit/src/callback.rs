@@ -38,6 +38,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LINK, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use resync_core::datetime::DateTime;
 use resync_core::websub::identity::{NotificationId, WEBHOOK_ID};
 use resync_core::websub::key::TopicUrl;
 use resync_core::websub::link_header::LinkHeader;
@@ -45,10 +46,9 @@ use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureError, SignedBody, X_HUB_SIGNATURE};
 use resync_core::websub::verification::Verification;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TrySendError;
 
-use crate::inbox::{Deliveries, Delivery, Identity, Receipt};
-use crate::state::{SubscriptionId, Subscriptions};
+use crate::inbox::{Arrival, Deliveries, Delivery, NotTaken, accept};
+use crate::state::Subscriptions;
 use crate::subscription::Verdict;
 
 /// What to answer to a delivery whose signature is missing or wrong; it is never handed on (W-171).
@@ -70,6 +70,8 @@ pub struct CallbackOptions {
     pub body_timeout: Duration,
     /// How many notifications may wait for the receiver; more are 503, and the hub tries again.
     pub capacity: usize,
+    /// How many bytes of notifications may have been taken and not handled; more are 503 too.
+    pub max_waiting_bytes: u64,
     /// What the `Retry-After` of that 503 says.
     pub retry_after: Duration,
     /// What is answered to a bad signature.
@@ -82,6 +84,7 @@ impl Default for CallbackOptions {
             max_body: 1024 * 1024,
             body_timeout: Duration::from_secs(10),
             capacity: 64,
+            max_waiting_bytes: 64 * 1024 * 1024,
             retry_after: Duration::from_secs(5),
             bad_signature: BadSignature::default(),
         }
@@ -95,9 +98,9 @@ impl Default for CallbackOptions {
 /// | GET for what is pending | 200 with the challenge as `application/octet-stream` (W-116, W-187, W-188) |
 /// | GET with `hub.mode=denied` | 200, the subscription is denied from then on |
 /// | any other GET | 404 (W-117) |
-/// | POST with a good signature | 204, handed on unless it is known already |
+/// | POST with a good signature | 204 once it is durable, handed on unless it is known already |
 /// | POST with a bad or no signature | 403 or 202, see [`BadSignature`] |
-/// | POST while too many wait | 503 with `Retry-After` |
+/// | POST while too many wait, or that cannot be made durable | 503 with `Retry-After` |
 /// | POST after the subscription was ended | 410 (W-150) |
 /// | another path | 404 |
 /// | another method | 405 with `Allow` |
@@ -116,12 +119,14 @@ struct Shared {
 type Answer = Response<Full<Bytes>>;
 
 impl Callback {
-    /// A callback for these subscriptions, and where its notifications come out.
+    /// A callback for these subscriptions, and where its notifications come out, first those that an earlier run took
+    /// and did not handle.
     #[must_use]
     pub fn new(subscriptions: &Subscriptions, options: CallbackOptions) -> (Self, Deliveries) {
         let (sender, receiver) = mpsc::channel(options.capacity.max(1));
         let shared = Shared { subscriptions: subscriptions.clone(), sender, options };
-        (Self { shared: Arc::new(shared) }, Deliveries { receiver })
+        let left = subscriptions.left_open().into();
+        (Self { shared: Arc::new(shared) }, Deliveries { left, receiver })
     }
 }
 
@@ -148,7 +153,8 @@ where
 /// What a delivery needs to know of its subscription.
 struct Known {
     topic: TopicUrl,
-    secret: Secret,
+    /// More than one while a secret is being replaced.
+    secrets: Vec<Secret>,
     ended: bool,
 }
 
@@ -160,8 +166,7 @@ enum Refusal {
     CutOff,
     TooSlow,
     BadSignature(SignatureError),
-    Busy,
-    ShuttingDown,
+    NotTaken(NotTaken),
 }
 
 impl Shared {
@@ -215,14 +220,25 @@ impl Shared {
             return Err(Refusal::Ended);
         }
         let body = self.read(headers, body).await?;
-        let body = signed(headers, known.secret, &body).map_err(Refusal::BadSignature)?;
-        self.hand_over(token, known.topic, headers, body)
+        let body = signed(headers, &known.secrets, &body).map_err(Refusal::BadSignature)?;
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let arrival = Arrival {
+            id: text(WEBHOOK_ID).and_then(|id| id.parse::<NotificationId>().ok()),
+            topic: known.topic,
+            content_type: text(CONTENT_TYPE.as_str()).map(str::to_owned),
+            links: LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes)),
+            body,
+        };
+        let max_waiting = self.options.max_waiting_bytes;
+        let taken = accept(&self.subscriptions, token, arrival, &self.sender, max_waiting).await;
+        taken.map_err(Refusal::NotTaken)
     }
 
     fn known(&self, token: &str) -> Option<Known> {
+        let now = DateTime::now().unix_millis();
         self.subscriptions.with(token, |record| Known {
             topic: record.topic.clone(),
-            secret: record.secret.clone(),
+            secrets: record.secrets(now),
             ended: record.ended,
         })
     }
@@ -248,42 +264,6 @@ impl Shared {
         }
     }
 
-    /// Hands on what is new. Whether it is known and that it is taken is one step, so that two attempts at
-    /// once are one.
-    fn hand_over(
-        &self,
-        token: &str,
-        topic: TopicUrl,
-        headers: &HeaderMap,
-        body: SignedBody,
-    ) -> Result<(), Refusal> {
-        let id = headers.get(WEBHOOK_ID).and_then(|id| id.to_str().ok()?.parse::<NotificationId>().ok());
-        let identity = id.map(|id| Identity::new(id, body.body()));
-        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let links = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes));
-        let (permit, number) = self
-            .subscriptions
-            .with_window(token, |window| {
-                if let Some(known) = identity.filter(|identity| window.knows(*identity)) {
-                    tracing::debug!(id = %known.id, "a notification came again");
-                    return Ok(None);
-                }
-                let permit = self.sender.try_reserve().map_err(|error| match error {
-                    TrySendError::Full(()) => Refusal::Busy,
-                    TrySendError::Closed(()) => Refusal::ShuttingDown,
-                })?;
-                Ok(Some((permit, identity.map(|identity| window.take(identity)))))
-            })?
-            .unzip();
-        if let Some(permit) = permit {
-            let subscription = SubscriptionId(token.into());
-            let subscriptions = self.subscriptions.clone();
-            let receipt = Receipt { subscription, number: number.flatten(), subscriptions };
-            permit.send(Delivery { id, topic, content_type, links, body, receipt });
-        }
-        Ok(())
-    }
-
     fn taken(&self) -> Answer {
         empty(match self.options.bad_signature {
             BadSignature::Refuse => StatusCode::NO_CONTENT,
@@ -302,8 +282,12 @@ impl Shared {
             Refusal::CutOff => plain(StatusCode::BAD_REQUEST, "the body ended too early"),
             Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
             Refusal::BadSignature(error) => self.ignore(error),
-            Refusal::Busy => self.come_again("too many notifications wait here"),
-            Refusal::ShuttingDown => self.come_again("this Destination is shutting down"),
+            Refusal::NotTaken(why) => self.come_again(match why {
+                NotTaken::Full => "too many notifications wait here",
+                NotTaken::Closed => "this Destination is shutting down",
+                NotTaken::Arriving => "another attempt at this notification is being taken",
+                NotTaken::NotKept => "the notification cannot be kept",
+            }),
         }
     }
 
@@ -327,12 +311,11 @@ impl Shared {
 
 /// The body, once a signature proves it (W-193). A sender may sign in several ways or with several keys: one
 /// that fits proves the body as well as if it were alone, and without the key nobody can make one.
-fn signed(headers: &HeaderMap, secret: Secret, body: &[u8]) -> Result<SignedBody, SignatureError> {
-    let secrets = [secret];
+fn signed(headers: &HeaderMap, secrets: &[Secret], body: &[u8]) -> Result<SignedBody, SignatureError> {
     let signatures = headers.get_all(X_HUB_SIGNATURE).iter().map(|value| value.to_str().ok());
     let mut refused = SignatureError::Missing;
     for signature in signatures {
-        match SignedBody::check(signature, &secrets, body) {
+        match SignedBody::check(signature, secrets, body) {
             Ok(signed) => return Ok(signed),
             Err(error) => refused = error,
         }

@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::fetch::{Client, FetchError, FormAnswer};
 use crate::state::{Mode, Record, StateError, SubscriptionId, Subscriptions};
-use crate::subscription::Phase;
+use crate::subscription::{Phase, Rotation};
 
 /// How long a hub that accepted a request may take to verify it, before it is asked again.
 const VERIFICATION_PATIENCE: Duration = Duration::from_secs(30);
@@ -92,6 +92,11 @@ pub struct SubscriberOptions {
     pub callback_prefix: Url,
     /// The lease to ask for; the hub decides (W-121).
     pub lease: Option<Duration>,
+    /// After what time a renewal asks for a new secret (W-063); `None` for never, as with a hub that keeps the first
+    /// one it got.
+    pub rotate_secret_after: Option<Duration>,
+    /// How long the old secret goes on to count after that.
+    pub secret_grace: Duration,
     /// The wait after the first failure; doubled after each further one.
     pub first_retry: Duration,
     /// The longest wait between two tries.
@@ -99,13 +104,15 @@ pub struct SubscriberOptions {
 }
 
 impl SubscriberOptions {
-    /// Asks with callbacks under `callback_prefix`, for the hub's own lease, retrying after 1 s up to every 5
-    /// minutes.
+    /// Asks with callbacks under `callback_prefix`, for the hub's own lease and every 30 days for a new secret (the
+    /// old one counts an hour longer), retrying after 1 s up to every 5 minutes.
     #[must_use]
     pub fn new(callback_prefix: Url) -> Self {
         Self {
             callback_prefix,
             lease: None,
+            rotate_secret_after: Some(Duration::from_secs(30 * 24 * 3600)),
+            secret_grace: Duration::from_secs(3600),
             first_retry: Duration::from_secs(1),
             longest_retry: Duration::from_secs(300),
         }
@@ -127,8 +134,8 @@ impl Subscriber {
         Self { client, subscriptions, options }
     }
 
-    /// Asks the hub for the subscription or its renewal, with the same callback and secret each time, and
-    /// waits for the hub's verification. Returns when the lease ends.
+    /// Asks the hub for the subscription or its renewal, with the same callback each time and the same secret until
+    /// that is due for rotation, and waits for the hub's verification. Returns when the lease ends.
     ///
     /// # Errors
     /// [`SubscribeError`]; the subscription that may have been active before stays so (W-062).
@@ -207,20 +214,23 @@ impl Subscriber {
 
     async fn ask(&self, id: &SubscriptionId, mode: Mode) -> Result<CallbackUrl, SubscribeError> {
         let prefix = self.options.callback_prefix.clone();
-        let record = self.subscriptions.with(&id.0, Record::clone).ok_or(SubscribeError::Unknown)?;
+        let known = || self.subscriptions.with(&id.0, Record::clone).ok_or(SubscribeError::Unknown);
+        let record = known()?;
         let callback = CallbackUrl::parse(&record.callback_under(&prefix))
             .map_err(|source| SubscribeError::Callback { prefix: Box::new(prefix), source })?;
         let hub = Url::parse(&record.hub)
             .map_err(|source| SubscribeError::HubUrl { hub: record.hub.clone(), source })?;
         // Before the request, since a hub may verify before it answers (the verification would be refused as
         // unasked for).
-        self.subscriptions.expect(id, mode, callback.as_str().to_owned()).await?;
+        let grace = self.options.secret_grace;
+        let rotation = self.options.rotate_secret_after.map(|after| Rotation { after, grace });
+        self.subscriptions.expect(id, mode, callback.as_str().to_owned(), rotation).await?;
         let form = match mode {
             Mode::Subscribe => Subscribe {
                 callback: callback.clone(),
                 topic: record.topic,
                 lease: self.options.lease.map(|lease| lease.as_secs()),
-                secret: Some(record.secret),
+                secret: Some(known()?.secret_to_ask()),
             }
             .to_form(),
             Mode::Unsubscribe => Unsubscribe { callback: callback.clone(), topic: record.topic }.to_form(),

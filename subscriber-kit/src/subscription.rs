@@ -9,10 +9,11 @@ use std::time::Duration;
 use resync_core::datetime::DateTime;
 use resync_core::websub::identity::NotificationId;
 use resync_core::websub::key::TopicUrl;
+use resync_core::websub::secret::Secret;
 use resync_core::websub::verification::Verification;
 
 use crate::discover::Channel;
-use crate::state::{Book, Mode, Pending, Record, StateError, SubscriptionId, Subscriptions};
+use crate::state::{Book, KeptSecret, Mode, Pending, Record, StateError, SubscriptionId, Subscriptions};
 
 /// How long a request to the hub may be verified; hubs may be busy.
 const PENDING_FOR: Duration = Duration::from_secs(3600);
@@ -22,6 +23,13 @@ const CONFIRMED_FOR: Duration = Duration::from_secs(60);
 
 /// No lease is believed to be longer: ten years, in seconds.
 const LONGEST_LEASE: u64 = 315_360_000;
+
+/// When a secret is replaced (W-063), and how long the one before goes on to count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rotation {
+    pub(crate) after: Duration,
+    pub(crate) grace: Duration,
+}
 
 /// Where a subscription stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +91,7 @@ impl Subscriptions {
         id: &SubscriptionId,
         mode: Mode,
         callback: String,
+        rotation: Option<Rotation>,
     ) -> Result<(), StateError> {
         let token = id.0.clone();
         let until_unix_millis = in_the_future(PENDING_FOR);
@@ -92,6 +101,9 @@ impl Subscriptions {
                 record.callback = Some(callback);
                 record.denied = None;
                 record.ended = record.ended && mode == Mode::Unsubscribe;
+                if let Some(rotation) = rotation.filter(|_| mode == Mode::Subscribe) {
+                    record.rotate(rotation);
+                }
             }
         })
         .await
@@ -120,7 +132,13 @@ impl Subscriptions {
     /// All subscriptions as they stand.
     #[must_use]
     pub fn list(&self) -> Vec<Subscription> {
-        self.with_book(Book::subscriptions)
+        self.with_book(Book::subscriptions).into_iter().map(|one| self.as_handled(one)).collect()
+    }
+
+    /// What was handled is known before it is part of the book.
+    fn as_handled(&self, (token, subscription): (String, Subscription)) -> Subscription {
+        let last = self.with_window(&token, |window| window.last());
+        Subscription { last, ..subscription }
     }
 
     /// The subscriptions under which a hub may deliver.
@@ -148,7 +166,8 @@ impl Subscriptions {
     /// One subscription as it stands.
     #[must_use]
     pub fn get(&self, id: &SubscriptionId) -> Option<Subscription> {
-        self.with(&id.0, Record::look)
+        let found = self.with(&id.0, Record::look)?;
+        Some(self.as_handled((id.0.to_string(), found)))
     }
 }
 
@@ -157,8 +176,8 @@ impl Book {
         self.subscriptions.iter_mut().find(|record| record.token == token)
     }
 
-    pub(crate) fn subscriptions(&self) -> Vec<Subscription> {
-        self.subscriptions.iter().map(Record::look).collect()
+    pub(crate) fn subscriptions(&self) -> Vec<(String, Subscription)> {
+        self.subscriptions.iter().map(|record| (record.token.clone(), record.look())).collect()
     }
 }
 
@@ -218,6 +237,7 @@ impl Record {
                 let lease = lease.min(LONGEST_LEASE);
                 self.lease_seconds = Some(lease);
                 self.expires_unix_millis = Some(in_the_future(Duration::from_secs(lease)));
+                self.take_next_secret();
                 self.confirm();
                 Verdict::Echo(challenge.as_str().to_owned())
             }
@@ -236,6 +256,26 @@ impl Record {
         }
     }
 
+    /// A request that replaces the secret goes on to do so until the hub confirms it. A subscription that is not
+    /// active yet has a secret that nobody used.
+    fn rotate(&mut self, rotation: Rotation) {
+        let now = DateTime::now();
+        let is_old = now.unix_millis().saturating_sub(self.secret_since) >= millis(rotation.after);
+        if self.next_secret.is_none() && is_old && self.expires().is_some_and(|expires| expires > now) {
+            let unix_millis = millis(rotation.grace);
+            self.next_secret = Some(KeptSecret { secret: Secret::random(), unix_millis });
+        }
+    }
+
+    /// The hub has the new secret; what it signed with the old one may still be on its way.
+    fn take_next_secret(&mut self) {
+        let Some(next) = self.next_secret.take() else { return };
+        let now = DateTime::now().unix_millis();
+        let old = std::mem::replace(&mut self.secret, next.secret);
+        self.old_secret = Some(KeptSecret { secret: old, unix_millis: now.saturating_add(next.unix_millis) });
+        self.secret_since = now;
+    }
+
     fn confirm(&mut self) {
         if let Some(pending) = &mut self.pending {
             pending.confirmed = true;
@@ -245,7 +285,11 @@ impl Record {
 }
 
 fn in_the_future(time: Duration) -> i64 {
-    DateTime::now().unix_millis().saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+    DateTime::now().unix_millis().saturating_add(millis(time))
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -260,7 +304,7 @@ mod tests {
         let subscriptions = Subscriptions::in_memory();
         let hub = Url::parse("http://hub.example/").unwrap();
         let id = subscriptions.add(&TopicUrl::parse(TOPIC).unwrap(), &hub).await.unwrap();
-        subscriptions.expect(&id, mode, "http://me.example/cb/x".into()).await.unwrap();
+        subscriptions.expect(&id, mode, "http://me.example/cb/x".into(), None).await.unwrap();
         (subscriptions, id)
     }
 
@@ -319,6 +363,36 @@ mod tests {
         let again = Pending { mode: Mode::Subscribe, until_unix_millis: i64::MAX, confirmed: false };
         subscriptions.update(move |book| book.subscriptions[0].pending = Some(again)).await.unwrap();
         assert!(matches!(subscriptions.get(&id).unwrap().phase, Phase::Renewing { .. }));
+    }
+
+    #[tokio::test]
+    async fn w063_a_new_secret_counts_at_once_and_the_old_one_for_its_grace() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        let secrets = |at: i64| {
+            let texts =
+                |record: &Record| record.secrets(at).iter().map(|one| one.as_bytes().to_vec()).collect();
+            subscriptions.with(&id.0, texts).unwrap()
+        };
+        let ask = async |after: u64| {
+            let rotation = Rotation { after: Duration::from_secs(after), grace: Duration::from_secs(60) };
+            let callback = "http://me.example/cb/x".to_owned();
+            subscriptions.expect(&id, Mode::Subscribe, callback, Some(rotation)).await.unwrap();
+        };
+        let first: Vec<Vec<u8>> = secrets(0);
+        ask(0).await;
+        assert_eq!(secrets(0), first, "no lease runs: nobody has used it yet");
+        subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        ask(3600).await;
+        assert_eq!(secrets(0), first, "it is young");
+        ask(0).await;
+        let both = secrets(0);
+        assert_eq!((both.len(), &both[0]), (2, &first[0]), "the hub may have either");
+        ask(0).await;
+        assert_eq!(secrets(0), both, "a request that is repeated asks for the same");
+        subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        let now = DateTime::now().unix_millis();
+        assert_eq!(secrets(now), [both[1].clone(), both[0].clone()]);
+        assert_eq!(secrets(now + 61_000), [both[1].clone()]);
     }
 
     #[tokio::test]

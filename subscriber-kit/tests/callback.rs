@@ -9,6 +9,8 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use resync_core::websub::key::TopicUrl;
+use resync_core::websub::secret::Secret;
+use resync_core::websub::signature::{SignatureMethod, SigningKey};
 use resync_subscriber_kit::callback::{BadSignature, Callback, CallbackOptions};
 use resync_subscriber_kit::inbox::Deliveries;
 use resync_subscriber_kit::state::{SubscriptionId, Subscriptions};
@@ -162,6 +164,71 @@ async fn w172_a_bad_signature_may_be_accepted_and_ignored_without_a_visible_diff
     let good = destination.at.deliver("1.1", "genuine").await;
     assert_eq!(bad.start, good.start);
     assert_eq!(destination.next_body().await, "genuine");
+}
+
+#[tokio::test]
+async fn w168_w170_each_of_the_four_methods_is_understood() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    let Subscribed { address, path, secret } = destination.at.clone();
+    let secret = Secret::new(secret.as_bytes()).unwrap();
+    for method in
+        [SignatureMethod::Sha1, SignatureMethod::Sha256, SignatureMethod::Sha384, SignatureMethod::Sha512]
+    {
+        let body = format!("by {method}");
+        let signature = SigningKey::new(method, &secret).sign(body.as_bytes()).to_string();
+        let forged = SigningKey::new(method, &secret).sign(b"another").to_string();
+        let with = async |signature: &str| {
+            post(address, &path, &[("X-Hub-Signature", signature)], body.as_bytes()).await.status()
+        };
+        assert_eq!(with(&forged).await, 403, "{method}");
+        assert_eq!(with(&signature).await, 204, "{method}");
+        assert_eq!(destination.next_body().await, body);
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_and_not_done_is_handed_over_first_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().to_owned();
+    let first_life = async move {
+        let subscriptions = Subscriptions::open(&state).unwrap();
+        let (callback, deliveries) = Callback::new(&subscriptions, CallbackOptions::default());
+        let prefix = format!("http://{}/", mount_in_hyper(callback).await);
+        let mut first = Destination::subscribed(subscriptions, deliveries, &prefix).await;
+        for id in ["a.1", "a.2", "a.5"] {
+            assert_eq!(first.at.deliver(id, id).await.status(), 204);
+        }
+        let _one = first.deliveries.next().await.unwrap();
+        let two = first.deliveries.next().await.unwrap();
+        two.done().await.unwrap();
+        first.at.clone()
+    };
+    // All that runs ends with its runtime.
+    let life = || tokio::runtime::Runtime::new().unwrap().block_on(first_life);
+    let before = tokio::task::spawn_blocking(life).await.unwrap();
+
+    let subscriptions = Subscriptions::open(folder.path()).unwrap();
+    let (callback, mut deliveries) = Callback::new(&subscriptions, CallbackOptions::default());
+    let after = Subscribed { address: mount_in_hyper(callback).await, ..before };
+    assert_eq!(after.deliver("a.5", "a.5").await.status(), 204, "it is known");
+    assert_eq!(after.deliver("a.6", "a.6").await.status(), 204);
+    for (body, skipped) in [("a.1", 0), ("a.5", 2), ("a.6", 0)] {
+        let delivery = deliveries.next().await.unwrap();
+        assert_eq!((delivery.body.body(), delivery.skipped), (body.as_bytes(), skipped));
+        assert_eq!(delivery.content_type.as_deref(), Some("application/xml"));
+        delivery.done().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded_in_bytes() {
+    let options = CallbackOptions { max_waiting_bytes: 10, ..CallbackOptions::default() };
+    let mut destination = Destination::start(options).await;
+    assert_eq!(destination.at.deliver("a.1", "12345").await.status(), 204);
+    assert_eq!(destination.at.deliver("a.2", "123456").await.status(), 503);
+    assert_eq!(destination.at.deliver("a.3", "12345").await.status(), 204);
+    destination.deliveries.next().await.unwrap().done().await.unwrap();
+    assert_eq!(destination.at.deliver("a.4", "1234").await.status(), 204);
 }
 
 #[tokio::test]

@@ -202,3 +202,42 @@ async fn listen_says_what_scripts_wait_for_and_survives_kill_9() {
     let ended = tokio::time::timeout(PATIENCE, second.child.wait()).await.unwrap().unwrap();
     assert_eq!(ended.code(), Some(0));
 }
+
+async fn last_notification(into: &str) -> serde_json::Value {
+    let status = run(&["status", "--into", into, "--json"]).await;
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    status["subscriptions"][0]["last_notification"].clone()
+}
+
+#[tokio::test]
+async fn a_kill_between_the_2xx_and_the_handling_loses_no_notification() {
+    let mut hub = Hub::start().await;
+    let source = source(Some(&hub)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let into = directory.path().to_str().unwrap();
+    let mut first = Listening::start(&source, into, "127.0.0.1:0");
+    let at = hub.accept(600).await;
+    first.line("in step").await;
+
+    // Handling needs the list, which is away.
+    source.remove("/resourcelist.xml");
+    for id in ["a.1", "a.2", "a.3"] {
+        assert_eq!(at.deliver(id, &source.notification()).await.status(), 204);
+    }
+    first.signal("-KILL");
+    first.child.wait().await.unwrap();
+    assert_eq!(last_notification(into).await, serde_json::Value::Null, "none of them was handled");
+
+    source.resource_list("/resourcelist.xml", &[source.resource("/a", b"3")]);
+    let mut second = Listening::start(&source, into, &at.address.to_string());
+    hub.accept(600).await;
+    for _ in 0..3 {
+        second.line("notified").await;
+    }
+    second.line("in step").await;
+    assert_eq!(last_notification(into).await, "000000000000000a.3", "though the hub sent none of them again");
+    assert_eq!(at.deliver("a.3", &source.notification()).await.status(), 204);
+    second.signal("-KILL");
+    second.child.wait().await.unwrap();
+    assert_eq!(last_notification(into).await, "000000000000000a.3");
+}

@@ -19,6 +19,13 @@ const TOPIC: &str = "http://source.example/topic?a=1&b=%7E";
 
 /// Serves the callback of these subscriptions and gives a subscriber for it.
 async fn subscriber(subscriptions: &Subscriptions) -> Subscriber {
+    subscriber_with(subscriptions, |options| options).await
+}
+
+async fn subscriber_with(
+    subscriptions: &Subscriptions,
+    change: impl FnOnce(SubscriberOptions) -> SubscriberOptions,
+) -> Subscriber {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let prefix = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
     let (callback, deliveries) = Callback::new(subscriptions, CallbackOptions::default());
@@ -33,7 +40,7 @@ async fn subscriber(subscriptions: &Subscriptions) -> Subscriber {
         longest_retry: Duration::from_millis(50),
         ..SubscriberOptions::new(prefix)
     };
-    Subscriber::new(client(), subscriptions.clone(), options)
+    Subscriber::new(client(), subscriptions.clone(), change(options))
 }
 
 async fn add(subscriptions: &Subscriptions, hub: &Hub) -> SubscriptionId {
@@ -136,4 +143,24 @@ async fn w103_a_denial_ends_keeping_it() {
     support::get(at.address, &format!("{}?hub.mode=denied&hub.topic={topic}&hub.reason=gone", at.path)).await;
     let result = tokio::time::timeout(support::PATIENCE, keeping).await.unwrap().unwrap();
     assert!(matches!(result, Err(SubscribeError::Denied { reason }) if reason == "gone"));
+}
+
+#[tokio::test]
+async fn w063_a_renewal_brings_a_new_secret_and_the_old_one_counts_a_while_longer() {
+    let mut hub = Hub::start().await;
+    let subscriptions = Subscriptions::in_memory();
+    let id = add(&subscriptions, &hub).await;
+    let rotating = |options: SubscriberOptions| SubscriberOptions {
+        rotate_secret_after: Some(Duration::ZERO),
+        ..options
+    };
+    let subscriber = subscriber_with(&subscriptions, rotating).await;
+    let (asked, before) = tokio::join!(subscriber.subscribe(&id), hub.accept(600));
+    asked.unwrap();
+    let (asked, after) = tokio::join!(subscriber.subscribe(&id), hub.accept(600));
+    asked.unwrap();
+    assert_eq!(before.path, after.path, "the same callback, so the same subscription");
+    assert_ne!(before.secret, after.secret);
+    assert_eq!(after.deliver("a.1", "signed with the new secret").await.status(), 204);
+    assert_eq!(before.deliver("a.2", "signed before the renewal").await.status(), 204);
 }

@@ -41,7 +41,7 @@ pub(super) fn write(folder: &Path, book: &Book) -> Result<(), StateError> {
         file.write_all(b"\n")?;
         file.as_file().sync_all()?;
         file.persist(&path)?;
-        File::open(folder)?.sync_all()
+        sync_folder(folder)
     };
     replace().map_err(io_error(&path, "written"))
 }
@@ -55,6 +55,11 @@ pub(super) fn lock(folder: &Path) -> Result<File, StateError> {
         Err(std::fs::TryLockError::WouldBlock) => Err(StateError::InUse { path }),
         Err(std::fs::TryLockError::Error(error)) => Err(io_error(&path, "locked")(error)),
     }
+}
+
+/// Makes what was renamed in a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// Marks a folder as one that keeps a state.

@@ -3,26 +3,31 @@
 //! A change counts once it is durable. Whoever only looks never waits for the disk.
 
 mod disk;
+mod journal;
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::{CallbackUrl, TopicUrl};
 use resync_core::websub::secret::Secret;
+use resync_core::websub::signature::SignedBody;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use url::Url;
 
 use crate::discover::Known;
-use crate::inbox::{Handled, Window};
+use crate::inbox::{Delivery, Handled, Left, Window, resume};
 use crate::subscription::Subscription;
 use crate::sync::Report;
 use disk::{io_error, lock, read, write};
 pub(crate) use disk::{is_state_folder, make_private_folder, mark};
+use journal::Journal;
+pub(crate) use journal::{Event, Taken, Then};
 
 /// The name of the state folder inside a copy's directory.
 pub const STATE_FOLDER: &str = ".resync-destination";
@@ -104,6 +109,14 @@ pub(crate) struct Pending {
     pub(crate) confirmed: bool,
 }
 
+/// A secret and a time that belongs to it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptSecret {
+    #[serde(with = "text::secret")]
+    pub(crate) secret: Secret,
+    pub(crate) unix_millis: i64,
+}
+
 /// One subscription as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -114,6 +127,15 @@ pub(crate) struct Record {
     pub(crate) hub: String,
     #[serde(with = "text::secret")]
     pub(crate) secret: Secret,
+    /// Since when the secret is in use (milliseconds since 1970).
+    #[serde(default)]
+    pub(crate) secret_since: i64,
+    /// The secret that the renewal under way asks for; `unix_millis` is for how long the old one goes on to count.
+    #[serde(default)]
+    pub(crate) next_secret: Option<KeptSecret>,
+    /// The secret before this one, until `unix_millis`.
+    #[serde(default)]
+    pub(crate) old_secret: Option<KeptSecret>,
     pub(crate) callback: Option<String>,
     pub(crate) pending: Option<Pending>,
     pub(crate) lease_seconds: Option<u64>,
@@ -142,6 +164,12 @@ struct Shared {
     writing: Mutex<()>,
     folder: Option<PathBuf>,
     changed: watch::Sender<()>,
+    /// What was taken and not handled, on disk; none where there is no folder.
+    journal: Option<Mutex<Journal>>,
+    /// What an earlier run left open, until it is handed over.
+    left: Mutex<Vec<Left>>,
+    /// How many bytes of bodies were taken and not handled.
+    waiting: AtomicU64,
     /// Held as long as the state is in use.
     _lock: Option<File>,
 }
@@ -166,29 +194,33 @@ impl Subscriptions {
         make_private_folder(folder).map_err(io_error(folder, "written"))?;
         let lock = lock(folder)?;
         mark(folder).map_err(io_error(folder, "written"))?;
-        let book = read(folder)?.unwrap_or_default();
-        Ok(Self::new(book, Some(folder.to_owned()), Some(lock)))
+        let mut book = read(folder)?.unwrap_or_default();
+        let path = folder.join(journal::FILE_NAME);
+        let (opened, events) = Journal::open(folder).map_err(io_error(&path, "read"))?;
+        let is_new = events.is_empty();
+        let (windows, left) = resume(&book.subscriptions, events);
+        if !is_new {
+            note_handled(&windows, &mut book);
+            write(folder, &book)?;
+        }
+        let open: Vec<u64> = left.iter().map(Left::number).collect();
+        let mut journal = Ok(None);
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
+            let keeper = shared.clone();
+            let before = move || keeper.upgrade().is_none_or(|shared| shared.change(|_| ()).is_ok());
+            journal = opened.start(&open, Box::new(before)).map(Some);
+            let journal = journal.as_mut().ok().and_then(Option::take);
+            Shared::new(book, windows, Some(folder.to_owned()), Some(lock), journal, left)
+        });
+        journal.map_err(io_error(&path, "written"))?;
+        Ok(Self { shared })
     }
 
     /// Subscriptions that are forgotten with the process, for a Destination that keeps its state elsewhere or
-    /// not at all.
+    /// not at all. What was taken and not handled is then lost with it too.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self::new(Book::default(), None, None)
-    }
-
-    fn new(book: Book, folder: Option<PathBuf>, lock: Option<File>) -> Self {
-        let windows = book.subscriptions.iter();
-        let windows = windows.map(|record| (record.token.clone(), Window::resume(&record.handled)));
-        let shared = Shared {
-            windows: Mutex::new(windows.collect()),
-            book: Mutex::new(book),
-            writing: Mutex::new(()),
-            folder,
-            changed: watch::Sender::new(()),
-            _lock: lock,
-        };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(Shared::new(Book::default(), HashMap::new(), None, None, None, Vec::new())) }
     }
 
     /// The subscription to `topic` at `hub`: the one there is, with its secret and callback, or a new one.
@@ -220,18 +252,7 @@ impl Subscriptions {
         R: Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        let task = tokio::task::spawn_blocking(move || {
-            let _one = shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut next = shared.lock().clone();
-            let result = change(&mut next);
-            shared.note_handled(&mut next);
-            if let Some(folder) = &shared.folder {
-                write(folder, &next)?;
-            }
-            *shared.lock() = next;
-            shared.changed.send_replace(());
-            Ok(result)
-        });
+        let task = tokio::task::spawn_blocking(move || shared.change(change));
         task.await.expect("changing the state does not panic, and its task is never aborted")
     }
 
@@ -241,12 +262,12 @@ impl Subscriptions {
         book.subscriptions.iter().find(|record| record.token == token).map(look)
     }
 
-    /// Changes what came for one subscription, which becomes durable with the next change of the state.
+    /// Changes what came for one subscription. It is durable by the journal, and with the next change of the state.
     pub(crate) fn with_window<R>(&self, token: &str, change: impl FnOnce(&mut Window) -> R) -> R {
         change(self.shared.windows().entry(token.to_owned()).or_default())
     }
 
-    /// Makes durable what is not yet.
+    /// Makes the whole state durable.
     pub(crate) async fn save(&self) -> Result<(), StateError> {
         self.update(|_| ()).await
     }
@@ -285,7 +306,88 @@ impl Subscriptions {
     }
 }
 
+/// What the inbox needs of the state.
+impl Subscriptions {
+    /// The number of the next notification in the journal; `None` without a journal.
+    pub(crate) fn journal_number(&self) -> Option<u64> {
+        self.shared.journal().map(|mut journal| journal.number())
+    }
+
+    pub(crate) fn journal_take(&self, taken: Taken, body: &SignedBody, then: Then) {
+        match self.shared.journal() {
+            Some(journal) => journal.take(taken, body, then),
+            None => then(Ok(())),
+        }
+    }
+
+    /// Notes durably that these are handled.
+    pub(crate) async fn journal_done(&self, numbers: Vec<u64>) -> Result<(), StateError> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let (tell, told) = oneshot::channel();
+        match self.shared.journal() {
+            Some(journal) => journal.done(numbers, Box::new(move |result| drop(tell.send(result)))),
+            None => return Ok(()),
+        }
+        let ended = || Err(io::Error::other("its thread has ended"));
+        let path = self.shared.folder.clone().unwrap_or_default().join(journal::FILE_NAME);
+        told.await.unwrap_or_else(|_| ended()).map_err(io_error(&path, "written"))
+    }
+
+    /// Whether a body of so many bytes may wait too; it then does.
+    pub(crate) fn waits(&self, bytes: u64, max: u64) -> bool {
+        let more = |waiting: u64| waiting.checked_add(bytes).filter(|sum| *sum <= max || waiting == 0);
+        self.shared.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub(crate) fn no_longer_waits(&self, bytes: u64) {
+        self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// What an earlier run left open, in the order in which it came; the first who asks gets it.
+    pub(crate) fn left_open(&self) -> Vec<Delivery> {
+        let left = std::mem::take(&mut *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner));
+        left.into_iter().filter_map(|one| one.deliver(self)).collect()
+    }
+}
+
 impl Shared {
+    fn new(
+        book: Book,
+        windows: HashMap<String, Window>,
+        folder: Option<PathBuf>,
+        lock: Option<File>,
+        journal: Option<Journal>,
+        left: Vec<Left>,
+    ) -> Self {
+        Self {
+            book: Mutex::new(book),
+            windows: Mutex::new(windows),
+            writing: Mutex::new(()),
+            folder,
+            changed: watch::Sender::new(()),
+            journal: journal.map(Mutex::new),
+            waiting: AtomicU64::new(left.iter().map(Left::bytes).sum()),
+            left: Mutex::new(left),
+            _lock: lock,
+        }
+    }
+
+    /// Changes the book; the change counts once it is durable.
+    fn change<R>(&self, change: impl FnOnce(&mut Book) -> R) -> Result<R, StateError> {
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.lock().clone();
+        let result = change(&mut next);
+        note_handled(&self.windows(), &mut next);
+        if let Some(folder) = &self.folder {
+            write(folder, &next)?;
+        }
+        *self.lock() = next;
+        self.changed.send_replace(());
+        Ok(result)
+    }
+
     /// The book is replaced as a whole, so a panic elsewhere cannot leave it half changed.
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
@@ -295,12 +397,15 @@ impl Shared {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_handled(&self, book: &mut Book) {
-        let windows = self.windows();
-        for record in &mut book.subscriptions {
-            if let Some(window) = windows.get(&record.token) {
-                record.handled = window.handled();
-            }
+    fn journal(&self) -> Option<MutexGuard<'_, Journal>> {
+        self.journal.as_ref().map(|journal| journal.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn note_handled(windows: &HashMap<String, Window>, book: &mut Book) {
+    for record in &mut book.subscriptions {
+        if let Some(window) = windows.get(&record.token) {
+            record.handled = window.handled();
         }
     }
 }
@@ -313,6 +418,9 @@ impl Record {
             topic,
             hub,
             secret: Secret::random(),
+            secret_since: DateTime::now().unix_millis(),
+            next_secret: None,
+            old_secret: None,
             callback: None,
             pending: None,
             lease_seconds: None,
@@ -321,6 +429,19 @@ impl Record {
             denied: None,
             handled: Handled::default(),
         }
+    }
+
+    /// The secrets that may sign now: the one in use, the one asked for, and for a while the one before.
+    pub(crate) fn secrets(&self, now: i64) -> Vec<Secret> {
+        let next = self.next_secret.as_ref();
+        let old = self.old_secret.as_ref().filter(|old| old.unix_millis > now);
+        let others = next.into_iter().chain(old).map(|kept| kept.secret.clone());
+        std::iter::once(self.secret.clone()).chain(others).collect()
+    }
+
+    /// The secret that the next request asks for.
+    pub(crate) fn secret_to_ask(&self) -> Secret {
+        self.next_secret.as_ref().map_or(&self.secret, |next| &next.secret).clone()
     }
 
     /// The callback under the public `prefix`.
@@ -348,8 +469,11 @@ pub struct Status {
 /// # Errors
 /// [`StateError`] when there is one that cannot be read.
 pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
-    let book = read(folder)?;
-    Ok(book.map(|book| Status { subscriptions: book.subscriptions(), last_sync: book.last_sync }))
+    let Some(mut book) = read(folder)? else { return Ok(None) };
+    let events = journal::look(folder).map_err(io_error(&folder.join(journal::FILE_NAME), "read"))?;
+    note_handled(&resume(&book.subscriptions, events).0, &mut book);
+    let subscriptions = book.subscriptions().into_iter().map(|(_, subscription)| subscription).collect();
+    Ok(Some(Status { subscriptions, last_sync: book.last_sync }))
 }
 
 /// Values of core as JSON strings, checked again when they are read.
@@ -386,7 +510,7 @@ mod text {
 mod tests {
     use super::disk::FILE_NAME;
     use super::*;
-    use crate::inbox::Identity;
+    use crate::inbox::{Identity, Standing};
     use resync_core::websub::identity::NotificationId;
 
     fn topic() -> TopicUrl {
@@ -417,7 +541,7 @@ mod tests {
         let id = first.add(&topic(), &hub()).await.unwrap();
         let identity = Identity { id: NotificationId { topic: 7, offset: 9 }, body: 1 };
         first.with_window(&id.0, |window| {
-            let number = window.take(identity);
+            let number = window.push(identity, Standing::Open);
             window.done(number);
         });
         first.save().await.unwrap();
@@ -428,7 +552,7 @@ mod tests {
         assert_eq!(second.add(&topic(), &hub()).await.unwrap(), id);
         assert_eq!(second.with(&id.0, |record| record.secret.as_bytes().to_vec()), secret);
         assert_eq!(second.get(&id).unwrap().last.unwrap().offset, 9);
-        assert!(second.with_window(&id.0, |window| window.knows(identity)));
+        assert!(second.with_window(&id.0, |window| window.standing(identity).is_some()));
     }
 
     #[tokio::test]
