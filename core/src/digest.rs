@@ -192,6 +192,9 @@ pub enum Agreement {
 }
 
 impl Hashes {
+    /// Neither digests nor tokens.
+    pub(crate) const NONE: Self = Self { known: Vec::new(), unknown: Vec::new() };
+
     /// Reads an attribute value; never fails, since what is not understood is kept as unknown.
     pub fn parse(text: &str) -> Self {
         Self::parse_noting(text, |_| {})

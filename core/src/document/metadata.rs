@@ -35,6 +35,23 @@ pub struct Metadata {
     pub foreign: Vec<ForeignAttribute>,
 }
 
+/// What an element without attributes says.
+pub(crate) static NO_METADATA: Metadata = Metadata {
+    capability: None,
+    change: None,
+    datetime: None,
+    at: None,
+    completed: None,
+    from: None,
+    until: None,
+    encoding: None,
+    hash: Hashes::NONE,
+    length: None,
+    path: None,
+    media_type: None,
+    foreign: Vec::new(),
+};
+
 /// An attribute in a namespace of another community (RS-016).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ForeignAttribute {

@@ -32,6 +32,7 @@ pub use change_notification::ChangeNotification;
 pub use entry::{ChangeFrequency, ChangeFrequencyError, Entry};
 pub use framework_notification::{FrameworkChange, FrameworkNotification};
 pub use link::{Link, Relation};
+pub(crate) use metadata::NO_METADATA;
 pub use metadata::{ForeignAttribute, Metadata};
 pub use priority::{Priority, PriorityError};
 pub use related::{Mirror, Patch, Related};

@@ -1,6 +1,6 @@
 //! The check of one document in one pass: header first, then entry by entry.
 
-use super::sequence::Sequence;
+use super::sequence::{Mark, Sequence};
 use super::shape::{Need, Shape, shape};
 use super::{Place, Rule, Violations, entry, header, values};
 use crate::document::{Capability, Entry, Header, RawDocument};
@@ -77,8 +77,8 @@ impl Checker {
         if self.count == MAX_ENTRIES {
             found.push(Rule::TooLarge, place, too_many());
         }
-        self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
-        self.take(entry);
+        let mark = self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
+        self.take(entry, Accepted(mark));
     }
 
     /// Checks an entry that is offered to a document in the making, as its next one. It is taken when it breaks no rule
@@ -93,26 +93,26 @@ impl Checker {
     /// assert!(checker.offer(&Entry::new("https://example.org/capabilitylist.xml")).is_ok());
     /// ```
     pub fn offer(&mut self, entry: &Entry) -> Result<(), Violations> {
-        self.refusal(entry).map_or(Ok(()), Err)?;
-        self.take(entry);
+        let accepted = self.accept(entry)?;
+        self.take(entry, accepted);
         Ok(())
     }
 
-    /// Why an entry that is offered cannot be taken.
-    pub(crate) fn refusal(&self, entry: &Entry) -> Option<Violations> {
+    /// Checks an entry that is offered, without taking it.
+    pub(crate) fn accept(&self, entry: &Entry) -> Result<Accepted, Violations> {
         let place = Place { position: None, entry: Some(self.count + 1) };
         let mut found = Violations::default();
         if self.count >= MAX_ENTRIES {
             found.push(Rule::TooLarge, place, too_many());
         }
-        self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
-        Some(found).filter(|found| !found.is_conforming())
+        let mark = self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
+        if found.is_conforming() { Ok(Accepted(mark)) } else { Err(found) }
     }
 
-    /// Makes an entry part of the document.
-    pub(crate) fn take(&mut self, entry: &Entry) {
+    /// Makes an entry part of the document, once it was judged.
+    pub(crate) fn take(&mut self, entry: &Entry, Accepted(mark): Accepted) {
         self.count += 1;
-        self.sequence.take(entry);
+        self.sequence.take(entry, mark);
     }
 
     /// How many entries the document has.
@@ -120,14 +120,16 @@ impl Checker {
         self.count
     }
 
-    fn judge(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
+    fn judge(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) -> Mark {
         // A kind of document that we do not know may have manifests of its own.
         let path = self.shape.map_or(Need::May, |shape| shape.entry.path);
         values::check_entry(entry, path, broken);
         if let (Some(shape), Some(document)) = (self.shape, &self.capability) {
             entry::check(entry, document, shape, broken);
         }
-        self.sequence.judge(entry, broken);
+        let mark = self.sequence.mark(entry);
+        self.sequence.judge(entry, mark, broken);
+        mark
     }
 
     /// What was found so far.
@@ -145,6 +147,10 @@ impl Checker {
         self.violations
     }
 }
+
+/// That an entry was judged and may be taken, with what was found out about it.
+#[derive(Debug)]
+pub(crate) struct Accepted(Mark);
 
 /// Checks what stands before the first entry.
 pub(crate) fn check_header(header: &Header, position: Option<Position>) -> Violations {

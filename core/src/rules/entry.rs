@@ -3,7 +3,7 @@
 use super::cells::{Cell, Subject, check_cell, check_times};
 use super::shape::{EntryShape, Links, Need, Shape};
 use super::{Rule, framework, links};
-use crate::document::{Capability, Change, Entry, Metadata, Relation};
+use crate::document::{Capability, Change, Entry, NO_METADATA, Relation};
 
 /// Tells each rule that an entry breaks in this kind of document.
 pub(super) fn check(
@@ -45,8 +45,7 @@ fn check_entry_metadata(
     shape: &EntryShape,
     broken: &mut impl FnMut(Rule, String),
 ) {
-    let empty = Metadata::default();
-    let metadata = entry.metadata.as_ref().unwrap_or(&empty);
+    let metadata = entry.metadata.as_ref().unwrap_or(&NO_METADATA);
     let subject = Subject { document, what: "entry" };
     check_times(metadata, shape.times, subject, Rule::TimeMissing, broken);
 

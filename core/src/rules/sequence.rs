@@ -1,13 +1,13 @@
 //! What entries must satisfy towards the header and towards the entries before them.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 
 use super::Rule;
 use super::framework::{self, Level};
 use super::shape::{Once, Order, Parts, Shape};
 use crate::datetime::DateTime;
-use crate::document::{Capability, Change, Entry, Header, Metadata, Relation, Root, ZIP};
+use crate::document::{Capability, Change, Entry, Header, Metadata, NO_METADATA, Relation, Root, ZIP};
 use crate::xml::MAX_ENTRIES;
 
 /// What is remembered of a document while its entries pass by.
@@ -26,12 +26,36 @@ pub(super) struct Sequence {
     count: usize,
     /// What was seen that may come only once, by a keyed 64-bit hash: two different texts out of 50,000 are taken for one in
     /// less than a billionth of all documents, and memory stays below a megabyte.
-    seen: HashSet<u64>,
+    seen: HashSet<u64, BuildHasherDefault<Hashed>>,
     key: RandomState,
     /// The media type of the first package.
     format: Option<String>,
     points_up: bool,
     level: Option<Level>,
+}
+
+/// What no two entries of a document have in common, as a hash, with the rule that a second one breaks; `None` when the
+/// entry has nothing of the kind. It is computed once, to be looked for and to be remembered.
+pub(super) type Mark = Option<(Rule, u64)>;
+
+/// A hash of a hash: itself.
+#[derive(Debug, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +87,7 @@ impl Sequence {
             latest: None,
             previous: None,
             count: 0,
-            seen: HashSet::new(),
+            seen: HashSet::default(),
             key: RandomState::new(),
             format: None,
             points_up: header.link(&Relation::Up).is_some(),
@@ -85,11 +109,14 @@ impl Sequence {
     }
 
     /// Tells what an entry would break if it came next; nothing is remembered of it.
-    pub(super) fn judge(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
-        let empty = Metadata::default();
-        let metadata = entry.metadata.as_ref().unwrap_or(&empty);
+    pub(super) fn judge(&self, entry: &Entry, mark: Mark, broken: &mut impl FnMut(Rule, String)) {
+        let metadata = entry.metadata.as_ref().unwrap_or(&NO_METADATA);
         self.check_datetime(metadata, broken);
-        self.check_once(entry, broken);
+        if let Some((rule, hash)) = mark
+            && self.seen.contains(&hash)
+        {
+            broken(rule, "an earlier entry has the same".to_owned());
+        }
         let Some(shape) = self.shape else { return };
         if !self.is_unordered {
             self.check_order(shape, metadata, broken);
@@ -106,13 +133,11 @@ impl Sequence {
     }
 
     /// Remembers an entry as one of the document.
-    pub(super) fn take(&mut self, entry: &Entry) {
+    pub(super) fn take(&mut self, entry: &Entry, mark: Mark) {
         self.count += 1;
         // Beyond the entries that a document may have, nothing more is remembered.
-        if self.seen.len() < MAX_ENTRIES
-            && let Some((_, hash)) = self.unique(entry)
-        {
-            self.seen.insert(hash);
+        if self.seen.len() < MAX_ENTRIES {
+            self.seen.extend(mark.map(|(_, hash)| hash));
         }
         let Some(shape) = self.shape else { return };
         let metadata = entry.metadata.as_ref();
@@ -192,16 +217,8 @@ impl Sequence {
         }
     }
 
-    fn check_once(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
-        if let Some((rule, hash)) = self.unique(entry)
-            && self.seen.contains(&hash)
-        {
-            broken(rule, "an earlier entry has the same".to_owned());
-        }
-    }
-
-    /// What no other entry may have, hashed, and the rule that one which has it breaks.
-    fn unique(&self, entry: &Entry) -> Option<(Rule, u64)> {
+    /// What no other entry may have.
+    pub(super) fn mark(&self, entry: &Entry) -> Mark {
         let metadata = entry.metadata.as_ref();
         // An index of whatever kind points at documents.
         let once = self.shape.map_or(Once::of(self.root), |shape| shape.once);

@@ -34,10 +34,8 @@ pub(super) struct Input<R: BufRead> {
     window: Vec<u8>,
     /// How far the window is consumed.
     at: usize,
-    /// Where the last token begins, white space before it included.
+    /// Where the last token begins.
     start: usize,
-    /// Whether white space at the start is no part of the last token.
-    trimmed: bool,
     /// How many bytes may still be read.
     left: u64,
     /// Up to where in the window lines are counted.
@@ -63,7 +61,6 @@ impl<R: BufRead> Input<R> {
             window: Vec::with_capacity(2 * CHUNK),
             at: 0,
             start: 0,
-            trimmed: false,
             left: max_bytes,
             counted: 0,
             line: 1,
@@ -82,33 +79,71 @@ impl<R: BufRead> Input<R> {
         self.source.consume(length);
     }
 
-    /// A token is about to be read; `trimmed` is whether white space before it is passed over.
+    /// A token is about to be read.
     #[inline]
-    pub(super) fn begin(&mut self, trimmed: bool) {
+    pub(super) fn begin(&mut self) {
         self.start = self.at;
-        self.trimmed = trimmed;
     }
 
-    /// How much the last token took, white space before it included.
+    /// A token is about to be read, and white space before it is passed over. However much that is, it is no text that
+    /// is too long.
     #[inline]
-    pub(super) fn taken(&self) -> usize {
-        self.at - self.start
+    pub(super) fn begin_behind_space(&mut self) -> io::Result<()> {
+        loop {
+            self.begin();
+            match self.fill_buf()?.iter().take_while(|byte| is_space(**byte)).count() {
+                0 => return Ok(()),
+                spaces => self.consume(spaces),
+            }
+        }
     }
 
-    /// The last token as far as it is read, and what lies behind it.
+    /// Takes what comes next up to where `end` finds the end in the bytes that it is given, piece by piece; gives `false`
+    /// when all was taken and there was none.
+    #[inline]
+    pub(super) fn take_to(&mut self, mut end: impl FnMut(&[u8]) -> Option<usize>) -> io::Result<bool> {
+        loop {
+            let available = self.fill_buf()?;
+            if available.is_empty() {
+                return Ok(false);
+            }
+            let found = end(available);
+            let amount = found.unwrap_or(available.len());
+            self.consume(amount);
+            if found.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The next two bytes, or those that there are.
+    #[inline]
+    pub(super) fn next_two(&mut self) -> io::Result<&[u8]> {
+        if self.window.len() - self.at < 2 {
+            self.more()?;
+            if self.window.len() - self.at == 1 {
+                self.more()?;
+            }
+        }
+        let next = &self.window[self.at..];
+        Ok(&next[..next.len().min(2)])
+    }
+
+    /// The last token as far as it is taken.
+    #[inline]
     pub(super) fn token(&self) -> &[u8] {
-        &self.window[self.token_start()..]
+        &self.window[self.start..self.at]
     }
 
     /// Where the last token starts.
     pub(super) fn position(&mut self) -> Position {
-        self.position_of(self.token_start())
+        self.position_of(self.start)
     }
 
     /// Remembers where the last token starts, since counting it out costs more than most places are worth.
     #[inline]
     pub(super) fn remember(&mut self) {
-        self.remembered = Place::Index(self.token_start());
+        self.remembered = Place::Index(self.start);
     }
 
     /// The place last remembered, or the last one asked for if that is later.
@@ -117,11 +152,6 @@ impl<R: BufRead> Input<R> {
             Place::Index(index) => self.position_of(index),
             Place::Position(position) => position,
         }
-    }
-
-    fn token_start(&self) -> usize {
-        let spaces = self.window[self.start..].iter().take_while(|byte| self.trimmed && is_space(**byte));
-        self.start + spaces.count()
     }
 
     /// Line and column of an index into the window that is not before one asked for earlier.
@@ -139,14 +169,17 @@ impl<R: BufRead> Input<R> {
     }
 
     /// Forgets what comes before the last token and reads on, if there is more.
+    #[cold]
     fn more(&mut self) -> io::Result<()> {
-        // However much white space is passed over, it is no text that is too long.
-        self.start = self.token_start();
-        if self.taken() > MAX_TEXT {
+        if self.token().len() > MAX_TEXT {
             return Err(io::Error::other(Refused::Limit(Limit::Text)));
         }
-        let available = self.source.fill_buf()?;
-        let wanted = available.len().min(CHUNK);
+        while let Err(error) = self.source.fill_buf() {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        let wanted = self.source.fill_buf()?.len().min(CHUNK);
         let more = usize::try_from(self.left).unwrap_or(usize::MAX).min(wanted);
         if more == 0 {
             let over = wanted > 0;
@@ -213,7 +246,7 @@ mod tests {
         {
             input.fill_buf().unwrap();
             input.consume(amount);
-            input.begin(false);
+            input.begin();
             assert_eq!(input.position(), position);
             assert_eq!(input.position(), position);
         }
@@ -224,17 +257,22 @@ mod tests {
     #[test]
     fn places_hold_while_the_window_moves_on() {
         let mut input = Input::new(io::BufReader::with_capacity(2, &b"a\nbc\n  d"[..]), 100, false).unwrap();
-        let mut pass = |amount: usize, trimmed| {
-            input.begin(trimmed);
-            for _ in 0..amount {
-                input.fill_buf().unwrap();
-                input.consume(1);
-            }
-            input.position()
-        };
-        assert_eq!(pass(3, false), Position { line: 1, column: 1 });
-        assert_eq!(pass(1, false), Position { line: 2, column: 2 });
-        assert_eq!(pass(4, true), Position { line: 3, column: 3 });
+        let at = |line, column| Position { line, column };
+        input.begin();
+        assert!(input.take_to(|bytes| memchr::memchr(b'b', bytes)).unwrap());
+        assert_eq!(input.token(), b"a\n");
+        assert_eq!(input.position(), at(1, 1));
+        input.begin();
+        assert!(input.take_to(|bytes| memchr::memchr(b'\n', bytes)).unwrap());
+        assert_eq!(input.token(), b"bc");
+        assert_eq!(input.position(), at(2, 1));
+        input.begin_behind_space().unwrap();
+        assert_eq!(input.next_two().unwrap(), b"d");
+        assert!(!input.take_to(|bytes| memchr::memchr(b'\n', bytes)).unwrap());
+        assert_eq!(input.token(), b"d");
+        assert_eq!(input.position(), at(3, 3));
+        input.begin_behind_space().unwrap();
+        assert!(input.next_two().unwrap().is_empty());
     }
 
     #[test]

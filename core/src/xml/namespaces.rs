@@ -90,7 +90,7 @@ impl Namespaces {
 
 /// Equality of short names: byte by byte, since a call that compares many at once waits for those just written.
 #[inline]
-fn same(one: &str, other: &str) -> bool {
+pub(super) fn same(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().zip(other.bytes()).all(|(one, other)| one == other)
 }
 

@@ -1,6 +1,7 @@
 //! The safe subset of XML as tokens: well-formed, in UTF-8, no document type, no entities but XML's own (RS-051).
 //!
-//! `quick-xml` takes the document apart; what it leaves to its caller is checked here.
+//! Text and tags, which nearly all of a document consists of, are taken apart here, where the bytes lie; `quick-xml` reads
+//! all else, and what it leaves to its caller is checked here.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -9,12 +10,13 @@ use std::sync::Arc;
 
 use quick_xml::errors::{Error, IllFormedError};
 use quick_xml::events::attributes::AttrError;
-use quick_xml::events::{BytesDecl, BytesPI, BytesStart, Event};
+use quick_xml::events::{BytesDecl, BytesPI, Event};
+use quick_xml::parser::{ElementParser, Parser as _};
 
 use super::characters::{BARE, cook_text, cook_value, is_name, is_plain_text, is_plain_value, referenced};
 use super::error::Unreadable;
 use super::input::{Input, Refused, is_space};
-use super::namespaces::{Namespaces, Space};
+use super::namespaces::{Namespaces, Space, same};
 use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_TEXT, Options, Position, ReadError};
 
 /// One token; what it consists of is asked from [`Tokens`] until the next one is read.
@@ -43,9 +45,9 @@ pub(super) struct Attribute<'a> {
 pub(super) struct Tokens<R: BufRead> {
     xml: quick_xml::Reader<Input<R>>,
     buffer: Vec<u8>,
+    keeps_space: bool,
     namespaces: Namespaces,
-    /// How many elements are open.
-    depth: usize,
+    open: OpenElements,
     /// The last start tag without its brackets: in it the local name, and the attributes; its namespace, and whether it
     /// is empty.
     tag: String,
@@ -64,6 +66,34 @@ struct RawAttribute {
     value: Range<usize>,
 }
 
+/// The names of the elements that are open, outermost first.
+#[derive(Default)]
+struct OpenElements {
+    names: String,
+    starts: Vec<usize>,
+}
+
+impl OpenElements {
+    fn depth(&self) -> usize {
+        self.starts.len()
+    }
+
+    fn last(&self) -> &str {
+        self.starts.last().map_or("", |&start| &self.names[start..])
+    }
+
+    fn push(&mut self, name: &str) {
+        self.starts.push(self.names.len());
+        self.names.push_str(name);
+    }
+
+    fn pop(&mut self) {
+        if let Some(start) = self.starts.pop() {
+            self.names.truncate(start);
+        }
+    }
+}
+
 impl<R: BufRead> Tokens<R> {
     pub(super) fn new(input: R, options: Options) -> Result<Self, ReadError> {
         let Options { limits, gzip, .. } = options;
@@ -74,12 +104,12 @@ impl<R: BufRead> Tokens<R> {
         let mut xml = quick_xml::Reader::from_reader(input);
         let config = xml.config_mut();
         config.check_comments = true;
-        config.trim_text_start = true;
         Ok(Self {
             xml,
             buffer: Vec::new(),
+            keeps_space: false,
             namespaces: Namespaces::default(),
-            depth: 0,
+            open: OpenElements::default(),
             tag: String::new(),
             name: 0..0,
             attributes: Vec::new(),
@@ -108,7 +138,7 @@ impl<R: BufRead> Tokens<R> {
 
     /// How many elements are open; after a start tag that one is counted.
     pub(super) fn depth(&self) -> usize {
-        self.depth
+        self.open.depth()
     }
 
     /// The local name of the last start tag.
@@ -130,7 +160,7 @@ impl<R: BufRead> Tokens<R> {
     /// Whether white space at the start of a text is kept. Between elements it says nothing, and most of a document is
     /// white space between elements.
     pub(super) fn keep_space(&mut self, keep: bool) {
-        self.xml.config_mut().trim_text_start = !keep;
+        self.keeps_space = keep;
     }
 
     /// The next token.
@@ -140,12 +170,29 @@ impl<R: BufRead> Tokens<R> {
             self.close();
             return Ok(Token::Close);
         }
-        let trimmed = self.xml.config().trim_text_start;
-        self.xml.get_mut().begin(trimmed);
+        let piece = match take_piece(self.xml.get_mut(), self.keeps_space) {
+            Ok(piece) => piece,
+            Err(error) => return Err(self.unreadable(error)),
+        };
+        if self.xml.get_ref().token().len() > MAX_TEXT {
+            return Err(self.limit(Limit::Text));
+        }
+        match piece {
+            Piece::Text => self.read_text(),
+            Piece::Start => self.start_tag(),
+            Piece::End => self.end_tag(),
+            Piece::Unclosed => Err(self.malformed("a tag has no end")),
+            Piece::Other => self.other(),
+        }
+    }
+
+    /// What is neither a text nor a tag.
+    #[cold]
+    fn other(&mut self) -> Result<Token, ReadError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let token = match self.xml.read_event_into(&mut buffer) {
-            Ok(_) if self.xml.get_ref().taken() > MAX_TEXT => Err(self.limit(Limit::Text)),
+            Ok(_) if self.xml.get_ref().token().len() > MAX_TEXT => Err(self.limit(Limit::Text)),
             Ok(event) => self.token(&event),
             Err(error) => Err(self.broken(error)),
         };
@@ -185,6 +232,11 @@ impl<R: BufRead> Tokens<R> {
         ReadError::NotWellFormed { position: self.position(), reason: reason.into() }
     }
 
+    fn unreadable(&mut self, error: io::Error) -> ReadError {
+        unreadable(error, self.limits, self.position())
+    }
+
+    #[cold]
     fn refuse(&mut self, cause: Unreadable) -> ReadError {
         match cause {
             Unreadable::Entity(name) => ReadError::Entity { position: self.position(), name },
@@ -200,16 +252,10 @@ impl<R: BufRead> Tokens<R> {
             Error::Io(cause) => {
                 let cause =
                     Arc::try_unwrap(cause).unwrap_or_else(|shared| io::Error::new(shared.kind(), shared));
-                unreadable(cause, self.limits, position)
+                self.unreadable(cause)
             }
-            Error::Encoding(_) => self.malformed("what follows is not UTF-8"),
+            Error::Encoding(_) => self.refuse(NOT_UTF8),
             _ if self.xml.get_ref().token().starts_with(b"<!DOCTYPE") => ReadError::Dtd { position },
-            Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {
-                ReadError::EndTag { position, expected, found }
-            }
-            Error::IllFormed(IllFormedError::UnmatchedEndTag(found)) => {
-                self.malformed(format!("</{found}> ends nothing"))
-            }
             Error::IllFormed(IllFormedError::UnclosedReference) => self.refuse(BARE),
             other => self.malformed(other.to_string()),
         }
@@ -217,16 +263,15 @@ impl<R: BufRead> Tokens<R> {
 
     fn token(&mut self, event: &Event<'_>) -> Result<Token, ReadError> {
         match event {
-            Event::Start(start) => self.open(start, false),
-            Event::Empty(start) => self.open(start, true),
-            Event::End(_) => {
-                self.close();
-                Ok(Token::Close)
-            }
-            Event::Text(text) => self.read_text(text),
-            Event::CData(text) if self.depth > 0 => self.read_text(text),
-            Event::GeneralRef(name) if self.depth > 0 => self.read_reference(name),
+            Event::CData(text) if self.depth() > 0 => match put_text(&mut self.text, text) {
+                Ok(()) => Ok(Token::Text),
+                Err(cause) => Err(self.refuse(cause)),
+            },
+            Event::GeneralRef(name) if self.depth() > 0 => self.read_reference(name),
             Event::CData(_) | Event::GeneralRef(_) => Err(self.malformed(OUTSIDE)),
+            Event::Start(_) | Event::Empty(_) | Event::End(_) | Event::Text(_) => {
+                Err(self.malformed("a tag or text stands where neither can be"))
+            }
             Event::Comment(_) => Ok(Token::Aside),
             Event::Decl(declaration) => self.check_declaration(declaration),
             Event::PI(instruction) => self.check_instruction(instruction),
@@ -236,27 +281,25 @@ impl<R: BufRead> Tokens<R> {
     }
 
     fn end(&mut self) -> Result<Token, ReadError> {
-        match self.depth {
+        match self.depth() {
             0 if self.root_seen => Ok(Token::End),
             0 => Err(self.malformed("there is no element")),
             open => Err(ReadError::Unclosed { position: self.position(), open }),
         }
     }
 
-    fn read_text(&mut self, raw: &str) -> Result<Token, ReadError> {
-        if self.depth == 0 && !raw.trim_ascii().is_empty() {
-            return Err(self.malformed(OUTSIDE));
-        }
-        self.text.clear();
-        if is_plain_text(raw) {
-            self.text.push_str(raw);
-        } else {
-            match cook_text(raw) {
-                Ok(cooked) => self.text.push_str(&cooked),
-                Err(cause) => return Err(self.refuse(cause)),
+    fn read_text(&mut self) -> Result<Token, ReadError> {
+        let is_outside = self.depth() == 0;
+        let taken = utf8(self.xml.get_ref().token()).and_then(|raw| {
+            if is_outside && !raw.trim_ascii().is_empty() {
+                return Err(Unreadable::Form(OUTSIDE));
             }
+            put_text(&mut self.text, raw)
+        });
+        match taken {
+            Ok(()) => Ok(Token::Text),
+            Err(cause) => Err(self.refuse(cause)),
         }
-        Ok(Token::Text)
     }
 
     fn read_reference(&mut self, name: &str) -> Result<Token, ReadError> {
@@ -266,45 +309,77 @@ impl<R: BufRead> Tokens<R> {
         Ok(Token::Text)
     }
 
-    fn open(&mut self, start: &BytesStart<'_>, empty: bool) -> Result<Token, ReadError> {
-        if self.depth == 0 && self.root_seen {
+    fn start_tag(&mut self) -> Result<Token, ReadError> {
+        if self.depth() == 0 && self.root_seen {
             return Err(self.malformed("a second root element"));
         }
-        if self.depth == MAX_DEPTH {
+        if self.depth() == MAX_DEPTH {
             return Err(self.limit(Limit::Depth));
         }
-        self.root_seen = true;
-        self.depth += 1;
-        self.empty = empty;
         self.tag.clear();
-        self.tag.push_str(start);
-        self.collect(start)?;
-        self.declare()?;
-        self.resolve(start.name().0)?;
+        match utf8(self.xml.get_ref().token()) {
+            Ok(raw) => self.tag.push_str(&raw[1..raw.len() - 1]),
+            Err(cause) => return Err(self.refuse(cause)),
+        }
+        self.empty = self.tag.ends_with('/');
+        if self.empty {
+            self.tag.pop();
+        }
+        self.root_seen = true;
+        let end = up_to(&self.tag, 0, is_space);
+        self.open.push(&self.tag[..end]);
+        self.collect(end)?;
+        self.resolve(end)?;
         Ok(Token::Open)
     }
 
+    fn end_tag(&mut self) -> Result<Token, ReadError> {
+        let raw = match utf8(self.xml.get_ref().token()) {
+            Ok(raw) => raw,
+            Err(cause) => return Err(self.refuse(cause)),
+        };
+        let found = raw["</".len()..raw.len() - 1].trim_ascii_end();
+        if self.depth() == 0 {
+            let reason = format!("</{found}> ends nothing");
+            return Err(self.malformed(reason));
+        }
+        if !same(found, self.open.last()) {
+            let (expected, found) = (self.open.last().to_owned(), found.to_owned());
+            return Err(ReadError::EndTag { position: self.position(), expected, found });
+        }
+        self.close();
+        Ok(Token::Close)
+    }
+
     /// Notes where the attributes are, and checks what can be seen of them without their values.
-    fn collect(&mut self, start: &BytesStart<'_>) -> Result<(), ReadError> {
+    fn collect(&mut self, name_end: usize) -> Result<(), ReadError> {
         self.attributes.clear();
-        for attribute in start.attributes() {
-            let attribute = match attribute {
-                Ok(attribute) => attribute,
-                Err(error) => return Err(self.malformed(flaw(&error))),
-            };
+        let mut end = name_end;
+        let mut declares = false;
+        loop {
+            let start = up_to(&self.tag, end, |byte| !is_space(byte));
+            if start == self.tag.len() {
+                break;
+            }
             if self.attributes.len() == MAX_ATTRIBUTES {
                 return Err(self.limit(Limit::Attributes));
             }
-            let (name, value) = (span(start, attribute.key.0), span(start, &attribute.value));
-            if !is_name(attribute.key.0) {
-                return Err(self.malformed(NAME));
-            }
-            if !is_space(start.as_bytes()[name.start - 1]) {
+            let attribute = match attribute(&self.tag, start) {
+                Ok(attribute) => attribute,
+                Err(reason) => return Err(self.malformed(reason)),
+            };
+            if start == end {
                 return Err(self.malformed("white space stands between the attributes of a tag"));
             }
-            self.attributes.push(RawAttribute { name, value });
+            let name = &self.tag[attribute.name.clone()];
+            if self.attributes.iter().any(|other| same(&self.tag[other.name.clone()], name)) {
+                return Err(self.malformed("a tag has an attribute twice"));
+            }
+            declares |= name.starts_with("xmlns");
+            end = attribute.value.end + 1;
+            self.attributes.push(attribute);
         }
-        Ok(())
+        if declares { self.declare() } else { Ok(()) }
     }
 
     fn declare(&mut self) -> Result<(), ReadError> {
@@ -316,7 +391,7 @@ impl<R: BufRead> Tokens<R> {
                 Some(prefix) => prefix,
             };
             let declared = value(&self.tag[attribute.value.clone()]).and_then(|namespace| {
-                self.namespaces.declare(prefix, namespace, self.depth).map_err(Unreadable::Form)
+                self.namespaces.declare(prefix, namespace, self.open.depth()).map_err(Unreadable::Form)
             });
             if let Err(cause) = declared {
                 return Err(self.refuse(cause));
@@ -325,7 +400,8 @@ impl<R: BufRead> Tokens<R> {
         Ok(())
     }
 
-    fn resolve(&mut self, name: &str) -> Result<(), ReadError> {
+    fn resolve(&mut self, name_end: usize) -> Result<(), ReadError> {
+        let name = &self.tag[..name_end];
         if !is_name(name) {
             return Err(self.malformed(NAME));
         }
@@ -335,7 +411,7 @@ impl<R: BufRead> Tokens<R> {
         let Some((space, namespace)) = self.namespaces.resolve(prefix) else {
             return Err(self.refuse(Unreadable::Prefix(prefix.to_owned())));
         };
-        if self.depth == 1 && space != Space::Sitemap {
+        if self.open.depth() == 1 && space != Space::Sitemap {
             let (name, namespace) = (local.to_owned(), namespace.to_owned());
             return Err(ReadError::UnknownRoot { position: self.position(), name, namespace });
         }
@@ -345,8 +421,8 @@ impl<R: BufRead> Tokens<R> {
     }
 
     fn close(&mut self) {
-        self.namespaces.leave(self.depth);
-        self.depth = self.depth.saturating_sub(1);
+        self.namespaces.leave(self.open.depth());
+        self.open.pop();
     }
 
     fn check_instruction(&mut self, instruction: &BytesPI<'_>) -> Result<Token, ReadError> {
@@ -382,18 +458,92 @@ const COLONS: &str = "a name has one colon at most, and not at its ends";
 const NAME: &str = "a name begins with a letter and has letters, digits and -._: in it";
 const OUTSIDE: &str = "text outside of the root element";
 
+const NO_VALUE: &str = "an attribute has no value";
+const NO_QUOTES: &str = "an attribute value has no quotes";
+const NOT_UTF8: Unreadable = Unreadable::Form("what follows is not UTF-8");
+
 fn flaw(error: &AttrError) -> &'static str {
     match error {
-        AttrError::ExpectedEq(_) | AttrError::ExpectedValue(_) => "an attribute has no value",
-        AttrError::UnquotedValue(_) | AttrError::ExpectedQuote(..) => "an attribute value has no quotes",
-        AttrError::Duplicated(..) => "a tag has an attribute twice",
+        AttrError::ExpectedEq(_) | AttrError::ExpectedValue(_) => NO_VALUE,
+        AttrError::UnquotedValue(_) | AttrError::ExpectedQuote(..) => NO_QUOTES,
+        AttrError::Duplicated(..) => "a declaration says a thing twice",
     }
 }
 
-/// Where a part is in the whole that it was cut from.
-fn span(whole: &str, part: &str) -> Range<usize> {
-    let start = part.as_ptr().addr() - whole.as_ptr().addr();
-    start..start + part.len()
+/// What comes next in the bytes.
+enum Piece {
+    Text,
+    /// A start tag or an empty element.
+    Start,
+    End,
+    /// A tag that the bytes end in.
+    Unclosed,
+    /// Something else, of which nothing was taken yet.
+    Other,
+}
+
+/// Takes what comes next when it is a text or a tag.
+#[inline]
+fn take_piece<R: BufRead>(input: &mut Input<R>, keeps_space: bool) -> io::Result<Piece> {
+    if keeps_space {
+        input.begin();
+    } else {
+        input.begin_behind_space()?;
+    }
+    let piece = match input.next_two()? {
+        [] | [b'&', ..] | [b'<', b'!' | b'?'] => return Ok(Piece::Other),
+        [b'<', b'/'] => Piece::End,
+        [b'<', ..] => Piece::Start,
+        _ => {
+            input.take_to(|bytes| memchr::memchr2(b'<', b'&', bytes))?;
+            return Ok(Piece::Text);
+        }
+    };
+    let mut tag = ElementParser::default();
+    let is_closed = input.take_to(|bytes| tag.feed(bytes).map(|end| end + 1))?;
+    Ok(if is_closed { piece } else { Piece::Unclosed })
+}
+
+#[inline]
+fn utf8(bytes: &[u8]) -> Result<&str, Unreadable> {
+    std::str::from_utf8(bytes).map_err(|_| NOT_UTF8)
+}
+
+/// Replaces the text by what this stands for.
+#[inline]
+fn put_text(text: &mut String, raw: &str) -> Result<(), Unreadable> {
+    text.clear();
+    if is_plain_text(raw) {
+        text.push_str(raw);
+    } else {
+        text.push_str(&cook_text(raw)?);
+    }
+    Ok(())
+}
+
+/// The attribute that begins here, or what is wrong with it.
+fn attribute(tag: &str, start: usize) -> Result<RawAttribute, &'static str> {
+    let bytes = tag.as_bytes();
+    let name = start..up_to(tag, start, |byte| byte == b'=' || is_space(byte));
+    let equals = up_to(tag, name.end, |byte| !is_space(byte));
+    if bytes.get(equals) != Some(&b'=') {
+        return Err(NO_VALUE);
+    }
+    let quote = up_to(tag, equals + 1, |byte| !is_space(byte));
+    let &mark = bytes.get(quote).ok_or(NO_VALUE)?;
+    let value = &bytes[quote + 1..];
+    let length = memchr::memchr(mark, value).filter(|_| matches!(mark, b'"' | b'\'')).ok_or(NO_QUOTES)?;
+    if !is_name(&tag[name.clone()]) {
+        return Err(NAME);
+    }
+    Ok(RawAttribute { name, value: quote + 1..quote + 1 + length })
+}
+
+/// The index of the first such byte at or behind the start; the end when there is none.
+#[inline]
+fn up_to(text: &str, start: usize, wanted: impl Fn(u8) -> bool) -> usize {
+    let rest = &text.as_bytes()[start..];
+    start + rest.iter().position(|&byte| wanted(byte)).unwrap_or(rest.len())
 }
 
 /// Prefix and local name; `None` for more than one colon, or one at an end.

@@ -93,9 +93,7 @@ impl<W: io::Write> Writer<W> {
 
     /// Writes the next entry. One that is refused leaves no trace, and others may follow.
     pub fn entry(&mut self, entry: &Entry) -> Result<(), WriteError> {
-        if let Some(violations) = self.checker.refusal(entry) {
-            return Err(WriteError::Violations(violations));
-        }
+        let accepted = self.checker.accept(entry).map_err(WriteError::Violations)?;
         let before = self.gathered.text().len();
         self.gathered.entry(self.root, entry);
         let added = length(&self.gathered.text()[before..]);
@@ -104,7 +102,7 @@ impl<W: io::Write> Writer<W> {
             return Err(WriteError::Violations(self.too_large()));
         }
         self.bytes += added;
-        self.checker.take(entry);
+        self.checker.take(entry, accepted);
         if self.gathered.text().len() >= GATHERED {
             self.out.take(&mut self.gathered)?;
         }
