@@ -88,8 +88,40 @@ impl DateTime {
         self.0.round(rounding).map_or(self, Self)
     }
 
+    /// The text that is printed, as it is needed many times over.
+    pub(crate) fn text(self) -> Text {
+        let civil = Offset::UTC.to_datetime(self.0);
+        let mut bytes = *b"0000-00-00T00:00:00.000000000Z";
+        put(&mut bytes[0..4], civil.year().unsigned_abs().into());
+        put(&mut bytes[5..7], civil.month().unsigned_abs().into());
+        put(&mut bytes[8..10], civil.day().unsigned_abs().into());
+        put(&mut bytes[11..13], civil.hour().unsigned_abs().into());
+        put(&mut bytes[14..16], civil.minute().unsigned_abs().into());
+        put(&mut bytes[17..19], civil.second().unsigned_abs().into());
+        let nanosecond = civil.subsec_nanosecond().unsigned_abs();
+        let mut end = 19;
+        if nanosecond > 0 {
+            put(&mut bytes[20..29], nanosecond);
+            end = bytes[..29].iter().rposition(|&byte| byte != b'0').map_or(end, |last| last + 1);
+        }
+        bytes[end] = b'Z';
+        Text { bytes, length: end + 1 }
+    }
+
     fn in_range(timestamp: Timestamp) -> Result<Self, DateTimeError> {
         if timestamp < earliest() { Err(DateTimeError::OutOfRange) } else { Ok(Self(timestamp)) }
+    }
+}
+
+/// A [`DateTime`] as it is printed.
+pub(crate) struct Text {
+    bytes: [u8; 30],
+    length: usize,
+}
+
+impl Text {
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).expect("digits and the marks between them are ASCII")
     }
 }
 
@@ -117,20 +149,7 @@ impl FromStr for DateTime {
 
 impl fmt::Display for DateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let civil = Offset::UTC.to_datetime(self.0);
-        let mut text = *b"0000-00-00T00:00:00.000000000Z";
-        put(&mut text[0..4], civil.year().unsigned_abs().into());
-        put(&mut text[5..7], civil.month().unsigned_abs().into());
-        put(&mut text[8..10], civil.day().unsigned_abs().into());
-        put(&mut text[11..13], civil.hour().unsigned_abs().into());
-        put(&mut text[14..16], civil.minute().unsigned_abs().into());
-        put(&mut text[17..19], civil.second().unsigned_abs().into());
-        put(&mut text[20..29], civil.subsec_nanosecond().unsigned_abs());
-        let end = text[..29].iter().rposition(|&byte| byte != b'0').map_or(0, |last| last + 1);
-        // Without a fraction only its point is left, or the trimming ran into the seconds.
-        let end = if end <= 20 { 19 } else { end };
-        text[end] = b'Z';
-        f.write_str(std::str::from_utf8(&text[..=end]).map_err(|_| fmt::Error)?)
+        f.write_str(self.text().as_str())
     }
 }
 
@@ -145,6 +164,7 @@ fn earliest() -> Timestamp {
     Timestamp::from_second(YEAR_ONE).unwrap_or(Timestamp::MIN)
 }
 
+#[inline]
 fn put(digits: &mut [u8], mut number: u32) {
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();

@@ -108,10 +108,33 @@ impl Digest {
         &self.bytes[..self.algorithm.size()]
     }
 
+    /// The value in lower-case hexadecimal digits.
+    pub(crate) fn hex(&self) -> Hex {
+        let digit = |half: u8| half + if half < 10 { b'0' } else { b'a' - 10 };
+        let mut digits = [0; 64];
+        // All of them, also those that do not count, so that many are made at once.
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.bytes) {
+            *pair = [digit(byte >> 4), digit(byte & 15)];
+        }
+        Hex { digits, length: 2 * self.algorithm.size() }
+    }
+
     fn from_slice(algorithm: Algorithm, digest: &[u8]) -> Self {
         let mut bytes = [0; 32];
         bytes[..digest.len()].copy_from_slice(digest);
         Self { algorithm, bytes }
+    }
+}
+
+/// The digits of a [`Digest`].
+pub(crate) struct Hex {
+    digits: [u8; 64],
+    length: usize,
+}
+
+impl Hex {
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.digits[..self.length]).expect("hexadecimal digits are ASCII")
     }
 }
 
@@ -145,12 +168,9 @@ fn read_digest(text: &str) -> Result<(Digest, Form), DigestError> {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut buffer = [0; 64];
-        let text = &mut buffer[..2 * self.algorithm.size()];
-        hex::encode_to_slice(self.as_bytes(), text).map_err(|_| fmt::Error)?;
         f.write_str(self.algorithm.token())?;
         f.write_str(":")?;
-        f.write_str(std::str::from_utf8(text).map_err(|_| fmt::Error)?)
+        f.write_str(self.hex().as_str())
     }
 }
 

@@ -54,6 +54,7 @@ impl Cell {
     };
 }
 
+#[inline]
 pub(super) fn check_cell(
     need: Need,
     present: bool,
@@ -62,7 +63,6 @@ pub(super) fn check_cell(
     rules: Cell,
     broken: &mut impl FnMut(Rule, String),
 ) {
-    let Subject { document, what } = subject;
     let rule = match (need, present) {
         (Need::Must, false) => rules.missing,
         (Need::Advised, false) => rules.advised,
@@ -70,6 +70,11 @@ pub(super) fn check_cell(
         (Need::Forbidden, true) => rules.forbidden,
         _ => return,
     };
+    broken(rule, detail(present, name, subject));
+}
+
+#[cold]
+fn detail(present: bool, name: &str, Subject { document, what }: Subject<'_>) -> String {
     let verb = if present { "has" } else { "has no" };
-    broken(rule, format!("the {what} of this {document} {verb} {name}"));
+    format!("the {what} of this {document} {verb} {name}")
 }

@@ -125,14 +125,18 @@ pub(super) fn push_escaped(out: &mut String, text: &str) {
 #[inline]
 fn any<const N: usize>(text: &str, special: [u8; N]) -> bool {
     const MANY: usize = 16;
+    const SOME: usize = 8;
     let is_special =
         |byte: u8| special.iter().fold(u8::from(byte < b' '), |found, &one| found | u8::from(byte == one));
     let look = |bytes: &[u8]| bytes.iter().fold(0, |found, &byte| found | is_special(byte));
     let bytes = text.as_bytes();
-    let found = match bytes.last_chunk::<MANY>() {
-        None => look(bytes),
-        // The last ones are looked at again rather than one by one.
-        Some(last) => bytes.as_chunks::<MANY>().0.iter().fold(look(last), |found, many| found | look(many)),
+    // Some are looked at twice rather than one by one.
+    let found = if let Some(last) = bytes.last_chunk::<MANY>() {
+        bytes.as_chunks::<MANY>().0.iter().fold(look(last), |found, many| found | look(many))
+    } else if let (Some(first), Some(last)) = (bytes.first_chunk::<SOME>(), bytes.last_chunk::<SOME>()) {
+        look(first) | look(last)
+    } else {
+        look(bytes)
     };
     found != 0
 }
@@ -146,6 +150,18 @@ mod tests {
         assert_eq!(forbidden_character("a\tb\r\n\u{feff}\u{fffd}ﬁ"), None);
         assert_eq!(forbidden_character("a\u{1}b"), Some('\u{1}'));
         assert_eq!(forbidden_character("a\u{ffff}"), Some('\u{ffff}'));
+    }
+
+    #[test]
+    fn a_special_byte_is_found_at_every_place_of_a_text_of_every_length() {
+        for length in 1..70 {
+            assert!(is_plain_value(&"a".repeat(length)));
+            for place in 0..length {
+                let mut text = "a".repeat(length);
+                text.replace_range(place..=place, "&");
+                assert!(!is_plain_value(&text), "{place} of {length}");
+            }
+        }
     }
 
     #[test]

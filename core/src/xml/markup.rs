@@ -1,13 +1,10 @@
 //! The text of a document: UTF-8, children in the order of RS-045, times in UTC, digests in lower-case hexadecimal.
 
-use std::fmt::{Display, Write as _};
-
 use super::characters::push_escaped;
 use super::{Layout, RS_NAMESPACE, SITEMAP_NAMESPACE, XML_NAMESPACE};
+use crate::datetime::DateTime;
 use crate::digest::Hashes;
-use crate::document::{
-    Capability, Change, ChangeFrequency, Entry, ForeignAttribute, Header, Link, Metadata, Root,
-};
+use crate::document::{Capability, Change, Entry, ForeignAttribute, Header, Link, Metadata, Root};
 
 /// Text that grows element by element.
 #[derive(Debug)]
@@ -59,11 +56,15 @@ impl Markup {
         push_escaped(&mut self.text, &entry.loc);
         self.push("</loc>");
         self.end_line();
-        self.field("lastmod", entry.lastmod);
-        if let Some(frequency) = entry.changefreq.map(ChangeFrequency::token) {
-            self.field("changefreq", Some(frequency));
+        if let Some(lastmod) = entry.lastmod {
+            self.field("<lastmod>", lastmod.text().as_str(), "</lastmod>");
         }
-        self.field("priority", entry.priority);
+        if let Some(frequency) = entry.changefreq {
+            self.field("<changefreq>", frequency.token(), "</changefreq>");
+        }
+        if let Some(priority) = entry.priority {
+            self.field("<priority>", &priority.to_string(), "</priority>");
+        }
         if let Some(metadata) = &entry.metadata {
             self.metadata("    ", metadata);
         }
@@ -107,16 +108,12 @@ impl Markup {
         }
     }
 
-    fn field(&mut self, name: &str, value: Option<impl Display>) {
-        let Some(value) = value else { return };
+    /// A child with text that never needs escaping.
+    fn field(&mut self, start: &str, value: &str, end: &str) {
         self.indent("    ");
-        self.push("<");
-        self.push(name);
-        self.push(">");
-        self.display(value);
-        self.push("</");
-        self.push(name);
-        self.push(">");
+        self.push(start);
+        self.push(value);
+        self.push(end);
         self.end_line();
     }
 
@@ -125,14 +122,14 @@ impl Markup {
         self.push("<rs:md");
         self.optional(" capability=\"", metadata.capability.as_ref().map(Capability::token));
         self.optional(" change=\"", metadata.change.map(Change::token));
-        self.value(" datetime=\"", metadata.datetime);
-        self.value(" at=\"", metadata.at);
-        self.value(" completed=\"", metadata.completed);
-        self.value(" from=\"", metadata.from);
-        self.value(" until=\"", metadata.until);
+        self.time(" datetime=\"", metadata.datetime);
+        self.time(" at=\"", metadata.at);
+        self.time(" completed=\"", metadata.completed);
+        self.time(" from=\"", metadata.from);
+        self.time(" until=\"", metadata.until);
         self.optional(" encoding=\"", metadata.encoding.as_deref());
         self.hashes(&metadata.hash);
-        self.value(" length=\"", metadata.length);
+        self.number(" length=\"", metadata.length);
         self.optional(" path=\"", metadata.path.as_deref());
         self.optional(" type=\"", metadata.media_type.as_deref());
         self.foreign(&metadata.foreign);
@@ -147,10 +144,10 @@ impl Markup {
         self.attribute(" href=\"", &link.href);
         self.optional(" encoding=\"", link.encoding.as_deref());
         self.hashes(&link.hash);
-        self.value(" length=\"", link.length);
-        self.value(" modified=\"", link.modified);
+        self.number(" length=\"", link.length);
+        self.time(" modified=\"", link.modified);
         self.optional(" path=\"", link.path.as_deref());
-        self.value(" pri=\"", link.pri);
+        self.number(" pri=\"", link.pri.map(u64::from));
         self.optional(" type=\"", link.media_type.as_deref());
         self.optional(" profile=\"", link.profile.as_deref());
         self.foreign(&link.foreign);
@@ -167,23 +164,12 @@ impl Markup {
             self.push(gap);
             self.push(digest.algorithm().token());
             self.push(":");
-            self.hex(digest.as_bytes());
+            self.push(digest.hex().as_str());
             gap = " ";
         }
         if !hashes.is_empty() {
             self.push("\"");
         }
-    }
-
-    fn hex(&mut self, bytes: &[u8]) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut digits = [0; 64];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        let digits = &digits[..2 * bytes.len()];
-        self.push(std::str::from_utf8(digits).expect("hexadecimal digits are ASCII"));
     }
 
     /// Each element declares the namespaces that it needs, since the root was written before they were known.
@@ -204,12 +190,25 @@ impl Markup {
         }
     }
 
-    /// For values whose text never needs escaping.
-    #[inline]
-    fn value(&mut self, name: &str, value: Option<impl Display>) {
+    fn time(&mut self, name: &str, value: Option<DateTime>) {
         let Some(value) = value else { return };
         self.push(name);
-        self.display(value);
+        self.push(value.text().as_str());
+        self.push("\"");
+    }
+
+    fn number(&mut self, name: &str, value: Option<u64>) {
+        let Some(mut rest) = value else { return };
+        self.push(name);
+        // What formatting asks first, such as for a width, takes longer than the digits.
+        let mut digits = [b'0'; 20];
+        let mut first = digits.len();
+        while rest > 0 || first == digits.len() {
+            first -= 1;
+            digits[first] += u8::try_from(rest % 10).unwrap_or_default();
+            rest /= 10;
+        }
+        self.push(std::str::from_utf8(&digits[first..]).expect("digits are ASCII"));
         self.push("\"");
     }
 
@@ -218,9 +217,5 @@ impl Markup {
         self.push(name);
         push_escaped(&mut self.text, value);
         self.push("\"");
-    }
-
-    fn display(&mut self, value: impl Display) {
-        write!(self.text, "{value}").expect("a String takes any text");
     }
 }
