@@ -10,6 +10,7 @@ mod limits;
 mod markup;
 mod namespaces;
 mod options;
+mod pieces;
 mod reader;
 mod source;
 mod step;

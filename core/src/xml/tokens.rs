@@ -11,12 +11,14 @@ use std::sync::Arc;
 use quick_xml::errors::{Error, IllFormedError};
 use quick_xml::events::attributes::AttrError;
 use quick_xml::events::{BytesDecl, BytesPI, Event};
-use quick_xml::parser::{ElementParser, Parser as _};
 
 use super::characters::{BARE, cook_text, cook_value, is_name, is_plain_text, is_plain_value, referenced};
 use super::error::Unreadable;
 use super::input::{Input, Refused, is_space};
 use super::namespaces::{Namespaces, Space, same};
+use super::pieces::{
+    NAME, NO_QUOTES, NO_VALUE, OpenElements, Piece, RawAttribute, attribute, take_piece, up_to,
+};
 use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_TEXT, Options, Position, ReadError};
 
 /// One token; what it consists of is asked from [`Tokens`] until the next one is read.
@@ -58,40 +60,6 @@ pub(super) struct Tokens<R: BufRead> {
     text: String,
     root_seen: bool,
     limits: Limits,
-}
-
-/// `name="value"`, the value without its quotes.
-struct RawAttribute {
-    name: Range<usize>,
-    value: Range<usize>,
-}
-
-/// The names of the elements that are open, outermost first.
-#[derive(Default)]
-struct OpenElements {
-    names: String,
-    starts: Vec<usize>,
-}
-
-impl OpenElements {
-    fn depth(&self) -> usize {
-        self.starts.len()
-    }
-
-    fn last(&self) -> &str {
-        self.starts.last().map_or("", |&start| &self.names[start..])
-    }
-
-    fn push(&mut self, name: &str) {
-        self.starts.push(self.names.len());
-        self.names.push_str(name);
-    }
-
-    fn pop(&mut self) {
-        if let Some(start) = self.starts.pop() {
-            self.names.truncate(start);
-        }
-    }
 }
 
 impl<R: BufRead> Tokens<R> {
@@ -455,11 +423,7 @@ impl<R: BufRead> Tokens<R> {
 }
 
 const COLONS: &str = "a name has one colon at most, and not at its ends";
-const NAME: &str = "a name begins with a letter and has letters, digits and -._: in it";
 const OUTSIDE: &str = "text outside of the root element";
-
-const NO_VALUE: &str = "an attribute has no value";
-const NO_QUOTES: &str = "an attribute value has no quotes";
 const NOT_UTF8: Unreadable = Unreadable::Form("what follows is not UTF-8");
 
 fn flaw(error: &AttrError) -> &'static str {
@@ -468,40 +432,6 @@ fn flaw(error: &AttrError) -> &'static str {
         AttrError::UnquotedValue(_) | AttrError::ExpectedQuote(..) => NO_QUOTES,
         AttrError::Duplicated(..) => "a declaration says a thing twice",
     }
-}
-
-/// What comes next in the bytes.
-enum Piece {
-    Text,
-    /// A start tag or an empty element.
-    Start,
-    End,
-    /// A tag that the bytes end in.
-    Unclosed,
-    /// Something else, of which nothing was taken yet.
-    Other,
-}
-
-/// Takes what comes next when it is a text or a tag.
-#[inline]
-fn take_piece<R: BufRead>(input: &mut Input<R>, keeps_space: bool) -> io::Result<Piece> {
-    if keeps_space {
-        input.begin();
-    } else {
-        input.begin_behind_space()?;
-    }
-    let piece = match input.next_two()? {
-        [] | [b'&', ..] | [b'<', b'!' | b'?'] => return Ok(Piece::Other),
-        [b'<', b'/'] => Piece::End,
-        [b'<', ..] => Piece::Start,
-        _ => {
-            input.take_to(|bytes| memchr::memchr2(b'<', b'&', bytes))?;
-            return Ok(Piece::Text);
-        }
-    };
-    let mut tag = ElementParser::default();
-    let is_closed = input.take_to(|bytes| tag.feed(bytes).map(|end| end + 1))?;
-    Ok(if is_closed { piece } else { Piece::Unclosed })
 }
 
 #[inline]
@@ -519,31 +449,6 @@ fn put_text(text: &mut String, raw: &str) -> Result<(), Unreadable> {
         text.push_str(&cook_text(raw)?);
     }
     Ok(())
-}
-
-/// The attribute that begins here, or what is wrong with it.
-fn attribute(tag: &str, start: usize) -> Result<RawAttribute, &'static str> {
-    let bytes = tag.as_bytes();
-    let name = start..up_to(tag, start, |byte| byte == b'=' || is_space(byte));
-    let equals = up_to(tag, name.end, |byte| !is_space(byte));
-    if bytes.get(equals) != Some(&b'=') {
-        return Err(NO_VALUE);
-    }
-    let quote = up_to(tag, equals + 1, |byte| !is_space(byte));
-    let &mark = bytes.get(quote).ok_or(NO_VALUE)?;
-    let value = &bytes[quote + 1..];
-    let length = memchr::memchr(mark, value).filter(|_| matches!(mark, b'"' | b'\'')).ok_or(NO_QUOTES)?;
-    if !is_name(&tag[name.clone()]) {
-        return Err(NAME);
-    }
-    Ok(RawAttribute { name, value: quote + 1..quote + 1 + length })
-}
-
-/// The index of the first such byte at or behind the start; the end when there is none.
-#[inline]
-fn up_to(text: &str, start: usize, wanted: impl Fn(u8) -> bool) -> usize {
-    let rest = &text.as_bytes()[start..];
-    start + rest.iter().position(|&byte| wanted(byte)).unwrap_or(rest.len())
 }
 
 /// Prefix and local name; `None` for more than one colon, or one at an end.
