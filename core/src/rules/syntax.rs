@@ -48,9 +48,19 @@ pub(super) fn is_media_type(text: &str) -> bool {
     split_once(essence, b'/').is_some_and(|(kind, subtype)| token(kind) && token(subtype))
 }
 
+#[inline]
 fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+    const TOKEN: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0;
+        while byte < 128_u8 {
+            table[byte as usize] = byte.is_ascii_alphanumeric()
+                || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
+            byte += 1;
+        }
+        table
+    };
+    TOKEN[usize::from(byte)]
 }
 
 /// What stands before and behind the first such ASCII character, which is near the start: setting up a faster search
