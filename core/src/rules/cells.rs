@@ -12,15 +12,11 @@ pub(super) fn check_times(
     broken: &mut impl FnMut(Rule, String),
 ) {
     let rules = Cell { missing, ..Cell::TIME };
-    let cells = [
-        (times.at, metadata.at, "at"),
-        (times.completed, metadata.completed, "completed"),
-        (times.from, metadata.from, "from"),
-        (times.until, metadata.until, "until"),
-    ];
-    for (need, time, name) in cells {
-        check_cell(need, time.is_some(), name, subject, rules, broken);
-    }
+    let mut cell = |need, present, name| check_cell(need, present, name, subject, rules, broken);
+    cell(times.at, metadata.at.is_some(), "at");
+    cell(times.completed, metadata.completed.is_some(), "completed");
+    cell(times.from, metadata.from.is_some(), "from");
+    cell(times.until, metadata.until.is_some(), "until");
 }
 
 /// What a cell speaks of, for the detail of a violation.

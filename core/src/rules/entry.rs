@@ -66,19 +66,15 @@ fn check_entry_metadata(
         broken(Rule::LastmodForDatetime, "the change has lastmod but no datetime".to_owned());
     }
     let unless_told = |need| if lastmod_tells && need == Need::Advised { Need::May } else { need };
-    let cells = [
-        (shape.capability, metadata.capability.is_some(), "capability"),
-        (shape.change, metadata.change.is_some(), "change"),
-        (unless_told(shape.datetime), metadata.datetime.is_some(), "datetime"),
-        (shape.representation, !metadata.hash.is_empty(), "hash"),
-        (shape.representation, metadata.encoding.is_some(), "encoding"),
-        (unless_deleted(shape.length), metadata.length.is_some(), "length"),
-        (unless_deleted(shape.media_type), metadata.media_type.is_some(), "type"),
-    ];
     let rules = Cell { missing, ..Cell::SHAPE };
-    for (need, present, name) in cells {
-        check_cell(need, present, name, subject, rules, broken);
-    }
+    let mut cell = |need, present, name| check_cell(need, present, name, subject, rules, broken);
+    cell(shape.capability, metadata.capability.is_some(), "capability");
+    cell(shape.change, metadata.change.is_some(), "change");
+    cell(unless_told(shape.datetime), metadata.datetime.is_some(), "datetime");
+    cell(shape.representation, !metadata.hash.is_empty(), "hash");
+    cell(shape.representation, metadata.encoding.is_some(), "encoding");
+    cell(unless_deleted(shape.length), metadata.length.is_some(), "length");
+    cell(unless_deleted(shape.media_type), metadata.media_type.is_some(), "type");
     let rules = Cell { unforeseen: Rule::LastmodOnPointer, ..Cell::SHAPE };
     check_cell(shape.lastmod, entry.lastmod.is_some(), "lastmod", subject, rules, broken);
     let rules = Cell { forbidden: Rule::PathPlace, ..Cell::SHAPE };
