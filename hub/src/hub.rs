@@ -124,7 +124,7 @@ impl Hub {
             publish: PublishState {
                 intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
                 pings,
-                ping_limit: PingLimit::new(config.limits.enabled),
+                ping_limit: PingLimit::new(&config.limits),
                 bodies,
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),
@@ -132,7 +132,7 @@ impl Hub {
             },
             catch_up: CatchUp::new(Arc::clone(&store), budget),
             limits: Limits::new(&config.limits),
-            proxies: TrustedProxies::new(config.ingress.trusted_proxies.clone()),
+            proxies: TrustedProxies::new(&config.ingress),
             hub_url: Arc::clone(&url),
         };
         let ingress = || Ingress::new(&config.ingress);

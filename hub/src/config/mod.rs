@@ -222,6 +222,18 @@ pub struct IngressConfig {
     pub body_rate: u64,
     /// Whose word counts about who the client is.
     pub trusted_proxies: Vec<IpNet>,
+    /// Where they give it.
+    pub client_header: ClientHeader,
+}
+
+/// The header in which proxies name the client. It is one, since a client can write the other by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientHeader {
+    /// `X-Forwarded-For`, which most proxies write.
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
 }
 
 /// `[limits]`
@@ -241,6 +253,15 @@ pub struct LimitsConfig {
     /// The same for one topic.
     #[serde(deserialize_with = "values::parsed")]
     pub topic: Rate,
+    /// Pings without a token of one client.
+    #[serde(deserialize_with = "values::parsed")]
+    pub ping_client: Rate,
+    /// The same for one topic.
+    #[serde(deserialize_with = "values::parsed")]
+    pub ping_topic: Rate,
+    /// The same for topics on one host.
+    #[serde(deserialize_with = "values::parsed")]
+    pub ping_host: Rate,
 }
 
 /// `[secrets]`

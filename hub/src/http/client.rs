@@ -6,23 +6,28 @@ use http::HeaderMap;
 use http::header::FORWARDED;
 use ipnet::IpNet;
 
+use crate::config::{ClientHeader, IngressConfig};
+
 /// The older name of what `Forwarded` says.
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The proxies whose word counts.
-#[derive(Clone, Debug, Default)]
-pub struct TrustedProxies(Vec<IpNet>);
+/// The proxies whose word counts, and the one header in which they give it.
+#[derive(Clone, Debug)]
+pub struct TrustedProxies {
+    networks: Vec<IpNet>,
+    header: ClientHeader,
+}
 
 impl TrustedProxies {
-    /// The proxies in these networks.
-    pub fn new(networks: Vec<IpNet>) -> Self {
-        Self(networks)
+    /// The proxies of a configuration.
+    pub fn new(config: &IngressConfig) -> Self {
+        Self { networks: config.trusted_proxies.clone(), header: config.client_header }
     }
 
     /// Whether this address is one of theirs.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        self.0.iter().any(|network| network.contains(&address))
+        self.networks.iter().any(|network| network.contains(&address))
     }
 
     /// The client of a request that came from `peer`: `peer` itself unless it is trusted, else the rightmost address in its
@@ -32,7 +37,7 @@ impl TrustedProxies {
         if !self.contains(client) {
             return client;
         }
-        for named in chain(headers).into_iter().rev() {
+        for named in self.chain(headers).into_iter().rev() {
             let Some(address) = named else { break };
             client = address;
             if !self.contains(address) {
@@ -41,19 +46,17 @@ impl TrustedProxies {
         }
         client
     }
-}
 
-/// The addresses that proxies have noted, the last one last; `None` for what is no address.
-fn chain(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
-    let parts = |name: &str| -> Vec<String> {
-        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).map(|part| part.trim().to_owned()).collect()
-    };
-    let forwarded = parts(FORWARDED.as_str());
-    if forwarded.is_empty() {
-        return parts(X_FORWARDED_FOR).iter().map(|part| address(part)).collect();
+    /// The addresses that proxies have noted, the last one last; `None` for what is no address. The other header is not
+    /// looked at: a proxy that does not write it passes on what the client wrote.
+    fn chain(&self, headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+        let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.header {
+            ClientHeader::XForwardedFor => (X_FORWARDED_FOR, address),
+            ClientHeader::Forwarded => (FORWARDED.as_str(), |part| forwarded_for(part).and_then(address)),
+        };
+        let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
+        values.flat_map(|value| value.split(',')).map(|part| read(part.trim())).collect()
     }
-    forwarded.iter().map(|element| forwarded_for(element).and_then(address)).collect()
 }
 
 /// The `for` of an element of `Forwarded` (RFC 7239 section 5.2).
@@ -79,7 +82,12 @@ mod tests {
     use super::*;
 
     fn client(peer: &str, headers: &[(&'static str, &str)]) -> String {
-        let proxies = TrustedProxies::new(vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()]);
+        client_by(ClientHeader::XForwardedFor, peer, headers)
+    }
+
+    fn client_by(header: ClientHeader, peer: &str, headers: &[(&'static str, &str)]) -> String {
+        let networks = vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
+        let proxies = TrustedProxies { networks, header };
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
@@ -110,14 +118,39 @@ mod tests {
             "proto=https;For=\"192.0.2.1:80\"",
             "for=203.0.113.9, by=10.0.0.1; for=192.0.2.1",
         ] {
-            assert_eq!(client("10.0.0.1", &[("forwarded", header)]), "192.0.2.1", "{header}");
+            assert_eq!(forwarded("10.0.0.1", header), "192.0.2.1", "{header}");
         }
-        assert_eq!(client("10.0.0.1", &[("forwarded", "for=\"[2001:db8::7]:4711\"")]), "2001:db8::7");
+        assert_eq!(forwarded("10.0.0.1", "for=\"[2001:db8::7]:4711\""), "2001:db8::7");
+    }
+
+    fn forwarded(peer: &str, value: &str) -> String {
+        client_by(ClientHeader::Forwarded, peer, &[("forwarded", value)])
+    }
+
+    #[test]
+    fn a_header_that_the_proxy_does_not_write_is_the_clients_own_word_and_not_read() {
+        let both = [("forwarded", "for=198.51.100.7"), ("x-forwarded-for", "192.0.2.1")];
+        assert_eq!(client("10.0.0.1", &both), "192.0.2.1");
+        assert_eq!(client_by(ClientHeader::Forwarded, "10.0.0.1", &both), "198.51.100.7");
+        assert_eq!(client("10.0.0.1", &both[..1]), "10.0.0.1");
+        assert_eq!(client_by(ClientHeader::Forwarded, "10.0.0.1", &both[1..]), "10.0.0.1");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_end_the_chain() {
+        let mut headers = HeaderMap::new();
+        headers.append("x-forwarded-for", "192.0.2.1".parse().unwrap());
+        headers.append("x-forwarded-for", http::HeaderValue::from_bytes(b"\xff").unwrap());
+        let proxies = TrustedProxies {
+            networks: vec!["10.0.0.0/8".parse().unwrap()],
+            header: ClientHeader::XForwardedFor,
+        };
+        assert_eq!(proxies.client("10.0.0.1".parse().unwrap(), &headers).to_string(), "10.0.0.1");
     }
 
     #[test]
     fn what_is_no_address_ends_the_chain() {
-        assert_eq!(client("10.0.0.1", &[("forwarded", "for=192.0.2.1, for=unknown")]), "10.0.0.1");
+        assert_eq!(forwarded("10.0.0.1", "for=192.0.2.1, for=unknown"), "10.0.0.1");
         assert_eq!(client("10.0.0.1", &[("x-forwarded-for", "192.0.2.1, x, 10.0.0.2")]), "10.0.0.2");
         assert_eq!(client("10.0.0.1", &[]), "10.0.0.1");
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::client::TrustedProxies;
 use super::limits::network;
+use crate::config::IngressConfig;
 
 /// The connections of a listener. It remembers clients only while they are connected.
 #[derive(Clone, Debug)]
@@ -42,7 +43,9 @@ pub(super) enum NoPlace {
 }
 
 impl Connections {
-    pub(super) fn new(most: usize, most_per_client: usize, proxies: TrustedProxies) -> Self {
+    pub(super) fn new(config: &IngressConfig) -> Self {
+        let (most, most_per_client) = (config.connections, config.connections_per_client);
+        let proxies = TrustedProxies::new(config);
         Self(Arc::new(Inner { most, most_per_client, proxies, open: Mutex::default() }))
     }
 
@@ -83,6 +86,13 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config;
+
+    fn bounds(connections: usize, connections_per_client: usize, proxies: &[&str]) -> IngressConfig {
+        let config = config::load(None, |_| None, &Vec::new()).unwrap();
+        let trusted_proxies = proxies.iter().map(|net| net.parse().unwrap()).collect();
+        IngressConfig { connections, connections_per_client, trusted_proxies, ..config.ingress }
+    }
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -90,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_client_has_its_places_and_the_listener_has_its_own() {
-        let connections = Connections::new(3, 2, TrustedProxies::default());
+        let connections = Connections::new(&bounds(3, 2, &[]));
         let first =
             [connections.admit(ip("192.0.2.1")).unwrap(), connections.admit(ip("192.0.2.1")).unwrap()];
         assert_eq!(connections.admit(ip("::ffff:192.0.2.1")).unwrap_err(), NoPlace::ClientFull);
@@ -109,8 +119,7 @@ mod tests {
 
     #[test]
     fn a_trusted_proxy_is_bounded_by_the_total_only() {
-        let proxies = TrustedProxies::new(vec!["10.0.0.0/8".parse().unwrap()]);
-        let connections = Connections::new(5, 1, proxies);
+        let connections = Connections::new(&bounds(5, 1, &["10.0.0.0/8"]));
         let places: Vec<_> = (0..5).map_while(|_| connections.admit(ip("10.0.0.1")).ok()).collect();
         assert_eq!(places.len(), 5);
         assert_eq!(connections.admit(ip("10.0.0.1")).unwrap_err(), NoPlace::Full);

@@ -160,6 +160,9 @@ mod tests {
             subscriptions_per_client: rate("5/s, burst 50"),
             callback_host: rate("1/s, burst 10"),
             topic: rate("20/s, burst 30"),
+            ping_client: rate("1/s, burst 1"),
+            ping_topic: rate("1/s, burst 1"),
+            ping_host: rate("1/s, burst 1"),
         })
     }
 

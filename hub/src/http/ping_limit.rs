@@ -6,14 +6,7 @@ use std::time::{Duration, Instant};
 use resync_core::websub::TopicUrl;
 
 use super::limits::{Buckets, network};
-use crate::config::Rate;
-
-/// For one client: a publisher that pings many topics at once is no attacker.
-const CLIENT: Rate = Rate { burst: 100, per_second: 10.0 };
-/// For one topic: a fetch under way takes any number of pings, so more than this brings nothing.
-const TOPIC: Rate = Rate { burst: 10, per_second: 0.5 };
-/// For one host, which has to answer what the pings make the hub fetch.
-const HOST: Rate = Rate { burst: 100, per_second: 5.0 };
+use crate::config::LimitsConfig;
 
 /// The limits of pings, all of which must hold.
 #[derive(Clone, Debug)]
@@ -24,12 +17,13 @@ pub struct PingLimit {
 }
 
 impl PingLimit {
-    /// Limits that hold, or (`enabled` false) that never refuse.
-    pub fn new(enabled: bool) -> Self {
+    /// The limits of a configuration; those that are off never refuse.
+    pub fn new(config: &LimitsConfig) -> Self {
+        let buckets = |rate| Buckets::new(config.enabled, rate);
         Self {
-            clients: Buckets::new(enabled, CLIENT),
-            topics: Buckets::new(enabled, TOPIC),
-            hosts: Buckets::new(enabled, HOST),
+            clients: buckets(config.ping_client),
+            topics: buckets(config.ping_topic),
+            hosts: buckets(config.ping_host),
         }
     }
 
@@ -51,6 +45,12 @@ impl PingLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config;
+
+    fn limit(enabled: bool) -> PingLimit {
+        let config = config::load(None, |_| None, &Vec::new()).unwrap();
+        PingLimit::new(&LimitsConfig { enabled, ..config.limits })
+    }
 
     fn topic(path: &str) -> TopicUrl {
         format!("http://source.example/{path}").parse().unwrap()
@@ -68,19 +68,16 @@ mod tests {
 
     #[test]
     fn one_topic_one_host_and_one_client_each_have_their_limit() {
-        assert_eq!(admitted(&PingLimit::new(true), |number| (client(number), topic("same"))), 10);
-        assert_eq!(
-            admitted(&PingLimit::new(true), |number| (client(number), topic(&number.to_string()))),
-            100
-        );
+        assert_eq!(admitted(&limit(true), |number| (client(number), topic("same"))), 10);
+        assert_eq!(admitted(&limit(true), |number| (client(number), topic(&number.to_string()))), 100);
         let elsewhere = |number| format!("http://host{number}.example/").parse().unwrap();
-        assert_eq!(admitted(&PingLimit::new(true), |number| (client(1), elsewhere(number))), 100);
-        assert_eq!(admitted(&PingLimit::new(false), |_| (client(1), topic("same"))), 1_000);
+        assert_eq!(admitted(&limit(true), |number| (client(1), elsewhere(number))), 100);
+        assert_eq!(admitted(&limit(false), |_| (client(1), topic("same"))), 1_000);
     }
 
     #[test]
     fn who_waits_as_long_as_told_is_admitted() {
-        let (limit, now, same) = (PingLimit::new(true), Instant::now(), topic("same"));
+        let (limit, now, same) = (limit(true), Instant::now(), topic("same"));
         let wait = (0..100).find_map(|_| limit.admit(client(1), &[&same], now).err()).unwrap();
         assert!(limit.admit(client(1), &[&same], now + wait).is_ok());
     }

@@ -20,7 +20,6 @@ use tokio::time::{Instant, sleep, timeout};
 use tower_service::Service;
 use tracing::{debug, warn};
 
-use super::client::TrustedProxies;
 use super::connections::{Connections, NoPlace};
 use crate::config::IngressConfig;
 
@@ -48,9 +47,8 @@ pub struct Ingress {
 impl Ingress {
     /// The bounds of one listener.
     pub fn new(config: &IngressConfig) -> Self {
-        let proxies = TrustedProxies::new(config.trusted_proxies.clone());
         Self {
-            connections: Connections::new(config.connections, config.connections_per_client, proxies),
+            connections: Connections::new(config),
             header_timeout: config.header_timeout,
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
         }
