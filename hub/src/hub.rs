@@ -14,12 +14,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::info;
 
-use crate::config::{Config, SubscribePolicy};
+use crate::config::{Config, EgressConfig, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
-use crate::egress::{EgressClient, Guard, Unresolved};
+use crate::egress::{EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Statuses,
-    TrustedProxies, admin, public, serve,
+    AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Statuses, Tls,
+    TlsError, TrustedProxies, admin, public, serve,
 };
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
@@ -48,6 +48,12 @@ pub enum StartError {
     /// Names cannot be resolved.
     #[error("the resolver cannot be set up: {0}; name servers are chosen with [egress] nameservers")]
     Resolver(#[from] Unresolved),
+    /// The listeners' certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The operator's own roots of trust cannot be used.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {reason}; choose another with {flag}")]
     Listen {
@@ -86,6 +92,7 @@ impl Hub {
     /// # Errors
     /// [`StartError`], each saying what to do.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
+        let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         let store = open_store(config).await?;
         let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
         let token_hash = Sha256::digest(own_secret(&config.admin_token_file())?.trim()).into();
@@ -96,8 +103,7 @@ impl Hub {
             (address(&listener, config.listen), address(&admin_listener, config.admin.listen));
         let url: Arc<str> = hub_url(config, public_address).into();
 
-        let guard =
-            Guard::new(config.egress.allow.clone(), config.egress.ports.clone(), &config.egress.nameservers)?;
+        let guard = guard(&config.egress)?;
         let (stop, stopped) = watch::channel(false);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
         let bodies = bodies(config);
@@ -135,9 +141,12 @@ impl Hub {
             proxies: TrustedProxies::new(&config.ingress),
             hub_url: Arc::clone(&url),
         };
-        let ingress = || Ingress::new(&config.ingress);
-        tasks.spawn(serve(admin_listener, admin(admin_state), ingress(), stopped.clone()));
-        tasks.spawn(serve(listener, public(endpoint), ingress(), stopped));
+        for tls in [&tls, &admin_tls].into_iter().flatten() {
+            tasks.spawn(tls.clone().keep(stopped.clone()));
+        }
+        let ingress = |tls| Ingress::new(&config.ingress, tls);
+        tasks.spawn(serve(admin_listener, admin(admin_state), ingress(admin_tls), stopped.clone()));
+        tasks.spawn(serve(listener, public(endpoint), ingress(tls), stopped));
         Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks })
     }
 
@@ -190,6 +199,11 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
         info!(%key, rewritten = secrets, "secrets are encrypted");
     }
     Ok(store)
+}
+
+fn guard(config: &EgressConfig) -> Result<Guard, StartError> {
+    let trust = Trust::new(config.extra_ca())?;
+    Ok(Guard::new(config.allow.clone(), config.ports.clone(), &config.nameservers, trust)?)
 }
 
 async fn start_verification(
@@ -277,7 +291,7 @@ fn delivery_settings(config: &Config) -> delivery::Settings {
 }
 
 fn hub_url(config: &Config, listening: SocketAddr) -> String {
-    let base = config.public_url.as_ref().map_or_else(|| format!("http://{listening}"), ToString::to_string);
+    let base = config.public_url.as_ref().map_or_else(|| config.tls.origin(listening), ToString::to_string);
     format!("{}/websub/", base.trim_end_matches('/'))
 }
 

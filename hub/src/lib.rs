@@ -37,6 +37,7 @@ pub mod delivery;
 pub mod egress;
 pub mod http;
 mod hub;
+pub mod pem;
 pub mod store;
 pub mod subscriptions;
 pub mod topics;

@@ -3,6 +3,7 @@
 // Doc comments of arguments are the help text in a terminal, where Markdown would only disturb.
 #![allow(clippy::doc_markdown)]
 
+mod ask;
 mod secrets;
 mod serve;
 mod tools;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use resync_hub::StartError;
 use resync_hub::config::{self, Config, ConfigError, LogFormat, Overrides};
 use tracing_subscriber::EnvFilter;
 
@@ -91,7 +93,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Secrets(command) => secrets::run(command),
         Command::Config(command) => tools::config(command),
         Command::Subscriptions(command) => tools::subscriptions(command),
-        Command::Healthcheck(check) => tools::healthcheck(&check),
+        Command::Healthcheck(check) => tools::healthcheck(check),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -118,6 +120,13 @@ impl Failure {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self { code: BAD_CONFIGURATION, message: error.to_string() }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let configured = matches!(error, StartError::Tls(_) | StartError::Trust(_) | StartError::Keys(_));
+        Self { code: if configured { BAD_CONFIGURATION } else { 1 }, message: error.to_string() }
     }
 }
 

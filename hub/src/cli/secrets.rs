@@ -1,8 +1,6 @@
 //! `resync-hub secrets`: the keys that encrypt subscribers' secrets on disk.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -10,7 +8,7 @@ use resync_hub::config::Config;
 use resync_hub::store::{self, Keyring, KeyringError, StoreError};
 use tokio::runtime;
 
-use super::{Failure, say, tools::WhichHub};
+use super::{Failure, ask::Admin, say, tools::WhichHub};
 
 /// How long a running hub may take to rewrite all secrets.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -53,22 +51,10 @@ fn rotate(config: &Config) -> Result<String, Failure> {
 fn ask_running(config: &Config) -> Result<String, Failure> {
     let token = fs::read_to_string(config.admin_token_file())
         .map_err(|error| Failure::new(format_args!("the admin token cannot be read: {error}")))?;
-    let answer = post(config, token.trim()).map_err(|error| {
-        Failure::new(format_args!("the running hub does not answer at {}: {error}", config.admin.listen))
-    })?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    if head.starts_with("HTTP/1.1 200") { Ok(body.trim().to_owned()) } else { Err(Failure::new(body.trim())) }
-}
-
-fn post(config: &Config, token: &str) -> std::io::Result<String> {
-    let admin = config.admin.listen;
-    let mut stream = TcpStream::connect(admin)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    write!(
-        stream,
-        "POST /api/v1/secrets/rotate HTTP/1.1\r\nHost: {admin}\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let (address, tls) = (config.admin.listen, &config.admin.tls);
+    Admin { address, tls, token: Some(token.trim()), patience: PATIENCE }.ask(
+        "POST",
+        "/api/v1/secrets/rotate",
+        "",
+    )
 }

@@ -18,7 +18,7 @@ pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
 
 async fn serve(config: &Config, dev: bool) -> Result<(), Failure> {
     raise_file_limit();
-    let mut hub = Hub::start(config).await.map_err(Failure::new)?;
+    let mut hub = Hub::start(config).await?;
     greet(&hub, config, dev);
     tokio::select! {
         signal = wait_for_signal() => signal.map_err(Failure::new)?,
@@ -51,15 +51,15 @@ async fn wait_for_signal() -> std::io::Result<()> {
 fn greet(hub: &Hub, config: &Config, dev: bool) {
     let url = hub.url();
     say(format_args!(
-        "resync-hub {} listening on http://{}",
+        "resync-hub {} listening on {}",
         env!("CARGO_PKG_VERSION"),
-        hub.public_address()
+        config.tls.origin(hub.public_address())
     ));
     say(format_args!("  hub      {url}"));
     say(format_args!("  store    {:?} in {}", config.store.engine, config.data_dir.display()));
     say(format_args!(
-        "  admin    http://{}  (health at /readyz; token in {})",
-        hub.admin_address(),
+        "  admin    {}  (health at /readyz; token in {})",
+        config.admin.tls.origin(hub.admin_address()),
         config.admin_token_file().display()
     ));
     if dev {

@@ -1,8 +1,7 @@
 //! The small tools: tokens of publishers, topics, the configuration, the health check.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use resync_hub::config::{self, Config, DEFAULT_TOML};
 use resync_hub::topics::{NewToken, Tokens};
 use serde::Deserialize;
 
+use super::ask::Admin;
 use super::{Failure, Settings, say};
 
 /// How long a healthy hub may take to answer.
@@ -112,9 +112,11 @@ pub(super) struct AdminApi {
 
 #[derive(Args, Debug)]
 pub(super) struct Healthcheck {
-    /// Where the hub's health listens
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081", env = "RESYNC_HUB_ADMIN_LISTEN")]
-    admin: SocketAddr,
+    #[command(flatten)]
+    hub: WhichHub,
+    /// Where the hub's health listens, if not where the configuration says
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
 }
 
 impl WhichHub {
@@ -157,7 +159,8 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Print => say(DEFAULT_TOML),
         ConfigCommand::Check(args) => {
-            config::load(args.config.as_deref(), |name| std::env::var(name).ok(), &Vec::new())?;
+            config::load(args.config.as_deref(), |name| std::env::var(name).ok(), &Vec::new())?
+                .check_files()?;
             say("the configuration is fine");
         }
     }
@@ -228,8 +231,10 @@ impl AdminApi {
         let token = fs::read_to_string(&token_file).map_err(|error| {
             Failure::new(format_args!("the admin token in {} cannot be read: {error}", token_file.display()))
         })?;
-        let admin = self.admin.unwrap_or(config.admin.listen);
-        request(admin, method, path, Some(token.trim()), body)
+        let address = self.admin.unwrap_or(config.admin.listen);
+        let admin =
+            Admin { address, tls: &config.admin.tls, token: Some(token.trim()), patience: ANSWER_TIMEOUT };
+        admin.ask(method, path, body)
     }
 }
 
@@ -276,43 +281,10 @@ struct BreakLine {
 }
 
 /// A container's health check needs no more.
-pub(super) fn healthcheck(check: &Healthcheck) -> Result<(), Failure> {
-    say(request(check.admin, "GET", "/readyz", None, "")?);
+pub(super) fn healthcheck(check: Healthcheck) -> Result<(), Failure> {
+    let config = check.hub.load()?;
+    let address = check.admin.unwrap_or(config.admin.listen);
+    let admin = Admin { address, tls: &config.admin.tls, token: None, patience: ANSWER_TIMEOUT };
+    say(admin.ask("GET", "/readyz", "")?);
     Ok(())
-}
-
-/// A plain request over a plain socket; the body of a 200.
-fn request(
-    admin: SocketAddr,
-    method: &str,
-    path: &str,
-    token: Option<&str>,
-    body: &str,
-) -> Result<String, Failure> {
-    let answer = exchange(admin, method, path, token, body)
-        .map_err(|error| Failure::new(format_args!("no hub at {admin}: {error}")))?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let body = body.trim().to_owned();
-    if head.split(' ').nth(1) == Some("200") { Ok(body) } else { Err(Failure::new(body)) }
-}
-
-fn exchange(
-    admin: SocketAddr,
-    method: &str,
-    path: &str,
-    token: Option<&str>,
-    body: &str,
-) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&admin, ANSWER_TIMEOUT)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
-    // HTTP/1.0, so that the body comes in one piece.
-    write!(
-        stream,
-        "{method} {path} HTTP/1.0\r\nHost: {admin}\r\n{token}Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }

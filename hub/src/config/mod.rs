@@ -1,5 +1,6 @@
 //! Configuration: the commented default file is the compiled-in default, and every mistake is named with its remedy.
 
+mod files;
 mod layers;
 mod values;
 
@@ -50,7 +51,7 @@ pub enum ConfigError {
 pub struct Config {
     /// Where the hub listens.
     pub listen: SocketAddr,
-    /// How the world reaches it; `None` means `http://` and the address it listens on.
+    /// How the world reaches it; `None` means the address it listens on, by `https` with a certificate in `[tls]`.
     #[serde(deserialize_with = "values::optional_url")]
     pub public_url: Option<Url>,
     /// Everything that the hub remembers is below this folder.
@@ -71,6 +72,8 @@ pub struct Config {
     pub egress: EgressConfig,
     /// `[ingress]`
     pub ingress: IngressConfig,
+    /// `[tls]`
+    pub tls: TlsConfig,
     /// `[limits]`
     pub limits: LimitsConfig,
     /// `[secrets]`
@@ -202,6 +205,14 @@ pub struct EgressConfig {
     pub ports: Vec<u16>,
     /// The name servers to ask; empty: those of the system.
     pub nameservers: Vec<SocketAddr>,
+    extra_ca: PathBuf,
+}
+
+impl EgressConfig {
+    /// The file with roots of trust beyond those of the web.
+    pub fn extra_ca(&self) -> Option<&Path> {
+        Some(self.extra_ca.as_path()).filter(|path| !path.as_os_str().is_empty())
+    }
 }
 
 /// `[ingress]`
@@ -234,6 +245,27 @@ pub enum ClientHeader {
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
     Forwarded,
+}
+
+/// `[tls]`, and the same keys in `[admin]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct TlsConfig {
+    /// The file of the certificate, followed by those of its issuers; empty: the listener speaks plain HTTP.
+    pub certificate: PathBuf,
+    /// The file of its key.
+    pub key: PathBuf,
+}
+
+impl TlsConfig {
+    /// Whether the listener speaks TLS.
+    pub fn is_on(&self) -> bool {
+        !self.certificate.as_os_str().is_empty()
+    }
+
+    /// The URL of a listener without a path.
+    pub fn origin(&self, listening: SocketAddr) -> String {
+        format!("{}://{listening}", if self.is_on() { "https" } else { "http" })
+    }
 }
 
 /// `[limits]`
@@ -325,6 +357,9 @@ pub struct AdminConfig {
     pub listen: SocketAddr,
     /// Where the token is; empty means `data_dir/admin-token`.
     pub token_file: PathBuf,
+    /// `certificate` and `key`
+    #[serde(flatten)]
+    pub tls: TlsConfig,
 }
 
 /// `[log]`
@@ -454,6 +489,12 @@ impl Config {
             self.retention.size > 0,
             "retention.size must not be 0: the log has to hold what is being delivered".to_owned(),
         );
+        for (section, tls) in [("tls", &self.tls), ("admin", &self.admin.tls)] {
+            claim(
+                tls.is_on() != tls.key.as_os_str().is_empty(),
+                format!("[{section}] certificate and key belong together: name both files, or neither"),
+            );
+        }
         if let Some(url) = &self.public_url {
             let plain = url.query().is_none() && url.fragment().is_none();
             claim(

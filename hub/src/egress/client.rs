@@ -84,7 +84,7 @@ impl EgressClient {
     /// `total` bounds a request from the first byte of the connection to the last byte of the answer.
     pub fn new(guard: Guard, connect_timeout: Duration, total: Duration, idle_per_host: usize) -> Self {
         let https = HttpsConnectorBuilder::new()
-            .with_webpki_roots()
+            .with_tls_config(guard.trust().client_config())
             .https_or_http()
             .enable_http1()
             .wrap_connector(GuardedConnector::new(guard, connect_timeout));

@@ -7,6 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use url::{Host, Url};
 
 use super::resolver::{Resolver, Unresolved};
+use super::trust::Trust;
 
 /// An address that the guard has let through. Connections are made to nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,8 @@ pub enum Forbidden {
     Host,
 }
 
-/// The operator's rules and the resolver whose answers they judge, shared by everything that leaves the hub.
+/// The operator's rules, the resolver whose answers they judge, and the roots of trust: shared by everything that leaves the
+/// hub.
 #[derive(Clone, Debug)]
 pub struct Guard(Arc<Rules>);
 
@@ -45,6 +47,7 @@ struct Rules {
     allow: Vec<IpNet>,
     ports: Vec<u16>,
     resolver: Resolver,
+    trust: Trust,
 }
 
 impl Guard {
@@ -53,8 +56,17 @@ impl Guard {
     ///
     /// # Errors
     /// [`Unresolved`] when the resolver cannot be set up.
-    pub fn new(allow: Vec<IpNet>, ports: Vec<u16>, nameservers: &[SocketAddr]) -> Result<Self, Unresolved> {
-        Ok(Self(Arc::new(Rules { allow, ports, resolver: Resolver::new(nameservers)? })))
+    pub fn new(
+        allow: Vec<IpNet>,
+        ports: Vec<u16>,
+        nameservers: &[SocketAddr],
+        trust: Trust,
+    ) -> Result<Self, Unresolved> {
+        Ok(Self(Arc::new(Rules { allow, ports, resolver: Resolver::new(nameservers)?, trust })))
+    }
+
+    pub(super) fn trust(&self) -> &Trust {
+        &self.0.trust
     }
 
     pub(super) fn resolver(&self) -> &Resolver {
@@ -194,7 +206,7 @@ impl Guard {
     /// Public addresses and these networks, any port.
     pub(crate) fn open_to(networks: &[&str]) -> Self {
         let allow = networks.iter().map(|network| network.parse().unwrap()).collect();
-        Self::new(allow, vec![], &[]).unwrap()
+        Self::new(allow, vec![], &[], Trust::new(None).unwrap()).unwrap()
     }
 }
 
@@ -288,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_port_list_closes_all_other_ports() {
-        let guard = Guard::new(vec![], vec![443], &[]).unwrap();
+        let guard = Guard::new(vec![], vec![443], &[], Trust::new(None).unwrap()).unwrap();
         assert!(guard.check("8.8.8.8:443".parse().unwrap()).is_ok());
         assert_eq!(guard.check("8.8.8.8:25".parse().unwrap()), Err(Forbidden::Port(25)));
         let name: Url = "https://destination.example:25/".parse().unwrap();

@@ -9,8 +9,10 @@ mod connector;
 mod guard;
 mod resolver;
 mod target;
+mod trust;
 
 pub use client::{Answer, EgressClient, EgressError, ReadLimit, USER_AGENT};
 pub use guard::{Forbidden, Guard, PublicAddress};
 pub use resolver::{Resolver, Unresolved};
 pub use target::{RedirectError, redirect, target};
+pub use trust::{Trust, TrustError};

@@ -12,6 +12,7 @@ mod ping_limit;
 mod publish;
 mod reply;
 mod server;
+mod tls;
 
 pub use admin::{AdminState, admin};
 pub use body::{Bodies, Pace};
@@ -22,3 +23,4 @@ pub use notifications::Statuses;
 pub use ping_limit::PingLimit;
 pub use publish::PublishState;
 pub use server::{Ingress, serve};
+pub use tls::{Tls, TlsError, check as check_tls};

@@ -17,10 +17,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::server::TlsStream;
 use tower_service::Service;
 use tracing::{debug, warn};
 
 use super::connections::{Connections, NoPlace};
+use super::tls::Tls;
 use crate::config::IngressConfig;
 
 /// The largest header; hyper's own smallest buffer.
@@ -42,15 +44,17 @@ pub struct Ingress {
     connections: Connections,
     header_timeout: Duration,
     turning_away: Arc<Semaphore>,
+    tls: Option<Tls>,
 }
 
 impl Ingress {
-    /// The bounds of one listener.
-    pub fn new(config: &IngressConfig) -> Self {
+    /// The bounds of one listener, and its certificate where it speaks TLS.
+    pub fn new(config: &IngressConfig, tls: Option<Tls>) -> Self {
         Self {
             connections: Connections::new(config),
             header_timeout: config.header_timeout,
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
+            tls,
         }
     }
 }
@@ -65,7 +69,10 @@ pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut 
             _ = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((stream, client)) => take(stream, client, &router, &ingress, graceful.watcher()),
+            Ok((stream, client)) => {
+                let ends = (graceful.watcher(), stop.clone());
+                take(stream, client, &router, &ingress, ends);
+            }
             Err(error) => {
                 if told.is_none_or(|told: Instant| told.elapsed() > TELL_EVERY) {
                     warn!(%error, "no connection accepted");
@@ -81,7 +88,14 @@ pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut 
     }
 }
 
-fn take(stream: TcpStream, client: SocketAddr, router: &Router, ingress: &Ingress, watcher: Watcher) {
+fn take(
+    stream: TcpStream,
+    client: SocketAddr,
+    router: &Router,
+    ingress: &Ingress,
+    (watcher, stop): (Watcher, watch::Receiver<bool>),
+) {
+    let tls = ingress.tls.clone();
     match ingress.connections.admit(client.ip()) {
         Ok(place) => {
             let (router, header_timeout) = (router.clone(), ingress.header_timeout);
@@ -89,7 +103,14 @@ fn take(stream: TcpStream, client: SocketAddr, router: &Router, ingress: &Ingres
                 // Answers are small and whole; waiting for more to send only delays them.
                 let _ = stream.set_nodelay(true);
                 give_up_on_readers_that_stall(&stream);
-                converse(stream, client, router, header_timeout, watcher).await;
+                match tls {
+                    None => converse(stream, client, router, header_timeout, watcher).await,
+                    Some(tls) => {
+                        if let Some(stream) = shake_hands(stream, &tls, header_timeout, stop).await {
+                            converse(stream, client, router, header_timeout, watcher).await;
+                        }
+                    }
+                }
                 drop(place);
             });
         }
@@ -97,13 +118,55 @@ fn take(stream: TcpStream, client: SocketAddr, router: &Router, ingress: &Ingres
             debug!(%client, ?no_place, "connection turned away");
             if let Ok(turn) = Arc::clone(&ingress.turning_away).try_acquire_owned() {
                 tokio::spawn(async move {
+                    let answer = async {
+                        match tls {
+                            None => turn_away(stream, no_place).await,
+                            Some(tls) => turn_away(tls.accept(stream).await?, no_place).await,
+                        }
+                    };
                     // Whoever does not take the answer in time goes without it.
-                    let _ = timeout(TURN_AWAY_TIMEOUT, turn_away(stream, no_place)).await;
+                    let _ = timeout(TURN_AWAY_TIMEOUT, answer).await;
                     drop(turn);
                 });
             }
         }
     }
+}
+
+/// A handshake within the time; at shutdown it is given up, since no request is under way yet.
+async fn shake_hands(
+    stream: TcpStream,
+    tls: &Tls,
+    limit: Duration,
+    mut stop: watch::Receiver<bool>,
+) -> Option<TlsStream<TcpStream>> {
+    let shaken = tokio::select! {
+        shaken = timeout(limit, tls_or_advice(stream, tls)) => shaken,
+        _ = stop.wait_for(|stop| *stop) => return None,
+    };
+    match shaken {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            debug!(%error, "no TLS handshake");
+            None
+        }
+        Err(_) => {
+            debug!("a TLS handshake took too long");
+            None
+        }
+    }
+}
+
+/// Whoever speaks plain HTTP is told in plain HTTP what is spoken here.
+async fn tls_or_advice(stream: TcpStream, tls: &Tls) -> std::io::Result<Option<TlsStream<TcpStream>>> {
+    let mut first = [0];
+    stream.peek(&mut first).await?;
+    if first[0].is_ascii_uppercase() {
+        let text = "this port speaks https: use the URL of the hub with https://";
+        say(stream, "400 Bad Request", "", text).await?;
+        return Ok(None);
+    }
+    tls.accept(stream).await.map(Some)
 }
 
 /// All requests of one connection.
@@ -141,16 +204,25 @@ fn give_up_on_readers_that_stall(stream: &TcpStream) {
 }
 
 /// An honest refusal without reading the request, as far as it is worth waiting for.
-async fn turn_away(mut stream: TcpStream, why: NoPlace) -> std::io::Result<()> {
+async fn turn_away(stream: impl AsyncRead + AsyncWrite + Unpin, why: NoPlace) -> std::io::Result<()> {
     let (status, text) = match why {
         NoPlace::Full => ("503 Service Unavailable", "all connections of this hub are in use: try again"),
         NoPlace::ClientFull => {
             ("429 Too Many Requests", "too many connections from this address: close some")
         }
     };
+    say(stream, status, "Retry-After: 5\r\n", text).await
+}
+
+async fn say(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    status: &str,
+    field: &str,
+    text: &str,
+) -> std::io::Result<()> {
     let answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{text}\n",
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n{field}Content-Length: {}\r\n\
+         Connection: close\r\n\r\n{text}\n",
         text.len() + 1
     );
     stream.write_all(answer.as_bytes()).await?;

@@ -1,0 +1,134 @@
+//! One request to a running hub's operator's listener, over TLS where the configuration says so.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use resync_hub::config::TlsConfig;
+use resync_hub::pem;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+
+use super::Failure;
+
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Whom to ask, and how.
+#[derive(Debug)]
+pub(super) struct Admin<'a> {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    /// The certificate that it shows, where there is one.
+    pub(super) tls: &'a TlsConfig,
+    /// The operator's token; health needs none.
+    pub(super) token: Option<&'a str>,
+    /// How long it may be silent.
+    pub(super) patience: Duration,
+}
+
+impl Admin<'_> {
+    /// The body of a 200.
+    pub(super) fn ask(&self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
+        let address = self.address;
+        let answer = self
+            .exchange(method, path, body)
+            .map_err(|error| Failure::new(format_args!("no hub at {address}: {error}")))?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let body = body.trim().to_owned();
+        if head.split(' ').nth(1) == Some("200") { Ok(body) } else { Err(Failure::new(body)) }
+    }
+
+    fn exchange(&self, method: &str, path: &str, body: &str) -> io::Result<String> {
+        let stream = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)?;
+        stream.set_read_timeout(Some(self.patience))?;
+        let token = self.token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+        // HTTP/1.0, so that the body comes in one piece.
+        let request = format!(
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\n{token}Content-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        if self.tls.is_on() {
+            let name = ServerName::IpAddress(self.address.ip().into());
+            let connection =
+                ClientConnection::new(trusting_only(self.tls)?, name).map_err(io::Error::other)?;
+            converse(StreamOwned::new(connection, stream), &request)
+        } else {
+            converse(stream, &request)
+        }
+    }
+}
+
+fn converse(mut stream: impl Read + Write, request: &str) -> io::Result<String> {
+    stream.write_all(request.as_bytes())?;
+    stream.flush()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn trusting_only(tls: &TlsConfig) -> io::Result<Arc<ClientConfig>> {
+    let chain = pem::certificates(&tls.certificate).map_err(io::Error::other)?;
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Arc::new(OneCertificate { expected: chain[0].clone(), provider: Arc::clone(&provider) });
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// Believes the very certificate that is configured and no other, whatever names and dates are in it: the hub is on the
+/// operator's own machine, and its certificate names the world's way to it, not this one.
+#[derive(Debug)]
+struct OneCertificate {
+    expected: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for OneCertificate {
+    fn verify_server_cert(
+        &self,
+        presented: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if *presented == self.expected {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(rustls::Error::General("it shows another certificate than the configured one".to_owned()))
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

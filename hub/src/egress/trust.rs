@@ -1,0 +1,61 @@
+//! Whose certificates the hub believes: those of the web's bundled roots, and of the operator's own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::pem::{self, PemError};
+
+/// What a server's certificate is checked against.
+#[derive(Clone, Debug)]
+pub struct Trust(ClientConfig);
+
+/// Why the operator's own roots cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// The file.
+    #[error("[egress] extra_ca: {0}")]
+    File(#[from] PemError),
+    /// A part of it.
+    #[error("[egress] extra_ca: certificate {number} in {path} cannot be used: {reason}")]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// Which of its certificates, from 1.
+        number: usize,
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl Trust {
+    /// The web's roots, and the certificates in a file if there is one.
+    ///
+    /// # Errors
+    /// [`TrustError`].
+    pub fn new(extra: Option<&Path>) -> Result<Self, TrustError> {
+        let mut roots: RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+        if let Some(path) = extra {
+            for (at, certificate) in pem::certificates(path)?.into_iter().enumerate() {
+                roots.add(certificate).map_err(|error| TrustError::Certificate {
+                    path: path.to_owned(),
+                    number: at + 1,
+                    reason: error.to_string(),
+                })?;
+            }
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("ring speaks both versions of TLS that are compiled in")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(config))
+    }
+
+    /// Copies share roots and sessions.
+    pub(super) fn client_config(&self) -> ClientConfig {
+        self.0.clone()
+    }
+}

@@ -1,0 +1,242 @@
+//! TLS on a listener: a certificate and its key, checked before they are used and replaced while the hub runs.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, interval};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::{info, warn};
+
+use crate::config::TlsConfig;
+use crate::pem::{self, PemError};
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often a certificate that ends soon is told about, and what soon means.
+const REMIND_EVERY: Duration = Duration::from_secs(12 * 3_600);
+const SOON: Duration = Duration::from_secs(2 * 24 * 3_600);
+/// The only protocol spoken within TLS.
+const ALPN: &[u8] = b"http/1.1";
+
+/// Why a certificate and its key are not used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// One of the files.
+    #[error(transparent)]
+    File(#[from] PemError),
+    /// They do not belong together.
+    #[error(
+        "the key in {key} does not belong to the first certificate in {certificate}: the server's own certificate comes first, those of its issuers follow"
+    )]
+    Mismatch {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// It is past its last day, or before its first.
+    #[error(
+        "the certificate in {certificate} {reason}: have it renewed (and check the clock of this machine)"
+    )]
+    OutOfDate {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// Since when or until when.
+        reason: String,
+    },
+    /// No TLS can be spoken with them.
+    #[error("{certificate} and {key} cannot be used for TLS: {reason}")]
+    Unusable {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// The TLS side of a listener. Copies share the pair that is in force.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    files: TlsConfig,
+    in_force: Arc<RwLock<Pair>>,
+}
+
+#[derive(Clone, Debug)]
+struct Pair {
+    config: Arc<ServerConfig>,
+    certificate: CertificateDer<'static>,
+    stamp: Stamp,
+}
+
+/// By what a replaced file is noticed.
+type Stamp = [Option<(SystemTime, u64, u64)>; 2];
+
+impl Tls {
+    /// TLS with the files of a configuration, if it names any. A certificate that is out of date is used all the same and told
+    /// about: deliveries need none, and must not wait for it.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn load(files: &TlsConfig) -> Result<Option<Self>, TlsError> {
+        if !files.is_on() {
+            return Ok(None);
+        }
+        let pair = Pair::read(files)?;
+        let tls = Self { files: files.clone(), in_force: Arc::new(RwLock::new(pair)) };
+        tls.remind();
+        Ok(Some(tls))
+    }
+
+    /// The handshake.
+    ///
+    /// # Errors
+    /// When the client breaks off or does not speak TLS.
+    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let config = Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).config);
+        TlsAcceptor::from(config).accept(stream).await
+    }
+
+    /// Looks at the files until `stop` turns true, and takes a new pair as soon as it is whole. One that cannot be used leaves
+    /// the old one in force.
+    pub async fn keep(self, mut stop: watch::Receiver<bool>) {
+        let mut look = interval(LOOK_EVERY);
+        let mut judged = self.pair().stamp;
+        let mut last = judged;
+        let mut reminded = Instant::now();
+        loop {
+            tokio::select! {
+                _ = look.tick() => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+            let now = stamp(&self.files);
+            // Certificate and key are written one after the other: only what has rested since the last look is read.
+            if now != judged && now == last {
+                judged = now;
+                self.replace();
+            }
+            last = now;
+            if reminded.elapsed() > REMIND_EVERY {
+                reminded = Instant::now();
+                self.remind();
+            }
+        }
+    }
+
+    fn replace(&self) {
+        let certificate = self.files.certificate.display();
+        match Pair::read(&self.files)
+            .and_then(|pair| pair.check_date(&self.files, SystemTime::now()).map(|()| pair))
+        {
+            Ok(pair) => {
+                *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = pair;
+                info!(%certificate, "a new certificate is in force");
+                self.remind();
+            }
+            Err(error) => warn!(
+                %error,
+                "the new certificate is not used, the old one stays in force: put right what is said, the files are read again when they change"
+            ),
+        }
+    }
+
+    fn remind(&self) {
+        let (pair, now) = (self.pair(), SystemTime::now());
+        if let Err(error) = pair.check_date(&self.files, now) {
+            warn!(%error, "clients will refuse this hub");
+        } else if pair.check_date(&self.files, now + SOON).is_err() {
+            let certificate = self.files.certificate.display();
+            warn!(%certificate, "the certificate ends within two days: have it renewed, a new one is taken up by itself");
+        }
+    }
+
+    fn pair(&self) -> Pair {
+        self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Whether the files could be used now.
+///
+/// # Errors
+/// [`TlsError`], also for a certificate that is out of date.
+pub fn check(files: &TlsConfig) -> Result<(), TlsError> {
+    if files.is_on() { Pair::read(files)?.check_date(files, SystemTime::now()) } else { Ok(()) }
+}
+
+impl Pair {
+    fn read(files: &TlsConfig) -> Result<Self, TlsError> {
+        let stamp = stamp(files);
+        let chain = pem::certificates(&files.certificate)?;
+        let key = pem::private_key(&files.key)?;
+        let certificate = chain[0].clone();
+        let name = |error| name(files, &error);
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(name)?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(name)?;
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(Self { config: Arc::new(config), certificate, stamp })
+    }
+
+    /// Judged by the code by which clients judge. It looks at the date first, so that no issuer has to be known.
+    fn check_date(&self, files: &TlsConfig, at: SystemTime) -> Result<(), TlsError> {
+        let since_1970 = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let judged = ParsedCertificate::try_from(&self.certificate).and_then(|parsed| {
+            let algorithms = provider().signature_verification_algorithms.all;
+            let now = UnixTime::since_unix_epoch(since_1970);
+            verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], now, algorithms)
+        });
+        let date = |time: UnixTime| {
+            httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()))
+        };
+        let reason = match judged {
+            Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
+                not_after, ..
+            })) => {
+                format!("has expired on {}", date(not_after))
+            }
+            Err(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext {
+                not_before,
+                ..
+            })) => {
+                format!("is not valid before {}", date(not_before))
+            }
+            // What else clients may mind depends on whom they trust.
+            Ok(()) | Err(_) => return Ok(()),
+        };
+        Err(TlsError::OutOfDate { certificate: files.certificate.clone(), reason })
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn name(files: &TlsConfig, error: &rustls::Error) -> TlsError {
+    let (certificate, key) = (files.certificate.clone(), files.key.clone());
+    match error {
+        rustls::Error::InconsistentKeys(_) => TlsError::Mismatch { certificate, key },
+        other => TlsError::Unusable { certificate, key, reason: other.to_string() },
+    }
+}
+
+fn stamp(files: &TlsConfig) -> Stamp {
+    let of =
+        |path: &Path| fs::metadata(path).and_then(|data| Ok((data.modified()?, data.len(), data.ino()))).ok();
+    [of(&files.certificate), of(&files.key)]
+}
