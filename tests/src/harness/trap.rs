@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// Listens on 127.0.0.1 and, where there is IPv6, on ::1, both at the same port. It stops when dropped.
+/// Listens on `127.0.0.1` and, where there is IPv6, on `::1`, both at the same port. It stops when dropped.
 #[derive(Debug)]
 pub struct Trap {
     port: u16,
