@@ -74,9 +74,10 @@ impl<R: BufRead> Input<R> {
         self.source.fill_buf()
     }
 
-    /// Takes a byte order mark; it counts neither for positions nor for limits.
-    pub(super) fn skip_mark(&mut self, length: usize) {
-        self.source.consume(length);
+    /// Takes a byte order mark; it counts for the limit, not for positions.
+    pub(super) fn skip_mark(&mut self, mark: usize) {
+        self.source.consume(mark);
+        self.left = self.left.saturating_sub(length(mark));
     }
 
     /// A token is about to be read.
