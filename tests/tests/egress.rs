@@ -1,6 +1,8 @@
 //! Nobody makes the hub contact what is not public: every attack on every way out, over real sockets (B-32, D-20).
 //!
-//! The honest peers live on 127.0.0.2, which this hub is allowed to contact; at the same port of 127.0.0.1 and ::1 is a trap.
+//! The honest peers live on 127.0.0.2, which this hub is allowed to contact; at the same port of 127.0.0.1 and `::1` is a trap.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -342,4 +344,30 @@ async fn b23_an_answer_with_an_enormous_head_is_not_read_to_its_end() {
     scene.hub.subscribe("http://source.example/", &url, &[], 1).await;
     scene.hub.publish("http://source.example/", "x").await.unwrap();
     scene.until_said("delivery failed", "", 1).await;
+}
+
+#[tokio::test]
+async fn b32_d20_denial_refuses_a_name_that_has_turned_to_a_forbidden_address() {
+    let mut scene = Scene::start(&[]).await;
+    let topic = "http://source.example/denied";
+    // Without an open connection, which leads where it was judged, each denial has to connect anew.
+    scene.honest.behave(|seen| {
+        Reply::Page(
+            200,
+            vec![("connection", "close".into())],
+            seen.parameter("hub.challenge").unwrap_or_default(),
+        )
+    });
+    for (number, addresses) in ANSWERS.iter().enumerate() {
+        let name = format!("destination-{number}.test");
+        scene.names.set(&name, &["127.0.0.2"]);
+        let callback = scene.at_trap(&format!("http://{name}:T/{number}"));
+        scene.hub.subscribe(topic, &callback, &[], number + 1).await;
+        scene.names.set(&name, addresses);
+    }
+    let answer =
+        scene.hub.admin_post("/api/v1/subscriptions/deny", &format!("{{\"topic\":\"{topic}\"}}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    scene.until_said("the callback is not told", REFUSED, ANSWERS.len()).await;
+    scene.assert_nobody_was_caught();
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 pub use judge::{DOCUMENTS, Documents, complaints, files_below, grammar};
 pub use names::NameServer;
-pub use process::{HubProcess, Process, binary};
+pub use process::{HubProcess, Process, binary, free_address};
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen};
 pub use trap::Trap;

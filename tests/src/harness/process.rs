@@ -40,7 +40,7 @@ impl Process {
     pub fn start(name: &str, arguments: &[&str], environment: &HashMap<String, String>) -> Self {
         let mut command = Command::new(binary(name));
         command.args(arguments).envs(environment);
-        Self::run(name, command)
+        Self::run(name, &mut command)
     }
 
     /// The same with no more than so many file descriptors.
@@ -53,17 +53,21 @@ impl Process {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(binary(name));
         command.args(arguments).envs(environment);
-        Self::run(name, command)
+        Self::run(name, &mut command)
     }
 
-    fn run(name: &str, mut command: Command) -> Self {
+    /// Runs any other program; it is killed when dropped.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn run(name: &str, command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .expect("a built binary can be started");
+            .unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
         let (lines, output) = watch::channel(Vec::new());
         collect(child.stdout.take().expect("standard output is piped"), lines.clone());
         collect(child.stderr.take().expect("standard error is piped"), lines);
@@ -139,7 +143,11 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When it does not run any more.
+    pub fn signal(&self, signal: Signal) {
         let pid =
             self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).expect("the process runs");
         kill_process(pid, signal).expect("a process of ours takes signals");
@@ -325,7 +333,7 @@ impl HubProcess {
 
 /// A loopback address that was free a moment ago, below the ports that the system gives to outgoing connections, which
 /// might be taken before the hub is there.
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     loop {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(10_000..32_000)));
         if TcpListener::bind(address).is_ok() {

@@ -1,0 +1,104 @@
+//! Clients that no one here wrote, installed from their registries: a subscriber that checks signatures by itself (npm
+//! `pubsubhubbub`) and a publisher (Python's `django-push`), against the hub. Without a way to the registries the test fails.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use resync_tests::harness::{HubProcess, Process, Receiver, Reply, free_address, request};
+use rustix::process::Signal;
+use tempfile::tempdir;
+
+const SUBSCRIBER: &str = "pubsubhubbub@0.4.1";
+const PUBLISHER: [&str; 2] = ["django-push==1.1", "Django==5.2.*"];
+const CONTENT: &str = "<feed>Gr\u{fc}\u{df}e</feed>\n";
+/// The same in Base64.
+const ENCODED: &str = "PGZlZWQ+R3LDvMOfZTwvZmVlZD4K";
+
+fn peers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
+}
+
+/// Runs a program that installs something.
+fn install(program: &str, arguments: &[&str], folder: &Path) {
+    let output = Command::new(program).args(arguments).current_dir(folder).output();
+    let output =
+        output.unwrap_or_else(|error| panic!("{program} is missing (tests/run installs it): {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?} failed; this test needs the package registries:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn install_subscriber(folder: &Path) {
+    install(
+        "npm",
+        &["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", ".", SUBSCRIBER],
+        folder,
+    );
+}
+
+fn install_publisher(folder: &Path) {
+    install("python3", &["-m", "venv", "python"], folder);
+    let pip = folder.join("python/bin/pip").display().to_string();
+    install(&pip, &["install", "--quiet", "--disable-pip-version-check", PUBLISHER[0], PUBLISHER[1]], folder);
+}
+
+fn subscriber(folder: &Path, topic: &str, hub: &str, port: u16, secret: &str) -> Process {
+    let script = peers().join("subscriber.js");
+    let mut command = tokio::process::Command::new("node");
+    command.arg(script).args([topic, hub, &port.to_string(), secret]);
+    Process::run("the subscriber", command.env("NODE_PATH", folder.join("node_modules")))
+}
+
+fn publisher(folder: &Path, topic: &str, hub: &str) -> Process {
+    let mut command = tokio::process::Command::new(folder.join("python/bin/python"));
+    Process::run("the publisher", command.arg(peers().join("publisher.py")).args([topic, hub]))
+}
+
+#[tokio::test]
+async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_forged_one() {
+    let folder = tempdir().unwrap();
+    install_subscriber(folder.path());
+    install_publisher(folder.path());
+    let hub = HubProcess::start(&folder.path().join("data")).await;
+    let source = Receiver::start().await;
+    let topic = source.url("/feed");
+    let links = format!("<{}>; rel=\"hub\", <{topic}>; rel=\"self\"", hub.url());
+    source.behave(move |_| {
+        Reply::Page(
+            200,
+            vec![("content-type", "application/atom+xml".into()), ("link", links.clone())],
+            CONTENT.into(),
+        )
+    });
+
+    let address = free_address();
+    let mut peer = subscriber(folder.path(), &topic, &hub.url(), address.port(), "known to both");
+    peer.line(&format!("subscribed: {topic}")).await;
+    hub.until_subscribed(1).await;
+
+    // A forged delivery first: the library answers 202 and says nothing.
+    let body = "forged";
+    let forged = format!(
+        "POST /callback?topic=x&hub=y HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nLink: <{}>; rel=\"hub\", <{topic}>; rel=\"self\"\r\n\
+         X-Hub-Signature: sha256={}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}",
+        hub.url(),
+        "0".repeat(64),
+        body.len()
+    );
+    assert_eq!(request(address, forged.as_bytes()).await.unwrap().status, 202);
+
+    let mut ping = publisher(folder.path(), &topic, &hub.url());
+    ping.line("answered: 2").await;
+    assert!(ping.wait().await.success());
+    let content = peer.line("content: ").await;
+    assert_eq!(content, format!("content: {topic} {ENCODED} application/atom+xml"));
+    assert_eq!(peer.said().matches("content: ").count(), 1, "the forged one was ignored");
+
+    peer.signal(Signal::USR2);
+    peer.line(&format!("unsubscribed: {topic}")).await;
+    hub.until_subscribed(0).await;
+}
