@@ -27,6 +27,7 @@ pub struct DateTime(Timestamp);
 
 /// Why a text or number is no [`DateTime`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum DateTimeError {
     /// Nothing but white space.
     #[error("the datetime is empty; write it as 2026-01-03T09:00:00Z")]

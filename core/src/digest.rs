@@ -11,6 +11,7 @@ use thiserror::Error;
 
 /// A digest algorithm that ResourceSync names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// `md5`, 16 bytes.
     Md5,
@@ -62,6 +63,7 @@ impl FromStr for Algorithm {
 
 /// Why a text is no [`Digest`] or [`Algorithm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum DigestError {
     /// No colon between algorithm and value.
     #[error("a digest is written algorithm:hex, such as md5:1584abdf8ebdc9802ac0c6a7402c03b6")]

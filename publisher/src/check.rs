@@ -36,7 +36,8 @@ use std::{
 
 use folder::Wanted;
 use resync_core::lint::{
-    Check, Fetch, FetchFailure, Fetched, MAX_REQUESTS, Method, PackageBytes, Report, TopicAnswer,
+    Check, Fetch, FetchFailure, Fetched, MAX_DOCUMENTS, MAX_REQUESTS, Method, PackageBytes, Report,
+    TopicAnswer,
 };
 use tokio::runtime::Handle;
 use url::Url;
@@ -115,6 +116,9 @@ pub enum CheckError {
 /// How long a check of a URL may take, unless [`Options::deadline`] says otherwise.
 pub const DEADLINE: Duration = Duration::from_secs(600);
 
+/// How many bytes of packages a check of a URL fetches, unless [`Options::packages`] says otherwise.
+pub const PACKAGE_BYTES: u64 = 1 << 30;
+
 /// What a check is told besides its targets.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -124,12 +128,23 @@ pub struct Options {
     pub deadline: Duration,
     /// How many requests a check may make; then it ends with what it has.
     pub requests: usize,
+    /// How many documents a check may look at; links to more are not followed.
+    pub documents: usize,
+    /// How many bytes of packages the check of a URL may fetch; packages beyond are not looked into. With 0 none is, and the
+    /// check counts as completed all the same.
+    pub packages: u64,
 }
 
 impl Default for Options {
-    /// [`DEADLINE`] and [`MAX_REQUESTS`].
+    /// [`DEADLINE`], [`MAX_REQUESTS`], [`MAX_DOCUMENTS`] and [`PACKAGE_BYTES`].
     fn default() -> Self {
-        Self { base_url: None, deadline: DEADLINE, requests: MAX_REQUESTS }
+        Self {
+            base_url: None,
+            deadline: DEADLINE,
+            requests: MAX_REQUESTS,
+            documents: MAX_DOCUMENTS,
+            packages: PACKAGE_BYTES,
+        }
     }
 }
 
@@ -140,11 +155,13 @@ pub async fn check(
     options: &Options,
     progress: impl FnMut(&str) + Send + 'static,
 ) -> Result<Findings, CheckError> {
-    let (targets, options) = (targets.to_owned(), options.clone());
+    let (targets, options, limits) = (targets.to_owned(), options.clone(), options.clone());
     let runtime = tokio::runtime::Handle::current();
     // Reading and checking keep a core busy, so they run off the runtime, which stays free for signals.
     let working = tokio::task::spawn_blocking(move || Run { options, runtime, progress }.all(&targets)).await;
-    working.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic())).map(Findings::new)
+    working
+        .unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
+        .map(|report| Findings::new(report, &limits))
 }
 
 struct Run<P> {
@@ -175,11 +192,11 @@ impl<P: FnMut(&str)> Run<P> {
     }
 
     fn check(&self) -> Check {
-        Check::default().requests(self.options.requests)
+        Check::default().requests(self.options.requests).documents(self.options.documents)
     }
 
     fn web(&mut self, url: &Url) -> Result<Report, CheckError> {
-        let mut web = web::Web::new(self.runtime.clone(), self.options.deadline)?;
+        let mut web = web::Web::new(self.runtime.clone(), self.options.deadline, self.options.packages)?;
         Ok(self.check().run(&mut self.heard(&mut web), url.as_str()))
     }
 
@@ -225,6 +242,7 @@ fn urls(root: &Path, base_url: &BaseUrl, files: &[PathBuf]) -> Vec<String> {
 fn join(whole: &mut Report, part: Report) {
     whole.documents.extend(part.documents);
     whole.omitted += part.omitted;
+    whole.packages_skipped += part.packages_skipped;
     whole.stopped = whole.stopped.take().or(part.stopped);
 }
 

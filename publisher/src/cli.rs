@@ -2,11 +2,15 @@
 
 use std::{ffi::OsString, io, net::SocketAddr, path::PathBuf, time::Duration};
 
+use bytesize::ByteSize;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use resync_core::{digest::Algorithm, lint::MAX_REQUESTS};
+use resync_core::{
+    digest::Algorithm,
+    lint::{MAX_DOCUMENTS, MAX_REQUESTS},
+};
 use resync_publisher::{
     BaseUrl, HubUrl, Settings, UrlError,
-    check::CheckError,
+    check::{CheckError, PACKAGE_BYTES},
     notify::{NotifyError, Token},
     publish::BuildError,
     serve::ServeError,
@@ -162,6 +166,12 @@ pub(crate) struct CheckArgs {
     /// How many documents, packages and topics a check may ask for
     #[arg(long, env = "RESYNC_SOURCE_MAX_REQUESTS", value_name = "NUMBER", default_value_t = MAX_REQUESTS)]
     pub(crate) max_requests: usize,
+    /// How many documents a check may look at
+    #[arg(long, env = "RESYNC_SOURCE_MAX_DOCUMENTS", value_name = "NUMBER", default_value_t = MAX_DOCUMENTS)]
+    pub(crate) max_documents: usize,
+    /// How many bytes of packages the check of a URL may fetch, such as 500MB; 0 for none
+    #[arg(long, env = "RESYNC_SOURCE_PACKAGES", value_name = "BYTES", default_value_t = ByteSize(PACKAGE_BYTES))]
+    pub(crate) packages: ByteSize,
     /// Print JSON
     #[arg(long, env = "RESYNC_SOURCE_JSON")]
     pub(crate) json: bool,

@@ -99,6 +99,8 @@ async fn run_check(arguments: &CheckArgs) -> Result<(), Failure> {
         base_url: arguments.base_url.as_deref().map(BaseUrl::parse).transpose()?,
         deadline: arguments.deadline,
         requests: arguments.max_requests,
+        documents: arguments.max_documents,
+        packages: arguments.packages.as_u64(),
     };
     let mut progress = Progress::new();
     let checking = check::check(&targets, &options, move |url| progress.tell(url)).await;

@@ -94,7 +94,7 @@ fn a_site_that_was_built_conforms_and_advice_that_it_does_not_follow_is_told() {
     let lines: Vec<_> = run.out.lines().collect();
     assert_eq!(lines[0], format!("{BASE}/{DESCRIPTION} (Source Description)"));
     assert!(
-        lines[1].starts_with("  3:3: warning RS-061: ") && lines[1].ends_with(" [C8 to C13]"),
+        lines[1].starts_with("  3:3: warning RS-061 ShapeAdvised: ") && lines[1].ends_with(" [C8 to C13]"),
         "{}",
         run.out
     );
@@ -128,9 +128,9 @@ fn in002_a_document_that_is_missing_is_told_with_what_leads_to_it() {
     let place = site();
     fs::remove_file(place.out().join(LIST)).unwrap();
     let run = check(&place.out(), &[]).failed_with(1, "error: rules are broken");
-    assert!(
-        run.out.contains(&format!("{BASE}/{LIST} (linked from {BASE}/{CAPABILITIES})\n  error IN-002: "))
-    );
+    assert!(run.out.contains(&format!(
+        "{BASE}/{LIST} (linked from {BASE}/{CAPABILITIES})\n  error IN-002 Unreachable: "
+    )));
     assert!(
         run.out.ends_with("warnings\n") && run.out.contains("3 documents: not conforming, 1 error, "),
         "{}",
@@ -266,7 +266,12 @@ fn rs101_rs110_packages_are_unpacked_as_destinations_do_it_and_refused_by_cause(
 
     fs::write(&package, "no archive").unwrap();
     let run = check(&place.out(), &[]).failed_with(1, "rules are broken");
-    assert!(run.out.contains("error RS-101: ") && run.out.contains("error RS-102: "), "{}", run.out);
+    assert!(
+        run.out.contains("error RS-101 PackageUnreadable: ")
+            && run.out.contains("error RS-102 PackageDiffers: "),
+        "{}",
+        run.out
+    );
 }
 
 #[test]
@@ -315,7 +320,7 @@ fn a_file_is_looked_at_alone_compressed_or_not() {
     let run = check(&broken, &[]).failed_with(1, "rules are broken");
     assert!(run.out.starts_with(&format!("{} (Change List)\n  1:", text(&broken))), "{}", run.out);
     for code in ["RS-060", "RS-053"] {
-        assert!(run.out.contains(&format!(": error {code}: ")), "{}", run.out);
+        assert!(run.out.contains(&format!(": error {code} ")), "{}", run.out);
     }
 }
 
@@ -354,7 +359,7 @@ fn notification(place: &Place, name: &str, from: u32, until: u32) -> PathBuf {
 }
 
 #[test]
-fn cn008_notifications_follow_each_other_in_the_order_given_or_by_their_intervals_in_a_folder() {
+fn cn008_notifications_follow_each_other_in_the_order_given() {
     let place = Place::new();
     let one = notification(&place, "z.xml", 1, 2);
     let two = notification(&place, "y.xml", 2, 4);
@@ -362,15 +367,36 @@ fn cn008_notifications_follow_each_other_in_the_order_given_or_by_their_interval
     let [one, two, three] = [&one, &two, &three].map(|path| text(path));
     run(&["check", one, two, three]).succeeded();
     let gap = run(&["check", one, three]).failed_with(1, "rules are broken");
-    assert!(gap.out.contains(&format!("{three} (Change Notification)\n  error CN-008: ")), "{}", gap.out);
+    assert!(
+        gap.out.contains(&format!("{three} (Change Notification)\n  error CN-008 NotificationChain: ")),
+        "{}",
+        gap.out
+    );
     assert!(gap.out.contains("there is a gap"), "{}", gap.out);
     let swapped = run(&["check", two, one, three]).failed_with(1, "rules are broken");
     assert!(swapped.out.contains("they overlap"), "{}", swapped.out);
 
-    check(&place.collection(), &[]).succeeded();
     place.remove("y.xml");
-    let codes = errors(&json(text(&place.collection()), &[]));
-    assert_eq!(codes, [("CN-008".to_owned(), three.to_owned())]);
+    check(&place.collection(), &[]).succeeded();
+}
+
+#[test]
+fn cn008_cn010_notifications_of_a_site_follow_each_other_where_they_name_their_set() {
+    let place = site();
+    let put = |name: &str, from: u32, until: u32, up: &str| {
+        let document = fs::read_to_string(notification(&place, name, from, until)).unwrap();
+        place.remove(name);
+        fs::write(place.out().join(name), document.replace("</urlset>", &format!("{up}</urlset>"))).unwrap();
+    };
+    let up = format!(r#"<rs:ln rel="up" href="{BASE}/{CAPABILITIES}"/>"#);
+    put("a.xml", 1, 2, "");
+    put("b.xml", 4, 5, "");
+    put("c.xml", 1, 2, &up);
+    put("d.xml", 2, 4, &up);
+    check(&place.out(), &[]).succeeded();
+    fs::remove_file(place.out().join("d.xml")).unwrap();
+    put("e.xml", 4, 5, &up);
+    assert_eq!(errors(&json(text(&place.out()), &[])), [error("CN-008", "e.xml")]);
 }
 
 #[test]
@@ -508,7 +534,11 @@ fn rs051_what_decompresses_without_an_end_is_refused() {
     assert!(bomb.len() < 100_000);
     web.gives("bomb.xml.gz", XML, &bomb);
     let run = run(&["check", &web.url("bomb.xml.gz")]).failed_with(1, "rules are broken");
-    assert!(run.out.contains("error IN-001: ") && run.out.contains("more than 250 "), "{}", run.out);
+    assert!(
+        run.out.contains("error IN-001 Unreadable: ") && run.out.contains("more than 250 "),
+        "{}",
+        run.out
+    );
 }
 
 #[test]
@@ -537,7 +567,7 @@ fn a_check_ends_at_its_deadline_with_what_it_has() {
     let arguments = ["check", &web.url(DESCRIPTION), "--deadline", "400ms"];
     let ended = run(&arguments).failed_with(1, "the check could not be completed: it took longer than 400ms");
     assert!(
-        ended.out.contains("2 documents: conforming, with ") && ended.out.contains("--deadline"),
+        ended.out.contains("2 documents: not completed, 0 errors, ") && ended.out.contains("--deadline"),
         "{}",
         ended.out
     );
@@ -553,15 +583,70 @@ fn a_check_makes_no_more_requests_than_it_may() {
     let json: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(json["documents"].as_array().unwrap().len(), 2);
     assert!(json["ended_early"].as_str().unwrap().contains("--max-requests"), "{json}");
-    let enough = ["check", &web.url(DESCRIPTION), "--max-requests", "5"];
+    // Three documents, the topic twice, and a look at a resource that is XML and could make the list an index.
+    let enough = ["check", &web.url(DESCRIPTION), "--max-requests", "6"];
     run(&enough).succeeded();
+}
+
+#[test]
+fn a_check_that_leaves_out_documents_is_not_passed() {
+    let place = site();
+    let out = place.out();
+    let arguments = ["check", text(&out), "--max-documents", "2"];
+    let ended = run(&arguments).failed_with(1, "more than 2 documents; allow more with --max-documents");
+    let verdict = ended.out.lines().last().unwrap();
+    assert!(verdict.starts_with("2 documents: not completed, 0 errors, "), "{verdict}");
+    assert!(verdict.contains("RS-055 DocumentUnlisted"), "what could not be judged is told: {verdict}");
+    let json: Value = serde_json::from_str(&run(&[&arguments[..], &["--json"]].concat()).out).unwrap();
+    assert_eq!((&json["conforming"], &json["errors"]), (&false.into(), &0.into()));
+    assert!(json["links_not_followed"].as_u64().unwrap() > 0);
+    run(&["check", text(&out), "--max-documents", "3"]).succeeded();
+}
+
+#[test]
+fn rs104_packages_on_the_web_are_looked_into_as_far_as_they_may_be_fetched() {
+    let (web, place) = (Web::start(), Place::new());
+    web.publish(&place, XML);
+    let mut sink = FolderSink::open(place.out().join("resync")).unwrap();
+    let item = Item { length: Some(1), ..Item::new("http://example.org/0.txt") };
+    let dumps = ResourceDumps::new(&Site::new(&web.url("resync")), "2026-01-03T09:00:00Z".parse().unwrap());
+    let content = |_: &Item| Ok(Some(&b"0"[..]));
+    let published = dumps.write([item].into_iter().map(Ok), content, &mut sink).unwrap();
+    for file in fs::read_dir(place.out().join("resync")).unwrap().map(Result::unwrap) {
+        if file.path().is_file() {
+            let name = file.file_name().into_string().unwrap();
+            web.gives(&format!("resync/{name}"), XML, &fs::read(file.path()).unwrap());
+        }
+    }
+    let package = published.documents.iter().find(|name| name.contains(".zip")).unwrap();
+    let list = web.url("resync/resourcedump.xml");
+    let looked = json(&list, &[]);
+    assert_eq!((errors(&looked), &looked["packages_not_examined"]), (vec![], &0.into()));
+    let has_manifest = |json: &Value| json.to_string().contains("!/manifest.xml");
+    assert!(has_manifest(&looked), "{looked}");
+
+    let none = json(&list, &["--packages", "0"]);
+    assert_eq!((&none["conforming"], &none["packages_not_examined"]), (&true.into(), &1.into()));
+    assert!(
+        !has_manifest(&none) && none["rules_not_judged"].to_string().contains("PackageManifest"),
+        "{none}"
+    );
+    let few = run(&["check", &list, "--packages", "20B"]).failed_with(1, "allow more with --packages");
+    assert!(few.out.contains("1 package not looked into"), "{}", few.out);
+
+    web.gives(&format!("resync/{package}"), "200 OK\r\nContent-Type: application/zip", b"no archive");
+    let codes: Vec<_> = errors(&json(&list, &[])).into_iter().map(|(code, _)| code).collect();
+    assert!(codes.contains(&"RS-101".to_owned()) && codes.contains(&"RS-102".to_owned()), "{codes:?}");
 }
 
 #[test]
 fn the_json_has_the_documented_keys() {
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     let json = json(text(&site().out()), &[]);
-    assert_eq!(keys(&json), "conforming documents ended_early errors links_not_followed unreached warnings");
+    assert_eq!(
+        keys(&json),
+        "conforming documents ended_early errors links_not_followed packages_not_examined rules_not_judged unreached warnings"
+    );
     let document = &json["documents"][0];
     assert_eq!(
         keys(document),
@@ -596,8 +681,11 @@ fn a_terminal_gets_progress_and_colour_unless_no_color_says_otherwise() {
     let out = place.out();
     let arguments = ["check", text(&out)];
     let seen = on_terminal(&arguments, &[]);
-    assert!(seen.contains("\x1b[33mwarning RS-061\x1b[0m") && seen.contains("1 looked at, now "), "{seen:?}");
+    assert!(
+        seen.contains("\x1b[33mwarning RS-061 ShapeAdvised\x1b[0m") && seen.contains("1 looked at, now "),
+        "{seen:?}"
+    );
     let plain = on_terminal(&arguments, &[("NO_COLOR", "1")]);
-    assert!(plain.contains(": warning RS-061: ") && !plain.contains("\x1b[33m"), "{plain:?}");
+    assert!(plain.contains(": warning RS-061 ShapeAdvised: ") && !plain.contains("\x1b[33m"), "{plain:?}");
     assert!(!run(&arguments).out.contains('\x1b'));
 }

@@ -72,6 +72,7 @@ pub enum SkipReason {
 
 /// Why a path stands for no resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// Nobody needs to hear of it: a hidden name, or what was left out on purpose.
     Hidden,

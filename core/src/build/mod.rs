@@ -65,6 +65,7 @@ mod spool;
 mod walk;
 mod zip;
 
+pub use crate::rules::PathFlaw;
 pub use archive::{ArchiveKind, Archives};
 pub use capability_list::publish_capability_list;
 pub use change_dump::ChangeDumps;
@@ -76,7 +77,7 @@ pub use folder::{Folder, Refusal, SkipReason, Skipped, SymbolicLinks};
 pub use folder_sink::{FolderDraft, FolderSink, StagedFile};
 pub use inventory::{Contents, Inventory, Item, Items, MemoryInventory, Versions};
 pub use names::{Foreign, MAX_LOC, Unportable, path_of, url_path_of};
-pub use package::{Package, PackageError, PackageReadLimits, PathFlaw};
+pub use package::{Package, PackageError, PackageReadLimits};
 pub use packages::PackageLimits;
 pub use resource_dump::ResourceDumps;
 pub use resource_list::{Completed, ResourceLists};

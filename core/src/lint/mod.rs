@@ -40,7 +40,7 @@
 //! assert_eq!((report.errors(), report.warnings()), (1, 0));
 //! let lost = &report.documents[2];
 //! assert_eq!(lost.url, "https://example.org/elsewhere.xml");
-//! assert!(lost.violations.to_string().starts_with("IN-002: "));
+//! assert!(lost.violations.to_string().starts_with("IN-002 Unreachable: "));
 //! # Ok::<(), resync_core::rules::Violations>(())
 //! ```
 
@@ -86,7 +86,8 @@ pub struct Check {
 }
 
 impl Check {
-    /// How many documents are looked at; what lies beyond is counted in [`Report::omitted`].
+    /// How many documents are looked at; what lies beyond is counted in [`Report::omitted`], and the check is not
+    /// [complete](Report::is_complete).
     pub fn documents(mut self, most: usize) -> Self {
         self.documents = most;
         self
@@ -98,8 +99,8 @@ impl Check {
         self
     }
 
-    /// The Change Notifications come in the order they were sent, so that one that is out of order is told (CN-008). Otherwise they are
-    /// taken in the order of their intervals.
+    /// The Change Notifications come in the order they were sent, so that one that is out of order is told (CN-008). Otherwise those that
+    /// point up to one Capability List are taken in the order of their intervals, and others may be of several sets.
     pub fn in_order(mut self) -> Self {
         self.is_in_order = true;
         self

@@ -1,14 +1,13 @@
 //! One document read for what others may contradict: its kind, times and links, but not its entries.
 
-use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hash, Hasher as _, RandomState};
 
 use super::Kind;
 use crate::datetime::DateTime;
 use crate::digest::Hashes;
-use crate::document::{Capability, Entry, Header, Metadata, Relation, Root, ZIP};
-use crate::rules::{Place, Rule, Violations};
-use crate::xml::{MAX_ENTRIES, Mode, Options, ReadError, Reader};
+use crate::document::{Capability, Entry, Header, Relation, Root, ZIP};
+use crate::rules::{Place, Rule, Times, Violations};
+use crate::xml::{Mode, Options, ReadError, Reader};
 
 /// Most bytes of a URL that is followed (RS-047); longer ones would be kept by the thousand.
 pub(super) const MAX_URL: usize = 2_048;
@@ -18,28 +17,12 @@ pub(super) const MAX_URL: usize = 2_048;
 pub(super) struct Summary {
     pub(super) kind: Kind,
     pub(super) times: Times,
-    /// Where it points up.
+    /// Where it points up; absolute once it has been read in its place.
     pub(super) up: Option<String>,
     /// The earliest and latest change that it tells of.
     pub(super) changes: Option<(DateTime, DateTime)>,
     /// Of manifests: equal for equal content.
     pub(super) fingerprint: Option<u64>,
-}
-
-/// The times of a `rs:md`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Times {
-    pub(super) at: Option<DateTime>,
-    pub(super) completed: Option<DateTime>,
-    pub(super) from: Option<DateTime>,
-    pub(super) until: Option<DateTime>,
-}
-
-impl Times {
-    fn of(metadata: &Metadata) -> Self {
-        let Metadata { at, completed, from, until, .. } = *metadata;
-        Self { at, completed, from, until }
-    }
 }
 
 /// A link as it was written, before it is resolved.
@@ -108,7 +91,7 @@ pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
         match entry {
             Ok(entry) => {
                 let place = Place { position: Some(reader.position()), entry: Some(reader.number()) };
-                collector.entry(&entry, place, &mut violations);
+                collector.entry(&entry, place);
             }
             Err(error) => {
                 unreadable(&error, &mut violations);
@@ -121,19 +104,16 @@ pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
     Reading { summary: Some(summary), leads: collector.leads, violations }
 }
 
-struct Collector<'k> {
+struct Collector {
     kind: Kind,
     changes: Option<(DateTime, DateTime)>,
     leads: Vec<Lead>,
-    key: &'k RandomState,
-    /// Hashes of the resources of a Resource List.
-    resources: HashSet<u64>,
     fingerprint: std::hash::DefaultHasher,
     sampled: bool,
 }
 
-impl<'k> Collector<'k> {
-    fn new(header: &Header, position: crate::xml::Position, key: &'k RandomState) -> Self {
+impl Collector {
+    fn new(header: &Header, position: crate::xml::Position, key: &RandomState) -> Self {
         let place = Place { position: Some(position), entry: None };
         let roles =
             [(Relation::Up, Role::Up), (Relation::Index, Role::Index), (Relation::Archives, Role::Archives)];
@@ -143,31 +123,16 @@ impl<'k> Collector<'k> {
         });
         let mut fingerprint = key.build_hasher();
         header.hash(&mut fingerprint);
-        Self {
-            kind: Kind::of(header),
-            changes: None,
-            leads: leads.collect(),
-            key,
-            resources: HashSet::new(),
-            fingerprint,
-            sampled: false,
-        }
+        Self { kind: Kind::of(header), changes: None, leads: leads.collect(), fingerprint, sampled: false }
     }
 
-    fn entry(&mut self, entry: &Entry, place: Place, violations: &mut Violations) {
+    fn entry(&mut self, entry: &Entry, place: Place) {
         if let Some(datetime) = entry.metadata.as_ref().and_then(|metadata| metadata.datetime) {
             let (first, last) = self.changes.unwrap_or((datetime, datetime));
             self.changes = Some((first.min(datetime), last.max(datetime)));
         }
         if self.is_manifest() {
             entry.hash(&mut self.fingerprint);
-        }
-        if self.kind.is(&Capability::ResourceList)
-            && self.kind.root == Root::UrlSet
-            && self.resources.len() < MAX_ENTRIES
-            && !self.resources.insert(self.key.hash_one(&entry.loc))
-        {
-            violations.push(Rule::ResourceRepeated, place, "an earlier entry has the same loc");
         }
         self.follow(entry, place);
     }

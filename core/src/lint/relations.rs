@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Kind;
 use super::chain;
-use super::reading::{Role, Summary, Times, archived};
+use super::reading::{Role, Summary, archived};
 use super::site::{Edge, Site};
 use crate::document::{Capability, Root};
-use crate::rules::{Place, Rule};
+use crate::rules::{Place, Rule, Times};
 
 /// Checks every link, and the documents of each index against each other.
 pub(super) fn check(site: &mut Site, is_in_order: bool) {
@@ -126,7 +126,7 @@ impl<'a> Pair<'a> {
         }
         let Edge { from: document, to: list, .. } = *self.edge;
         // What was not read cannot be missed.
-        if self.site.omitted > 0 || self.links.lists(list, document) {
+        if !self.site.is_complete() || self.links.lists(list, document) {
             return;
         }
         match &from.capability {
@@ -155,7 +155,7 @@ impl<'a> Pair<'a> {
                 Place::default(),
                 format!("this is a urlset, but the index of {told_by}"),
             );
-        } else if self.site.omitted == 0 && !self.links.listed.contains(&(self.edge.to, self.edge.from)) {
+        } else if self.site.is_complete() && !self.links.listed.contains(&(self.edge.to, self.edge.from)) {
             self.tell(Rule::IndexLinkTarget, format!("{target} does not list this document"));
         }
     }
@@ -180,8 +180,7 @@ impl<'a> Pair<'a> {
         if let Some(capability) = from.capability.as_ref().and_then(archived) {
             self.expect(&capability, to, Rule::EntryTarget);
         }
-        let open =
-            self.times(self.edge.to).is_some_and(|times| times.from.is_some() && times.until.is_none());
+        let open = self.times(self.edge.to).is_some_and(|times| times.is_open());
         if open && self.edge.times.until.is_some() {
             self.tell(Rule::ArchivedOpen, format!("{} has no until", self.target()));
         }
@@ -287,7 +286,7 @@ fn succession(site: &Site, previous: Option<&Edge>, edge: &Edge) -> Vec<(Rule, S
     {
         told.push((Rule::SnapshotOutside, format!("its at {part} is before {whole}")));
     }
-    let is_open = |summary: &Summary| summary.times.from.is_some() && summary.times.until.is_none();
+    let is_open = |summary: &Summary| summary.times.is_open();
     if edge.times.from.is_none() && is_open(this) && index.times.until.is_some() {
         told.push((Rule::OpenUnderClosed, "the index has until, and the document has none".to_owned()));
     }
@@ -317,14 +316,18 @@ fn succession(site: &Site, previous: Option<&Edge>, edge: &Edge) -> Vec<(Rule, S
     told
 }
 
-/// The Change Notifications of a set of resources, by the Capability List that they point up to, follow each other (CN-008).
+/// The Change Notifications of a set of resources follow each other (CN-008).
+///
+/// Only a Capability List stands for one set: those that point up to a Source Description, to what was not read, or to nothing
+/// (CN-010) may be of several sets, so they are held against each other only where the caller says that they come in order.
 fn check_channels(site: &mut Site, is_in_order: bool) {
-    let mut channels: BTreeMap<Option<&str>, Vec<(usize, Times)>> = BTreeMap::new();
+    let mut channels: BTreeMap<Channel, Vec<(usize, Times)>> = BTreeMap::new();
     for (number, node) in site.nodes.iter().enumerate() {
         if let Some(summary) = &node.summary
             && summary.kind.is(&Capability::ChangeNotification)
+            && let Some(channel) = channel(site, summary.up.as_deref(), is_in_order)
         {
-            channels.entry(summary.up.as_deref()).or_default().push((number, summary.times));
+            channels.entry(channel).or_default().push((number, summary.times));
         }
     }
     let mut told = Vec::new();
@@ -340,5 +343,25 @@ fn check_channels(site: &mut Site, is_in_order: bool) {
     }
     for (node, flaw) in told {
         site.tell(node, Rule::NotificationChain, Place::default(), flaw);
+    }
+}
+
+/// What Change Notifications have in common that make up a chain.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Channel<'a> {
+    /// The Capability List that they point up to.
+    Set(usize),
+    /// What they point up to was not read; or they do not point up.
+    Given(Option<&'a str>),
+}
+
+fn channel<'a>(site: &Site, up: Option<&'a str>, is_given: bool) -> Option<Channel<'a>> {
+    let document = up.and_then(|up| site.document(up));
+    let read = document.and_then(|document| Some((document, site.nodes[document].summary.as_ref()?)));
+    match read {
+        Some((document, summary)) if summary.kind.is(&Capability::CapabilityList) => {
+            Some(Channel::Set(document))
+        }
+        _ => is_given.then_some(Channel::Given(up)),
     }
 }

@@ -4,24 +4,42 @@ use std::fmt;
 
 use super::FetchFailure;
 use crate::document::{Capability, Header, Root};
-use crate::rules::Violations;
+use crate::rules::{Rule, Violations};
 
 /// How much is kept of a token that no specification defines.
 const MAX_TOKEN: usize = 120;
 
+/// What only those can miss who have seen all that there is.
+const NEED_ALL_DOCUMENTS: [Rule; 3] =
+    [Rule::IndexLinkTarget, Rule::DocumentUnlisted, Rule::CapabilityListUnlisted];
+/// What only a package shows.
+const NEED_PACKAGES: [Rule; 7] = [
+    Rule::PackageUnreadable,
+    Rule::PackageDiffers,
+    Rule::ContentsDiffer,
+    Rule::PackageManifest,
+    Rule::BitstreamDiffers,
+    Rule::BitstreamUnsafe,
+    Rule::BitstreamMissing,
+];
+
 /// Every document that was come to, in the order it was, and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The documents; the first is the one the check started from.
     pub documents: Vec<Checked>,
     /// How many links were not followed because there were too many documents.
     pub omitted: usize,
+    /// How many packages were not looked into, since [`Fetch::package`](super::Fetch::package) gave none.
+    pub packages_skipped: usize,
     /// Why the check ended before it had looked at everything.
     pub stopped: Option<Stopped>,
 }
 
 /// What ended a check early.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stopped {
     /// As many requests as [`Check::requests`](super::Check::requests) allows were made.
     Requests(usize),
@@ -73,9 +91,26 @@ impl Report {
         self.documents.iter().map(|document| document.violations.warning_count()).sum()
     }
 
-    /// Whether there is no error.
+    /// Whether every link was followed. Packages that were not looked into are the fetcher's choice, and not counted here.
+    pub fn is_complete(&self) -> bool {
+        self.omitted == 0 && self.stopped.is_none()
+    }
+
+    /// Whether everything was looked at and there is no error.
     pub fn is_conforming(&self) -> bool {
-        self.errors() == 0
+        self.is_complete() && self.errors() == 0
+    }
+
+    /// The rules that were not judged, or not everywhere, because of what was not looked at.
+    pub fn unjudged(&self) -> Vec<Rule> {
+        let mut unjudged = Vec::new();
+        if !self.is_complete() {
+            unjudged.extend(NEED_ALL_DOCUMENTS);
+        }
+        if self.packages_skipped > 0 {
+            unjudged.extend(NEED_PACKAGES);
+        }
+        unjudged
     }
 }
 
@@ -100,8 +135,14 @@ impl fmt::Display for Report {
         if self.omitted > 0 {
             write!(f, ", {} links not followed", self.omitted)?;
         }
+        if self.packages_skipped > 0 {
+            write!(f, ", {} packages not looked into", self.packages_skipped)?;
+        }
         if let Some(stopped) = &self.stopped {
             write!(f, ", ended early: {stopped}")?;
+        }
+        for (number, rule) in self.unjudged().into_iter().enumerate() {
+            write!(f, "{}{rule}", if number == 0 { ", not judged: " } else { ", " })?;
         }
         Ok(())
     }

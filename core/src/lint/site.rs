@@ -6,9 +6,9 @@ use std::hash::RandomState;
 use url::Url;
 
 use super::package::{self, Found};
-use super::reading::{self, Lead, MAX_URL, Reading, Role, Said, Summary, Times};
+use super::reading::{self, Lead, MAX_URL, Reading, Role, Said, Summary};
 use super::{Checked, Fetch, FetchFailure, Fetched, MAX_KEPT, Report, Stopped, topic};
-use crate::rules::{Place, Rule, Violations};
+use crate::rules::{Place, Rule, Times, Violations};
 use crate::xml::MAX_ENTRIES;
 
 /// How many links are kept for each document on average, so that documents without end that link in circles use up no
@@ -20,7 +20,8 @@ const LINKS_PER_DOCUMENT: usize = 20;
 pub(super) struct Site {
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
-    pub(super) omitted: usize,
+    omitted: usize,
+    packages_skipped: usize,
     stopped: Option<Stopped>,
     by_url: HashMap<String, usize>,
     max_nodes: usize,
@@ -60,6 +61,7 @@ impl Site {
             nodes: Vec::new(),
             edges: Vec::new(),
             omitted: 0,
+            packages_skipped: 0,
             stopped: None,
             by_url: HashMap::new(),
             max_nodes,
@@ -111,7 +113,22 @@ impl Site {
     pub(super) fn into_report(self) -> Report {
         let documents = self.nodes.into_iter().filter(|node| node.alias.is_none() && !node.is_left_out());
         let documents = documents.map(|node| node.checked).collect();
-        Report { documents, omitted: self.omitted, stopped: self.stopped }
+        Report {
+            documents,
+            omitted: self.omitted,
+            packages_skipped: self.packages_skipped,
+            stopped: self.stopped,
+        }
+    }
+
+    /// Whether nothing was left out.
+    pub(super) fn is_complete(&self) -> bool {
+        self.omitted == 0 && self.stopped.is_none()
+    }
+
+    /// The document that a URL leads to, if the check came to it.
+    pub(super) fn document(&self, url: &str) -> Option<usize> {
+        self.by_url.get(url).map(|&node| self.resolved(node))
     }
 
     /// Asks for something, unless the check has come to its end; a failure is told of `node`.
@@ -124,6 +141,20 @@ impl Site {
         about: &str,
         request: impl FnOnce(&mut F) -> Result<T, FetchFailure>,
     ) -> Option<T> {
+        match self.count(|| request(fetch))? {
+            Ok(found) => Some(found),
+            Err(failure) => {
+                self.tell(node, rule, place, format!("{about}{failure}"));
+                None
+            }
+        }
+    }
+
+    /// Makes a request, unless the check has come to its end or does so by it.
+    fn count<T>(
+        &mut self,
+        request: impl FnOnce() -> Result<T, FetchFailure>,
+    ) -> Option<Result<T, FetchFailure>> {
         if self.stopped.is_some() {
             return None;
         }
@@ -132,16 +163,12 @@ impl Site {
             return None;
         }
         self.requests += 1;
-        match request(fetch) {
-            Ok(found) => Some(found),
+        match request() {
             Err(failure) if failure.is_last() => {
                 self.stopped = Some(Stopped::Fetch(failure));
                 None
             }
-            Err(failure) => {
-                self.tell(node, rule, place, format!("{about}{failure}"));
-                None
-            }
+            answer => Some(answer),
         }
     }
 
@@ -177,18 +204,20 @@ impl Site {
         }
         let leads = self.note(node, reading::read(&bytes, &self.key));
         drop(bytes);
-        if self.nodes[node].summary.is_some() {
+        let base = Url::parse(&last_url).ok();
+        let absolute = |href: &str| match base.as_ref().map(|base| base.join(href)) {
+            Some(Ok(url)) => without_fragment(url.as_str()),
+            _ => without_fragment(href),
+        };
+        if let Some(summary) = &mut self.nodes[node].summary {
+            summary.up = summary.up.as_deref().map(absolute);
             self.check_content_type(node, content_type.as_deref());
         }
         if self.nodes[node].alone {
             return;
         }
-        let base = Url::parse(&last_url).ok();
         for lead in leads {
-            let href = match base.as_ref().map(|base| base.join(&lead.href)) {
-                Some(Ok(url)) => without_fragment(url.as_str()),
-                _ => lead.href.clone(),
-            };
+            let href = absolute(&lead.href);
             self.follow(fetch, node, lead, href);
         }
     }
@@ -235,7 +264,9 @@ impl Site {
             return Some(known);
         }
         let about = format!("{url}: ");
-        let bytes = self.ask(fetch, from, place, Rule::Unreachable, &about, |fetch| fetch.package(url))??;
+        let asked = self.ask(fetch, from, place, Rule::Unreachable, &about, |fetch| fetch.package(url));
+        self.packages_skipped += usize::from(matches!(asked, Some(None)));
+        let bytes = asked??;
         let Found { manifest: text, of_package, of_bitstreams } = package::examine(bytes, said);
         for (rule, detail) in of_package {
             self.tell(from, rule, place, format!("{about}{detail}"));
@@ -280,11 +311,7 @@ impl Site {
 
     /// Whether an entry of a document is a document of the same kind, so that the document is an index in fact.
     fn look_at(&mut self, fetch: &mut (impl Fetch + ?Sized), from: usize, place: Place, href: &str) {
-        if self.requests == self.max_requests || self.stopped.is_some() {
-            return;
-        }
-        self.requests += 1;
-        let Ok(fetched) = fetch.get(href) else { return };
+        let Some(Ok(fetched)) = self.count(|| fetch.get(href)) else { return };
         let found = reading::read(&fetched.bytes, &self.key).summary.map(|summary| summary.kind);
         let kind = self.nodes[from].checked.kind.as_ref();
         if found.is_some_and(|found| kind.is_some_and(|kind| found.capability == kind.capability)) {

@@ -223,30 +223,68 @@ fn fn031_a_topic_names_itself_and_its_hub_and_is_served_as_xml() {
     expect(xml, link().push(TOPIC, "self").push("http://other.example/", "hub"), &[Rule::TopicHubs]);
 }
 
-#[test]
-fn cn008_notifications_of_one_set_follow_each_other() {
-    let mut web = web();
-    let place = |from: u8| format!("http://example.org/notification-{from}.xml");
-    for (from, until) in [(1, 2), (2, 4), (3, 5)] {
-        web.put(&place(from), &ChangeNotification::new(day(from), day(until)).up(UP).build().unwrap());
+/// The documents with what they break, when these notifications are checked: interval in days, and where each points up.
+fn broken_notifications(
+    web: &mut Web,
+    check: Check,
+    starts: &[&str],
+    notifications: &[(u8, u8, Option<&str>)],
+) -> Vec<(String, Rule)> {
+    let mut urls = Vec::new();
+    for (number, &(from, until, up)) in notifications.iter().enumerate() {
+        let url = format!("http://example.org/notification-{number}.xml");
+        let document = ChangeNotification::new(day(from), day(until)).up("http://example.org/placeholder");
+        web.put(&url, &document.build().unwrap());
+        match up {
+            Some(up) => web.edit(&url, "http://example.org/placeholder", up),
+            None => web.edit(&url, "<rs:ln rel=\"up\" href=\"http://example.org/placeholder\"/>", ""),
+        }
+        urls.push(url);
     }
-    web.put(&place(9), &ChangeNotification::new(day(9), day(9)).up(SOURCE).build().unwrap());
-    let mut broken = |check: Check, numbers: &[u8]| {
-        let urls: Vec<_> = numbers.iter().map(|&number| place(number)).collect();
-        let report = check.run_beside(&mut web, [], urls.iter().map(String::as_str));
-        let documents = report.documents.into_iter().filter(|document| !document.violations.is_empty());
-        documents
-            .map(|document| {
-                assert!(!document.is_unreached);
-                (document.url, document.violations.iter().next().unwrap().rule)
-            })
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(broken(Check::default().in_order(), &[1, 2]), []);
-    assert_eq!(broken(Check::default(), &[2, 9, 1]), [], "they are put in order, and each set has its own");
-    assert_eq!(broken(Check::default().in_order(), &[2, 1]), only(&place(1), Rule::NotificationChain));
-    assert_eq!(broken(Check::default(), &[1, 2, 3]), only(&place(3), Rule::NotificationChain));
-    assert_eq!(broken(Check::default(), &[1, 3]), only(&place(3), Rule::NotificationChain));
+    let report = check.run_beside(web, starts.iter().copied(), urls.iter().map(String::as_str));
+    let broken = report.documents.into_iter().flat_map(|document| {
+        let rules: Vec<_> = document.violations.iter().map(|violation| violation.rule).collect();
+        rules.into_iter().map(move |rule| (document.url.clone(), rule))
+    });
+    broken.filter(|(_, rule)| *rule != Rule::LinkTarget).collect()
+}
+
+fn in_chain(number: usize) -> Vec<(String, Rule)> {
+    only(&format!("http://example.org/notification-{number}.xml"), Rule::NotificationChain)
+}
+
+#[test]
+fn cn008_notifications_that_point_up_to_one_capability_list_follow_each_other() {
+    let mut web = web();
+    let mut broken =
+        |notifications: &[_]| broken_notifications(&mut web, Check::default(), &[SOURCE], notifications);
+    assert_eq!(broken(&[(2, 4, Some(UP)), (1, 2, Some(UP))]), [], "they are put in order");
+    assert_eq!(broken(&[(1, 2, Some(UP)), (2, 4, Some(UP)), (3, 5, Some(UP))]), in_chain(2));
+    assert_eq!(broken(&[(1, 2, Some(UP)), (3, 5, Some(UP))]), in_chain(1));
+    let relative = Some("capabilitylist.xml");
+    assert_eq!(broken(&[(1, 2, Some(UP)), (3, 5, relative)]), in_chain(1), "two spellings of one list");
+    assert_eq!(broken(&[(1, 2, Some(UP)), (2, 5, relative)]), []);
+}
+
+#[test]
+fn cn008_cn010_notifications_that_name_no_set_may_be_of_several() {
+    let mut web = web();
+    for up in [None, Some(SOURCE), Some("http://example.org/unread.xml")] {
+        let notifications = [(1, 3, up), (2, 4, up), (7, 9, up)];
+        assert_eq!(broken_notifications(&mut web, Check::default(), &[SOURCE], &notifications), [], "{up:?}");
+    }
+}
+
+#[test]
+fn cn008_notifications_that_are_given_in_order_are_one_chain_for_each_set() {
+    let mut web = web();
+    let mut broken =
+        |notifications: &[_]| broken_notifications(&mut web, Check::default().in_order(), &[], notifications);
+    for up in [None, Some(SOURCE), Some(UP)] {
+        assert_eq!(broken(&[(1, 2, up), (2, 4, up)]), []);
+        assert_eq!(broken(&[(2, 4, up), (1, 2, up)]), in_chain(1));
+    }
+    assert_eq!(broken(&[(1, 2, Some(UP)), (8, 9, Some(SOURCE)), (2, 3, Some(UP))]), []);
 }
 
 #[test]
@@ -481,8 +519,32 @@ fn the_number_of_documents_is_limited_and_what_lies_beyond_is_counted() {
     let report = Check::default().documents(3).run(&mut web, SOURCE);
     assert_eq!(report.documents.len(), 3);
     assert!(report.omitted > 0);
-    assert!(report.is_conforming(), "what was not read is not missed: {report}");
-    assert!(report.to_string().contains("links not followed"));
+    assert_eq!(report.errors(), 0, "what was not read is not missed: {report}");
+    assert!(!report.is_complete() && !report.is_conforming(), "and not taken for right: {report}");
+    assert!(report.unjudged().contains(&Rule::DocumentUnlisted));
+    let text = report.to_string();
+    assert!(
+        text.contains("links not followed") && text.contains("not judged: RS-054 IndexLinkTarget"),
+        "{text}"
+    );
+}
+
+#[test]
+fn packages_that_are_not_looked_into_are_counted_with_the_rules_that_ask_for_it() {
+    struct Documents(Web);
+    impl Fetch for Documents {
+        fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
+            self.0.get(url)
+        }
+    }
+    assert_eq!(
+        (check(&mut web(), SOURCE).packages_skipped, check(&mut web(), SOURCE).unjudged()),
+        (0, vec![])
+    );
+    let report = check(&mut Documents(web()), SOURCE);
+    assert!(report.is_conforming(), "{report}");
+    assert_eq!(report.packages_skipped, 1);
+    assert!(report.unjudged().contains(&Rule::BitstreamDiffers) && report.to_string().contains("1 packages"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a `rs:ln` must satisfy wherever it stands, and what particular relations ask for.
 
 use super::Rule;
+use super::path::member_name;
 use super::registered::is_registered;
 use super::shape::{Links, Need};
 use super::syntax;
@@ -42,8 +43,8 @@ pub(super) fn check_link(link: &Link, path: Need, mut broken: impl FnMut(Rule, S
 pub(super) fn check_path(path: &str, broken: &mut impl FnMut(Rule, String)) {
     if !syntax::is_path(path) {
         broken(Rule::PathShape, format!("path is {path:?}"));
-    } else if syntax::is_unsafe_path(path) {
-        broken(Rule::PathUnsafe, format!("path is {path:?}"));
+    } else if let Err(flaw) = member_name(path) {
+        broken(Rule::PathUnsafe, format!("the path {path:?} {flaw}"));
     }
 }
 

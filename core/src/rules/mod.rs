@@ -11,6 +11,7 @@ mod entry;
 mod framework;
 mod header;
 mod links;
+mod path;
 mod registered;
 #[cfg(test)]
 mod requirements;
@@ -20,12 +21,16 @@ mod shape;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod times;
 mod values;
 mod violation;
 
 pub(crate) use checker::check_header;
 pub use checker::{Checker, check};
+pub use path::PathFlaw;
+pub(crate) use path::member_name;
 pub use rule::{Rule, Severity};
+pub(crate) use times::Times;
 pub(crate) use values::OLD_NOTIFICATION_TOKEN;
 pub use violation::{Place, Violation, Violations};
 

@@ -1,5 +1,7 @@
 //! The rules by name: code, severity, source and what each asks.
 
+use std::fmt;
+
 /// How much a broken rule matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
@@ -16,8 +18,16 @@ macro_rules! rules {
         /// Several rules may share a [`code`](Self::code), which names the numbered requirement; the variant says
         /// which part of it is broken, and how much that matters.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         pub enum Rule {
             $(#[doc = concat!($code, ": ", $sentence, ".")] $name,)*
+        }
+
+        impl fmt::Display for Rule {
+            /// Code and name, such as `RS-060 TimeForbidden`.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{} {}", self.code(), self.name())
+            }
         }
 
         impl Rule {

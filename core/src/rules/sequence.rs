@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 
-use super::Rule;
 use super::framework::{self, Level};
 use super::shape::{Once, Order, Parts, Shape};
+use super::{Rule, Times};
 use crate::datetime::DateTime;
 use crate::document::{Capability, Change, Entry, Header, Metadata, NO_METADATA, Relation, Root, ZIP};
 use crate::xml::MAX_ENTRIES;
@@ -55,25 +55,6 @@ impl Hasher for Hashed {
         for &byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(byte);
         }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Times {
-    at: Option<DateTime>,
-    completed: Option<DateTime>,
-    from: Option<DateTime>,
-    until: Option<DateTime>,
-}
-
-impl Times {
-    fn of(metadata: &Metadata) -> Self {
-        let Metadata { at, completed, from, until, .. } = *metadata;
-        Self { at, completed, from, until }
-    }
-
-    fn is_open(&self) -> bool {
-        self.from.is_some() && self.until.is_none()
     }
 }
 
@@ -225,6 +206,7 @@ impl Sequence {
         match once {
             Once::Nothing => None,
             Once::Loc => Some((Rule::EntryRepeated, self.key.hash_one(&entry.loc))),
+            Once::Resource => Some((Rule::ResourceRepeated, self.key.hash_one(&entry.loc))),
             Once::Capability => {
                 let capability = metadata?.capability.as_ref()?;
                 Some((Rule::CapabilityRepeated, self.key.hash_one(capability)))

@@ -126,7 +126,10 @@ pub(super) enum Parts {
 pub(super) enum Once {
     Nothing,
     Capability,
+    /// Of documents.
     Loc,
+    /// The `loc` of resources (RS-091).
+    Resource,
     Path,
     /// The index that a new document lies under (FN-007).
     NewUnderIndex,
@@ -197,7 +200,7 @@ static TABLE: &[Shape] = &[
         head: Head { described_by: Advised, ..MANIFEST }, entry: EntryShape { capability: Must, ..LASTING } },
 
     Shape { capability: ResourceList, root: UrlSet, order: Order::Free, links: Links::Related,
-        parts: Parts::Plain, once: Once::Nothing,
+        parts: Parts::Plain, once: Once::Resource,
         head: Head { times: SNAPSHOT, ..LIST }, entry: RESOURCE },
     Shape { capability: ResourceList, root: SitemapIndex, order: Order::Free, links: Links::Only(&[]),
         parts: Parts::Snapshots, once: Once::Loc,

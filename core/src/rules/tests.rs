@@ -481,6 +481,39 @@ fn rs103_a_package_has_one_contents_link_to_xml() {
 }
 
 #[test]
+fn rs091_a_resource_that_is_listed_twice_is_warned_of() {
+    let list = |locs: &[&str]| {
+        let resources = locs.iter().map(|loc| Resource::new(*loc));
+        let list = ResourceList::new(time("2013-01-01"), UP);
+        let list = resources.fold(list, ResourceList::resource).build().unwrap();
+        rules(&xml::read(&xml::write(&list)).unwrap().violations)
+    };
+    assert_eq!(list(&["http://example.org/a", "http://example.org/b"]), []);
+    assert_eq!(
+        list(&["http://example.org/a", "http://example.org/b", "http://example.org/a"]),
+        [Rule::ResourceRepeated]
+    );
+}
+
+#[test]
+fn rs110_a_path_that_a_package_reader_refuses_is_an_error_for_the_same_reason() {
+    for (path, told) in [
+        ("/a/../b", "leads upwards"),
+        ("//a", "is absolute"),
+        ("/a/c:b", "names a drive"),
+        ("/a\\b", "contains a backslash"),
+        ("/a\tb", "contains a control character"),
+        ("/a//b", "has an empty part"),
+    ] {
+        let manifest = ResourceDumpManifest::new(time("2013-01-01"), UP);
+        let bitstream = Bitstream::new("http://example.org/a.html", path).media_type("text/html");
+        let refused = manifest.bitstream(bitstream).build().unwrap_err();
+        let told_of: Vec<_> = refused.errors().map(|violation| (violation.rule, &violation.detail)).collect();
+        assert!(matches!(&told_of[..], [(Rule::PathUnsafe, detail)] if detail.ends_with(told)), "{refused}");
+    }
+}
+
+#[test]
 fn rs110_rs145_no_two_entries_of_a_manifest_have_the_same_path() {
     let bitstream = |loc| Bitstream::new(loc, "/a.html").media_type("text/html");
     let manifest = ResourceDumpManifest::new(time("2013"), UP).bitstream(bitstream("http://example.org/a"));

@@ -29,9 +29,9 @@ pub struct Violation {
 }
 
 impl fmt::Display for Violation {
-    /// `RS-060 at line 3, column 5, entry 2: <what the rule asks>: <what was found>`
+    /// `RS-060 TimeForbidden at line 3, column 5, entry 2: <what the rule asks>: <what was found>`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.rule.code())?;
+        write!(f, "{}", self.rule)?;
         let mut lead = " at ";
         if let Some(position) = self.place.position {
             write!(f, "{lead}{position}")?;
@@ -187,10 +187,10 @@ mod tests {
         let place = Place { position: Some(Position { line: 3, column: 5 }), entry: Some(2) };
         let violation = Violation { rule: Rule::TimeForbidden, place, detail: "at is given".to_owned() };
         let text = violation.to_string();
-        assert!(text.starts_with("RS-060 at line 3, column 5, entry 2: "), "{text}");
+        assert!(text.starts_with("RS-060 TimeForbidden at line 3, column 5, entry 2: "), "{text}");
         assert!(text.ends_with(": at is given"), "{text}");
         let nowhere = Violation { place: Place::default(), ..violation };
-        assert!(nowhere.to_string().starts_with("RS-060: "));
+        assert!(nowhere.to_string().starts_with("RS-060 TimeForbidden: "));
     }
 
     #[test]

@@ -64,6 +64,7 @@ pub struct Publish {
 
 /// Why a form is no [`Request`]. `Display` is the plain text for the developer who sent it (W-088).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FormError {
     /// More than [`MAX_PARAMETERS`].
     #[error("the form has {found} parameters: it may have at most {MAX_PARAMETERS}; send several requests")]

@@ -30,6 +30,7 @@ pub struct NotificationId {
 
 /// Why a text is no [`NotificationId`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotificationIdError {
     /// Nothing separates topic and offset.
     #[error("a notification id has the form <topic>.<offset>: the dot is missing")]

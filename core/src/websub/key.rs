@@ -16,6 +16,7 @@ pub const MAX_URL: usize = 2048;
 
 /// Why a text cannot be a topic or a callback. No variant repeats the whole URL: a callback is a capability.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UrlError {
     /// No text at all.
     #[error("the URL is empty: give an absolute http or https URL")]

@@ -15,6 +15,7 @@ pub struct Secret(Box<str>);
 
 /// Why a secret was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SecretError {
     /// No bytes at all.
     #[error("the secret is empty: give 1 to {MAX_SECRET} bytes, or leave it out for unsigned deliveries")]

@@ -67,6 +67,7 @@ impl FromStr for SignatureMethod {
 
 /// Why a delivery cannot be believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SignatureError {
     /// No header although a secret was given (W-193).
     #[error("the delivery carries no X-Hub-Signature although the subscription has a secret")]

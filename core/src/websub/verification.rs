@@ -17,6 +17,7 @@ pub struct Challenge(Box<str>);
 
 /// Why a text is no [`Challenge`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChallengeError {
     /// No characters, or more than [`MAX_CHALLENGE`].
     #[error("a challenge has 1 to {MAX_CHALLENGE} characters, not {length}")]
@@ -104,6 +105,7 @@ pub enum Verification {
 
 /// Why a query is no [`Verification`]. A subscriber answers 404 to each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum VerificationError {
     /// A parameter that this mode needs is absent or empty.
     #[error("{0} is missing from the query")]

@@ -124,6 +124,7 @@ pub(super) enum Unreadable {
 
 /// What there is too much of in a [`ReadError::Limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Limit {
     /// [`MAX_BYTES`](super::MAX_BYTES)
     Bytes,
@@ -184,6 +185,7 @@ impl fmt::Display for Limit {
 
 /// Why a document was not written.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// It would break these rules.
     #[error("the document would break rules:\n{0}")]

@@ -18,7 +18,7 @@ use crate::rules::Violations;
 /// </urlset>"#;
 /// let read = resync_core::xml::read(bytes)?;
 /// let problem = read.violations.errors().next().unwrap();
-/// assert!(problem.to_string().starts_with("FN-023 at line 4, column 3, entry 1"));
+/// assert!(problem.to_string().starts_with("FN-023 FrameworkEntry at line 4, column 3, entry 1"));
 /// assert!(read.into_document().is_err());
 /// # Ok::<(), resync_core::xml::ReadError>(())
 /// ```

@@ -7,12 +7,12 @@ use resync_core::{
 };
 use serde::Serialize;
 
-use super::Text;
+use super::{Options, Text};
 
 /// Everything that a check found. As JSON its fields are stable: later versions add to them only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Findings {
-    /// Whether there is no error.
+    /// Whether everything was looked at and there is no error.
     pub conforming: bool,
     /// How many rules are broken, counted each time.
     pub errors: usize,
@@ -20,7 +20,11 @@ pub struct Findings {
     pub warnings: usize,
     /// How many links were not followed because there were too many documents.
     pub links_not_followed: usize,
-    /// Why the check ended before it had looked at everything.
+    /// How many packages were not looked into.
+    pub packages_not_examined: usize,
+    /// The rules that were not judged, or not everywhere, because of what was not looked at, such as `RS-055 DocumentUnlisted`.
+    pub rules_not_judged: Vec<String>,
+    /// Why not everything was looked at that should have been.
     pub ended_early: Option<String>,
     /// How many documents nothing leads to.
     pub unreached: usize,
@@ -77,16 +81,16 @@ pub struct Finding {
 }
 
 impl Findings {
-    pub(super) fn new(report: Report) -> Self {
+    pub(super) fn new(report: Report, limits: &Options) -> Self {
+        let ended_early = reason(&report, limits);
         Self {
-            conforming: report.is_conforming(),
+            conforming: report.is_conforming() && ended_early.is_none(),
             errors: report.errors(),
             warnings: report.warnings(),
             links_not_followed: report.omitted,
-            ended_early: report.stopped.map(|stopped| match stopped {
-                Stopped::Requests(_) => format!("{stopped}; allow more with --max-requests"),
-                Stopped::Fetch(failure) => failure.to_string(),
-            }),
+            packages_not_examined: report.packages_skipped,
+            rules_not_judged: report.unjudged().iter().map(ToString::to_string).collect(),
+            ended_early,
             unreached: report.documents.iter().filter(|document| document.is_unreached).count(),
             documents: report.documents.into_iter().map(DocumentFindings::new).collect(),
         }
@@ -95,6 +99,23 @@ impl Findings {
     /// What was found in words for a person, in colour or not.
     pub fn text(&self, is_coloured: bool) -> Text<'_> {
         Text::new(self, is_coloured)
+    }
+}
+
+/// What kept a check from looking at everything; that no package is fetched where none may be is no reason.
+fn reason(report: &Report, limits: &Options) -> Option<String> {
+    match &report.stopped {
+        Some(stopped @ Stopped::Requests(_)) => Some(format!("{stopped}; allow more with --max-requests")),
+        Some(stopped) => Some(stopped.to_string()),
+        None if report.omitted > 0 => Some(format!(
+            "links lead to more than {} documents; allow more with --max-documents",
+            limits.documents
+        )),
+        None if report.packages_skipped > 0 && limits.packages > 0 => Some(format!(
+            "the packages are longer than {} bytes; allow more with --packages, or none with --packages 0",
+            limits.packages
+        )),
+        None => None,
     }
 }
 

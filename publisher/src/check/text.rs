@@ -8,7 +8,7 @@ use super::{DocumentFindings, Finding, Findings};
 ///
 /// ```text
 /// https://example.org/resourcelist.xml (Resource List)
-///   3:5, entry 2: error RS-060: the document or entry has no time that its kind must not have: at is given [C App A]
+///   3:5, entry 2: error RS-060 TimeForbidden: the document or entry has no time that its kind must not have: at is given [C App A]
 /// 3 documents: not conforming, 1 error, 0 warnings
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -58,31 +58,35 @@ impl<'a> Text<'a> {
 
     fn finding(self, finding: &Finding) -> String {
         let colour = if finding.severity == "error" { Colour::Red } else { Colour::Yellow };
-        let code = self.paint(colour, &format!("{} {}", finding.severity, finding.code));
+        let code = self.paint(colour, &format!("{} {} {}", finding.severity, finding.code, finding.rule));
         let section = self.paint(Colour::Faint, &format!("[{}]", finding.section));
         format!("{}{code}: {}: {} {section}", place(finding), finding.sentence, harmless(&finding.detail))
     }
 
     fn verdict(self) -> String {
-        let Findings { errors, warnings, unreached, links_not_followed, ended_early, documents, .. } =
-            self.findings;
-        let (errors, warnings) = (*errors, *warnings);
-        let verdict = match (errors, warnings) {
-            (0, 0) => self.paint(Colour::Green, "conforming"),
-            (0, _) => {
+        let Findings { errors, warnings, unreached, ended_early, documents, .. } = self.findings;
+        let (links, packages) = (self.findings.links_not_followed, self.findings.packages_not_examined);
+        let verdict = match (*errors, *warnings, ended_early) {
+            (0, 0, None) => self.paint(Colour::Green, "conforming"),
+            (0, warnings, None) => {
                 format!("{}, with {}", self.paint(Colour::Green, "conforming"), count(warnings, "warning"))
             }
-            _ => format!(
-                "{}, {}, {}",
-                self.paint(Colour::Red, "not conforming"),
-                count(errors, "error"),
-                count(warnings, "warning")
-            ),
+            (errors, warnings, _) => {
+                let verdict = if errors > 0 {
+                    self.paint(Colour::Red, "not conforming")
+                } else {
+                    self.paint(Colour::Yellow, "not completed")
+                };
+                format!("{verdict}, {}, {}", count(errors, "error"), count(warnings, "warning"))
+            }
         };
+        let unjudged = &self.findings.rules_not_judged;
         let notes = [
             (*unreached > 0).then(|| format!("nothing leads to {}", count(*unreached, "document"))),
-            (*links_not_followed > 0).then(|| format!("{} not followed", count(*links_not_followed, "link"))),
-            ended_early.as_ref().map(|reason| format!("not completed: {}", harmless(reason))),
+            (links > 0).then(|| format!("{} not followed", count(links, "link"))),
+            (packages > 0).then(|| format!("{} not looked into", count(packages, "package"))),
+            ended_early.as_ref().map(|reason| format!("ended early: {}", harmless(reason))),
+            (!unjudged.is_empty()).then(|| format!("not judged everywhere: {}", unjudged.join(", "))),
         ];
         let text: Vec<_> = std::iter::once(verdict).chain(notes.into_iter().flatten()).collect();
         format!("{}: {}", count(documents.len(), "document"), text.join("; "))
@@ -128,6 +132,8 @@ mod tests {
             errors,
             warnings,
             links_not_followed: 0,
+            packages_not_examined: 0,
+            rules_not_judged: Vec::new(),
             ended_early: None,
             unreached: 0,
             documents: Vec::new(),
@@ -147,13 +153,16 @@ mod tests {
         assert_eq!(text(&findings(1, 0)), "0 documents: not conforming, 1 error, 0 warnings");
         let early = Findings {
             links_not_followed: 2,
+            packages_not_examined: 1,
+            rules_not_judged: vec!["RS-055 DocumentUnlisted".to_owned()],
             unreached: 1,
             ended_early: Some("time is up".to_owned()),
             ..findings(0, 0)
         };
         assert_eq!(
             text(&early),
-            "0 documents: conforming; nothing leads to 1 document; 2 links not followed; not completed: time is up"
+            "0 documents: not completed, 0 errors, 0 warnings; nothing leads to 1 document; 2 links not followed; \
+             1 package not looked into; ended early: time is up; not judged everywhere: RS-055 DocumentUnlisted"
         );
         assert_eq!(findings(0, 0).text(true).to_string(), "0 documents: \x1b[32mconforming\x1b[0m");
     }

@@ -1,11 +1,14 @@
 //! Documents from the web, as much of each and for as long as a check can bear.
 
-use std::time::Duration;
+use std::{
+    io::{BufReader, Seek as _, Write as _},
+    time::Duration,
+};
 
 use http::header::{CONTENT_TYPE, LINK};
 use reqwest::{Response, redirect::Policy};
 use resync_core::{
-    lint::{Fetch, FetchFailure, Fetched, Method, TopicAnswer},
+    lint::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer},
     websub::LinkHeader,
     xml::MAX_BYTES,
 };
@@ -19,22 +22,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(60);
 const REDIRECTS: usize = 5;
 
-/// A web client for code that is not async. Packages are not looked into, since all of one would have to be fetched.
+/// A web client for code that is not async. Packages are kept in temporary files, one at a time.
 #[derive(Debug)]
 pub(super) struct Web {
     client: reqwest::Client,
     runtime: Handle,
     deadline: Instant,
     allowed: Duration,
+    /// How many bytes of packages may still be fetched.
+    packages: u64,
 }
 
 impl Web {
-    /// A client whose requests run on `runtime`, from now on for as long as `allowed`; to be used on threads outside of it.
-    pub(super) fn new(runtime: Handle, allowed: Duration) -> Result<Self, CheckError> {
+    /// A client whose requests run on `runtime`, from now on for as long as `allowed`; to be used on threads outside of it. It takes
+    /// at most `packages` bytes of packages.
+    pub(super) fn new(runtime: Handle, allowed: Duration, packages: u64) -> Result<Self, CheckError> {
         let client = client::client(Policy::limited(REDIRECTS), CONNECT_TIMEOUT, TIMEOUT);
         let now = Instant::now();
         let deadline = now.checked_add(allowed).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
-        Ok(Self { client: client.map_err(CheckError::Client)?, runtime, deadline, allowed })
+        Ok(Self { client: client.map_err(CheckError::Client)?, runtime, deadline, allowed, packages })
     }
 
     /// Runs a request unless time is up, and until it is.
@@ -47,11 +53,30 @@ impl Web {
     }
 
     async fn send(&self, method: http::Method, url: &str) -> Result<Response, FetchFailure> {
-        let response = self.client.request(method, url).send().await.map_err(failure)?;
-        match response.status() {
-            status if status.is_success() => Ok(response),
-            status => Err(FetchFailure::new(status.to_string())),
+        successful(self.client.request(method, url).send().await)
+    }
+
+    /// A package in a temporary file, and how many bytes were fetched; no file where those that may be are not enough.
+    async fn load_package(&self, url: &str) -> Result<(Option<std::fs::File>, u64), FetchFailure> {
+        let kept =
+            |error: std::io::Error| FetchFailure::new(format!("it cannot be kept for a look: {error}"));
+        // The deadline of the check is the only one that a long package has.
+        let request = self.client.get(url).timeout(self.allowed);
+        let mut response = successful(request.send().await)?;
+        if response.content_length().is_some_and(|length| length > self.packages) {
+            return Ok((None, 0));
         }
+        let mut file = tempfile::tempfile().map_err(kept)?;
+        let mut fetched = 0;
+        while let Some(chunk) = response.chunk().await.map_err(failure)? {
+            fetched += chunk.len() as u64;
+            if fetched > self.packages {
+                return Ok((None, fetched));
+            }
+            file.write_all(&chunk).map_err(kept)?;
+        }
+        file.rewind().map_err(kept)?;
+        Ok((Some(file), fetched))
     }
 
     async fn load(&self, url: &str) -> Result<Fetched, FetchFailure> {
@@ -81,6 +106,16 @@ impl Fetch for Web {
         self.in_time(self.load(url))
     }
 
+    fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
+        if self.packages == 0 {
+            return Ok(None);
+        }
+        tracing::debug!(url, "fetching a package");
+        let (file, fetched) = self.in_time(self.load_package(url))?;
+        self.packages = self.packages.saturating_sub(fetched);
+        Ok(file.map(|file| Box::new(BufReader::new(file)) as Box<dyn PackageBytes>))
+    }
+
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
         tracing::debug!(url, ?method, "asking a topic");
         let method = match method {
@@ -88,6 +123,14 @@ impl Fetch for Web {
             Method::Head => http::Method::HEAD,
         };
         self.in_time(self.ask(method, url)).map(Some)
+    }
+}
+
+fn successful(answer: Result<Response, reqwest::Error>) -> Result<Response, FetchFailure> {
+    let response = answer.map_err(failure)?;
+    match response.status() {
+        status if status.is_success() => Ok(response),
+        status => Err(FetchFailure::new(status.to_string())),
     }
 }
 

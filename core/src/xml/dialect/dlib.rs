@@ -38,7 +38,7 @@ pub(in crate::xml) fn header(header: &mut Header) -> Option<DateTime> {
         Some(ResourceList | ResourceDump | ResourceDumpManifest) => {
             header.metadata.at = header.metadata.at.or(modified);
         }
-        // Archives were indexes without a layer of archives below them (DL-018 in AR).
+        // Archives were indexes without a layer of archives below them (AR-018).
         Some(ResourceListArchive | ResourceDumpArchive | ChangeListArchive | ChangeDumpArchive) => {
             header.root = Root::UrlSet;
         }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn dl018_an_archive_that_was_an_index_becomes_a_urlset() {
+    fn ar018_an_archive_that_was_an_index_becomes_a_urlset() {
         let content =
             "<rs:md capability='changelist-archive'/><rs:ln rel='top' href='http://example.org/c.xml'/>
             <sitemap><loc>http://example.org/changes1.xml</loc></sitemap>";

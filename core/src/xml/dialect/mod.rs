@@ -14,6 +14,7 @@ use crate::document::{Capability, Entry, Header, Root};
 /// All but the first are told by one violation, [`Rule::Dialect`](crate::rules::Rule::Dialect) or
 /// [`Rule::NotificationToken`](crate::rules::Rule::NotificationToken).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Dialect {
     /// ResourceSync 1.1.
     #[default]
