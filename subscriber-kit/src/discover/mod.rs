@@ -397,6 +397,12 @@ fn read_parsed(url: &Url, file: &std::fs::File) -> Result<Parsed, ReadError> {
     let header = reader.header().clone();
     let leads_on = matches!(header.capability(), Some(Capability::Description | Capability::CapabilityList));
     let entries = if leads_on { reader.by_ref().collect::<Result<_, _>>()? } else { Vec::new() };
+    if reader.refused() > 0 {
+        // Whatever these name is not discovered, so a Capability List or a list may be missed.
+        let (refused, violations) = (reader.refused(), reader.take_violations());
+        let first = violations.errors().next().map(ToString::to_string);
+        tracing::warn!(%url, refused, first, "entries of a document cannot be read and are left out");
+    }
     Ok(Parsed { url: url.clone(), header, entries })
 }
 
