@@ -1,5 +1,6 @@
 //! A judge from outside for all that the generators of core write: every one of them, in both layouts, each document and the manifest in
-//! each package. `RESYNC_TEST_DOCUMENTS=FOLDER` keeps the documents, to be shown to another validator.
+//! each package, plain and compressed. `RESYNC_TEST_DOCUMENTS=FOLDER` keeps the documents, to be shown to another validator;
+//! `RESYNC_TEST_SCHEMAS=FOLDER` names the published schemas, which then judge them, too.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -8,6 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use resync_core::build::{
     ArchiveKind, Archives, BuildError, ChangeDumps, ChangeLists, Completed, Event, FolderSink, Item,
     MemoryInventory, Package, PackageLimits, ResourceDumps, ResourceLists, Rotation, Site,
@@ -17,10 +19,12 @@ use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Hasher, Hashes};
 use resync_core::document::{Capability, CapabilityList, Change, Link, Root, SourceDescription};
 use resync_core::xml::{self, Format, Layout, Limits};
-use resync_tests::harness::{Documents, complaints, files_below, grammar};
+use resync_tests::harness::{Documents, PublishedSchemas, complaints, files_below, grammar};
 
 const SOURCE: &str = "https://herbarium.example/.well-known/resourcesync";
 const ABOUT: &str = "https://herbarium.example/about.html?of=sheets&in=en";
+const MEDIA_TYPES: [&str; 3] =
+    ["text/html", "text/html; charset=utf-8", "application/vnd.oasis.opendocument.text"];
 const CONTENT: &[u8] = b"<p>moss</p>";
 /// Two entries, so that a few resources fill several documents.
 const FEW: Limits = Limits { entries: 2, bytes: u64::MAX };
@@ -28,16 +32,24 @@ const PACKED: PackageLimits = PackageLimits { bitstreams: 2, bytes: 1_000 };
 
 #[test]
 fn all_that_the_generators_write_is_what_the_specifications_foresee() {
-    for layout in [Layout::Pretty, Layout::Compact] {
-        let folder = Documents::new(&format!("generators-{layout:?}").to_lowercase());
-        let format = Format { layout, ..Format::default() };
+    let schemas = PublishedSchemas::named();
+    for (name, format) in [
+        ("pretty", Format::default()),
+        ("compact", Format { layout: Layout::Compact, ..Format::default() }),
+        ("gzip", Format::GZIP),
+    ] {
+        let folder = Documents::new(&format!("generators-{name}"));
         for (number, generate) in GENERATORS.iter().enumerate() {
             let mut sink = FolderSink::open(folder.path().join(number.to_string())).unwrap();
             generate(&mut sink, format).unwrap();
         }
         let files = documents_below(folder.path());
-        assert_eq!(kinds(&files), foreseen(), "{layout:?}");
-        assert_eq!(complaints(&grammar(), &files), "", "{layout:?}");
+        assert_eq!(kinds(&files), foreseen(), "{name}");
+        assert_eq!(complaints(&grammar(), &files), "", "{name}");
+        if let Some(schemas) = &schemas {
+            // Media types with dots or parameters, and lists without entries; our datetimes are always whole.
+            assert_eq!(schemas.documented(&files), BTreeSet::from(["RS-038", "RS-046"]), "{name}");
+        }
     }
 }
 
@@ -67,11 +79,17 @@ fn kinds(files: &[PathBuf]) -> BTreeSet<(String, bool)> {
     files.iter().map(kind).collect()
 }
 
-/// Every document; the manifests in packages are laid beside them first.
+/// Every document; those that are compressed and the manifests in packages are laid beside them first.
 fn documents_below(folder: &Path) -> Vec<PathBuf> {
     let files = files_below(folder).into_iter();
     files
         .map(|path| {
+            if path.extension().is_some_and(|extension| extension == "gz") {
+                let plain = path.with_extension("gunzipped.xml");
+                let mut decoder = GzDecoder::new(File::open(&path).unwrap());
+                io::copy(&mut decoder, &mut File::create(&plain).unwrap()).unwrap();
+                return plain;
+            }
             if path.extension().is_none_or(|extension| extension != "zip") {
                 return path;
             }
@@ -206,7 +224,7 @@ fn told(number: u8) -> Item {
         lastmod: Some(hour(8)),
         length: Some(CONTENT.len() as u64),
         hashes: hashes(),
-        media_type: Some("text/html".to_owned()),
+        media_type: Some(MEDIA_TYPES[usize::from(number) % MEDIA_TYPES.len()].to_owned()),
         links: vec![
             Link::described_by(site().url("moss.xml")).media_type("application/xml").into(),
             Link::mirror("https://mirror.example/moss").pri(1).modified(hour(7)).into(),

@@ -24,7 +24,7 @@ use resync_core::document::{
 };
 use resync_core::rules::Violations;
 use resync_core::xml::{self, Format, Layout};
-use resync_tests::harness::{Documents, binary, complaints, files_below, grammar};
+use resync_tests::harness::{Documents, PublishedSchemas, binary, complaints, files_below, grammar};
 use tempfile::tempdir;
 
 const SOURCE: &str = "https://herbarium.example/.well-known/resourcesync";
@@ -102,6 +102,65 @@ fn the_grammar_refuses_what_the_specifications_do_and_for_that_reason() {
         assert_eq!(grammar_text.matches(rule).count(), 1, "{name} names one rule: {rule}");
         let weaker = folder.store(&format!("{name}.rng"), grammar_text.replace(rule, lifted).as_bytes());
         assert_eq!(complaints(&weaker, &file), "", "{name} is refused for something else, too:\n{text}");
+    }
+}
+
+#[test]
+fn rs028_what_the_published_schemas_ask_of_values_and_order_the_grammar_asks_for() {
+    let folder = Documents::new("values");
+    let text = |attributes: &str, children: &str| {
+        format!(
+            r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+<rs:md capability="resourcelist" at="2026-01-03T09:00:00Z"/><rs:ln rel="up" href="{CAPABILITIES}"/>
+<url><loc>https://herbarium.example/moss</loc>{children}<rs:md{attributes}/></url></urlset>"#
+        )
+    };
+    let link = |attributes: &str| {
+        format!(r#"/><rs:ln rel="duplicate" href="https://herbarium.example/m"{attributes}"#)
+    };
+    let whole = text(
+        r#" length="1" type="text/html""#,
+        "<lastmod>2026-01-02T09:00:00Z</lastmod><priority>0.5</priority>",
+    );
+    let fine = [folder.store("fine.xml", whole.as_bytes())];
+    assert_eq!(complaints(&grammar(), &fine), "");
+    let refused = [
+        ("time", whole.replace("at=\"2026-01-03T09:00:00Z", "at=\"2026-01-03T09:00Z")),
+        ("date", whole.replace("at=\"2026-01-03T09:00:00Z", "at=\"2026-01-03")),
+        ("month", whole.replace("at=\"2026-01", "at=\"2026-13")),
+        ("length", text(r#" length="1.5""#, "")),
+        ("type", text(r#" type="html""#, "")),
+        ("change", text(r#" change="renamed""#, "")),
+        ("path", text(r#" path="a""#, "")),
+        ("unknown-attribute", text(r#" size="1""#, "")),
+        ("unknown-element", text("/><rs:size>1</rs:size><rs:md", "")),
+        ("pri-0", text(&link(r#" pri="0""#), "")),
+        ("pri-many", text(&link(r#" pri="1000000""#), "")),
+        ("link-length", text(&link(r#" length="-1""#), "")),
+        ("modified", text(&link(r#" modified="2026""#), "")),
+        ("lastmod", text("", "<lastmod>yesterday</lastmod>")),
+        ("changefreq", text("", "<changefreq>often</changefreq>")),
+        ("priority", text("", "<priority>1.1</priority>")),
+        ("order", text("", "<priority>0.5</priority><lastmod>2026-01-02T09:00:00Z</lastmod>")),
+        ("twice", text("", "<loc>https://herbarium.example/fern</loc>")),
+        ("short", whole.replace("https://herbarium.example/moss", "http://a/")),
+    ];
+    let schemas = PublishedSchemas::named();
+    assert!(schemas.iter().all(|schemas| schemas.complaints(&fine).is_empty()));
+    for (name, text) in refused {
+        let file = [folder.store(&format!("{name}.xml"), text.as_bytes())];
+        assert!(complaints(&grammar(), &file).contains("fails to validate"), "{name}: {text}");
+        if let Some(schemas) = &schemas {
+            assert!(
+                schemas.complaints(&file).contains("fails to validate"),
+                "the published ones let {name} pass: {text}"
+            );
+        }
+    }
+    if let Some(schemas) = schemas {
+        let date = [folder.path().join("date.xml")];
+        assert_eq!(schemas.documented(&date).into_iter().collect::<Vec<_>>(), ["RS-028"]);
+        assert!(xml::read(&fs::read(&date[0]).unwrap()).unwrap().violations.is_conforming());
     }
 }
 

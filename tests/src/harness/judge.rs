@@ -1,5 +1,6 @@
-//! `xmllint` with the grammar of `tests/schemas`, and where the documents lie that it is shown.
+//! `xmllint` with the grammar of `tests/schemas` and with the published schemas, and where the documents lie that it is shown.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -9,6 +10,10 @@ use walkdir::{DirEntry, WalkDir};
 
 /// Names a folder in which the documents stay, so that other validators can be shown them.
 pub const DOCUMENTS: &str = "RESYNC_TEST_DOCUMENTS";
+
+/// Names a folder with the published schemas, which are no part of this project: `sitemap.xsd`, `siteindex.xsd` and
+/// `resourcesync-1.1.xsd`.
+pub const SCHEMAS: &str = "RESYNC_TEST_SCHEMAS";
 
 /// A folder for documents: below the one that [`DOCUMENTS`] names, else a temporary one.
 #[derive(Debug)]
@@ -75,9 +80,70 @@ pub fn grammar() -> PathBuf {
 /// # Panics
 /// When `xmllint` is not installed, or does not judge them all.
 pub fn complaints(grammar: &Path, files: &[PathBuf]) -> String {
+    judged("--relaxng", grammar, files)
+}
+
+/// The schemas in the folder that [`SCHEMAS`] names, as one.
+#[derive(Debug)]
+pub struct PublishedSchemas {
+    folder: TempDir,
+}
+
+impl PublishedSchemas {
+    /// `None` where no folder is named.
+    ///
+    /// # Panics
+    /// When one of the schemas is not there.
+    pub fn named() -> Option<Self> {
+        let named = env::var_os(SCHEMAS).filter(|folder| !folder.is_empty())?;
+        let place = |name: &str| {
+            let path = fs::canonicalize(Path::new(&named).join(name));
+            path.unwrap_or_else(|error| panic!("{SCHEMAS} has no {name}: {error}")).display().to_string()
+        };
+        let whole = format!(
+            r#"<schema xmlns="http://www.w3.org/2001/XMLSchema" targetNamespace="http://www.sitemaps.org/schemas/sitemap/0.9">
+<import namespace="http://www.openarchives.org/rs/terms/" schemaLocation="{}"/>
+<include schemaLocation="{}"/><include schemaLocation="{}"/></schema>"#,
+            place("resourcesync-1.1.xsd"),
+            place("sitemap.xsd"),
+            place("siteindex.xsd"),
+        );
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        fs::write(folder.path().join("whole.xsd"), whole).expect("a schema can be written");
+        Some(Self { folder })
+    }
+
+    /// What they have against these files; nothing when all are valid.
+    pub fn complaints(&self, files: &[PathBuf]) -> String {
+        judged("--schema", &self.folder.path().join("whole.xsd"), files)
+    }
+
+    /// What they have against these files in which they contradict the specification: `RS-028`, `RS-038`, `RS-046`.
+    ///
+    /// # Panics
+    /// When they have anything else against them.
+    pub fn documented(&self, files: &[PathBuf]) -> BTreeSet<&'static str> {
+        let complaints = self.complaints(files);
+        let errors = complaints.lines().filter(|line| line.contains("Schemas validity error"));
+        errors
+            .map(|line| match line {
+                line if line.contains("md', attribute 'type': ")
+                    || line.contains("ln', attribute 'type': ") =>
+                {
+                    "RS-038"
+                }
+                line if line.contains("urlset': Missing child element(s).") => "RS-046",
+                line if line.ends_with("is not a valid value of the atomic type 'xs:dateTime'.") => "RS-028",
+                line => panic!("the published schemas refuse: {line}"),
+            })
+            .collect()
+    }
+}
+
+fn judged(language: &str, schema: &Path, files: &[PathBuf]) -> String {
     let output = Command::new("xmllint")
-        .args(["--nonet", "--noout", "--relaxng"])
-        .arg(grammar)
+        .args(["--nonet", "--noout", language])
+        .arg(schema)
         .args(files)
         .output()
         .expect("xmllint is installed: tests/run does it");

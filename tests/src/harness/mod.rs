@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-pub use judge::{DOCUMENTS, Documents, complaints, files_below, grammar};
+pub use judge::{DOCUMENTS, Documents, PublishedSchemas, SCHEMAS, complaints, files_below, grammar};
 pub use names::NameServer;
 pub use process::{HubProcess, Process, binary, free_address};
 pub use raw::{Answer, form, post, request};
