@@ -1,4 +1,5 @@
-//! ResourceSync (ANSI/NISO Z39.99-2017) documents and the WebSub wire vocabulary: model, reader, writer, rules.
+//! ResourceSync (ANSI/NISO Z39.99-2017) documents and the WebSub wire vocabulary: model, reader, writer,
+//! rules, generators and site checks.
 //!
 //! No network and no async: bytes in, values out. The rooms:
 //!
@@ -36,6 +37,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![deny(missing_docs)]
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub mod build;
 pub mod datetime;
