@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     fn refusal(folder: &Folder, name: &str) -> Option<Refusal> {
-        folder.locate(Path::new(name)).err()
+        folder.locate(Path::new(name)).err().and_then(|error| error.refusal())
     }
 
     #[test]

@@ -138,6 +138,9 @@ pub enum BuildError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A closure that an inventory was given panicked, so that the inventory is incomplete.
+    #[error("the inventory broke off, since something it was told to call panicked; see what the panic said")]
+    BrokenOff,
     /// An inventory failed, for a reason that has no name of its own here.
     #[error("cannot go on: {0}")]
     Io(#[from] io::Error),

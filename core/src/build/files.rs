@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use std::{fmt, thread, vec};
 
-use super::folder::{Identity, open_judged};
+use super::folder::{Identity, LocateError, open_judged};
 use super::names::folder_url;
 use super::walk::{Found, Listener, Walker};
 use super::{
-    BuildError, Contents, Event, Folder, Item, Skipped, SymbolicLinks, Unportable, Versions, path_of,
+    BuildError, Contents, Event, Folder, Item, Refusal, Skipped, SymbolicLinks, Unportable, Versions, path_of,
 };
 use crate::datetime::DateTime;
 use crate::digest::{Algorithm, Hasher, Hashes};
@@ -166,25 +166,33 @@ struct Job {
     answer: SyncSender<Vec<Outcome>>,
 }
 
+/// What comes next, in order.
+#[derive(Debug)]
+enum Next {
+    Batch(Receiver<Vec<Outcome>>),
+    /// The walk came to grief.
+    Failed(BuildError),
+    /// The walk is through. A walk that breaks off does not come to say so, and must not look complete.
+    End,
+}
+
 /// Walks, and ends when nobody listens any more.
-fn hand_out(walker: Walker, jobs: &SyncSender<Job>, answers: &SyncSender<Receiver<Vec<Outcome>>>) {
+fn hand_out(walker: Walker, jobs: &SyncSender<Job>, order: &SyncSender<Next>) {
     let mut files = Vec::new();
     // Small at first, so that few files are spread over all threads, too.
     let mut size = 1;
     let hand_over = |files: &mut Vec<Found>| {
         let (answer, receiver) = sync_channel(1);
-        jobs.send(Job { files: std::mem::take(files), answer }).is_ok() && answers.send(receiver).is_ok()
+        jobs.send(Job { files: std::mem::take(files), answer }).is_ok()
+            && order.send(Next::Batch(receiver)).is_ok()
     };
+    let mut end = Next::End;
     for found in walker {
         match found {
             Ok(found) => files.push(found),
             Err(error) => {
-                let (answer, receiver) = sync_channel(1);
-                if hand_over(&mut files) && answer.send(vec![Err(error)]).is_ok() {
-                    // Nobody listening is no news here.
-                    let _ = answers.send(receiver);
-                }
-                return;
+                end = Next::Failed(error);
+                break;
             }
         }
         if files.len() >= size {
@@ -194,7 +202,10 @@ fn hand_out(walker: Walker, jobs: &SyncSender<Job>, answers: &SyncSender<Receive
             size = (size + 1).min(BATCH);
         }
     }
-    hand_over(&mut files);
+    if hand_over(&mut files) {
+        // Nobody listening is no news here.
+        let _ = order.send(end);
+    }
 }
 
 /// What the reading threads have in common.
@@ -219,7 +230,7 @@ impl Task {
 
     fn item(&self, Found { path, loc, target }: Found, buffer: &mut [u8]) -> Outcome {
         let full = self.folder.root().join(&path);
-        let reading = match read(&full, target, &self.algorithms, buffer, || ()) {
+        let reading = match read(&self.folder, &full, target, &self.algorithms, buffer, || ()) {
             Ok(reading) => reading,
             Err(source) => return Err(BuildError::File { path: full, source }),
         };
@@ -242,7 +253,7 @@ impl Task {
 #[derive(Debug)]
 pub struct Files {
     started: DateTime,
-    order: Receiver<Receiver<Vec<Outcome>>>,
+    order: Receiver<Next>,
     batch: vec::IntoIter<Outcome>,
     ended: bool,
 }
@@ -251,6 +262,16 @@ impl Files {
     /// Before the first file was looked at: the `at` of a list of these (RS-021).
     pub fn started(&self) -> DateTime {
         self.started
+    }
+
+    /// `None` at the end that was announced; a thread that is gone without a word has panicked.
+    fn next_batch(&self) -> Result<Option<Vec<Outcome>>, BuildError> {
+        match self.order.recv() {
+            Ok(Next::Batch(answer)) => answer.recv().map(Some).map_err(|_| BuildError::BrokenOff),
+            Ok(Next::Failed(error)) => Err(error),
+            Ok(Next::End) => Ok(None),
+            Err(_) => Err(BuildError::BrokenOff),
+        }
     }
 }
 
@@ -266,13 +287,13 @@ impl Iterator for Files {
                     self.ended = true;
                     return Some(Err(error));
                 }
-                None => match self.order.recv().map(|answer| answer.recv()) {
-                    Ok(Ok(batch)) => self.batch = batch.into_iter(),
-                    Ok(Err(_)) => {
+                None => match self.next_batch() {
+                    Ok(Some(batch)) => self.batch = batch.into_iter(),
+                    Ok(None) => self.ended = true,
+                    Err(error) => {
                         self.ended = true;
-                        return Some(Err(io::Error::other("a thread that reads files came to grief").into()));
+                        return Some(Err(error));
                     }
-                    Err(_) => self.ended = true,
                 },
             }
         }
@@ -288,16 +309,27 @@ enum Reading {
 }
 
 /// Reads a file until it is the same before and after, at most [`MAX_READS`] times. `meanwhile` runs between reading and looking again.
+///
+/// What is another file than was judged is judged again: only what is refused then, or gone, is no resource any more.
 fn read(
+    folder: &Folder,
     path: &Path,
-    target: Option<Identity>,
+    mut target: Option<Identity>,
     algorithms: &[Algorithm],
     buffer: &mut [u8],
     mut meanwhile: impl FnMut(),
 ) -> io::Result<Reading> {
     let mut modified = SystemTime::UNIX_EPOCH;
     for _ in 0..MAX_READS {
-        let Some((mut file, before)) = open_judged(path, target)? else { return Ok(Reading::Gone) };
+        let Some((mut file, before)) = open_judged(path, target)? else {
+            match folder.judge_again(path) {
+                Ok(judged) => (target, modified) = (judged.target, judged.metadata.modified()?),
+                Err(LocateError::Refused(_)) => return Ok(Reading::Gone),
+                Err(LocateError::Unknown(error)) => return Err(error),
+            }
+            meanwhile();
+            continue;
+        };
         let (length, hashes) = hash(&mut file, before.len(), algorithms, buffer)?;
         meanwhile();
         let after = file.metadata()?;
@@ -345,11 +377,23 @@ pub struct FileContents {
 
 impl FileContents {
     fn find(&self, item: &Item) -> io::Result<Option<(File, Metadata)>> {
-        let path = item.loc.strip_prefix(&self.url).and_then(path_of);
-        match path.and_then(|path| self.folder.locate(&path).ok()) {
-            Some(real) => open_judged(&real, None),
-            None => Ok(None),
+        let Some(path) = item.loc.strip_prefix(&self.url).and_then(path_of) else { return Ok(None) };
+        for _ in 0..MAX_READS {
+            let real = match self.folder.locate(&path) {
+                Ok(real) => real,
+                Err(LocateError::Refused(_)) => return Ok(None),
+                Err(LocateError::Unknown(error)) => return Err(error),
+            };
+            if let Some(found) = open_judged(&real, None)? {
+                return Ok(Some(found));
+            }
+            match self.folder.judge_again(&real) {
+                Ok(_) | Err(LocateError::Refused(Refusal::Missing)) => {}
+                Err(LocateError::Refused(_)) => return Ok(None),
+                Err(LocateError::Unknown(error)) => return Err(error),
+            }
         }
+        Err(io::Error::other("it is another file each time that it is looked at"))
     }
 }
 

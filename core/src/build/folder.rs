@@ -68,18 +68,46 @@ pub enum SkipReason {
     /// A URL longer than [`MAX_LOC`](super::MAX_LOC).
     #[error("its URL would be longer than 2048 characters")]
     LocTooLong,
+    /// A name that is no Unicode, where names of files have to be: no URL leads back to it.
+    #[error("its name is no Unicode, so that no URL stands for it")]
+    NotUnicode,
 }
 
 /// Why a path stands for no resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Nobody needs to hear of it: a hidden name, or what was left out on purpose.
+    #[error("it is not published")]
     Hidden,
     /// Nothing is there.
+    #[error("nothing is there")]
     Missing,
     /// A reason worth a word.
+    #[error("{0}")]
     Skipped(SkipReason),
+}
+
+/// Why it is not known where a path leads.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LocateError {
+    /// It stands for no resource.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// It could stand for one: the operating system does not tell. That is no absence.
+    #[error("cannot look at it: {0}; make it readable")]
+    Unknown(#[from] io::Error),
+}
+
+impl LocateError {
+    /// Why the path stands for no resource, if that is known.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(*refusal),
+            Self::Unknown(_) => None,
+        }
+    }
 }
 
 type Admit = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
@@ -100,10 +128,10 @@ type Admit = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 /// let folder = Folder::open(place.path())?.reserve("resync");
 ///
 /// assert!(folder.locate(Path::new("film")).is_ok());
-/// let refusal = |path| folder.locate(Path::new(path)).unwrap_err();
-/// assert_eq!(refusal("film.part"), Refusal::Skipped(SkipReason::Temporary));
-/// assert_eq!(refusal("resync"), Refusal::Skipped(SkipReason::Reserved));
-/// assert_eq!(refusal(".git"), Refusal::Hidden);
+/// let refusal = |path| folder.locate(Path::new(path)).unwrap_err().refusal();
+/// assert_eq!(refusal("film.part"), Some(Refusal::Skipped(SkipReason::Temporary)));
+/// assert_eq!(refusal("resync"), Some(Refusal::Skipped(SkipReason::Reserved)));
+/// assert_eq!(refusal(".git"), Some(Refusal::Hidden));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -164,12 +192,13 @@ impl Folder {
     }
 
     /// The real path of what a relative one stands for, a file or a folder, if it is public both as written and where it leads.
-    pub fn locate(&self, relative: &Path) -> Result<PathBuf, Refusal> {
+    pub fn locate(&self, relative: &Path) -> Result<PathBuf, LocateError> {
         self.admit_all(relative)?;
         let named = self.root.join(relative);
-        let real = named.canonicalize().map_err(|_| Refusal::Missing)?;
+        let real =
+            named.canonicalize().map_err(|error| absent(error, Refusal::Missing).or_nameless(&named))?;
         if self.is_left_out(&real) {
-            return Err(Refusal::Hidden);
+            return Err(Refusal::Hidden.into());
         }
         if real != named {
             self.judge_target(&real)?;
@@ -204,18 +233,35 @@ impl Folder {
     }
 
     /// Judges a symbolic link by where it leads; gives what is there.
-    pub(super) fn judge_link(&self, path: &Path) -> Result<Metadata, Refusal> {
+    pub(super) fn judge_link(&self, path: &Path) -> Result<Metadata, LocateError> {
         if self.links == SymbolicLinks::Never {
-            return Err(Refusal::Skipped(SkipReason::LinkNotFollowed));
+            return Err(Refusal::Skipped(SkipReason::LinkNotFollowed).into());
         }
-        let dangling = |_| Refusal::Skipped(SkipReason::Dangling);
+        let dangling = |error| absent(error, Refusal::Skipped(SkipReason::Dangling));
         let real = fs::canonicalize(path).map_err(dangling)?;
         let metadata = fs::metadata(&real).map_err(dangling)?;
         self.judge_target(&real)?;
         if self.links == SymbolicLinks::Inside && metadata.is_dir() {
-            return Err(Refusal::Skipped(SkipReason::LinkToFolder));
+            return Err(Refusal::Skipped(SkipReason::LinkToFolder).into());
         }
         Ok(metadata)
+    }
+
+    /// Judges a file, or a link to one, that is no longer what it was when its name was judged.
+    pub(super) fn judge_again(&self, path: &Path) -> Result<Judged, LocateError> {
+        let metadata = fs::symlink_metadata(path).map_err(|error| absent(error, Refusal::Missing))?;
+        let (metadata, target) = if metadata.is_symlink() {
+            let metadata = self.judge_link(path)?;
+            let target = Identity::of(&metadata);
+            (metadata, target)
+        } else {
+            (metadata, None)
+        };
+        if metadata.is_file() {
+            Ok(Judged { metadata, target })
+        } else {
+            Err(Refusal::Skipped(SkipReason::NotAFile).into())
+        }
     }
 
     /// What is not looked at under its own name is not looked at under another.
@@ -260,11 +306,42 @@ fn admit_by_default(name: &OsStr) -> Result<(), Refusal> {
     if is_temporary(bytes) { Err(Refusal::Skipped(SkipReason::Temporary)) } else { Ok(()) }
 }
 
+/// What is there now.
+pub(super) struct Judged {
+    pub(super) metadata: Metadata,
+    /// What a symbolic link leads to.
+    pub(super) target: Option<Identity>,
+}
+
+/// What an error says of something that was looked for: that it is not there, or nothing at all.
+fn absent(error: io::Error, refusal: Refusal) -> LocateError {
+    if is_gone(&error) { refusal.into() } else { error.into() }
+}
+
+impl LocateError {
+    /// Nothing can be there where the name itself, and not what a link says, is longer than names can be.
+    fn or_nameless(self, named: &Path) -> Self {
+        let is_too_long = |error: &io::Error| error.kind() == io::ErrorKind::InvalidFilename;
+        match self {
+            Self::Unknown(error)
+                if is_too_long(&error)
+                    && fs::symlink_metadata(named).is_err_and(|error| is_too_long(&error)) =>
+            {
+                Refusal::Missing.into()
+            }
+            other => other,
+        }
+    }
+}
+
 /// Which file or folder it is, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity(u64, u64);
 
 impl Identity {
+    #[cfg(test)]
+    pub(super) const NOBODY: Self = Self(u64::MAX, u64::MAX);
+
     #[cfg(unix)]
     #[expect(clippy::unnecessary_wraps, reason = "other systems do not tell")]
     pub(super) fn of(metadata: &Metadata) -> Option<Self> {
@@ -279,14 +356,14 @@ impl Identity {
 }
 
 /// Opens a file as it was judged: itself and not what a symbolic link has put in its place since, or with `target` what the link led to.
-/// `None` when it is gone, or another.
+/// `None` when it is gone, or another, which has to be judged again.
 pub(super) fn open_judged(path: &Path, target: Option<Identity>) -> io::Result<Option<(File, Metadata)>> {
     let mut options = OpenOptions::new();
     options.read(true);
     wait_for_nobody(&mut options, target.is_none());
     let file = match options.open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound || is_link(&error) => return Ok(None),
+        Err(error) if is_gone(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
     let metadata = file.metadata()?;
@@ -306,13 +383,20 @@ fn wait_for_nobody(options: &mut OpenOptions, refuses_links: bool) {
 #[cfg(not(unix))]
 fn wait_for_nobody(_: &mut OpenOptions, _: bool) {}
 
+/// Whether it is certain that nothing is there, or, where no link is followed, a link. Of no other error can that be said: a disk that
+/// fails for a moment must not look like a deletion.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) || is_loop(error)
+}
+
 #[cfg(unix)]
-fn is_link(error: &io::Error) -> bool {
+fn is_loop(error: &io::Error) -> bool {
     use rustix::io::Errno;
+    // Some systems say MLINK where a link is not followed.
     Errno::from_io_error(error).is_some_and(|errno| errno == Errno::LOOP || errno == Errno::MLINK)
 }
 
 #[cfg(not(unix))]
-fn is_link(_: &io::Error) -> bool {
+fn is_loop(_: &io::Error) -> bool {
     false
 }

@@ -73,7 +73,7 @@ pub use change_list::{ChangeLists, Event, Position, Rotation, differences};
 pub use discovery::{discovery_header, discovery_html, robots_txt};
 pub use error::BuildError;
 pub use files::{FileContents, FileInventory, Files, MAX_READS};
-pub use folder::{Folder, Refusal, SkipReason, Skipped, SymbolicLinks};
+pub use folder::{Folder, LocateError, Refusal, SkipReason, Skipped, SymbolicLinks};
 pub use folder_sink::{FolderDraft, FolderSink, StagedFile};
 pub use inventory::{Contents, Inventory, Item, Items, MemoryInventory, Versions};
 pub use names::{Foreign, MAX_LOC, Unportable, path_of, url_path_of};

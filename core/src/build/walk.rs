@@ -5,13 +5,12 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::{self, DirEntry};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
-use super::folder::{Folder, Identity, Refusal, SkipReason, Skipped, SymbolicLinks};
+use super::folder::{Folder, Identity, LocateError, Refusal, SkipReason, Skipped, SymbolicLinks, is_gone};
 use super::names::{Foreign, MAX_LOC, Unportable, name_of, segment_of};
 
 /// Hears what a walk comes across.
@@ -65,82 +64,114 @@ impl Walker {
         Ok(walker)
     }
 
-    fn names(&mut self, level: &Path) -> io::Result<Names> {
+    /// The names in a folder; none where it is gone by now.
+    fn names(&mut self, level: &Path, is_root: bool) -> Result<Option<Names>, BuildError> {
+        let full = self.folder.root().join(level);
+        let unread = |source| BuildError::File { path: full.clone(), source };
+        let entries = match fs::read_dir(&full) {
+            Ok(entries) => entries,
+            Err(error) if is_gone(&error) && !is_root => return Ok(None),
+            Err(error) => return Err(unread(error)),
+        };
         let mut names = Names::default();
         let mut path = level.to_owned();
-        for entry in fs::read_dir(self.folder.root().join(level))? {
-            let entry = entry?;
+        for entry in entries {
+            let entry = entry.map_err(unread)?;
             let name = entry.file_name();
             path.push(&name);
-            let kind = self.folder.admit_name(&path).and_then(|()| self.judge(&entry));
-            match kind {
-                Ok(kind) => names.push(&name, kind),
-                Err(refusal) => self.listener.refused(&path, refusal),
+            let kind = self.folder.admit_name(&path).map_err(LocateError::from);
+            if let Some(kind) = self.told(&path, kind.and_then(|()| self.judge(&entry)))?
+                && let Err(refusal) = names.push(&name, kind)
+            {
+                self.listener.refused(&path, refusal);
             }
             path.pop();
         }
         names.sort();
-        Ok(names)
+        Ok(Some(names))
     }
 
-    fn judge(&self, entry: &DirEntry) -> Result<Kind, Refusal> {
-        let file_type = entry.file_type().map_err(|_| Refusal::Missing)?;
+    /// Tells of what is no resource; what cannot be looked at ends the walk.
+    fn told<T>(&mut self, path: &Path, judged: Result<T, LocateError>) -> Result<Option<T>, BuildError> {
+        match judged {
+            Ok(judged) => Ok(Some(judged)),
+            Err(LocateError::Refused(refusal)) => {
+                self.listener.refused(path, refusal);
+                Ok(None)
+            }
+            Err(LocateError::Unknown(source)) => {
+                Err(BuildError::File { path: self.folder.root().join(path), source })
+            }
+        }
+    }
+
+    fn judge(&self, entry: &DirEntry) -> Result<Kind, LocateError> {
+        let file_type = match entry.file_type() {
+            Ok(file_type) => file_type,
+            Err(error) if is_gone(&error) => return Err(Refusal::Missing.into()),
+            Err(error) => return Err(error.into()),
+        };
         if file_type.is_symlink() {
             let target = self.folder.judge_link(&entry.path())?.file_type();
             return match (target.is_dir(), target.is_file()) {
                 (true, _) => Ok(Kind::Folder),
                 (_, true) => Ok(Kind::Link),
-                _ => Err(Refusal::Skipped(SkipReason::NotAFile)),
+                _ => Err(Refusal::Skipped(SkipReason::NotAFile).into()),
             };
         }
         if file_type.is_dir() {
-            if self.folder.is_left_out(&entry.path()) { Err(Refusal::Hidden) } else { Ok(Kind::Folder) }
+            if self.folder.is_left_out(&entry.path()) {
+                Err(Refusal::Hidden.into())
+            } else {
+                Ok(Kind::Folder)
+            }
         } else if file_type.is_file() {
             Ok(Kind::File)
         } else {
-            Err(Refusal::Skipped(SkipReason::NotAFile))
+            Err(Refusal::Skipped(SkipReason::NotAFile).into())
         }
     }
 
     fn enter(&mut self, path: PathBuf, url: String, is_root: bool) -> Result<(), BuildError> {
-        let full = self.folder.root().join(&path);
         if self.folder.symbolic_links() == SymbolicLinks::Anywhere && !is_root {
-            if full.canonicalize().is_ok_and(|real| self.folder.is_left_out(&real)) {
+            let full = self.folder.root().join(&path);
+            let looked = full.canonicalize().and_then(|real| Ok((fs::metadata(&real)?, real)));
+            let (metadata, real) = match looked {
+                Ok(found) => found,
+                Err(error) if is_gone(&error) => return Ok(()),
+                Err(source) => return Err(BuildError::File { path: full, source }),
+            };
+            if self.folder.is_left_out(&real) {
                 return Ok(());
             }
-            let identity = fs::metadata(&full).ok().as_ref().and_then(Identity::of);
-            if identity.is_some_and(|identity| !self.walked.insert(identity)) {
+            if Identity::of(&metadata).is_some_and(|identity| !self.walked.insert(identity)) {
                 self.listener.refused(&path, Refusal::Skipped(SkipReason::WalkedBefore));
                 return Ok(());
             }
         }
-        match self.names(&path) {
-            Ok(names) => self.stack.push(Level { path, url, names }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_root => {}
-            Err(source) => return Err(BuildError::File { path: full, source }),
+        if let Some(names) = self.names(&path, is_root)? {
+            self.stack.push(Level { path, url, names });
         }
         Ok(())
     }
 
-    fn file(&mut self, path: PathBuf, loc: String, kind: Kind) -> Option<Found> {
+    fn file(&mut self, path: PathBuf, loc: String, kind: Kind) -> Result<Option<Found>, BuildError> {
         let target = match kind {
-            Kind::Link => match self.folder.judge_link(&self.folder.root().join(&path)) {
-                Ok(metadata) => Identity::of(&metadata),
-                Err(refusal) => {
-                    self.listener.refused(&path, refusal);
-                    return None;
-                }
-            },
+            Kind::Link => {
+                let judged = self.folder.judge_link(&self.folder.root().join(&path));
+                let Some(metadata) = self.told(&path, judged)? else { return Ok(None) };
+                Identity::of(&metadata)
+            }
             Kind::File | Kind::Folder => None,
         };
         if loc.len() > MAX_LOC {
             self.listener.refused(&path, Refusal::Skipped(SkipReason::LocTooLong));
-            return None;
+            return Ok(None);
         }
         if let Some(cause) = Foreign::of(&path) {
             (self.listener.unportable)(Unportable { path: path.clone(), cause });
         }
-        Some(Found { path, loc, target })
+        Ok(Some(Found { path, loc, target }))
     }
 }
 
@@ -155,16 +186,26 @@ impl Iterator for Walker {
                 continue;
             };
             let loc = format!("{}{segment}", level.url);
-            let name = name_of(segment.strip_suffix('/').unwrap_or(segment))
-                .expect("a segment that was made of a name leads back to it");
+            let segment = segment.strip_suffix('/').unwrap_or(segment);
+            let Some(name) = name_of(segment) else {
+                // On some systems a name can be what no text stands for.
+                let path = level.path.join(segment);
+                self.listener.refused(&path, Refusal::Skipped(SkipReason::NotUnicode));
+                continue;
+            };
             let path = level.path.join(name);
-            if kind == Kind::Folder {
-                if let Err(error) = self.enter(path, loc, false) {
+            let found = if kind == Kind::Folder {
+                self.enter(path, loc, false).map(|()| None)
+            } else {
+                self.file(path, loc, kind)
+            };
+            match found {
+                Ok(Some(found)) => return Some(Ok(found)),
+                Ok(None) => {}
+                Err(error) => {
                     self.stack.clear();
                     return Some(Err(error));
                 }
-            } else if let Some(found) = self.file(path, loc, kind) {
-                return Some(Ok(found));
             }
         }
     }
@@ -194,19 +235,24 @@ struct Names {
 
 struct Name {
     start: usize,
-    /// A name has at most 255 bytes, each three in a URL.
     length: u16,
     kind: Kind,
 }
 
 impl Names {
-    fn push(&mut self, name: &OsStr, kind: Kind) {
+    /// A name too long for a URL is refused.
+    fn push(&mut self, name: &OsStr, kind: Kind) -> Result<(), Refusal> {
         let start = self.text.len();
-        let slash = if kind == Kind::Folder { "/" } else { "" };
-        write!(self.text, "{}{slash}", segment_of(name)).expect("a String takes all");
-        let length =
-            u16::try_from(self.text.len() - start).expect("no file system has names of 20,000 bytes");
+        self.text.extend(segment_of(name));
+        if kind == Kind::Folder {
+            self.text.push('/');
+        }
+        let Ok(length) = u16::try_from(self.text.len() - start) else {
+            self.text.truncate(start);
+            return Err(Refusal::Skipped(SkipReason::LocTooLong));
+        };
         self.order.push(Name { start, length, kind });
+        Ok(())
     }
 
     fn sort(&mut self) {

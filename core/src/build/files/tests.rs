@@ -132,15 +132,114 @@ fn symbolic_links_are_followed_as_far_as_is_safe() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_that_leads_elsewhere_when_it_is_read_is_not_read() {
+fn a_link_that_leads_elsewhere_when_it_is_read_is_judged_again() {
+    use std::os::unix::fs::symlink;
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let (target, link) = (data.join("target"), data.join("link"));
+    fs::write(place.path().join("secret"), "x").unwrap();
+    fs::write(&target, "old").unwrap();
+    symlink("target", &link).unwrap();
+    let folder = Folder::open(&data).unwrap();
+    let judged = Identity::of(&fs::metadata(&link).unwrap());
+    let reading = || read(&folder, &link, judged, &[], &mut [0; 16], || ()).unwrap();
+
+    // As `rename` replaces a file: whole, and another one.
+    fs::write(data.join("new"), "newer").unwrap();
+    fs::rename(data.join("new"), &target).unwrap();
+    assert!(matches!(reading(), Reading::Steady { length: 5, .. }));
+
+    fs::remove_file(&link).unwrap();
+    symlink("../secret", &link).unwrap();
+    assert!(matches!(reading(), Reading::Gone));
+
+    fs::remove_file(&link).unwrap();
+    fs::write(&link, "a file by now").unwrap();
+    assert!(matches!(reading(), Reading::Steady { length: 13, .. }));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_whose_target_is_replaced_each_time_it_is_looked_at_has_neither_length_nor_digest() {
+    use std::os::unix::fs::symlink;
+    let data = tempfile::tempdir().unwrap();
+    let (target, link, next) =
+        (data.path().join("target"), data.path().join("link"), data.path().join("next"));
+    fs::write(&target, "one").unwrap();
+    symlink("target", &link).unwrap();
+    let folder = Folder::open(&data).unwrap();
+    let mut looks = 0;
+    let reading = read(&folder, &link, Some(Identity::NOBODY), &[], &mut [0; 16], || {
+        looks += 1;
+        fs::write(&next, "another").unwrap();
+        fs::rename(&next, &target).unwrap();
+    });
+    assert!(matches!(reading.unwrap(), Reading::Restless { .. }));
+    assert_eq!(looks, MAX_READS);
+}
+
+/// What ends an inventory whose closures panic; they run in other threads for what lies in `sub`.
+fn end_of(prepare: impl FnOnce(FileInventory) -> FileInventory) -> Option<BuildError> {
     let folder = tempfile::tempdir().unwrap();
-    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
-    fs::write(&one, "x").unwrap();
-    fs::write(&other, "x").unwrap();
-    let judged = Identity::of(&fs::metadata(&one).unwrap());
-    let reading = |path| read(path, judged, &[], &mut [0; 16], || ()).unwrap();
-    assert!(matches!(reading(&one), Reading::Steady { .. }));
-    assert!(matches!(reading(&other), Reading::Gone));
+    fs::create_dir(folder.path().join("sub")).unwrap();
+    for name in ["a", "sub/\u{7}", "sub/new.part", "z"] {
+        fs::write(folder.path().join(name), "x").unwrap();
+    }
+    let mut files = prepare(of(&folder)).start().unwrap();
+    let error = files.by_ref().find_map(Result::err);
+    assert!(files.next().is_none());
+    error
+}
+
+#[test]
+fn an_inventory_whose_closures_panic_ends_with_an_error_and_not_as_if_it_were_complete() {
+    assert!(end_of(|inventory| inventory).is_none());
+    let in_sub = |path: &Path| assert!(!path.starts_with("sub/new.part"), "panics on purpose");
+    let broken = [
+        end_of(|inventory| {
+            inventory.admit(move |path| {
+                in_sub(path);
+                true
+            })
+        }),
+        end_of(|inventory| inventory.on_skipped(move |skipped| in_sub(&skipped.path))),
+        end_of(|inventory| inventory.on_unportable(|_| panic!("panics on purpose"))),
+        end_of(|inventory| inventory.media_type(|_| panic!("panics on purpose"))),
+    ];
+    assert!(broken.iter().all(|error| matches!(error, Some(BuildError::BrokenOff))), "{broken:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_cannot_be_looked_at_is_an_error_and_not_an_absence() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "x").unwrap();
+    // An error that even an administrator gets, and that is none of those that say that nothing is there.
+    symlink("x".repeat(300), folder.path().join("link")).unwrap();
+    let error = of(&folder).start().map(|files| files.filter_map(Result::err).next());
+    assert!(matches!(&error, Err(BuildError::File { path, .. }) if path.ends_with("link")), "{error:?}");
+    let mut contents = of(&folder).contents();
+    assert!(contents.open(&Item::new("http://example.org/c/link")).is_err());
+    // A name that no file can have is none.
+    assert!(
+        contents.open(&Item::new(format!("http://example.org/c/{}", "x".repeat(300)))).unwrap().is_none()
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_a_circle_and_links_below_files_lead_nowhere() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "x").unwrap();
+    symlink("one", folder.path().join("other")).unwrap();
+    symlink("other", folder.path().join("one")).unwrap();
+    symlink("file/below", folder.path().join("below")).unwrap();
+    let Walked { found, skipped, .. } = walked(Folder::open(&folder).unwrap());
+    assert_eq!(found, ["file"]);
+    assert_eq!(skipped, ["below", "one", "other"].map(|name| (name.to_owned(), SkipReason::Dangling)));
 }
 
 #[test]
@@ -148,8 +247,8 @@ fn a_file_that_changes_while_it_is_read_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     fs::write(&path, "old").unwrap();
-    let mut first = true;
-    let reading = read(&path, None, &[Algorithm::Sha256], &mut [0; 16], || {
+    let (here, mut first) = (Folder::open(&folder).unwrap(), true);
+    let reading = read(&here, &path, None, &[Algorithm::Sha256], &mut [0; 16], || {
         if std::mem::take(&mut first) {
             fs::write(&path, "newer").unwrap();
         }
@@ -164,8 +263,8 @@ fn a_file_that_never_holds_still_has_neither_length_nor_digest() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     fs::write(&path, "").unwrap();
-    let mut content = String::new();
-    let reading = read(&path, None, &[Algorithm::Sha256], &mut [0; 16], || {
+    let (here, mut content) = (Folder::open(&folder).unwrap(), String::new());
+    let reading = read(&here, &path, None, &[Algorithm::Sha256], &mut [0; 16], || {
         content.push('x');
         fs::write(&path, &content).unwrap();
     });
@@ -241,11 +340,12 @@ fn the_folder_of_the_documents_is_reported_and_that_of_the_site_is_not() {
     }
     let folder =
         Folder::open(&folder).unwrap().reserve("resync").leave_out(folder.path().join("site")).unwrap();
-    assert_eq!(folder.locate(Path::new("site/page.html")), Err(Refusal::Hidden));
-    assert_eq!(folder.locate(Path::new("resync/mine.txt")), Err(Refusal::Skipped(SkipReason::Reserved)));
-    assert_eq!(folder.locate(Path::new("missing")), Err(Refusal::Missing));
+    let refusal = |path| folder.locate(Path::new(path)).unwrap_err().refusal();
+    assert_eq!(refusal("site/page.html"), Some(Refusal::Hidden));
+    assert_eq!(refusal("resync/mine.txt"), Some(Refusal::Skipped(SkipReason::Reserved)));
+    assert_eq!(refusal("missing"), Some(Refusal::Missing));
     for name in ["../x", "/etc"] {
-        assert_eq!(folder.locate(Path::new(name)), Err(Refusal::Hidden), "{name}");
+        assert_eq!(refusal(name), Some(Refusal::Hidden), "{name}");
     }
     let Walked { found, skipped, .. } = walked(folder);
     assert_eq!(found, ["a/resync/b", "resync.html"]);
@@ -284,7 +384,7 @@ fn what_is_left_out_is_not_reached_through_links_either() {
     symlink(place.path(), data.join("around")).unwrap();
     for links in [SymbolicLinks::Inside, SymbolicLinks::Anywhere] {
         let folder = Folder::open(&data).unwrap().links(links).leave_out(data.join("site")).unwrap();
-        assert_eq!(folder.locate(Path::new("page")), Err(Refusal::Hidden));
+        assert_eq!(folder.locate(Path::new("page")).unwrap_err().refusal(), Some(Refusal::Hidden));
         assert_eq!(walked(folder).found, [""; 0], "{links:?}");
     }
 }
@@ -330,8 +430,12 @@ fn contents_are_what_the_inventory_would_list_and_nothing_that_took_its_place() 
     // A file that was judged, and then a link in its place.
     fs::remove_file(data.join("file")).unwrap();
     symlink("../secret", data.join("file")).unwrap();
+    let here = Folder::open(&data).unwrap();
     assert!(open_judged(&data.join("file"), None).unwrap().is_none());
-    assert!(matches!(read(&data.join("file"), None, &[], &mut [0; 16], || ()).unwrap(), Reading::Gone));
+    assert!(matches!(
+        read(&here, &data.join("file"), None, &[], &mut [0; 16], || ()).unwrap(),
+        Reading::Gone
+    ));
 }
 
 #[test]
