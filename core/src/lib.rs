@@ -8,6 +8,7 @@
 //! * [`rules`]: what a conforming document must satisfy, one named violation per rule;
 //! * [`lint`]: a whole site checked, document by document and against each other;
 //! * [`build`]: from an inventory of resources to lists, dumps, archives and their indexes;
+//! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
 //! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
 //!
@@ -48,6 +49,7 @@ pub mod datetime;
 pub mod digest;
 pub mod document;
 pub mod lint;
+pub mod package;
 pub mod rules;
 pub mod websub;
 pub mod xml;

@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use resync_core::build::{
     ArchiveKind, Archives, BuildError, ChangeDumps, ChangeLists, Completed, Event, FolderSink, Item,
-    MemoryInventory, Package, PackageLimits, ResourceDumps, ResourceLists, Rotation, Site,
+    MemoryInventory, PackageLimits, Position, ResourceDumps, ResourceLists, Rotation, Site,
     publish_capability_list, publish_source_description,
 };
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Hasher, Hashes};
 use resync_core::document::{Capability, CapabilityList, Change, Link, Root, SourceDescription};
+use resync_core::package::Package;
 use resync_core::xml::{self, Format, Layout, Limits};
 use resync_tests::harness::{Documents, PublishedSchemas, complaints, files_below, grammar};
 
@@ -164,7 +165,7 @@ fn rotated_change_lists(sink: &mut FolderSink, format: Format) -> Result<(), Bui
 
 fn closed_change_lists(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
     let lists = ChangeLists::new(&site()).rotation(Rotation { entries: Some(2), age: None }).format(format);
-    lists.close(sink, hour(0), events(1, 5), hour(6)).map(drop)
+    lists.close(sink, Position::default(), hour(0), events(1, 5), hour(6)).map(drop)
 }
 
 fn one_resource_dump(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
@@ -194,11 +195,11 @@ fn change_dumps(sink: &mut FolderSink, format: Format) -> Result<(), BuildError>
     Ok(())
 }
 
-fn archives(sink: &mut FolderSink, _: Format) -> Result<(), BuildError> {
+fn archives(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
     use ArchiveKind as K;
     for kind in [K::ResourceLists, K::ResourceDumps, K::ChangeLists, K::ChangeDumps] {
         let archived = (1..=5).map(|n| (site().url(&format!("{n}.xml")), Some(hour(n)), Some(hour(n + 1))));
-        Archives::new(&site(), kind).limits(FEW).write(archived, sink)?;
+        Archives::new(&site(), kind, hour(9)).format(format).limits(FEW).write(archived, sink)?;
     }
     Ok(())
 }

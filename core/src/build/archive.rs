@@ -1,16 +1,19 @@
 //! The four archives: documents that were current once, split at the limits and grouped under an index (AR-001 to AR-016).
 
+use std::io::BufReader;
+
 use super::parts::{Kind, Part, Parts};
-use super::settings::{Published, Settings, Site};
-use super::{BuildError, Sink};
+use super::rotation::WHOLLY;
+use super::settings::{Published, Settings, Site, settings};
+use super::{BuildError, Documents, Sink};
 use crate::datetime::DateTime;
 use crate::document::{
     ChangeDumpArchive, ChangeDumpArchiveIndex, ChangeListArchive, ChangeListArchiveIndex, Document, Entry,
     Header, Metadata, ResourceDumpArchive, ResourceDumpArchiveIndex, ResourceListArchive,
-    ResourceListArchiveIndex,
+    ResourceListArchiveIndex, Root,
 };
 use crate::rules::Violations;
-use crate::xml::Limits;
+use crate::xml::Reader;
 
 /// What is archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +46,8 @@ impl ArchiveKind {
 ///
 /// let (noon, one) = ("2026-01-03T12:00:00Z".parse()?, "2026-01-03T13:00:00Z".parse()?);
 /// let mut sink = MemorySink::default();
-/// let published = Archives::new(&Site::new("https://example.org/resync"), ArchiveKind::ChangeLists)
+/// let site = Site::new("https://example.org/resync");
+/// let published = Archives::new(&site, ArchiveKind::ChangeLists, one)
 ///     .write([("https://example.org/resync/changelist-1.xml", Some(noon), Some(one))], &mut sink)?;
 /// assert_eq!(published.documents, ["changelist-archive.xml"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -53,18 +57,18 @@ impl ArchiveKind {
 pub struct Archives {
     kind: ArchiveKind,
     settings: Settings,
+    at: DateTime,
 }
 
 impl Archives {
-    /// An archive called after its kind, such as `changelist-archive.xml`.
-    pub fn new(site: &Site, kind: ArchiveKind) -> Self {
-        Self { kind, settings: Settings::new(site, kind.stem()) }
+    /// An archive called after its kind, such as `changelist-archive.xml`, and under an index, where the limits ask for one,
+    /// `changelist-archive-20260103T090000Z-1.xml`, …; `at` is the moment of the run.
+    pub fn new(site: &Site, kind: ArchiveKind, at: DateTime) -> Self {
+        Self { kind, settings: Settings::new(site, kind.stem()), at }
     }
 
-    /// When one document ends and the next begins; at most the limits of RS-042.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.settings.limit(limits);
-        self
+    pub(super) fn of(settings: Settings, kind: ArchiveKind, at: DateTime) -> Self {
+        Self { kind, settings, at }
     }
 
     /// Lists archived documents: URI, and `at` and `completed` of a snapshot, or `from` and `until` of changes, the latter oldest
@@ -74,11 +78,31 @@ impl Archives {
         archived: impl IntoIterator<Item = (L, Option<DateTime>, Option<DateTime>)>,
         sink: &mut S,
     ) -> Result<Published, BuildError> {
-        let mut archives = Parts::new(self, &self.settings, DateTime::now(), sink)?;
+        let mut archives = Parts::new(self, &self.settings, self.at, sink)?;
         for (loc, start, end) in archived {
             archives.entry(&self.entry(loc.into(), start, end))?;
         }
         archives.publish()
+    }
+
+    /// What is archived already, in order.
+    pub(super) fn archived<D: Documents>(&self, documents: &D) -> Result<Vec<Archived>, BuildError> {
+        let top = self.settings.top();
+        let Some((header, entries)) = read(documents, &top)? else { return Ok(Vec::new()) };
+        if header.root == Root::UrlSet {
+            return Ok(entries);
+        }
+        let mut all = Vec::new();
+        for (part, ..) in entries {
+            let found =
+                self.settings.site.name(&part).map(|name| read(documents, name)).transpose()?.flatten();
+            let (_, entries) = found.ok_or_else(|| BuildError::NotContinuable {
+                name: top.clone(),
+                reason: "it lists a document that is missing",
+            })?;
+            all.extend(entries);
+        }
+        Ok(all)
     }
 
     fn entry(&self, loc: String, start: Option<DateTime>, end: Option<DateTime>) -> Entry {
@@ -93,6 +117,24 @@ impl Archives {
         Entry { metadata: start.or(end).map(|_| metadata), ..Entry::new(loc) }
     }
 }
+
+/// A document with the start and the end of what it tells.
+type Archived = (String, Option<DateTime>, Option<DateTime>);
+
+fn read<D: Documents>(documents: &D, name: &str) -> Result<Option<(Header, Vec<Archived>)>, BuildError> {
+    let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
+    let Some(published) = documents.open(name)? else { return Ok(None) };
+    let reader = Reader::with_options(BufReader::new(published), WHOLLY).map_err(unreadable)?;
+    let header = reader.header().clone();
+    let entry = |entry: Entry| {
+        let times = entry.metadata.unwrap_or_default();
+        (entry.loc, times.at.or(times.from), times.completed.or(times.until))
+    };
+    let entries = reader.map(|found| found.map(entry).map_err(unreadable)).collect::<Result<_, _>>()?;
+    Ok(Some((header, entries)))
+}
+
+settings!(Archives);
 
 impl Kind for &Archives {
     fn header(&self, index: Option<String>, _: Option<DateTime>) -> Header {

@@ -8,16 +8,17 @@ use std::collections::HashMap;
 
 use tempfile::SpooledTempFile;
 
-use super::change_list::{Event, Rotation};
-use super::generation::Generation;
+use super::change_list::{Event, Position, Rotation};
+use super::generation::{Generation, sweep_packages};
 use super::packages::{Packages, Packing, packing};
-use super::rotation::{Kind, Series};
+use super::rotation::{Addition, Kind, Series};
 use super::scratch::Scratch;
-use super::settings::{Published, Settings, Site, settings};
-use super::{BuildError, Item, PackageLimits, Sink, Versions};
+use super::settings::{Published, Settings, Site, archived, settings};
+use super::{BuildError, Documents, Item, PackageLimits, Sink, Versions};
 use crate::datetime::DateTime;
 use crate::digest::{Agreement, Digest, Hasher};
 use crate::document::{Change, ChangeDumpManifest, ChangePackage, Entry, Header, PackedChange};
+use crate::package::{Package, PackageReadLimits};
 
 /// Makes Change Dumps that go on from run to run, as [`ChangeLists`](super::ChangeLists) do: `changedump.xml` is the index,
 /// `changedump-1.xml`, … list packages, the last one open.
@@ -43,31 +44,92 @@ impl ChangeDumps {
     }
 
     /// Up to when the published dumps have all changes; `None` before the first run.
-    pub fn end<S: Sink>(&self, sink: &S) -> Result<Option<DateTime>, BuildError> {
-        self.series().end(sink)
+    pub fn end<D: Documents>(&self, documents: &D) -> Result<Option<DateTime>, BuildError> {
+        self.series().end(documents)
+    }
+
+    /// How far the published dumps have come; entries are packages.
+    pub fn position<D: Documents>(&self, documents: &D) -> Result<Position, BuildError> {
+        self.series().position(documents)
     }
 
     /// Packs the changes from [`end`](Self::end), or `from` the first time, up to `until`, oldest first.
     ///
     /// A change whose bytes are gone is left out and counted in [`Published::gone`] where another one of the same resource follows, which
     /// then tells the sum of both; no manifest can tell of it without a path (RS-144). Where none follows, nothing is published
-    /// ([`BuildError::BytesGone`]).
+    /// ([`BuildError::BytesGone`]). A package does not end in between, so that each holds what its interval promises; for that it may
+    /// pass its [limits](Self::package_limits).
     ///
-    /// After a run that was killed, tell again what happened from [`end`](Self::end) on: a change at that very moment may then be in two
-    /// packages, which does no harm (RS-128).
+    /// After a run that failed, some of the changes may be told: [`resume`](Self::resume) goes on exactly. Who keeps no position tells
+    /// again what happened from [`end`](Self::end) on: a change at that very moment may then be in two packages, which does no harm (RS-128).
     pub fn record<S: Sink>(
         &self,
         sink: &mut S,
         from: DateTime,
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
+        versions: impl Versions,
+        until: DateTime,
+    ) -> Result<Published, BuildError> {
+        self.run(sink, Addition::new(from, until), events, versions, until)
+    }
+
+    /// As [`record`](Self::record), where a run that failed may have told some of `events`: all the changes since `position`, the very
+    /// ones that it was given. Those that are told already are passed over.
+    pub fn resume<S: Sink>(
+        &self,
+        sink: &mut S,
+        position: Position,
+        from: DateTime,
+        events: impl IntoIterator<Item = Result<Event, BuildError>>,
+        versions: impl Versions,
+        until: DateTime,
+    ) -> Result<Published, BuildError> {
+        let events = self.untold(sink, position, events)?;
+        self.run(sink, Addition::new(from, until), events, versions, until)
+    }
+
+    /// Packs the last changes there will ever be, all those since `position`, and closes dump and index at `until`. After a run that
+    /// failed, or of which nobody remembers whether it did, the same call completes it.
+    pub fn close<S: Sink>(
+        &self,
+        sink: &mut S,
+        position: Position,
+        from: DateTime,
+        events: impl IntoIterator<Item = Result<Event, BuildError>>,
+        versions: impl Versions,
+        until: DateTime,
+    ) -> Result<Published, BuildError> {
+        let events = self.untold(sink, position, events)?;
+        let addition = Addition { until: Some(until), ..Addition::new(from, until) };
+        self.run(sink, addition, events, versions, until)
+    }
+
+    /// Moves what was closed at `before` or earlier into the archive, from which it can be had under the same URIs, so that the index
+    /// lists what is of interest and never fills up (AR-014, AR-016).
+    ///
+    /// The archive is called after the stem, `changedump-archive.xml`; the index points at it. It is told first: a run that was killed
+    /// leaves some documents in both, and the next one goes on. `at` is the moment of the run. Nothing to archive publishes nothing.
+    pub fn archive<S: Sink>(
+        &self,
+        sink: &mut S,
+        before: DateTime,
+        at: DateTime,
+    ) -> Result<Published, BuildError> {
+        self.series().archive(sink, before, at)
+    }
+
+    fn run<S: Sink>(
+        &self,
+        sink: &mut S,
+        mut addition: Addition<S>,
+        events: impl IntoIterator<Item = Result<Event, BuildError>>,
         mut versions: impl Versions,
         until: DateTime,
     ) -> Result<Published, BuildError> {
-        let start = self.end(sink)?.unwrap_or(from);
+        let start = self.end(sink)?.unwrap_or(addition.from);
         let generation = Generation::new(sink, &self.settings.stem, until)?;
         let mut packages = Packages::new(&self.settings, &self.packing, generation, sink);
-        let awaited = HashMap::new();
-        let mut run = Run { dumps: self, from: start, last: start, entries: Vec::new(), awaited, gone: 0 };
+        let mut run = Run::new(self, start);
         for event in events {
             run.add(event?, &mut versions, &mut packages, sink)?;
         }
@@ -76,11 +138,64 @@ impl ChangeDumps {
         }
         run.check_complete()?;
         run.end_package(&mut packages, sink, until)?;
-        let mut documents = packages.into_ready().publish_new(sink)?;
-        let published =
-            self.series().record(sink, from, None, run.entries.into_iter().map(Ok), until, None)?;
-        documents.extend(published.documents);
-        Ok(Published { documents, gone: run.gone, ..published })
+        addition.targets = packages.into_ready();
+        let outcome = self.series().record(sink, addition, run.entries.into_iter().map(Ok));
+        // Whatever came of it, a package that no dump names is of no use. The first failure is the one to tell.
+        let swept = sweep_packages(sink, &self.settings);
+        let published = outcome?;
+        swept?;
+        Ok(Published { gone: run.gone, ..published })
+    }
+
+    /// The changes that no package since `position` tells of.
+    fn untold<S: Sink, E: IntoIterator<Item = Result<Event, BuildError>>>(
+        &self,
+        sink: &S,
+        position: Position,
+        events: E,
+    ) -> Result<impl Iterator<Item = Result<Event, BuildError>> + use<S, E>, BuildError> {
+        let series = self.series();
+        let is_under_way = series.added_since(sink, position)? > 0;
+        let end = if is_under_way { series.end(sink)? } else { None };
+        let last = end.map_or(Ok(None), |_| series.last_entry(sink))?;
+        let mut at_end = last.map_or(Ok(Vec::new()), |last| self.last_told(sink, &last, end))?;
+        Ok(events.into_iter().filter(move |event| {
+            let (Some(end), Ok(event)) = (end, event) else { return true };
+            // A package that is full may have ended between two changes of one moment.
+            let is_told = event.moment < end
+                || event.moment == end
+                    && at_end
+                        .iter()
+                        .position(|loc| *loc == event.item.loc)
+                        .map(|place| at_end.swap_remove(place))
+                        .is_some();
+            !is_told
+        }))
+    }
+
+    /// The resources that a package tells of at its very end.
+    fn last_told<S: Sink>(
+        &self,
+        sink: &S,
+        package: &Entry,
+        end: Option<DateTime>,
+    ) -> Result<Vec<String>, BuildError> {
+        let unfit = |reason| BuildError::NotContinuable { name: package.loc.clone(), reason };
+        let name =
+            self.settings.site.name(&package.loc).ok_or_else(|| unfit("it is a package of another site"))?;
+        let published = sink.open(name)?.ok_or_else(|| unfit("it is missing"))?;
+        let scratch = Scratch::of(sink);
+        let (copy, _) = scratch.copy(&package.loc, published, |_| {})?;
+        let limits = PackageReadLimits::default();
+        let unreadable = |_| unfit("its manifest cannot be read");
+        let mut package = Package::open_in(copy, limits, scratch.folder()).map_err(unreadable)?;
+        let mut told = Vec::new();
+        while let Some(entry) = package.next_entry().map_err(unreadable)? {
+            if entry.metadata.as_ref().and_then(|metadata| metadata.datetime) == end {
+                told.push(entry.loc);
+            }
+        }
+        Ok(told)
     }
 
     fn series(&self) -> Series<'_> {
@@ -89,6 +204,7 @@ impl ChangeDumps {
 }
 
 settings!(ChangeDumps);
+archived!(ChangeDumps);
 packing!(ChangeDumps);
 
 /// The changes of one run.
@@ -97,14 +213,30 @@ struct Run<'a> {
     /// Where the open package starts.
     from: DateTime,
     last: DateTime,
+    /// The last change that was packed.
+    packed: DateTime,
     /// The packages, one entry each.
     entries: Vec<Entry>,
-    /// The resources of which the bytes are gone, until another change of theirs comes: the first change that was left out.
-    awaited: HashMap<String, (Change, DateTime)>,
+    /// The resources of which the bytes are gone, until another change of theirs comes.
+    awaited: HashMap<String, Awaited>,
     gone: u64,
 }
 
-impl Run<'_> {
+/// The first change of a resource that was left out.
+#[derive(Clone, Copy)]
+struct Awaited {
+    change: Change,
+    moment: DateTime,
+    /// The change before it, whatever it was of: a package up to then lacks nothing.
+    before: DateTime,
+}
+
+impl<'a> Run<'a> {
+    fn new(dumps: &'a ChangeDumps, start: DateTime) -> Self {
+        let (entries, awaited) = (Vec::new(), HashMap::new());
+        Self { dumps, from: start, last: start, packed: start, entries, awaited, gone: 0 }
+    }
+
     fn add<S: Sink>(
         &mut self,
         mut event: Event,
@@ -122,7 +254,8 @@ impl Run<'_> {
             Change::Created | Change::Updated => {
                 let Some(content) = version(versions, &mut event, &Scratch::of(sink))? else {
                     self.gone += 1;
-                    self.awaited.entry(event.item.loc).or_insert((event.change, moment));
+                    let awaited = Awaited { change: event.change, moment, before };
+                    self.awaited.entry(event.item.loc).or_insert(awaited);
                     return Ok(());
                 };
                 Some(content)
@@ -138,8 +271,15 @@ impl Run<'_> {
             Entry { links: item.links, ..told.into() }
         };
         if !packages.takes(&entry)? {
-            self.end_package(packages, sink, before)?;
+            match self.complete(before) {
+                Some(until) => self.end_package(packages, sink, until)?,
+                None if packages.has_room(&entry)? => {}
+                None => self.check_complete()?,
+            }
         }
+        // What this change makes up for is lacking until now, when it is packed.
+        self.awaited.remove(&entry.loc);
+        self.packed = moment;
         let packer = packages.packer(|| self.manifest(None))?;
         match content {
             Some(content) => packer.pack(entry, content),
@@ -147,18 +287,24 @@ impl Run<'_> {
         }
     }
 
+    /// Up to when the open package lacks nothing, if it holds nothing later (RS-143); `last` is the last change there was.
+    fn complete(&self, last: DateTime) -> Option<DateTime> {
+        let first = self.awaited.values().map(|awaited| awaited.before).min();
+        first.map_or(Some(last), |before| (self.packed <= before).then_some(before))
+    }
+
     /// What a change amounts to together with those of the same resource that were left out before it.
-    fn sum(&mut self, change: Change, item: &Item) -> Change {
-        match (self.awaited.remove(&item.loc), change) {
-            (Some((Change::Created, _)), Change::Updated) => Change::Created,
+    fn sum(&self, change: Change, item: &Item) -> Change {
+        match (self.awaited.get(&item.loc), change) {
+            (Some(Awaited { change: Change::Created, .. }), Change::Updated) => Change::Created,
             _ => change,
         }
     }
 
     fn check_complete(&self) -> Result<(), BuildError> {
-        let first = self.awaited.iter().min_by_key(|(loc, (_, moment))| (*moment, *loc));
-        first.map_or(Ok(()), |(loc, (_, moment))| {
-            Err(BuildError::BytesGone { loc: loc.clone(), moment: *moment })
+        let first = self.awaited.iter().min_by_key(|(loc, awaited)| (awaited.moment, *loc));
+        first.map_or(Ok(()), |(loc, awaited)| {
+            Err(BuildError::BytesGone { loc: loc.clone(), moment: awaited.moment })
         })
     }
 

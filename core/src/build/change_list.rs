@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::inventory::Ordered;
-use super::rotation::{Kind, Series};
-use super::settings::{Published, Settings, Site, settings};
-use super::{BuildError, Inventory, Item, Sink};
+use super::rotation::{Addition, Kind, Series};
+use super::settings::{Published, Settings, Site, archived, settings};
+use super::{BuildError, Documents, Inventory, Item, Sink};
 use crate::datetime::DateTime;
 use crate::document::{Change, Entry, ResourceChange};
 
@@ -172,13 +172,14 @@ impl ChangeLists {
         self
     }
 
-    /// Up to when the published lists tell all changes: the moment of the last one. `None` before the first run.
-    pub fn end<S: Sink>(&self, sink: &S) -> Result<Option<DateTime>, BuildError> {
+    /// Up to when the published lists tell all changes: the moment of the last one, or at which they were closed for good. `None` before
+    /// the first run.
+    pub fn end<D: Documents>(&self, sink: &D) -> Result<Option<DateTime>, BuildError> {
         self.series().end(sink)
     }
 
     /// How far the published lists have come.
-    pub fn position<S: Sink>(&self, sink: &S) -> Result<Position, BuildError> {
+    pub fn position<D: Documents>(&self, sink: &D) -> Result<Position, BuildError> {
         self.series().position(sink)
     }
 
@@ -194,7 +195,7 @@ impl ChangeLists {
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
         now: DateTime,
     ) -> Result<Published, BuildError> {
-        self.series().record(sink, from, None, entries(events), now, None)
+        self.series().record(sink, Addition::new(from, now), entries(events))
     }
 
     /// As [`record`](Self::record), where a run that failed may have told some of `events`: all the changes since `position`, the very
@@ -223,18 +224,37 @@ impl ChangeLists {
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
         now: DateTime,
     ) -> Result<Published, BuildError> {
-        self.series().record(sink, from, Some(position), entries(events), now, None)
+        let addition = Addition { position: Some(position), ..Addition::new(from, now) };
+        self.series().record(sink, addition, entries(events))
     }
 
-    /// Tells the last changes there will ever be and closes list and index at `until`.
+    /// Tells the last changes there will ever be, all those since `position`, and closes list and index at `until`. After a run that
+    /// failed, or of which nobody remembers whether it did, the same call completes it ([`resume`](Self::resume)).
     pub fn close<S: Sink>(
         &self,
         sink: &mut S,
+        position: Position,
         from: DateTime,
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
         until: DateTime,
     ) -> Result<Published, BuildError> {
-        self.series().record(sink, from, None, entries(events), until, Some(until))
+        let position = Some(position);
+        let addition = Addition { position, until: Some(until), ..Addition::new(from, until) };
+        self.series().record(sink, addition, entries(events))
+    }
+
+    /// Moves what was closed at `before` or earlier into the archive, from which it can be had under the same URIs, so that the index
+    /// lists what is of interest and never fills up (AR-014, AR-016).
+    ///
+    /// The archive is called after the stem, `changelist-archive.xml`; the index points at it. It is told first: a run that was killed
+    /// leaves some documents in both, and the next one goes on. `at` is the moment of the run. Nothing to archive publishes nothing.
+    pub fn archive<S: Sink>(
+        &self,
+        sink: &mut S,
+        before: DateTime,
+        at: DateTime,
+    ) -> Result<Published, BuildError> {
+        self.series().archive(sink, before, at)
     }
 
     fn series(&self) -> Series<'_> {
@@ -243,6 +263,7 @@ impl ChangeLists {
 }
 
 settings!(ChangeLists);
+archived!(ChangeLists);
 
 fn entries(
     events: impl IntoIterator<Item = Result<Event, BuildError>>,

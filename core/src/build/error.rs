@@ -38,7 +38,8 @@ pub enum BuildError {
         /// What came before.
         after: DateTime,
     },
-    /// A Change Dump brings a copy to the state at its end, which these changes cannot: the bytes of the last one are gone (RS-143).
+    /// A Change Dump brings a copy to the state at its end, which these changes cannot: the bytes of the last one are gone (RS-143), or
+    /// those that make up for them come so late that no package can hold all that lies in between.
     #[error(
         "the bytes of `{loc}` as of {moment} are gone, and no later change brings others; end the dump before that moment, or make it \
          when the resource has changed again"
@@ -58,7 +59,9 @@ pub enum BuildError {
         limit: u64,
     },
     /// More documents than one index can list, and an index cannot be indexed (RS-044).
-    #[error("more than {limit} documents under one index; divide the resources into several sets")]
+    #[error(
+        "more than {limit} documents under one index; archive the oldest, or divide the resources into several sets"
+    )]
     TooManyDocuments {
         /// How many an index lists.
         limit: usize,

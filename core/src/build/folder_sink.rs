@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, TempPath};
 
-use super::{BuildError, Sink};
+use super::{BuildError, Documents, Sink};
 
 /// The file that is locked; it is empty, and stays.
 const LOCK: &str = ".resync.lock";
@@ -29,7 +29,7 @@ const UNFINISHED: (&str, &str) = (".resync-", ".tmp");
 /// ```
 #[derive(Debug)]
 pub struct FolderSink {
-    folder: PathBuf,
+    documents: FolderDocuments,
     /// Every folder that documents go to, with the file that is locked for it.
     locks: BTreeMap<PathBuf, File>,
 }
@@ -39,7 +39,7 @@ impl FolderSink {
     /// however it ends, its folders are free, and what it left unfinished is removed by the next one that opens them.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, BuildError> {
         let folder = folder.into();
-        let mut sink = Self { folder: folder.clone(), locks: BTreeMap::new() };
+        let mut sink = Self { documents: Self::read(folder.clone()), locks: BTreeMap::new() };
         match sink.take(&folder) {
             Ok(()) => Ok(sink),
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -49,9 +49,26 @@ impl FolderSink {
         }
     }
 
+    /// The documents in `folder`, to be read while somebody else may be writing them.
+    ///
+    /// ```
+    /// use resync_core::build::{ChangeLists, FolderSink, Site};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let lists = ChangeLists::new(&Site::new("https://example.org/resync"));
+    /// let noon = "2026-01-03T12:00:00Z".parse()?;
+    /// let mut sink = FolderSink::open(folder.path())?;
+    /// lists.record(&mut sink, noon, [], noon)?;
+    /// assert_eq!(lists.end(&FolderSink::read(folder.path()))?, Some(noon));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read(folder: impl Into<PathBuf>) -> FolderDocuments {
+        FolderDocuments { folder: folder.into() }
+    }
+
     /// The path of a document.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.documents.folder.join(name)
     }
 
     /// Makes a folder ours before the first document goes there.
@@ -90,10 +107,51 @@ pub struct StagedFile {
     temporary: TempPath,
 }
 
+/// Published documents in a folder that somebody else may be writing into; nothing is locked, and nothing is made.
+#[derive(Clone, Debug)]
+pub struct FolderDocuments {
+    folder: PathBuf,
+}
+
+impl Documents for FolderDocuments {
+    type Published = File;
+
+    fn open(&self, name: &str) -> io::Result<Option<File>> {
+        match File::open(self.folder.join(name)) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        let (parents, beginning) =
+            prefix.rsplit_once('/').map_or(("", prefix), |(parents, rest)| (parents, rest));
+        let names = names_in(&self.folder.join(parents), |name| {
+            name.starts_with(beginning) && name != LOCK && !is_unfinished(name)
+        })?;
+        Ok(names
+            .into_iter()
+            .map(|name| format!("{}{name}", &prefix[..prefix.len() - beginning.len()]))
+            .collect())
+    }
+}
+
+impl Documents for FolderSink {
+    type Published = File;
+
+    fn open(&self, name: &str) -> io::Result<Option<File>> {
+        self.documents.open(name)
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.documents.list(prefix)
+    }
+}
+
 impl Sink for FolderSink {
     type Draft = FolderDraft;
     type Staged = StagedFile;
-    type Published = File;
 
     fn create(&mut self, name: &str) -> io::Result<FolderDraft> {
         let target = self.path(name);
@@ -116,14 +174,6 @@ impl Sink for FolderSink {
         sync_folder(folder_of(&staged.target))
     }
 
-    fn open(&self, name: &str) -> io::Result<Option<File>> {
-        match File::open(self.path(name)) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     fn remove(&mut self, name: &str) -> io::Result<bool> {
         let path = self.path(name);
         match fs::remove_file(&path) {
@@ -133,20 +183,8 @@ impl Sink for FolderSink {
         }
     }
 
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        let (parents, beginning) =
-            prefix.rsplit_once('/').map_or(("", prefix), |(parents, rest)| (parents, rest));
-        let names = names_in(&self.folder.join(parents), |name| {
-            name.starts_with(beginning) && name != LOCK && !is_unfinished(name)
-        })?;
-        Ok(names
-            .into_iter()
-            .map(|name| format!("{}{name}", &prefix[..prefix.len() - beginning.len()]))
-            .collect())
-    }
-
     fn scratch_folder(&self) -> Option<&Path> {
-        Some(&self.folder)
+        Some(&self.documents.folder)
     }
 }
 

@@ -7,9 +7,11 @@
 use std::collections::BTreeSet;
 use std::io::BufReader;
 
+use super::rotation::WHOLLY;
 use super::settings::Settings;
-use super::{BuildError, Sink};
+use super::{BuildError, Documents, Sink};
 use crate::datetime::DateTime;
+use crate::document::{Entry, Relation};
 use crate::xml::{ReadError, Reader};
 
 /// What names end with, after the number.
@@ -75,16 +77,56 @@ impl Kept {
 }
 
 /// The generation that the first entry of a document belongs to, and so all of them; an error where that cannot be told.
-fn led_to<S: Sink>(sink: &S, stem: &str, top: &str) -> Result<Option<String>, ReadError> {
+fn led_to<D: Documents>(sink: &D, stem: &str, top: &str) -> Result<Option<String>, ReadError> {
     let Some(published) = sink.open(top).map_err(ReadError::Io)? else { return Ok(None) };
     let first = Reader::new(BufReader::new(published))?.next().transpose()?;
-    // The site may have moved since, so only the end of the URL counts.
-    let name =
-        first.as_ref().and_then(|entry| Some(&entry.loc[entry.loc.rfind(&format!("/{stem}-"))? + 1..]));
+    let name = first.as_ref().and_then(|entry| name_in(stem, &entry.loc));
     Ok(name.and_then(|name| id(stem, name)).map(str::to_owned))
 }
 
-fn list<S: Sink>(sink: &S, prefix: &str) -> Result<Vec<String>, BuildError> {
+/// The name of a document. The site may have moved since, so only the end of the URL counts.
+fn name_in<'a>(stem: &str, url: &'a str) -> Option<&'a str> {
+    Some(&url[url.rfind(&format!("/{stem}-"))? + 1..])
+}
+
+/// Removes the packages, and the copies of their manifests, that no document of a series leads to: a run that was killed left them.
+pub(super) fn sweep_packages<S: Sink>(sink: &mut S, settings: &Settings) -> Result<(), BuildError> {
+    let stem = settings.stem.as_str();
+    let names = list(sink, &format!("{stem}-"))?;
+    let is_package = |name: &&String| {
+        id(stem, name).is_some() && [PACKAGE, MANIFEST_COPY].iter().any(|end| name.ends_with(end))
+    };
+    let mut orphans: BTreeSet<&str> = names.iter().filter(is_package).map(String::as_str).collect();
+    for document in names.iter().filter(|name| settings.is_component(name)) {
+        if orphans.is_empty() {
+            break;
+        }
+        // Who knows what a document leads to that cannot be read?
+        let Ok(entries) = entries(sink, document) else { return Ok(()) };
+        for entry in entries {
+            let Ok(entry) = entry else { return Ok(()) };
+            let copy = entry.link(&Relation::Contents).map(|link| link.href.as_str());
+            for url in std::iter::once(entry.loc.as_str()).chain(copy) {
+                name_in(stem, url).map(|name| orphans.remove(name));
+            }
+        }
+    }
+    for name in orphans {
+        sink.remove(name).map_err(|source| BuildError::Remove { name: name.to_owned(), source })?;
+    }
+    Ok(())
+}
+
+fn entries<D: Documents>(
+    documents: &D,
+    name: &str,
+) -> Result<impl Iterator<Item = Result<Entry, ReadError>> + use<D>, ReadError> {
+    let missing = || ReadError::Io(std::io::ErrorKind::NotFound.into());
+    let published = documents.open(name).map_err(ReadError::Io)?.ok_or_else(missing)?;
+    Reader::with_options(BufReader::new(published), WHOLLY)
+}
+
+fn list<D: Documents>(sink: &D, prefix: &str) -> Result<Vec<String>, BuildError> {
     sink.list(prefix).map_err(|source| BuildError::Names { prefix: prefix.to_owned(), source })
 }
 

@@ -24,11 +24,13 @@ pub struct PackageLimits {
 impl Default for PackageLimits {
     /// 50,000 bitstreams, 100 MiB.
     fn default() -> Self {
-        Self { bitstreams: MAX_ENTRIES, bytes: 100 * 1024 * 1024 }
+        Self::DEFAULT
     }
 }
 
 impl PackageLimits {
+    const DEFAULT: Self = Self { bitstreams: MAX_ENTRIES, bytes: 100 * 1024 * 1024 };
+
     pub(super) fn entries(self) -> usize {
         self.bitstreams.clamp(1, MAX_ENTRIES)
     }
@@ -42,10 +44,7 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    pub(super) const DEFAULT: Self = Self {
-        limits: PackageLimits { bitstreams: MAX_ENTRIES, bytes: 100 * 1024 * 1024 },
-        has_copies: true,
-    };
+    pub(super) const DEFAULT: Self = Self { limits: PackageLimits::DEFAULT, has_copies: true };
 }
 
 /// Gives a generator with a field `packing` its methods.
@@ -103,6 +102,11 @@ impl<'a, S: Sink> Packages<'a, S> {
 
     pub(super) fn takes(&self, entry: &Entry) -> Result<bool, BuildError> {
         self.packer.as_ref().map_or(Ok(true), |packer| packer.takes(entry))
+    }
+
+    /// Whether one more entry fits at all, whatever was asked for: a manifest cannot be split.
+    pub(super) fn has_room(&self, entry: &Entry) -> Result<bool, BuildError> {
+        self.packer.as_ref().map_or(Ok(true), |packer| packer.has_room(entry))
     }
 
     /// The package that is open, or a new one.

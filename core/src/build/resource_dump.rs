@@ -8,7 +8,7 @@ use super::inventory::Ordered;
 use super::packages::{Packages, Packing, packing};
 use super::parts::Parts;
 use super::scratch::Scratch;
-use super::settings::{Published, Settings, Site, settings};
+use super::settings::{Published, Settings, Site, archived, settings};
 use super::snapshot::{Snapshot, Taken};
 use super::{BuildError, Completed, Contents, Inventory, Item, PackageLimits, Sink};
 use crate::datetime::DateTime;
@@ -21,7 +21,8 @@ use crate::document::{self, Header, ResourceDumpManifest};
 /// that changed is packed as it is, and the manifest says so.
 ///
 /// ```
-/// use resync_core::build::{Item, MemoryInventory, MemorySink, Package, ResourceDumps, Site};
+/// use resync_core::build::{Item, MemoryInventory, MemorySink, ResourceDumps, Site};
+/// use resync_core::package::Package;
 /// use std::io::Cursor;
 ///
 /// let inventory: MemoryInventory = (0..3).map(|n| Item::new(format!("https://example.org/{n}.txt"))).collect();
@@ -51,8 +52,8 @@ pub struct ResourceDumps {
 }
 
 impl ResourceDumps {
-    /// Dumps called `resourcedump.xml` and, where there are more packages than one document lists, `resourcedump-1.xml`, …;
-    /// `at` is when the taking of the inventory started.
+    /// Dumps called `resourcedump.xml` and, where there are more packages than one document lists, also
+    /// `resourcedump-20260103T090000Z-1.xml`, …; `at` is when the taking of the inventory started.
     pub fn new(site: &Site, at: DateTime) -> Self {
         let settings = Settings::new(site, "resourcedump");
         Self { settings, packing: Packing::DEFAULT, at, completed: Completed::Untold }
@@ -148,4 +149,5 @@ impl<R: Read> Read for Measured<R> {
 }
 
 settings!(ResourceDumps);
+archived!(ResourceDumps);
 packing!(ResourceDumps);

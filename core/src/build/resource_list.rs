@@ -2,7 +2,7 @@
 
 use super::inventory::Ordered;
 use super::parts::Parts;
-use super::settings::{Published, Settings, Site, settings};
+use super::settings::{Published, Settings, Site, archived, settings};
 use super::snapshot::{Snapshot, Taken};
 use super::{BuildError, Inventory, Sink};
 use crate::datetime::DateTime;
@@ -85,3 +85,4 @@ impl ResourceLists {
 }
 
 settings!(ResourceLists);
+archived!(ResourceLists);

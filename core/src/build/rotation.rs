@@ -14,17 +14,18 @@ use super::scratch::Scratch;
 use super::settings::{Published, Settings};
 use super::sink::Sink;
 use super::spool::Spool;
-use super::{BuildError, Position, Rotation};
+use super::{BuildError, Documents, Position, Rotation};
 use crate::datetime::DateTime;
 use crate::document::{
-    Capability, ChangeDump, ChangeDumpIndex, ChangeList, ChangeListIndex, Document, Entry, Header, Root,
+    Capability, ChangeDump, ChangeDumpIndex, ChangeList, ChangeListIndex, Document, Entry, Header, Relation,
+    Root,
 };
 use crate::rules::Violations;
 use crate::xml::{self, MAX_ENTRIES, Mode, Options, Reader};
 
 /// How published documents are read that are written anew: an entry that only a lenient reader would pass over must not be
 /// lost (RS-050).
-const WHOLLY: Options = Options { mode: Mode::Strict, gzip: true, ..Options::PLAIN };
+pub(super) const WHOLLY: Options = Options { mode: Mode::Strict, gzip: true, ..Options::PLAIN };
 
 /// Which change document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,27 +53,58 @@ impl Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Interval {
-    number: u64,
-    from: DateTime,
-    until: DateTime,
+pub(super) struct Interval {
+    pub(super) number: u64,
+    pub(super) from: DateTime,
+    pub(super) until: DateTime,
 }
 
 /// The document that grows.
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    number: u64,
-    from: DateTime,
+pub(super) struct Open {
+    pub(super) number: u64,
+    pub(super) from: DateTime,
     /// It was published before; if not, it is the first, or a killed run closed its predecessor.
-    is_published: bool,
+    pub(super) is_published: bool,
 }
 
-#[derive(Debug)]
-struct State {
-    closed: Vec<Interval>,
-    open: Option<Open>,
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) closed: Vec<Interval>,
+    /// None before the first run, and after the series was closed for good.
+    pub(super) open: Option<Open>,
     /// The index says all this, too.
-    is_indexed: bool,
+    pub(super) is_indexed: bool,
+    /// Where the index says that older documents are.
+    pub(super) archives: Option<String>,
+}
+
+impl State {
+    /// When the series was closed for good.
+    fn ended(&self) -> Option<DateTime> {
+        let last = self.closed.last().filter(|_| self.open.is_none());
+        last.map(|last| last.until)
+    }
+}
+
+/// What a run adds, besides entries.
+pub(super) struct Addition<S: Sink> {
+    /// Where the first document of all starts.
+    pub(super) from: DateTime,
+    /// The entries are all those since then: what is there already is not added again.
+    pub(super) position: Option<Position>,
+    /// What the entries lead to, and what is published before them.
+    pub(super) targets: Ready<S>,
+    /// Decides about age.
+    pub(super) now: DateTime,
+    /// Closes the series for good.
+    pub(super) until: Option<DateTime>,
+}
+
+impl<S: Sink> Addition<S> {
+    pub(super) fn new(from: DateTime, now: DateTime) -> Self {
+        Self { from, position: None, targets: Ready::new(), now, until: None }
+    }
 }
 
 /// One kind of change documents in one place.
@@ -85,9 +117,9 @@ pub(super) struct Series<'a> {
 
 impl Series<'_> {
     /// Up to when the published documents have all changes; `None` where none is published.
-    pub(super) fn end<S: Sink>(&self, sink: &S) -> Result<Option<DateTime>, BuildError> {
+    pub(super) fn end<D: Documents>(&self, sink: &D) -> Result<Option<DateTime>, BuildError> {
         let state = self.load(sink)?;
-        let Some(open) = state.open else { return Ok(state.closed.last().map(|last| last.until)) };
+        let Some(open) = state.open else { return Ok(state.ended()) };
         let mut end = open.from;
         if open.is_published {
             for entry in self.entries(sink, open.number)? {
@@ -98,21 +130,35 @@ impl Series<'_> {
     }
 
     /// Where the next entry goes.
-    pub(super) fn position<S: Sink>(&self, sink: &S) -> Result<Position, BuildError> {
+    pub(super) fn position<D: Documents>(&self, sink: &D) -> Result<Position, BuildError> {
         let state = self.load(sink)?;
-        let Some(open) = state.open else { return Ok(Position::default()) };
+        let last = state.closed.last().map(|last| (last.number, true));
+        let open = state.open.map(|open| (open.number, open.is_published));
+        let Some((document, is_published)) = open.or(last) else { return Ok(Position::default()) };
         let mut entries = 0;
-        if open.is_published {
-            for entry in self.entries(sink, open.number)? {
+        if is_published {
+            for entry in self.entries(sink, document)? {
                 entry?;
                 entries += 1;
             }
         }
-        Ok(Position { document: open.number, entries })
+        Ok(Position { document, entries })
+    }
+
+    /// The entry that was added last, as far as the index lists it.
+    pub(super) fn last_entry<D: Documents>(&self, sink: &D) -> Result<Option<Entry>, BuildError> {
+        let state = self.load(sink)?;
+        let open = state.open.filter(|open| open.is_published).map(|open| open.number);
+        for number in open.into_iter().chain(state.closed.iter().rev().map(|closed| closed.number)) {
+            if let Some(last) = self.entries(sink, number)?.last() {
+                return last.map(Some);
+            }
+        }
+        Ok(None)
     }
 
     /// How many entries have been added since `position`.
-    fn added_since<S: Sink>(&self, sink: &S, position: Position) -> Result<u64, BuildError> {
+    pub(super) fn added_since<D: Documents>(&self, sink: &D, position: Position) -> Result<u64, BuildError> {
         let first = position.document.max(1);
         let mut added = 0_u64;
         for number in first.. {
@@ -130,19 +176,26 @@ impl Series<'_> {
         })
     }
 
-    /// Adds entries, closes and opens documents as [`Rotation`] wants it, and with `until` closes the last one for good. `entries` are
-    /// all those since `position`, if it is given: what is there already is not added again.
+    /// Adds entries, and closes and opens documents as [`Rotation`] wants it.
     pub(super) fn record<S: Sink>(
         &self,
         sink: &mut S,
-        from: DateTime,
-        position: Option<Position>,
+        addition: Addition<S>,
         entries: impl IntoIterator<Item = Result<Entry, BuildError>>,
-        now: DateTime,
-        until: Option<DateTime>,
     ) -> Result<Published, BuildError> {
+        let Addition { from, position, targets, now, until } = addition;
         let mut added = position.map_or(Ok(0), |position| self.added_since(sink, position))?;
         let state = self.load(sink)?;
+        if let Some(end) = state.ended() {
+            let told = usize::try_from(added).unwrap_or(usize::MAX);
+            return match entries.into_iter().nth(told).transpose()? {
+                None if until == Some(end) => Ok(Published::default()),
+                _ => Err(BuildError::NotContinuable {
+                    name: self.settings.top(),
+                    reason: "it is closed for good",
+                }),
+            };
+        }
         let next = state.closed.last().map_or(1, |last| last.number + 1);
         let start = state.closed.last().map_or(from, |last| last.until);
         let open = state.open.unwrap_or(Open { number: next, from: start, is_published: false });
@@ -152,6 +205,7 @@ impl Series<'_> {
             open,
             end: open.from,
             closed: state.closed,
+            archives: state.archives,
             ready: Ready::new(),
             published: Published::default(),
         };
@@ -176,10 +230,10 @@ impl Series<'_> {
         if !has_news && open.is_published && state.is_indexed {
             return Ok(growing.published);
         }
-        growing.publish(sink, until)
+        growing.publish(sink, targets, until)
     }
 
-    fn load<S: Sink>(&self, sink: &S) -> Result<State, BuildError> {
+    pub(super) fn load<D: Documents>(&self, sink: &D) -> Result<State, BuildError> {
         let top = self.settings.top();
         let Some(published) = sink.open(&top)? else { return self.load_without_index(sink) };
         let unreadable = |source| BuildError::Published { name: top.clone(), source };
@@ -190,7 +244,8 @@ impl Series<'_> {
         {
             return Err(unfit("it is no index of such documents"));
         }
-        let ended = index.header().metadata.until.is_some();
+        let is_ended = index.header().metadata.until.is_some();
+        let archives = index.header().link(&Relation::Archives).map(|link| link.href.clone());
         let mut closed: Vec<Interval> = Vec::new();
         let mut open = None;
         for entry in index {
@@ -206,21 +261,28 @@ impl Series<'_> {
                 None => open = Some(Open { number, from, is_published: true }),
             }
         }
-        if ended {
-            return Err(unfit("it is closed for good"));
+        if is_ended != open.is_none() {
+            return Err(unfit("it has an until and lists an open document, or neither"));
         }
-        self.catch_up(sink, State { closed, open, is_indexed: true })
+        self.catch_up(sink, State { closed, open, is_indexed: true, archives })
     }
 
     /// The first run of all can have been killed before it came to the index.
-    fn load_without_index<S: Sink>(&self, sink: &S) -> Result<State, BuildError> {
+    fn load_without_index<D: Documents>(&self, sink: &D) -> Result<State, BuildError> {
+        for name in self.settings.in_another_format() {
+            if sink.open(&name)?.is_some() {
+                let reason =
+                    "it goes on in the format that it has, compressed or not, and another one is asked for";
+                return Err(BuildError::NotContinuable { name, reason });
+            }
+        }
         let first = header_of(sink, &self.settings.component(1))?.and_then(|header| header.metadata.from);
         let open = first.map(|from| Open { number: 1, from, is_published: true });
-        self.catch_up(sink, State { closed: Vec::new(), open, is_indexed: false })
+        self.catch_up(sink, State { open, ..State::default() })
     }
 
     /// Goes on where a killed run closed a document and did not come to tell the index.
-    fn catch_up<S: Sink>(&self, sink: &S, mut state: State) -> Result<State, BuildError> {
+    fn catch_up<D: Documents>(&self, sink: &D, mut state: State) -> Result<State, BuildError> {
         while let Some(open) = state.open {
             let name = self.settings.component(open.number);
             let Some(header) = header_of(sink, &name)? else {
@@ -241,11 +303,11 @@ impl Series<'_> {
         Ok(state)
     }
 
-    fn entries<S: Sink>(
+    fn entries<D: Documents>(
         &self,
-        sink: &S,
+        sink: &D,
         number: u64,
-    ) -> Result<impl Iterator<Item = Result<Entry, BuildError>> + use<S>, BuildError> {
+    ) -> Result<impl Iterator<Item = Result<Entry, BuildError>> + use<D>, BuildError> {
         let name = self.settings.component(number);
         let published = sink
             .open(&name)?
@@ -281,7 +343,13 @@ impl Series<'_> {
         }
     }
 
-    fn index(&self, closed: &[Interval], open: Option<Open>) -> Result<Document, Violations> {
+    /// The index, with `archives` where the settings name none.
+    pub(super) fn index(
+        &self,
+        closed: &[Interval],
+        open: Option<Open>,
+        archives: Option<&String>,
+    ) -> Result<Document, Violations> {
         let up = self.settings.site.capability_list();
         let url = |number| self.settings.site.url(&self.settings.component(number));
         macro_rules! index {
@@ -291,7 +359,7 @@ impl Series<'_> {
                 if let (None, Some(last)) = (open, closed.last()) {
                     index = index.until(last.until);
                 }
-                if let Some(archives) = &self.settings.archives {
+                if let Some(archives) = self.settings.archives.as_ref().or(archives) {
                     index = index.archives(archives);
                 }
                 for one in closed {
@@ -310,14 +378,14 @@ impl Series<'_> {
     }
 }
 
-fn header_of<S: Sink>(sink: &S, name: &str) -> Result<Option<Header>, BuildError> {
+fn header_of<D: Documents>(sink: &D, name: &str) -> Result<Option<Header>, BuildError> {
     let Some(published) = sink.open(name)? else { return Ok(None) };
     let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
     Ok(Some(Reader::new(BufReader::new(published)).map_err(unreadable)?.header().clone()))
 }
 
 /// Whether a document has these very bytes.
-fn is_published<S: Sink>(sink: &S, name: &str, bytes: &[u8]) -> Result<bool, BuildError> {
+fn is_published<D: Documents>(sink: &D, name: &str, bytes: &[u8]) -> Result<bool, BuildError> {
     let Some(mut published) = sink.open(name)? else { return Ok(false) };
     let mut present = Vec::with_capacity(bytes.len());
     published.read_to_end(&mut present)?;
@@ -336,6 +404,7 @@ struct Growing<'a, S: Sink> {
     /// Up to when all changes are there.
     end: DateTime,
     closed: Vec<Interval>,
+    archives: Option<String>,
     ready: Ready<S>,
     published: Published,
 }
@@ -386,13 +455,27 @@ impl<S: Sink> Growing<'_, S> {
         self.ready.spool(sink, name, spool, &header)
     }
 
-    /// Publishes what was closed, then what is open, then the index (RS-130).
-    fn publish(mut self, sink: &mut S, until: Option<DateTime>) -> Result<Published, BuildError> {
+    /// A run that was killed has closed the last document for good, and there is no other one.
+    fn is_closed_at(&self, until: DateTime) -> bool {
+        let last = self.closed.last().is_some_and(|last| last.until == until);
+        last && !self.open.is_published && self.spool.entries() == 0
+    }
+
+    /// Publishes what was closed, then what is open, then the index (RS-130); before all that what they lead to. All is staged before
+    /// the first is published.
+    fn publish(
+        mut self,
+        sink: &mut S,
+        targets: Ready<S>,
+        until: Option<DateTime>,
+    ) -> Result<Published, BuildError> {
+        let is_closed = until.is_some_and(|until| self.is_closed_at(until));
         let last = std::mem::replace(&mut self.spool, self.series.spool(sink, self.end)?);
         let open = match until {
             Some(until) if until < self.end => {
                 return Err(BuildError::ChangeOrder { moment: until, after: self.end });
             }
+            Some(_) if is_closed => None,
             Some(until) => {
                 self.close(sink, last, until)?;
                 None
@@ -402,14 +485,15 @@ impl<S: Sink> Growing<'_, S> {
                 Some(self.open)
             }
         };
-        let index = self.series.index(&self.closed, open)?;
+        let index = self.series.index(&self.closed, open, self.archives.as_ref())?;
         let bytes = xml::write_with(&index, self.series.settings.format);
         let top = self.series.settings.top();
         if !is_published(sink, &top, &bytes)? {
             self.ready.bytes(sink, top.clone(), &bytes)?;
             self.published.top = Some(top);
         }
-        self.published.documents = self.ready.publish(sink)?;
+        self.published.documents = targets.publish_new(sink)?;
+        self.published.documents.extend(self.ready.publish(sink)?);
         Ok(self.published)
     }
 }

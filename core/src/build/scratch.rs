@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::SpooledTempFile;
 
@@ -23,6 +23,10 @@ impl Scratch {
     /// Where those for documents of a sink go.
     pub(super) fn of<S: Sink>(sink: &S) -> Self {
         Self { folder: sink.scratch_folder().map_or_else(std::env::temp_dir, ToOwned::to_owned) }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// A file without a name, which ends with the process.

@@ -85,6 +85,17 @@ impl Settings {
         ["xml", "xml.gz"].map(|extension| format!("{}.{extension}", self.stem))
     }
 
+    /// A document that the documents in another format would begin with.
+    pub(super) fn in_another_format(&self) -> impl Iterator<Item = String> {
+        let other = ["xml", "xml.gz"].into_iter().filter(|extension| *extension != self.extension());
+        other.flat_map(|extension| ["", "-1"].map(|number| format!("{}{number}.{extension}", self.stem)))
+    }
+
+    /// The archive of these documents.
+    pub(super) fn archive(&self) -> Self {
+        Self { stem: format!("{}-archive", self.stem), archives: None, ..self.clone() }
+    }
+
     /// A document under the index that keeps its name.
     pub(super) fn component(&self, number: u64) -> String {
         format!("{}-{number}.{}", self.stem, self.extension())
@@ -92,8 +103,17 @@ impl Settings {
 
     /// The number of a document under the index.
     pub(super) fn number(&self, url: &str) -> Option<u64> {
-        let rest = self.site.name(url)?.strip_prefix(&self.stem)?.strip_prefix('-')?;
-        rest.strip_suffix(self.extension())?.strip_suffix('.')?.parse().ok()
+        self.number_of(self.site.name(url)?, self.extension())
+    }
+
+    /// Whether a name is that of a document under the index, in one format or another.
+    pub(super) fn is_component(&self, name: &str) -> bool {
+        ["xml", "xml.gz"].iter().any(|extension| self.number_of(name, extension).is_some())
+    }
+
+    fn number_of(&self, name: &str, extension: &str) -> Option<u64> {
+        let rest = name.strip_prefix(&self.stem)?.strip_prefix('-')?;
+        rest.strip_suffix(extension)?.strip_suffix('.')?.parse().ok()
     }
 }
 
@@ -121,7 +141,8 @@ impl Published {
 macro_rules! settings {
     ($generator:ident) => {
         impl $generator {
-            /// The beginning of the names, up to the number.
+            /// The beginning of the names: what [`new`](Self::new) says, with this in place of the name of the capability. Documents of
+            /// several sets in one folder need a stem each.
             pub fn stem(mut self, stem: impl Into<String>) -> Self {
                 self.settings.stem = stem.into();
                 self
@@ -138,7 +159,14 @@ macro_rules! settings {
                 self.settings.limit(limits);
                 self
             }
+        }
+    };
+}
 
+/// The same for what has archives.
+macro_rules! archived {
+    ($generator:ident) => {
+        impl $generator {
             /// The archive of this kind of document, or its index (AR-004).
             pub fn archives(mut self, url: impl Into<String>) -> Self {
                 self.settings.archives = Some(url.into());
@@ -148,4 +176,4 @@ macro_rules! settings {
     };
 }
 
-pub(super) use settings;
+pub(super) use {archived, settings};

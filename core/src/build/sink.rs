@@ -5,20 +5,30 @@ use std::io::{self, Cursor};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A place for documents, by name.
+/// Published documents, by name, to be read.
+pub trait Documents {
+    /// A published document, to be read.
+    type Published: io::Read;
+
+    /// A published document; `None` when there is none of this name.
+    fn open(&self, name: &str) -> io::Result<Option<Self::Published>>;
+
+    /// The names of the published documents that begin with `prefix` and have no further `/`, in any order.
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
+}
+
+/// A place for documents, by name; `name` is a path with `/` between its parts.
 ///
 /// A document comes in three steps, so that generators can have everything ready before the first reader sees a change: it is
 /// created and written, staged (whole and durable, still unseen), and published (seen by everyone from one moment to the next).
 /// What is dropped before it is published leaves no trace.
-pub trait Sink {
+pub trait Sink: Documents {
     /// A document while it is written.
     type Draft: io::Write;
     /// A document that waits to be published; holds no open file.
     type Staged;
-    /// A published document, to be read.
-    type Published: io::Read;
 
-    /// Starts a document; `name` is a path with `/` between its parts.
+    /// Starts a document.
     fn create(&mut self, name: &str) -> io::Result<Self::Draft>;
 
     /// Ends a document.
@@ -27,14 +37,8 @@ pub trait Sink {
     /// Puts a document into its place; the one that was there is replaced.
     fn publish(&mut self, staged: Self::Staged) -> io::Result<()>;
 
-    /// A published document; `None` when there is none of this name.
-    fn open(&self, name: &str) -> io::Result<Option<Self::Published>>;
-
     /// Removes a published document; whether there was one.
     fn remove(&mut self, name: &str) -> io::Result<bool>;
-
-    /// The names of the published documents that begin with `prefix` and have no further `/`, in any order.
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
 
     /// A folder for temporary files as long as the documents; the system's own where there is none.
     fn scratch_folder(&self) -> Option<&Path> {
@@ -89,10 +93,23 @@ impl io::Write for MemoryDraft {
     }
 }
 
+impl Documents for MemorySink {
+    type Published = Cursor<Arc<[u8]>>;
+
+    fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
+        Ok(self.0.get(name).cloned().map(Cursor::new))
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        let names = self.0.range(prefix.to_owned()..).map(|(name, _)| name);
+        let names = names.take_while(|name| name.starts_with(prefix));
+        Ok(names.filter(|name| !name[prefix.len()..].contains('/')).cloned().collect())
+    }
+}
+
 impl Sink for MemorySink {
     type Draft = MemoryDraft;
     type Staged = MemoryDraft;
-    type Published = Cursor<Arc<[u8]>>;
 
     fn create(&mut self, name: &str) -> io::Result<MemoryDraft> {
         Ok(MemoryDraft { name: name.to_owned(), bytes: Vec::new() })
@@ -107,17 +124,7 @@ impl Sink for MemorySink {
         Ok(())
     }
 
-    fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
-        Ok(self.0.get(name).cloned().map(Cursor::new))
-    }
-
     fn remove(&mut self, name: &str) -> io::Result<bool> {
         Ok(self.0.remove(name).is_some())
-    }
-
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        let names = self.0.range(prefix.to_owned()..).map(|(name, _)| name);
-        let names = names.take_while(|name| name.starts_with(prefix));
-        Ok(names.filter(|name| !name[prefix.len()..].contains('/')).cloned().collect())
     }
 }

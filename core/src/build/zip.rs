@@ -19,10 +19,8 @@ use super::spool::Spool;
 use super::{BuildError, PackageLimits, Sink, ready};
 use crate::digest::{Agreement, Algorithm, Hasher, Hashes};
 use crate::document::{Entry, Header};
+use crate::package::MANIFEST;
 use crate::xml::{FREE_EXPANSION, Format, Limits};
-
-/// The name of every manifest (RS-104).
-pub(super) const MANIFEST: &str = "manifest.xml";
 
 const IN_MEMORY: usize = 1024 * 1024;
 const BUFFER: usize = 64 * 1024;
@@ -48,10 +46,9 @@ pub(super) struct Packed<S: Sink> {
 
 impl Packer {
     pub(super) fn new(manifest: Header, limits: PackageLimits, scratch: Scratch) -> Result<Self, BuildError> {
-        let entries = Limits { entries: limits.entries(), ..Limits::default() };
         Ok(Self {
             bitstreams: ZipWriter::new(Careful::new(BufWriter::new(scratch.file()?))),
-            manifest: Spool::new(manifest, Format::default(), entries, scratch.clone())?,
+            manifest: Spool::new(manifest, Format::default(), Limits::default(), scratch.clone())?,
             limits,
             scratch,
             bytes: 0,
@@ -63,7 +60,12 @@ impl Packer {
     pub(super) fn takes(&self, entry: &Entry) -> Result<bool, BuildError> {
         let length = entry.metadata.as_ref().and_then(|metadata| metadata.length).unwrap_or(0);
         let fits = self.manifest.entries() == 0 || self.bytes.saturating_add(length) <= self.limits.bytes;
-        Ok(fits && self.manifest.takes(entry)?)
+        Ok(fits && self.manifest.entries() < self.limits.entries() && self.manifest.takes(entry)?)
+    }
+
+    /// Whether the manifest can hold one more entry.
+    pub(super) fn has_room(&self, entry: &Entry) -> Result<bool, BuildError> {
+        self.manifest.takes(entry)
     }
 
     /// Adds an entry that has no bitstream: a deletion.

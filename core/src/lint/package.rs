@@ -4,9 +4,9 @@ use std::io;
 
 use super::PackageBytes;
 use super::reading::Said;
-use crate::build::{Package, PackageError};
 use crate::digest::{Agreement, Digest, Hasher};
 use crate::document::Entry;
+use crate::package::{Package, PackageError};
 use crate::rules::Rule;
 
 /// Most flaws of the bitstreams of one package that are told.

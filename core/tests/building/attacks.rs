@@ -2,8 +2,9 @@
 
 use std::io::{Cursor, Write};
 
-use resync_core::build::{Package, PackageError, PackageReadLimits, PathFlaw};
 use resync_core::document::{Entry, Metadata};
+use resync_core::package::{Package, PackageError, PackageReadLimits};
+use resync_core::rules::PathFlaw;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -238,4 +239,28 @@ fn damaged_bytes_have_a_name_and_no_bytes_panic() {
         }
     }
     assert!(is_damaged);
+}
+
+#[test]
+fn rs050_entries_that_cannot_be_understood_are_counted_since_they_may_name_what_is_to_be_kept() {
+    let package = archive(
+        &manifest(&["path=\"/a\"", "path=\"/b\" length=\"many\"", "path=\"/c\""]),
+        &[("a", b"a"), ("b", b"b"), ("c", b"c")],
+    );
+    assert_eq!(copied(&package).len(), 2);
+    let package = open(&package).unwrap();
+    assert_eq!(package.refused(), 1);
+    assert!(!package.violations().is_conforming());
+    let sound = archive(&manifest(&["path=\"/a\""]), &[("a", b"a")]);
+    assert_eq!(open(&sound).unwrap().refused(), 0);
+}
+
+#[test]
+fn the_manifest_is_copied_to_the_folder_that_is_given() {
+    let package = archive(&manifest(&[]), &[]);
+    let open_in = |folder: &std::path::Path| {
+        Package::open_in(Cursor::new(&package), PackageReadLimits::default(), folder).map(drop)
+    };
+    assert!(matches!(open_in("/nowhere/at/all".as_ref()), Err(PackageError::Io(_))));
+    open_in(tempfile::tempdir().unwrap().path()).unwrap();
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 
-use resync_core::build::{MemoryDraft, MemorySink, Sink};
+use resync_core::build::{Documents, MemoryDraft, MemorySink, Sink};
 
 /// How a step breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +77,21 @@ impl io::Write for BreakingDraft {
     }
 }
 
+impl Documents for Breaking<'_> {
+    type Published = <MemorySink as Documents>::Published;
+
+    fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
+        self.fuse.step(|| self.sink.open(name))
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.fuse.step(|| self.sink.list(prefix))
+    }
+}
+
 impl Sink for Breaking<'_> {
     type Draft = BreakingDraft;
     type Staged = MemoryDraft;
-    type Published = <MemorySink as Sink>::Published;
 
     fn create(&mut self, name: &str) -> io::Result<BreakingDraft> {
         let draft = self.fuse.step(|| self.sink.create(name))?;
@@ -97,17 +108,9 @@ impl Sink for Breaking<'_> {
         outcome
     }
 
-    fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
-        self.fuse.step(|| self.sink.open(name))
-    }
-
     fn remove(&mut self, name: &str) -> io::Result<bool> {
         let outcome = self.fuse.step(|| self.sink.remove(name));
         (self.after)(self.sink);
         outcome
-    }
-
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        self.fuse.step(|| self.sink.list(prefix))
     }
 }

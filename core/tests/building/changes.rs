@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use resync_core::build::{
-    BuildError, ChangeLists, Event, Item, MemoryInventory, MemorySink, Position, Published, Rotation,
+    BuildError, ChangeLists, Event, Item, MemoryInventory, MemorySink, Position, Published, Rotation, Sink,
     differences,
 };
 use resync_core::datetime::DateTime;
-use resync_core::document::{Capability, Change, Document};
+use resync_core::document::{
+    Capability, Change, ChangeList, ChangeListIndex, Document, Relation, ResourceChange,
+};
+use resync_core::xml::{self, Compression, Format, Limits};
 
 use super::site::{ROOT, Watched, check_each, check_site, document, item, moment, site};
 
@@ -161,6 +164,7 @@ proptest! {
     fn rs130_however_often_a_run_is_killed_every_change_is_told_once_and_in_its_order(
         batches in batches(), entries in 1..5_usize, age in prop::option::of(1..12_u64),
         deaths in prop::collection::vec(prop::collection::vec(0..7_usize, 0..4), 5),
+        deaths_of_close in prop::collection::vec(0..7_usize, 0..5),
     ) {
         let lists = lists(entries, age);
         let mut sink = MemorySink::default();
@@ -190,6 +194,33 @@ proptest! {
             let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
             prop_assert!(report.is_conforming(), "{}", report);
         }
+
+        let last = [event(1, 900), event(2, 900), event(3, 901)];
+        recorded.extend(last.iter().map(told));
+        let position = lists.position(&sink).unwrap();
+        let mut look = |seen: &MemorySink| {
+            check_each(seen);
+            closed.look(seen);
+            poller.poll(seen);
+            assert!(recorded.starts_with(&poller.seen), "lost, repeated or out of order");
+        };
+        for steps_left in deaths_of_close.into_iter().chain([usize::MAX, usize::MAX]) {
+            let events = last.iter().cloned().map(Ok);
+            let mut watched = Watched { sink, steps_left, after: &mut look };
+            let outcome = lists.close(&mut watched, position, moment(0), events, moment(905));
+            sink = watched.sink;
+            prop_assert!(outcome.is_ok() || steps_left < usize::MAX, "{:?}", outcome);
+        }
+        poller.poll(&sink);
+        prop_assert_eq!(&poller.seen, &recorded);
+        prop_assert_eq!(&all_told(&sink), &recorded);
+        prop_assert_eq!(lists.end(&sink).unwrap(), Some(moment(905)));
+        let end = lists.position(&sink).unwrap();
+        let list = document(&sink, &format!("changelist-{}.xml", end.document));
+        prop_assert_eq!(list.entries().len() as u64, end.entries);
+        prop_assert!(end.entries > 0, "a list for nothing but the end");
+        let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
+        prop_assert!(report.is_conforming(), "{}", report);
     }
 
     #[test]
@@ -264,13 +295,146 @@ fn rs125_a_series_that_is_closed_has_until_everywhere_and_does_not_go_on() {
     let mut sink = MemorySink::default();
     let lists = lists(2, None);
     lists.record(&mut sink, moment(0), (1..4).map(|n| Ok(event(n, n))), moment(5)).unwrap();
-    lists.close(&mut sink, moment(0), [Ok(event(4, 6))], moment(9)).unwrap();
+    let position = lists.position(&sink).unwrap();
+    lists.close(&mut sink, position, moment(0), [Ok(event(4, 6))], moment(9)).unwrap();
     check_each(&sink);
     let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
     assert!(report.is_conforming(), "{report}");
     assert_eq!(document(&sink, "changelist.xml").header().metadata.until, Some(moment(9)));
     let more = lists.record(&mut sink, moment(0), [Ok(event(5, 10))], moment(10));
     assert!(matches!(more, Err(BuildError::NotContinuable { .. })));
+    assert_eq!(lists.end(&sink).unwrap(), Some(moment(9)));
+    let position = lists.position(&sink).unwrap();
+    assert_eq!(position, Position { document: 2, entries: 2 });
+    let again = lists.close(&mut sink, position, moment(0), [], moment(9)).unwrap();
+    assert_eq!(again.documents, [""; 0]);
+    for (events, until) in [(vec![Ok(event(5, 9))], moment(9)), (vec![], moment(10))] {
+        let other = lists.close(&mut sink, position, moment(0), events, until);
+        assert!(matches!(other, Err(BuildError::NotContinuable { .. })));
+    }
+}
+
+#[test]
+fn another_format_does_not_begin_a_series_anew_behind_the_back_of_the_one_there_is() {
+    let compressed = Format { compression: Compression::Gzip, ..Format::default() };
+    for (first, second) in [(Format::default(), compressed), (compressed, Format::default())] {
+        let mut sink = MemorySink::default();
+        lists(9, None).format(first).record(&mut sink, moment(0), [Ok(event(1, 1))], moment(1)).unwrap();
+        let mut killed = MemorySink::default();
+        let mut watched = Watched { sink: killed, steps_left: 1, after: &mut |_| {} };
+        let events = [Ok(event(1, 1))];
+        assert!(lists(9, None).format(first).record(&mut watched, moment(0), events, moment(1)).is_err());
+        killed = watched.sink;
+        assert_eq!(killed.names().count(), 1);
+        for sink in [&mut sink, &mut killed] {
+            let lists = lists(9, None).format(second);
+            assert!(matches!(lists.end(sink), Err(BuildError::NotContinuable { .. })));
+            let more = lists.record(sink, moment(0), [Ok(event(2, 2))], moment(2));
+            assert!(matches!(more, Err(BuildError::NotContinuable { .. })));
+        }
+    }
+}
+
+/// The lists that a Destination finds, in the archive or in the index.
+fn reachable(sink: &MemorySink) -> BTreeSet<String> {
+    let names =
+        ["changelist-archive.xml", "changelist.xml"].into_iter().filter(|name| sink.get(name).is_some());
+    names.flat_map(|name| locs(&document(sink, name))).collect()
+}
+
+fn locs(document: &Document) -> Vec<String> {
+    document.entries().iter().map(|entry| entry.loc.clone()).collect()
+}
+
+#[test]
+fn ar014_old_lists_move_into_the_archive_and_are_within_reach_at_every_step() {
+    let lists = lists(1, None);
+    let url = |number: u32| format!("{ROOT}changelist-{number}.xml");
+    let mut before = MemorySink::default();
+    lists.record(&mut before, moment(0), (1..=5).map(|n| Ok(event(n, n))), moment(5)).unwrap();
+    for steps_left in 0.. {
+        let mut look = |seen: &MemorySink| {
+            check_each(seen);
+            assert_eq!(reachable(seen), (1..=5).map(url).collect());
+        };
+        let mut watched = Watched { sink: before.clone(), steps_left, after: &mut look };
+        let outcome = lists.archive(&mut watched, moment(3), moment(9));
+        let mut sink = watched.sink;
+        let is_through = outcome.is_ok();
+        if !is_through {
+            lists.archive(&mut sink, moment(3), moment(9)).unwrap();
+        }
+        let archive = document(&sink, "changelist-archive.xml");
+        assert_eq!(locs(&archive), [1, 2, 3].map(url));
+        let interval = archive.entries()[1].metadata.clone().unwrap();
+        assert_eq!((interval.from, interval.until), (Some(moment(1)), Some(moment(2))));
+        assert_eq!(locs(&document(&sink, "changelist.xml")), [4, 5].map(url));
+
+        // The series goes on, says where the archive is, and may be archived further, up to its open list.
+        lists.record(&mut sink, moment(0), [Ok(event(6, 6))], moment(6)).unwrap();
+        lists.archive(&mut sink, moment(99), moment(10)).unwrap();
+        assert_eq!(locs(&document(&sink, "changelist-archive.xml")), [1, 2, 3, 4, 5].map(url));
+        let index = document(&sink, "changelist.xml");
+        assert_eq!(locs(&index), [url(6)]);
+        let archive = format!("{ROOT}changelist-archive.xml");
+        assert_eq!(index.link(&Relation::Archives).map(|link| &link.href), Some(&archive));
+        let nothing = lists.archive(&mut sink, moment(99), moment(11)).unwrap();
+        assert_eq!(nothing.documents, [""; 0]);
+        let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
+        assert!(report.is_conforming(), "{report}");
+        if is_through {
+            break;
+        }
+    }
+}
+
+#[test]
+fn ar014_an_archive_longer_than_one_document_keeps_its_order_and_a_closed_series_keeps_its_last_list() {
+    let lists = lists(1, None).limits(Limits { entries: 2, ..Limits::default() });
+    let mut sink = MemorySink::default();
+    lists.record(&mut sink, moment(0), (1..=6).map(|n| Ok(event(n, n))), moment(6)).unwrap();
+    lists.archive(&mut sink, moment(3), moment(9)).unwrap();
+    let position = lists.position(&sink).unwrap();
+    lists.close(&mut sink, position, moment(0), [], moment(8)).unwrap();
+    lists.archive(&mut sink, moment(99), moment(10)).unwrap();
+    let parts = locs(&document(&sink, "changelist-archive.xml"));
+    assert_eq!(parts.len(), 3);
+    let archived: Vec<_> =
+        parts.iter().flat_map(|part| locs(&document(&sink, part.strip_prefix(ROOT).unwrap()))).collect();
+    let url = |number: u32| format!("{ROOT}changelist-{number}.xml");
+    assert_eq!(archived, [1, 2, 3, 4, 5].map(url));
+    assert_eq!(locs(&document(&sink, "changelist.xml")), [url(6)]);
+    assert_eq!(lists.end(&sink).unwrap(), Some(moment(8)));
+}
+
+#[test]
+fn rs044_a_full_index_says_so_and_goes_on_when_its_oldest_lists_are_archived() {
+    const FULL: u32 = 50_000;
+    let lists = lists(1, None);
+    let url = |number: u32| format!("{ROOT}changelist-{number}.xml");
+    let up = site().capability_list();
+    let full = (1..FULL).fold(ChangeListIndex::new(moment(0), &up), |index, number| {
+        index.closed(url(number), moment(number - 1), moment(number))
+    });
+    let full = full.open(url(FULL), moment(FULL - 1)).build().unwrap();
+    let change = ResourceChange::updated("https://example.org/a").datetime(moment(FULL));
+    let open = ChangeList::new(moment(FULL - 1), &up).index(format!("{ROOT}changelist.xml")).change(change);
+    let mut sink = MemorySink::default();
+    for (name, document) in
+        [("changelist.xml".to_owned(), full), (format!("changelist-{FULL}.xml"), open.build().unwrap())]
+    {
+        let mut draft = sink.create(&name).unwrap();
+        std::io::Write::write_all(&mut draft, &xml::write(&document)).unwrap();
+        sink.publish(draft).unwrap();
+    }
+    let mut more = |sink: &mut MemorySink| lists.record(sink, moment(0), [Ok(event(1, FULL + 1))], moment(0));
+    assert!(matches!(more(&mut sink), Err(BuildError::TooManyDocuments { .. })));
+    assert_eq!(
+        lists.archive(&mut sink, moment(FULL - 10), moment(FULL)).unwrap().entries,
+        u64::from(FULL) - 10
+    );
+    assert_eq!(more(&mut sink).unwrap().entries, 1);
+    assert_eq!(locs(&document(&sink, "changelist.xml")).len(), 11);
 }
 
 #[test]

@@ -5,14 +5,16 @@ use std::io::{self, Cursor, Read};
 
 use proptest::prelude::*;
 use resync_core::build::{
-    BuildError, ChangeDumps, Event, Item, MemoryInventory, MemorySink, Package, PackageLimits, ResourceDumps,
-    Rotation, Sink,
+    BuildError, ChangeDumps, Documents, Event, Item, MemoryInventory, MemorySink, PackageLimits,
+    ResourceDumps, Rotation, Sink,
 };
+use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest};
 use resync_core::document::{Bitstream, Capability, Change, Entry, Relation, ResourceDumpManifest};
+use resync_core::package::Package;
 use resync_core::xml::{self, Limits};
 
-use super::site::{ROOT, check_each, check_site, content, document, item, moment, site};
+use super::site::{ROOT, Watched, check_each, check_site, content, document, item, moment, site};
 
 type Bytes = Cursor<Vec<u8>>;
 
@@ -178,8 +180,9 @@ fn world<'a>(happened: impl IntoIterator<Item = &'a Happened>) -> BTreeMap<Strin
     world
 }
 
-/// What a Destination has that knows nothing but the packages, and that wonders about nothing but what is impossible.
-fn applied(sink: &MemorySink) -> BTreeMap<String, Vec<u8>> {
+/// What a Destination has that knows nothing but the packages, and that wonders about nothing but what is impossible. After each
+/// package it has what `told` led to at the end that the package claims.
+fn applied(sink: &MemorySink, told: &[Happened]) -> BTreeMap<String, Vec<u8>> {
     let mut copy = BTreeMap::new();
     if sink.get("changedump.xml").is_none() {
         return copy;
@@ -196,6 +199,9 @@ fn applied(sink: &MemorySink) -> BTreeMap<String, Vec<u8>> {
                 }
             }
         }
+        let until = package.metadata.as_ref().and_then(|metadata| metadata.until).unwrap();
+        let claimed = world(told.iter().filter(|one| one.event.moment <= until));
+        assert_eq!(copy, claimed, "{} does not hold what it claims", package.loc);
     }
     copy
 }
@@ -233,9 +239,112 @@ proptest! {
                 Err(other) => prop_assert!(false, "{}", other),
             }
             check_each(&sink);
-            prop_assert_eq!(applied(&sink), world(&told));
+            prop_assert_eq!(applied(&sink, &told), world(&told));
         }
     }
+}
+
+/// What the packages tell, in order.
+fn packed(sink: &MemorySink) -> Vec<(String, Change, DateTime)> {
+    let mut found = Vec::new();
+    for package in packages(sink, "changedump.xml") {
+        for (entry, _) in unpack(&mut open(sink, &package.loc)) {
+            let metadata = entry.metadata.unwrap();
+            found.push((entry.loc, metadata.change.unwrap(), metadata.datetime.unwrap()));
+        }
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn rs130_however_often_a_run_is_killed_every_change_is_packed_once_and_in_its_order(
+        batches in prop::collection::vec(prop::collection::vec((0..9_u32, 0..3_u32), 0..8), 1..4),
+        bitstreams in 1..4_usize, rotate in 1..3_usize,
+        deaths in prop::collection::vec(prop::collection::vec(0..12_usize, 0..4), 4),
+    ) {
+        let dumps = ChangeDumps::new(&site())
+            .package_limits(PackageLimits { bitstreams, ..PackageLimits::default() })
+            .rotation(Rotation { entries: Some(rotate), age: None });
+        let bytes = |event: &Event| -> io::Result<Option<Bytes>> { Ok(Some(Cursor::new(bytes_of(event)))) };
+        let mut sink = MemorySink::default();
+        let (mut clock, mut wanted, last) = (1, Vec::new(), batches.len() - 1);
+        for (place, (batch, deaths)) in batches.into_iter().zip(deaths).enumerate() {
+            let mut events = Vec::new();
+            for (number, later) in batch {
+                clock += later;
+                events.push(Event::new(Change::ALL[number as usize % 3], moment(clock), item(number, clock)));
+            }
+            wanted.extend(events.iter().map(|event| (event.item.loc.clone(), event.change, event.moment)));
+            let position = dumps.position(&sink).unwrap();
+            for steps_left in deaths.into_iter().chain([usize::MAX, usize::MAX]) {
+                let events = events.iter().cloned().map(Ok);
+                let mut watched = Watched { sink, steps_left, after: &mut |seen| check_each(seen) };
+                let until = moment(clock);
+                let outcome = if place == last {
+                    dumps.close(&mut watched, position, moment(0), events, bytes, until)
+                } else {
+                    dumps.resume(&mut watched, position, moment(0), events, bytes, until)
+                };
+                sink = watched.sink;
+                prop_assert!(outcome.is_ok() || steps_left < usize::MAX, "{:?}", outcome);
+            }
+            prop_assert_eq!(&packed(&sink), &wanted);
+            prop_assert_eq!(dumps.end(&sink).unwrap() <= Some(moment(clock)), true);
+            let report = check_site(&sink, Capability::ChangeDump, "changedump.xml");
+            prop_assert!(report.is_conforming(), "{}", report);
+        }
+        prop_assert_eq!(document(&sink, "changedump.xml").header().metadata.until, Some(moment(clock)));
+        prop_assert_eq!(dumps.end(&sink).unwrap(), Some(moment(clock)));
+        let more = dumps.record(&mut sink, moment(0), [], bytes, moment(clock + 1));
+        prop_assert!(matches!(more, Err(BuildError::NotContinuable { .. })));
+    }
+}
+
+#[test]
+fn ar014_old_dumps_move_into_the_archive_with_their_packages_where_they_are() {
+    let dumps = ChangeDumps::new(&site()).rotation(Rotation { entries: Some(1), age: None });
+    let bytes = |event: &Event| -> io::Result<Option<Bytes>> { Ok(Some(Cursor::new(bytes_of(event)))) };
+    let record = |sink: &mut MemorySink, second: u32| {
+        let event = Event::new(Change::Updated, moment(second), item(second, second));
+        dumps.record(sink, moment(0), [Ok(event)], bytes, moment(second)).unwrap();
+    };
+    let mut sink = MemorySink::default();
+    (1..=4).for_each(|second| record(&mut sink, second));
+    let packages = |sink: &MemorySink| sink.names().filter(|name| name.contains(".zip")).count();
+    dumps.archive(&mut sink, moment(2), moment(9)).unwrap();
+    record(&mut sink, 5);
+    assert_eq!(packages(&sink), 5);
+    let archive = document(&sink, "changedump-archive.xml");
+    let archived: Vec<_> = archive.entries().iter().map(|entry| entry.loc.as_str()).collect();
+    assert_eq!(archived, [1, 2].map(|number| format!("{ROOT}changedump-{number}.xml")));
+    check_each(&sink);
+}
+
+#[test]
+fn rs143_a_package_that_cannot_hold_what_its_interval_promises_is_not_published() {
+    // The bytes of the first change come back after more changes than a manifest can list.
+    let event = |number: u32, second| Event::new(Change::Deleted, moment(second), item(number, second));
+    let first = Event::new(Change::Created, moment(1), item(1, 1));
+    let last = Event::new(Change::Updated, moment(60_000), item(1, 60_000));
+    let events = [Ok(event(2, 0)), Ok(first.clone())]
+        .into_iter()
+        .chain((2..50_010).map(|second| Ok(event(3, second))));
+    let bytes = |event: &Event| -> io::Result<Option<Bytes>> {
+        Ok((*event != first).then(|| Cursor::new(bytes_of(event))))
+    };
+    let mut sink = MemorySink::default();
+    let outcome = ChangeDumps::new(&site()).record(
+        &mut sink,
+        moment(0),
+        events.chain([Ok(last)]),
+        bytes,
+        moment(60_000),
+    );
+    assert!(matches!(outcome, Err(BuildError::BytesGone { .. })), "{outcome:?}");
+    assert_eq!(sink.names().count(), 0);
 }
 
 fn write_one(item: Item, bytes: Vec<u8>) -> MemorySink {
@@ -381,10 +490,21 @@ proptest! {
 fn a_temporary_file_that_fails_is_told_with_its_folder() {
     struct Nowhere(MemorySink);
 
+    impl Documents for Nowhere {
+        type Published = <MemorySink as Documents>::Published;
+
+        fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
+            self.0.open(name)
+        }
+
+        fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+            self.0.list(prefix)
+        }
+    }
+
     impl Sink for Nowhere {
         type Draft = <MemorySink as Sink>::Draft;
         type Staged = <MemorySink as Sink>::Staged;
-        type Published = <MemorySink as Sink>::Published;
 
         fn create(&mut self, name: &str) -> io::Result<Self::Draft> {
             self.0.create(name)
@@ -398,16 +518,8 @@ fn a_temporary_file_that_fails_is_told_with_its_folder() {
             self.0.publish(staged)
         }
 
-        fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
-            self.0.open(name)
-        }
-
         fn remove(&mut self, name: &str) -> io::Result<bool> {
             self.0.remove(name)
-        }
-
-        fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-            self.0.list(prefix)
         }
 
         fn scratch_folder(&self) -> Option<&std::path::Path> {

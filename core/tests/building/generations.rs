@@ -6,9 +6,10 @@ use std::io::{self, Cursor};
 use proptest::prelude::*;
 use resync_core::build::{
     ArchiveKind, Archives, BuildError, ChangeDumps, ChangeLists, Event, Item, MemoryInventory, MemorySink,
-    Package, PackageLimits, Published, ResourceDumps, ResourceLists, Rotation, Sink,
+    PackageLimits, Published, ResourceDumps, ResourceLists, Rotation, Sink,
 };
 use resync_core::document::{Change, Document, Relation, Root};
+use resync_core::package::Package;
 use resync_core::xml::{self, Compression, Format, Limits};
 
 use super::broken::{Break, Breaking};
@@ -62,7 +63,9 @@ impl Kind {
             Self::Archives => {
                 let name = |place| format!("https://example.org/{place}.xml");
                 let archived = (0..shape.items).map(|place| (name(place), Some(moment(number)), None));
-                Archives::new(&site(), ArchiveKind::ResourceLists).limits(limits).write(archived, sink)
+                Archives::new(&site(), ArchiveKind::ResourceLists, moment(shape.at))
+                    .limits(limits)
+                    .write(archived, sink)
             }
         }
     }
@@ -338,4 +341,64 @@ fn rs130_a_step_that_fails_leaves_change_documents_whole_and_the_next_run_goes_o
             check_each(&sink);
         }
     }
+}
+
+/// The packages and copies of manifests that are there, and those that a dump names.
+fn packages_there_and_named(sink: &MemorySink) -> (BTreeSet<String>, BTreeSet<String>) {
+    let is_package = |name: &&str| name.ends_with(".zip") || name.ends_with("-manifest.xml");
+    let there = sink.names().filter(is_package).map(str::to_owned).collect();
+    let mut named = BTreeSet::new();
+    for name in sink.names().filter(|name| !is_package(name) && *name != "changedump.xml") {
+        let dump = xml::read(sink.get(name).unwrap()).unwrap().into_document().unwrap();
+        for entry in dump.entries() {
+            let copy = entry.link(&Relation::Contents).unwrap();
+            named.extend([&entry.loc, &copy.href].map(|url| url.strip_prefix(ROOT).unwrap().to_owned()));
+        }
+    }
+    (there, named)
+}
+
+#[test]
+fn rs140_no_package_stays_that_no_dump_names_whatever_a_run_broke_at() {
+    for how in [Break::Once, Break::Late, Break::ForGood] {
+        let mut before = MemorySink::default();
+        change(&mut before, true, 1).unwrap();
+        for steps in 0.. {
+            let mut sink = before.clone();
+            let outcome = change(&mut Breaking::new(&mut sink, steps, how, &mut |_| {}), true, 2);
+            let (there, named) = packages_there_and_named(&sink);
+            assert!(there.is_superset(&named), "{steps}: {named:?} are named, {there:?} are there");
+            let is_through = outcome.is_ok();
+            change(&mut sink, true, 3).unwrap();
+            let (there, named) = packages_there_and_named(&sink);
+            assert_eq!(there, named, "{how:?} at {steps}");
+            if is_through {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn archives_of_two_sets_in_one_folder_have_a_stem_each_and_any_format() {
+    let mut sink = MemorySink::default();
+    let format = Format { compression: Compression::Gzip, ..Format::default() };
+    for (stem, format) in [("moss-archive", Format::default()), ("fern-archive", format)] {
+        let archives =
+            Archives::new(&site(), ArchiveKind::ResourceLists, moment(5)).stem(stem).format(format);
+        let archived = (0..3).map(|place| (format!("https://example.org/{stem}/{place}.xml"), None, None));
+        archives.limits(Limits { entries: 2, ..Limits::default() }).write(archived, &mut sink).unwrap();
+    }
+    let names: Vec<&str> = sink.names().collect();
+    assert_eq!(
+        names,
+        [
+            "fern-archive-20260101T000005Z-1.xml.gz",
+            "fern-archive-20260101T000005Z-2.xml.gz",
+            "fern-archive.xml.gz",
+            "moss-archive-20260101T000005Z-1.xml",
+            "moss-archive-20260101T000005Z-2.xml",
+            "moss-archive.xml",
+        ]
+    );
 }

@@ -169,8 +169,10 @@ fn ar011_archives_are_split_and_grouped_under_an_archive_index() {
         let mut sink = MemorySink::default();
         let archived = (0..5)
             .map(|n| (format!("https://example.org/old-{n}.xml"), Some(moment(n)), Some(moment(n + 1))));
-        let published =
-            Archives::new(&site(), kind).limits(limits(2, u64::MAX)).write(archived, &mut sink).unwrap();
+        let published = Archives::new(&site(), kind, moment(9))
+            .limits(limits(2, u64::MAX))
+            .write(archived, &mut sink)
+            .unwrap();
         assert_eq!(published.documents.len(), 4);
         check_each(&sink);
         let top = document(&sink, published.top().unwrap());

@@ -2,7 +2,7 @@
 
 use std::io::{self, Cursor};
 
-use resync_core::build::{Item, MemoryDraft, MemorySink, Sink, Site, publish_capability_list};
+use resync_core::build::{Documents, Item, MemoryDraft, MemorySink, Sink, Site, publish_capability_list};
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest, Hashes};
 use resync_core::document::{Capability, CapabilityList, Document, SourceDescription};
@@ -95,10 +95,21 @@ pub(crate) struct Watched<'a> {
     pub(crate) after: &'a mut dyn FnMut(&MemorySink),
 }
 
+impl Documents for Watched<'_> {
+    type Published = <MemorySink as Documents>::Published;
+
+    fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
+        self.sink.open(name)
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.sink.list(prefix)
+    }
+}
+
 impl Sink for Watched<'_> {
     type Draft = MemoryDraft;
     type Staged = MemoryDraft;
-    type Published = <MemorySink as Sink>::Published;
 
     fn create(&mut self, name: &str) -> io::Result<MemoryDraft> {
         self.sink.create(name)
@@ -118,15 +129,7 @@ impl Sink for Watched<'_> {
         Ok(())
     }
 
-    fn open(&self, name: &str) -> io::Result<Option<Self::Published>> {
-        self.sink.open(name)
-    }
-
     fn remove(&mut self, name: &str) -> io::Result<bool> {
         self.sink.remove(name)
-    }
-
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        self.sink.list(prefix)
     }
 }

@@ -6,16 +6,19 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, Write};
+use std::path::Path;
 
 use thiserror::Error;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::zip::MANIFEST;
 use crate::digest::{Agreement, Algorithm, Digest, Hasher, Hashes};
 use crate::document::{Capability, Entry, Header, Link};
-use crate::rules::{PathFlaw, member_name};
+use crate::rules::{PathFlaw, Violations, member_name};
 use crate::xml::{FREE_EXPANSION, MAX_BYTES, MAX_EXPANSION, ReadError, Reader};
+
+/// The name of every manifest (RS-104).
+pub(crate) const MANIFEST: &str = "manifest.xml";
 
 const BUFFER: usize = 64 * 1024;
 
@@ -173,10 +176,12 @@ impl PackageError {
 
 /// A package whose manifest was read to its end and found in order.
 ///
-/// [`ResourceDumps`](super::ResourceDumps) has an example.
+/// [`ResourceDumps`](crate::build::ResourceDumps) has an example.
 pub struct Package<R: Read + Seek> {
     archive: ZipArchive<R>,
     manifest: Reader<BufReader<File>>,
+    refused: usize,
+    violations: Violations,
     limits: PackageReadLimits,
     taken: u64,
 }
@@ -187,10 +192,20 @@ impl<R: Read + Seek> Package<R> {
         Self::with_limits(package, PackageReadLimits::default())
     }
 
-    /// Opens a package.
+    /// Opens a package; its manifest is copied to where the system has temporary files.
+    pub fn with_limits(package: R, limits: PackageReadLimits) -> Result<Self, PackageError> {
+        Self::open_in(package, limits, std::env::temp_dir())
+    }
+
+    /// Opens a package, and copies its manifest to a file without a name in `folder`: up to 50 MB, which not every system has room for
+    /// among its own temporary files.
     ///
     /// Memory depends on how many members the archive has, which its length bounds, and not on how long they are.
-    pub fn with_limits(package: R, limits: PackageReadLimits) -> Result<Self, PackageError> {
+    pub fn open_in(
+        package: R,
+        limits: PackageReadLimits,
+        folder: impl AsRef<Path>,
+    ) -> Result<Self, PackageError> {
         let mut archive = ZipArchive::new(package).map_err(not_a_zip)?;
         if archive.has_duplicate_names() {
             return Err(PackageError::DuplicateMember);
@@ -198,13 +213,26 @@ impl<R: Read + Seek> Package<R> {
         if archive.has_overlapping_entries().map_err(not_a_zip)? {
             return Err(PackageError::Overlapping);
         }
-        let mut text = tempfile::tempfile().map_err(PackageError::Io)?;
+        let mut text = tempfile::tempfile_in(folder).map_err(PackageError::Io)?;
         take_manifest(&mut archive, &mut text)?;
         text.rewind().map_err(PackageError::Io)?;
-        check_manifest(&text)?;
+        let (refused, violations) = check_manifest(&text)?;
         text.rewind().map_err(PackageError::Io)?;
         let manifest = Reader::new(BufReader::new(text)).map_err(PackageError::Manifest)?;
-        Ok(Self { archive, manifest, limits, taken: 0 })
+        Ok(Self { archive, manifest, refused, violations, limits, taken: 0 })
+    }
+
+    /// How many entries of the manifest cannot be understood, so that [`next_entry`](Self::next_entry) does not give them
+    /// ([`Reader::refused`]).
+    ///
+    /// What they spoke of is not known: who would delete what a manifest does not name must not do so when there are any.
+    pub fn refused(&self) -> usize {
+        self.refused
+    }
+
+    /// What is wrong with the manifest, and was lived with.
+    pub fn violations(&self) -> &Violations {
+        &self.violations
     }
 
     /// What stands before the first entry of the manifest.
@@ -300,6 +328,7 @@ impl<R: Read + Seek> std::fmt::Debug for Package<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Package")
             .field("header", self.manifest.header())
+            .field("refused", &self.refused)
             .field("limits", &self.limits)
             .field("taken", &self.taken)
             .finish_non_exhaustive()
@@ -329,9 +358,10 @@ fn take_manifest<R: Read + Seek>(
     }
 }
 
-/// Reads the whole manifest once, so that no bitstream is taken before it is known to be in order.
-fn check_manifest(text: &File) -> Result<(), PackageError> {
-    let reader = Reader::new(BufReader::new(text)).map_err(PackageError::Manifest)?;
+/// Reads the whole manifest once, so that no bitstream is taken before it is known to be in order. Gives how many entries were refused,
+/// and what was lived with.
+fn check_manifest(text: &File) -> Result<(usize, Violations), PackageError> {
+    let mut reader = Reader::new(BufReader::new(text)).map_err(PackageError::Manifest)?;
     let is_manifest = matches!(
         reader.header().capability(),
         Some(Capability::ResourceDumpManifest | Capability::ChangeDumpManifest)
@@ -340,7 +370,7 @@ fn check_manifest(text: &File) -> Result<(), PackageError> {
         return Err(PackageError::NotAManifest);
     }
     let mut paths = HashSet::new();
-    for entry in reader {
+    for entry in reader.by_ref() {
         let entry = entry.map_err(PackageError::Manifest)?;
         let Some(path) = entry.metadata.and_then(|metadata| metadata.path) else { continue };
         let name = path.strip_prefix('/').unwrap_or(&path).to_owned();
@@ -348,7 +378,7 @@ fn check_manifest(text: &File) -> Result<(), PackageError> {
             return Err(PackageError::DuplicatePath { path });
         }
     }
-    Ok(())
+    Ok((reader.refused(), reader.take_violations()))
 }
 
 /// Copies as many bytes as are announced, and says what is wrong with them.
