@@ -155,10 +155,15 @@ impl ChangeDumps {
         events: E,
     ) -> Result<impl Iterator<Item = Result<Event, BuildError>> + use<S, E>, BuildError> {
         let series = self.series();
-        let is_under_way = series.added_since(sink, position)? > 0;
-        let end = if is_under_way { series.end(sink)? } else { None };
-        let last = end.map_or(Ok(None), |_| series.last_entry(sink))?;
-        let mut at_end = last.map_or(Ok(Vec::new()), |last| self.last_told(sink, &last, end))?;
+        let mut added = Vec::new();
+        series.added_since(sink, position, |package| added.push(package))?;
+        let end = if added.is_empty() { None } else { series.end(sink)? };
+        let mut at_end = Vec::new();
+        for package in added {
+            if package.metadata.as_ref().and_then(|metadata| metadata.until) == end {
+                at_end.extend(self.told_at(sink, &package, end)?);
+            }
+        }
         Ok(events.into_iter().filter(move |event| {
             let (Some(end), Ok(event)) = (end, event) else { return true };
             // A package that is full may have ended between two changes of one moment.
@@ -173,12 +178,12 @@ impl ChangeDumps {
         }))
     }
 
-    /// The resources that a package tells of at its very end.
-    fn last_told<S: Sink>(
+    /// The resources that a package tells of at a moment.
+    fn told_at<S: Sink>(
         &self,
         sink: &S,
         package: &Entry,
-        end: Option<DateTime>,
+        moment: Option<DateTime>,
     ) -> Result<Vec<String>, BuildError> {
         let unfit = |reason| BuildError::NotContinuable { name: package.loc.clone(), reason };
         let name =
@@ -191,7 +196,7 @@ impl ChangeDumps {
         let mut package = Package::open_in(copy, limits, scratch.folder()).map_err(unreadable)?;
         let mut told = Vec::new();
         while let Some(entry) = package.next_entry().map_err(unreadable)? {
-            if entry.metadata.as_ref().and_then(|metadata| metadata.datetime) == end {
+            if entry.metadata.as_ref().and_then(|metadata| metadata.datetime) == moment {
                 told.push(entry.loc);
             }
         }

@@ -145,32 +145,28 @@ impl Series<'_> {
         Ok(Position { document, entries })
     }
 
-    /// The entry that was added last, as far as the index lists it.
-    pub(super) fn last_entry<D: Documents>(&self, sink: &D) -> Result<Option<Entry>, BuildError> {
-        let state = self.load(sink)?;
-        let open = state.open.filter(|open| open.is_published).map(|open| open.number);
-        for number in open.into_iter().chain(state.closed.iter().rev().map(|closed| closed.number)) {
-            if let Some(last) = self.entries(sink, number)?.last() {
-                return last.map(Some);
-            }
-        }
-        Ok(None)
-    }
-
-    /// How many entries have been added since `position`.
-    pub(super) fn added_since<D: Documents>(&self, sink: &D, position: Position) -> Result<u64, BuildError> {
+    /// How many entries have been added since `position`; `seen` sees each of them.
+    pub(super) fn added_since<D: Documents>(
+        &self,
+        sink: &D,
+        position: Position,
+        mut seen: impl FnMut(Entry),
+    ) -> Result<u64, BuildError> {
         let first = position.document.max(1);
-        let mut added = 0_u64;
+        let mut entries = 0_u64;
         for number in first.. {
             if header_of(sink, &self.settings.component(number))?.is_none() {
                 break;
             }
             for entry in self.entries(sink, number)? {
-                entry?;
-                added += 1;
+                let entry = entry?;
+                entries += 1;
+                if entries > position.entries {
+                    seen(entry);
+                }
             }
         }
-        added.checked_sub(position.entries).ok_or_else(|| BuildError::NotContinuable {
+        entries.checked_sub(position.entries).ok_or_else(|| BuildError::NotContinuable {
             name: self.settings.component(first),
             reason: "it has fewer entries than it had",
         })
@@ -184,7 +180,7 @@ impl Series<'_> {
         entries: impl IntoIterator<Item = Result<Entry, BuildError>>,
     ) -> Result<Published, BuildError> {
         let Addition { from, position, targets, now, until } = addition;
-        let mut added = position.map_or(Ok(0), |position| self.added_since(sink, position))?;
+        let mut added = position.map_or(Ok(0), |position| self.added_since(sink, position, drop))?;
         let state = self.load(sink)?;
         if let Some(end) = state.ended() {
             let told = usize::try_from(added).unwrap_or(usize::MAX);

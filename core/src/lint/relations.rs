@@ -155,7 +155,11 @@ impl<'a> Pair<'a> {
                 Place::default(),
                 format!("this is a urlset, but the index of {told_by}"),
             );
-        } else if self.site.is_complete() && !self.links.listed.contains(&(self.edge.to, self.edge.from)) {
+        } else if self.site.is_complete()
+            && !self.links.listed.contains(&(self.edge.to, self.edge.from))
+            // What is archived keeps its content, its index link too, and the index goes on without it (AR-016).
+            && !self.links.is_archived(self.edge.from)
+        {
             self.tell(Rule::IndexLinkTarget, format!("{target} does not list this document"));
         }
     }

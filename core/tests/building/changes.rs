@@ -355,7 +355,7 @@ fn ar014_old_lists_move_into_the_archive_and_are_within_reach_at_every_step() {
     for steps_left in 0.. {
         let mut look = |seen: &MemorySink| {
             check_each(seen);
-            assert_eq!(reachable(seen), (1..=5).map(url).collect());
+            assert_eq!(reachable(seen), (1..=5).map(url).collect::<BTreeSet<_>>());
         };
         let mut watched = Watched { sink: before.clone(), steps_left, after: &mut look };
         let outcome = lists.archive(&mut watched, moment(3), moment(9));
@@ -427,7 +427,7 @@ fn rs044_a_full_index_says_so_and_goes_on_when_its_oldest_lists_are_archived() {
         std::io::Write::write_all(&mut draft, &xml::write(&document)).unwrap();
         sink.publish(draft).unwrap();
     }
-    let mut more = |sink: &mut MemorySink| lists.record(sink, moment(0), [Ok(event(1, FULL + 1))], moment(0));
+    let more = |sink: &mut MemorySink| lists.record(sink, moment(0), [Ok(event(1, FULL + 1))], moment(0));
     assert!(matches!(more(&mut sink), Err(BuildError::TooManyDocuments { .. })));
     assert_eq!(
         lists.archive(&mut sink, moment(FULL - 10), moment(FULL)).unwrap().entries,

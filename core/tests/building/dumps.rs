@@ -299,7 +299,8 @@ proptest! {
         prop_assert_eq!(document(&sink, "changedump.xml").header().metadata.until, Some(moment(clock)));
         prop_assert_eq!(dumps.end(&sink).unwrap(), Some(moment(clock)));
         let more = dumps.record(&mut sink, moment(0), [], bytes, moment(clock + 1));
-        prop_assert!(matches!(more, Err(BuildError::NotContinuable { .. })));
+        let is_refused = matches!(more, Err(BuildError::NotContinuable { .. }));
+        prop_assert!(is_refused, "{:?}", more);
     }
 }
 

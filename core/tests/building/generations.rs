@@ -345,7 +345,7 @@ fn rs130_a_step_that_fails_leaves_change_documents_whole_and_the_next_run_goes_o
 
 /// The packages and copies of manifests that are there, and those that a dump names.
 fn packages_there_and_named(sink: &MemorySink) -> (BTreeSet<String>, BTreeSet<String>) {
-    let is_package = |name: &&str| name.ends_with(".zip") || name.ends_with("-manifest.xml");
+    let is_package = |name: &&str| name.contains(".zip") || name.ends_with("-manifest.xml");
     let there = sink.names().filter(is_package).map(str::to_owned).collect();
     let mut named = BTreeSet::new();
     for name in sink.names().filter(|name| !is_package(name) && *name != "changedump.xml") {

@@ -218,7 +218,7 @@ fn what_cannot_be_looked_at_is_an_error_and_not_an_absence() {
     fs::write(folder.path().join("a"), "x").unwrap();
     // An error that even an administrator gets, and that is none of those that say that nothing is there.
     symlink("x".repeat(300), folder.path().join("link")).unwrap();
-    let error = of(&folder).start().map(|files| files.filter_map(Result::err).next());
+    let error = of(&folder).start().map(|mut files| files.find_map(Result::err));
     assert!(matches!(&error, Err(BuildError::File { path, .. }) if path.ends_with("link")), "{error:?}");
     let mut contents = of(&folder).contents();
     assert!(contents.open(&Item::new("http://example.org/c/link")).is_err());
