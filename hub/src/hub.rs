@@ -122,6 +122,7 @@ impl Hub {
             store: Arc::clone(&store),
             counters: delivery.counters(),
             denials,
+            operator: delivery.operator(),
             token_hash,
             secrets: config.secrets.clone(),
         };
@@ -193,7 +194,7 @@ impl Hub {
 /// Secrets that are not yet under today's key are rewritten before anything else happens.
 async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     let keys = config.secrets.keyring()?;
-    let store = store::open(config.store.engine, &config.data_dir, keys.clone())?;
+    let store = store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve)?;
     if let Some(key) = keys.writes_with() {
         let secrets = store.rotate_secrets(keys).await?;
         info!(%key, rewritten = secrets, "secrets are encrypted");
@@ -281,6 +282,7 @@ fn bodies(config: &Config) -> Bodies {
 fn delivery_settings(config: &Config) -> delivery::Settings {
     delivery::Settings {
         retry: config.retry_policy(),
+        breaker: config.breaker_policy(),
         connect_timeout: config.delivery.connect_timeout,
         timeout: config.delivery.timeout,
         max_in_flight: config.delivery.max_in_flight,

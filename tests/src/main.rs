@@ -1,4 +1,4 @@
-//! `resync-load`: the hub and its kit, shown.
+//! `resync-load`: the hub and its kit, shown and measured.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use resync_tests::demo;
+use resync_tests::load::{Failure, Fanout, Limit, fanout, limit};
+use serde::Serialize;
 use tokio::runtime::Runtime;
 
-/// Shows what the hub and its kit do.
+/// Shows what the hub and its kit do, and measures it.
 #[derive(Debug, Parser)]
 #[command(name = "resync-load", version)]
 struct Cli {
@@ -24,11 +26,55 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
     },
+    /// What this machine could do at best: a bare client loop, and durable appends
+    Limit {
+        /// Requests of the client loop
+        #[arg(long, default_value_t = 100_000)]
+        requests: u64,
+        /// Hosts on 127/8
+        #[arg(long, default_value_t = 1_000)]
+        hosts: usize,
+        /// Bytes of a body
+        #[arg(long, default_value_t = 1_000)]
+        payload: usize,
+        /// Requests under way at once
+        #[arg(long, default_value_t = 512)]
+        at_once: usize,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Deliveries a second of a hub, store included, against the bare client loop
+    Fanout {
+        /// Subscriptions of the one topic
+        #[arg(long, default_value_t = 1_000)]
+        subscribers: usize,
+        /// Hosts on 127/8 that they are on
+        #[arg(long, default_value_t = 1_000)]
+        hosts: usize,
+        /// Notifications that are posted in a burst
+        #[arg(long, default_value_t = 50)]
+        notifications: u32,
+        /// Bytes of each
+        #[arg(long, default_value_t = 1_000)]
+        payload: usize,
+        /// Requests under way at once
+        #[arg(long, default_value_t = 512)]
+        at_once: usize,
+        /// Measurements, of which the middle one counts
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// The engine of the hub's store
+        #[arg(long, default_value = "fjall")]
+        engine: String,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command::Demo { keep } = Cli::parse().command;
-    match run_demo(keep) {
+    match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "resync-load: {error}");
@@ -37,7 +83,33 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_demo(keep: Option<PathBuf>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Demo { keep } => run_demo(keep),
+        Command::Limit { requests, hosts, payload, at_once, json } => {
+            let folder = tempfile::tempdir_in(".")?;
+            let plan = Limit { requests, hosts, payload, at_once };
+            let report = Runtime::new()?.block_on(limit(&plan, folder.path()))?;
+            show(&report, json)
+        }
+        Command::Fanout { subscribers, hosts, notifications, payload, at_once, rounds, engine, json } => {
+            let folder = tempfile::tempdir_in(".")?;
+            let rounds = rounds.max(1);
+            let plan = Fanout { subscribers, hosts, notifications, payload, at_once, rounds, engine };
+            let report = Runtime::new()?.block_on(fanout(&plan, folder.path()))?;
+            show(&report, json)
+        }
+    }
+}
+
+/// One line of JSON for programs, a line for each value for people.
+fn show(report: &impl Serialize, json: bool) -> Result<(), Failure> {
+    let text = if json { serde_json::to_string(report)? } else { serde_json::to_string_pretty(report)? };
+    writeln!(io::stdout(), "{text}")?;
+    Ok(())
+}
+
+fn run_demo(keep: Option<PathBuf>) -> Result<(), Failure> {
     let temporary = tempfile::tempdir()?;
     let folder = keep.unwrap_or_else(|| temporary.path().to_owned());
     Runtime::new()?.block_on(demo::run(&folder, &mut io::stdout()))

@@ -4,6 +4,7 @@
 #![allow(clippy::doc_markdown)]
 
 mod ask;
+mod deliveries;
 mod secrets;
 mod serve;
 mod tools;
@@ -42,6 +43,8 @@ enum Command {
     /// Make and replace the keys that encrypt subscribers' secrets
     #[command(subcommand)]
     Secrets(secrets::Secrets),
+    /// See what is late in a running hub; retry, skip, replay, pause and resume
+    Deliveries(deliveries::Deliveries),
     /// Check the configuration, or print the effective one
     #[command(subcommand)]
     Config(tools::ConfigCommand),
@@ -93,6 +96,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Secrets(command) => secrets::run(command),
         Command::Config(command) => tools::config(command),
         Command::Subscriptions(command) => tools::subscriptions(command),
+        Command::Deliveries(command) => deliveries::run(command),
         Command::Healthcheck(check) => tools::healthcheck(check),
     };
     match result {

@@ -46,10 +46,10 @@ pub(super) enum Token {
 #[derive(Args, Debug)]
 pub(super) struct WhichHub {
     /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG", global = true)]
     config: Option<PathBuf>,
     /// The hub's data folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     data_dir: Option<String>,
 }
 
@@ -101,12 +101,12 @@ pub(super) enum Subscriptions {
 #[derive(Args, Debug)]
 pub(super) struct AdminApi {
     /// The answer of the admin API as it is (JSON)
-    #[arg(long)]
-    json: bool,
+    #[arg(long, global = true)]
+    pub(super) json: bool,
     #[command(flatten)]
     hub: WhichHub,
     /// Where the hub's admin API listens, if not where the configuration says
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", global = true)]
     admin: Option<SocketAddr>,
 }
 
@@ -225,7 +225,7 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
 }
 
 impl AdminApi {
-    fn ask(self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
+    pub(super) fn ask(self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
         let config = self.hub.load()?;
         let token_file = config.admin_token_file();
         let token = fs::read_to_string(&token_file).map_err(|error| {
@@ -238,7 +238,7 @@ impl AdminApi {
     }
 }
 
-fn understand<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Failure> {
+pub(super) fn understand<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Failure> {
     serde_json::from_str(body)
         .map_err(|error| Failure::new(format_args!("what answers is no hub of this version: {error}")))
 }

@@ -18,7 +18,7 @@ use url::Url;
 pub use layers::{Overrides, load};
 pub use values::{DEFAULT_TOML, Rate, RateError};
 
-use crate::delivery::RetryPolicy;
+use crate::delivery::{BreakerPolicy, RetryPolicy};
 use crate::store::{Engine, Keyring, KeyringError};
 use crate::topics::Prefixes;
 
@@ -91,6 +91,9 @@ pub struct Config {
 pub struct StoreConfig {
     /// The embedded engine.
     pub engine: Engine,
+    /// Bytes that the disk must have free; with less nothing new is taken in.
+    #[serde(deserialize_with = "values::size")]
+    pub reserve: u64,
 }
 
 /// `[lease]`
@@ -131,6 +134,14 @@ pub struct DeliveryConfig {
     pub max_in_flight: usize,
     /// Requests at once to one origin.
     pub per_host: usize,
+    /// So many failures in a row, and an origin is left alone; 0: never.
+    pub breaker_failures: u32,
+    /// For so long at first.
+    #[serde(deserialize_with = "values::duration")]
+    pub breaker_open: Duration,
+    /// For so long at most.
+    #[serde(deserialize_with = "values::duration")]
+    pub breaker_open_max: Duration,
 }
 
 /// `[retention]`
@@ -414,6 +425,12 @@ impl Config {
         }
     }
 
+    /// When a hub leaves a host alone.
+    pub fn breaker_policy(&self) -> BreakerPolicy {
+        let DeliveryConfig { breaker_failures: failures, breaker_open, breaker_open_max, .. } = self.delivery;
+        BreakerPolicy { failures, open: breaker_open, open_max: breaker_open_max }
+    }
+
     /// Where the admin token is.
     pub fn admin_token_file(&self) -> PathBuf {
         if self.admin.token_file.as_os_str().is_empty() {
@@ -504,6 +521,11 @@ impl Config {
                 ),
             );
         }
+        claim(
+            delivery.breaker_open <= delivery.breaker_open_max && delivery.breaker_open_max <= LONGEST_PAUSE,
+            "delivery.breaker_open must not be longer than breaker_open_max, nor that longer than 30 days"
+                .to_owned(),
+        );
         let pauses =
             delivery.schedule.iter().chain(&delivery.schedule_4xx).chain([&delivery.gone_confirm_after]);
         let sensible = pauses.into_iter().all(|pause| *pause <= LONGEST_PAUSE);

@@ -14,7 +14,14 @@ pub struct Counters {
     failed: AtomicU64,
     skipped: AtomicU64,
     lost_to_retention: AtomicU64,
-    laggards: Vec<AtomicUsize>,
+    shards: Vec<Gauges>,
+}
+
+/// What one shard is like now.
+#[derive(Debug, Default)]
+struct Gauges {
+    laggards: AtomicUsize,
+    open_breakers: AtomicUsize,
 }
 
 /// The totals at one moment.
@@ -30,6 +37,8 @@ pub struct Totals {
     pub lost_to_retention: u64,
     /// Subscriptions that are behind.
     pub laggards: usize,
+    /// Hosts that are left alone for a while.
+    pub open_breakers: usize,
 }
 
 impl Counters {
@@ -39,7 +48,7 @@ impl Counters {
             failed: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             lost_to_retention: AtomicU64::new(0),
-            laggards: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+            shards: (0..shards).map(|_| Gauges::default()).collect(),
         }
     }
 
@@ -50,9 +59,10 @@ impl Counters {
         self.lost_to_retention.fetch_add(counts.lost_to_retention, Ordering::Relaxed);
     }
 
-    pub(super) fn set_laggards(&self, shard: Shard, laggards: usize) {
-        if let Some(gauge) = self.laggards.get(usize::from(shard.0)) {
-            gauge.store(laggards, Ordering::Relaxed);
+    pub(super) fn set_gauges(&self, shard: Shard, laggards: usize, open_breakers: usize) {
+        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+            gauges.laggards.store(laggards, Ordering::Relaxed);
+            gauges.open_breakers.store(open_breakers, Ordering::Relaxed);
         }
     }
 
@@ -63,7 +73,12 @@ impl Counters {
             failed: self.failed.load(Ordering::Relaxed),
             skipped: self.skipped.load(Ordering::Relaxed),
             lost_to_retention: self.lost_to_retention.load(Ordering::Relaxed),
-            laggards: self.laggards.iter().map(|gauge| gauge.load(Ordering::Relaxed)).sum(),
+            laggards: self.sum(|gauges| &gauges.laggards),
+            open_breakers: self.sum(|gauges| &gauges.open_breakers),
         }
+    }
+
+    fn sum(&self, gauge: impl Fn(&Gauges) -> &AtomicUsize) -> usize {
+        self.shards.iter().map(|gauges| gauge(gauges).load(Ordering::Relaxed)).sum()
     }
 }

@@ -1,12 +1,14 @@
 //! One attempt, from the records to the outcome: build the request, send it, say what the answer means.
 
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderName, Request};
+use http::{HeaderMap, HeaderName, Method, Request};
 use http_body_util::Full;
+use lru::LruCache;
 use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 use tracing::{debug, warn};
 
@@ -14,7 +16,7 @@ use super::editions::Editions;
 use super::schedule::Outcome;
 use super::shard::{Attempt, Finished};
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
-use crate::store::{Notification, Rule, Shard, Store, StoreError, Subscription};
+use crate::store::{Notification, Offset, Rule, Shard, Store, StoreError, Subscription, TopicId};
 use crate::topics::Prefixes;
 
 /// More of an answer is not even read (W-156).
@@ -30,6 +32,27 @@ pub(super) struct Courier {
     client: EgressClient,
     method: SignatureMethod,
     editions: Arc<Editions>,
+    heads: Arc<Heads>,
+}
+
+/// The header fields that all requests of a notification share, made once: by topic and offset.
+#[derive(Debug)]
+struct Heads(Mutex<LruCache<(TopicId, Offset), HeaderMap>>);
+
+/// Notifications whose header fields are kept: about as many as are on their way at once.
+const HEADS: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not zero");
+
+impl Heads {
+    fn new() -> Self {
+        Self(Mutex::new(LruCache::new(HEADS)))
+    }
+
+    fn of(&self, notification: &Notification) -> Result<HeaderMap, http::Error> {
+        let key = (notification.topic, notification.offset);
+        // Nothing in here can panic half-way.
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        made.try_get_or_insert(key, || head(notification)).cloned()
+    }
 }
 
 impl Courier {
@@ -39,7 +62,13 @@ impl Courier {
         method: SignatureMethod,
         entry_diff: Prefixes,
     ) -> Self {
-        Self { store, client, method, editions: Arc::new(Editions::new(entry_diff)) }
+        Self {
+            store,
+            client,
+            method,
+            editions: Arc::new(Editions::new(entry_diff)),
+            heads: Arc::new(Heads::new()),
+        }
     }
 
     /// Makes the attempt. Never fails: whatever happens is an outcome.
@@ -68,8 +97,12 @@ impl Courier {
         }))
     }
 
-    /// The notification that this attempt is about: the next of the log, or the newest version where only that counts.
+    /// The notification that this attempt is about: the next of the log, or the newest version where only that counts. Only
+    /// where posted and fetched content are mixed are there versions to be passed one by one.
     async fn owed(&self, attempt: &Attempt) -> Result<Option<Arc<Notification>>, StoreError> {
+        if attempt.newest_only {
+            return self.store.notification_from(attempt.topic, attempt.latest).await;
+        }
         let mut found = self.store.notification_from(attempt.topic, attempt.offset).await?;
         while let Some(notification) = &found {
             if notification.rule == Rule::Every || notification.offset >= attempt.latest {
@@ -89,7 +122,8 @@ impl Courier {
         number: u16,
     ) -> Option<Outcome> {
         let id = notification.id();
-        let request = match request(subscription, notification, body, number, self.method) {
+        let head = self.heads.of(notification);
+        let request = match head.and_then(|head| request(subscription, head, body, number, self.method)) {
             Ok(request) => request,
             Err(error) => {
                 warn!(%id, subscription = subscription.id.0, %error, "delivery cannot be expressed as a request");
@@ -132,25 +166,34 @@ fn log(
     }
 }
 
-/// The delivery request of WebSub section 7, with the identity that lets a Destination recognise repetitions.
+/// The header fields of a notification, with the identity that lets a Destination recognise repetitions.
+fn head(notification: &Notification) -> Result<HeaderMap, http::Error> {
+    let mut head = HeaderMap::with_capacity(8);
+    head.insert(CONTENT_TYPE, HeaderValue::from_maybe_shared(notification.content_type.clone())?);
+    head.insert(LINK, HeaderValue::from_maybe_shared(Bytes::from(links(notification).to_string()))?);
+    head.insert(WEBHOOK_ID, HeaderValue::from_maybe_shared(Bytes::from(notification.id().to_string()))?);
+    head.insert(USER_AGENT, HeaderValue::from_static(egress::USER_AGENT));
+    Ok(head)
+}
+
+/// The delivery request of WebSub section 7.
 fn request(
     subscription: &Subscription,
-    notification: &Notification,
+    mut head: HeaderMap,
     body: Bytes,
     number: u16,
     method: SignatureMethod,
 ) -> Result<Request<Full<Bytes>>, http::Error> {
-    let mut request = Request::post(egress::target(&subscription.callback)?)
-        .header(CONTENT_TYPE, HeaderValue::from_maybe_shared(notification.content_type.clone())?)
-        .header(LINK, links(notification).to_string())
-        .header(WEBHOOK_ID, notification.id().to_string())
-        .header(WEBHOOK_ATTEMPT, number)
-        .header(USER_AGENT, egress::USER_AGENT);
+    head.insert(WEBHOOK_ATTEMPT, HeaderValue::from(number));
     if let Some(secret) = &subscription.secret {
-        let signature = SigningKey::new(method, secret).sign(&body);
-        request = request.header(SIGNATURE, signature.to_string());
+        let signature = SigningKey::new(method, secret).sign(&body).to_string();
+        head.insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature))?);
     }
-    request.body(Full::new(body))
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = egress::target(&subscription.callback)?;
+    *request.headers_mut() = head;
+    Ok(request)
 }
 
 /// Hubs first, in the order in which the Source gave them (D-12, H-09).
@@ -179,7 +222,7 @@ mod tests {
     use resync_core::websub::Secret;
 
     use super::*;
-    use crate::store::{NotificationLinks, Offset, SubscriptionId, TopicId};
+    use crate::store::{NotificationLinks, SubscriptionId};
 
     fn subscription(secret: Option<&str>) -> Subscription {
         Subscription {
@@ -215,9 +258,14 @@ mod tests {
     #[test]
     fn w080_w141_w145_w166_a_delivery_is_a_post_with_the_topics_type_links_and_signature() {
         let body = notification().body;
-        let request =
-            request(&subscription(Some("s3cr3t")), &notification(), body, 2, SignatureMethod::Sha256)
-                .unwrap();
+        let request = request(
+            &subscription(Some("s3cr3t")),
+            head(&notification()).unwrap(),
+            body,
+            2,
+            SignatureMethod::Sha256,
+        )
+        .unwrap();
         let header = |name: &str| request.headers().get(name).unwrap().to_str().unwrap();
         assert_eq!(request.method(), "POST");
         assert_eq!(request.uri(), "http://destination.example/cb?id=7&x=a%20b");
@@ -237,8 +285,14 @@ mod tests {
 
     #[test]
     fn h10_without_a_secret_there_is_no_signature() {
-        let request =
-            request(&subscription(None), &notification(), Bytes::new(), 1, SignatureMethod::Sha256).unwrap();
+        let request = request(
+            &subscription(None),
+            head(&notification()).unwrap(),
+            Bytes::new(),
+            1,
+            SignatureMethod::Sha256,
+        )
+        .unwrap();
         assert!(request.headers().get("x-hub-signature").is_none());
     }
 

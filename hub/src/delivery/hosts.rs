@@ -1,46 +1,111 @@
-//! Callback origins and how many requests each may have at once.
+//! Callback origins: how many requests each may have at once, whose turn it is, and which of them are left alone.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
+use super::breaker::{Breaker, BreakerPolicy, Change, Sign};
 use crate::store::{SubscriptionId, TopicId};
 
 /// An origin, as a small number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct HostId(u32);
 
 /// A subscription that waits for its host.
 pub(super) type Waiter = (TopicId, SubscriptionId);
 
+/// A host whose answers take longer than this is a slow one.
+const SLOW: Duration = Duration::from_secs(3);
+
+/// What kind of work a request is. Each has a share of all requests under way, so that none can crowd out the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// The first attempt at a notification.
+    First,
+    /// What failed before is tried again.
+    Again,
+    /// Whatever goes to a host that has been slow lately.
+    Slow,
+}
+
+impl Lane {
+    pub(super) const ALL: [Self; 3] = [Self::First, Self::Again, Self::Slow];
+}
+
+/// The lanes that have a place left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenLanes([bool; 3]);
+
+impl OpenLanes {
+    #[cfg(test)]
+    pub(super) const ALL: Self = Self([true; 3]);
+
+    pub(super) fn new(has_place: impl Fn(Lane) -> bool) -> Self {
+        Self(Lane::ALL.map(has_place))
+    }
+
+    pub(super) fn any(self) -> bool {
+        self.0.contains(&true)
+    }
+}
+
 /// The hosts of one shard.
 #[derive(Debug)]
 pub(super) struct Hosts {
     limit: usize,
+    policy: BreakerPolicy,
     by_origin: HashMap<String, HostId>,
     states: Vec<Host>,
     /// Numbers that are free again.
     free: Vec<HostId>,
-    /// Hosts that have both a waiter and a free place, in the order in which they got them.
-    ready: VecDeque<HostId>,
+    /// By lane, hosts that have both a waiter and a free place, in the order in which they got them.
+    ready: [VecDeque<HostId>; 3],
+    /// The lane that is served next.
+    turn: usize,
+    /// Hosts that have failed lately; most never do.
+    breakers: HashMap<HostId, Breaker>,
+    pauses: BinaryHeap<Reverse<(Instant, HostId)>>,
+    /// Breakers that opened, for the log.
+    opened: Vec<(String, Duration)>,
 }
 
 #[derive(Debug, Default)]
 struct Host {
     origin: String,
     /// Subscriptions with this origin.
-    subscriptions: usize,
-    in_flight: usize,
-    waiting: VecDeque<Waiter>,
-    in_ready: bool,
+    subscriptions: u32,
+    in_flight: u32,
+    first: VecDeque<Waiter>,
+    again: VecDeque<Waiter>,
+    in_ready: [bool; 3],
+    slow: bool,
+    next_again: bool,
+}
+
+/// A host that is left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenHost {
+    /// Which one.
+    pub origin: String,
+    /// Until one request asks how it is.
+    pub for_another: Duration,
+    /// Subscriptions that wait for it.
+    pub waiting: usize,
 }
 
 impl Hosts {
-    pub(super) fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize, policy: BreakerPolicy) -> Self {
         Self {
             limit: limit.max(1),
+            policy,
             by_origin: HashMap::new(),
             states: Vec::new(),
             free: Vec::new(),
-            ready: VecDeque::new(),
+            ready: Default::default(),
+            turn: 0,
+            breakers: HashMap::new(),
+            pauses: BinaryHeap::new(),
+            opened: Vec::new(),
         }
     }
 
@@ -72,34 +137,53 @@ impl Hosts {
 
     fn forget_if_unused(&mut self, id: HostId) {
         let host = self.host(id);
-        if host.subscriptions == 0 && host.in_flight == 0 && !host.in_ready {
+        if host.subscriptions == 0 && host.in_flight == 0 && host.in_ready == [false; 3] {
             let origin = std::mem::take(&mut host.origin);
-            host.waiting.clear();
+            host.first.clear();
+            host.again.clear();
             // A host that waits to be forgotten may have been left twice: by its last subscription and its last request.
             if self.by_origin.remove(&origin).is_some() {
+                self.breakers.remove(&id);
                 self.free.push(id);
             }
         }
     }
 
-    /// Puts a subscription at the end of its host's queue.
-    pub(super) fn wait(&mut self, id: HostId, waiter: Waiter) {
-        self.host(id).waiting.push_back(waiter);
-        self.mark_ready(id);
-    }
-
-    /// The next subscription whose host has a free place, which it takes.
-    pub(super) fn take(&mut self) -> Option<(HostId, Waiter)> {
-        let id = self.ready.pop_front()?;
+    /// Puts a subscription at the end of its host's queue; `again` if it failed before.
+    pub(super) fn wait(&mut self, id: HostId, waiter: Waiter, again: bool) {
         let host = self.host(id);
-        host.in_ready = false;
-        let waiter = host.waiting.pop_front()?;
-        host.in_flight += 1;
+        let queue = if again { &mut host.again } else { &mut host.first };
+        queue.push_back(waiter);
         self.mark_ready(id);
-        Some((id, waiter))
     }
 
-    /// Gives a place back.
+    /// The next subscription whose host and lane have a free place, which it takes. Lanes take turns, and so do hosts.
+    pub(super) fn take(&mut self, open: OpenLanes) -> Option<(HostId, Lane, Waiter)> {
+        for step in 0..Lane::ALL.len() {
+            let index = (self.turn + step) % Lane::ALL.len();
+            if !open.0[index] {
+                continue;
+            }
+            let lane = Lane::ALL[index];
+            while let Some(id) = self.ready[index].pop_front() {
+                let limit = self.at_once(id);
+                let host = self.host(id);
+                host.in_ready[index] = false;
+                if (host.in_flight as usize) < limit
+                    && let Some(waiter) = host.pop(lane)
+                {
+                    host.in_flight += 1;
+                    self.turn = (index + 1) % Lane::ALL.len();
+                    self.mark_ready(id);
+                    return Some((id, lane, waiter));
+                }
+                self.forget_if_unused(id);
+            }
+        }
+        None
+    }
+
+    /// Gives a place back that was taken for nothing.
     pub(super) fn release(&mut self, id: HostId) {
         let host = self.host(id);
         host.in_flight = host.in_flight.saturating_sub(1);
@@ -107,12 +191,114 @@ impl Hosts {
         self.forget_if_unused(id);
     }
 
+    /// Gives a place back after a request that took so long and ended so.
+    pub(super) fn answered(&mut self, id: HostId, sign: Sign, took: Duration, now: Instant) {
+        if sign != Sign::None {
+            self.host(id).slow = took > SLOW;
+            self.record(id, sign, now);
+        }
+        self.release(id);
+    }
+
+    fn record(&mut self, id: HostId, sign: Sign, now: Instant) {
+        if sign == Sign::Alive && !self.breakers.contains_key(&id) {
+            return;
+        }
+        let breaker = self.breakers.entry(id).or_insert_with(|| Breaker::new(now));
+        match breaker.record(sign, self.limit, &self.policy, now) {
+            Change::Nothing => {}
+            Change::Well => drop(self.breakers.remove(&id)),
+            Change::Opened(until) => {
+                self.pauses.push(Reverse((until, id)));
+                let origin = self.host(id).origin.clone();
+                self.opened.push((origin, until - now));
+            }
+        }
+    }
+
+    /// Lets hosts whose pause is over have a probe.
+    pub(super) fn wake(&mut self, now: Instant) {
+        while let Some(Reverse((until, id))) = self.pauses.peek().copied() {
+            if until > now {
+                return;
+            }
+            self.pauses.pop();
+            // The number may be another host's by now, and the pause another one.
+            if let Some(breaker) = self.breakers.get_mut(&id)
+                && breaker.until() == Some(until)
+            {
+                breaker.probe();
+                self.mark_ready(id);
+            }
+        }
+    }
+
+    /// The operator does not want to wait for this host any longer.
+    pub(super) fn probe_now(&mut self, id: HostId) {
+        if let Some(breaker) = self.breakers.get_mut(&id) {
+            breaker.probe();
+            self.mark_ready(id);
+        }
+    }
+
+    /// The host with this origin, if any subscription has it.
+    pub(super) fn find(&self, origin: &str) -> Option<HostId> {
+        self.by_origin.get(origin).copied()
+    }
+
+    /// The origin of a host.
+    pub(super) fn origin(&self, id: HostId) -> &str {
+        &self.states[id.0 as usize].origin
+    }
+
+    /// When the next pause ends, if there is one.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.pauses.peek().map(|Reverse((until, _))| *until)
+    }
+
+    /// Breakers that opened since the last call, with their pauses.
+    pub(super) fn take_opened(&mut self) -> Vec<(String, Duration)> {
+        std::mem::take(&mut self.opened)
+    }
+
+    /// How many breakers are open.
+    pub(super) fn open_count(&self) -> usize {
+        self.breakers.values().filter(|breaker| breaker.until().is_some()).count()
+    }
+
+    /// The hosts whose breakers are open.
+    pub(super) fn open(&self, now: Instant) -> Vec<OpenHost> {
+        let view = |(id, breaker): (&HostId, &Breaker)| {
+            let host = &self.states[id.0 as usize];
+            Some(OpenHost {
+                origin: host.origin.clone(),
+                for_another: breaker.until()?.saturating_duration_since(now),
+                waiting: host.first.len() + host.again.len(),
+            })
+        };
+        self.breakers.iter().filter_map(view).collect()
+    }
+
+    fn at_once(&self, id: HostId) -> usize {
+        self.breakers.get(&id).map_or(self.limit, |breaker| breaker.at_once(self.limit))
+    }
+
     fn mark_ready(&mut self, id: HostId) {
-        let limit = self.limit;
-        let host = self.host(id);
-        if !host.in_ready && !host.waiting.is_empty() && host.in_flight < limit {
-            host.in_ready = true;
-            self.ready.push_back(id);
+        let limit = if self.breakers.is_empty() { self.limit } else { self.at_once(id) };
+        let host = &mut self.states[id.0 as usize];
+        if host.in_flight as usize >= limit {
+            return;
+        }
+        let waits = if host.slow {
+            [false, false, !(host.first.is_empty() && host.again.is_empty())]
+        } else {
+            [!host.first.is_empty(), !host.again.is_empty(), false]
+        };
+        for (index, waits) in waits.into_iter().enumerate() {
+            if waits && !host.in_ready[index] {
+                host.in_ready[index] = true;
+                self.ready[index].push_back(id);
+            }
         }
     }
 
@@ -121,9 +307,40 @@ impl Hosts {
     }
 }
 
+impl Host {
+    /// The next one of a lane. A host may have become slow, or quick again, since it got into its queue.
+    fn pop(&mut self, lane: Lane) -> Option<Waiter> {
+        match lane {
+            Lane::First if !self.slow => self.first.pop_front(),
+            Lane::Again if !self.slow => self.again.pop_front(),
+            Lane::Slow if self.slow => {
+                self.next_again = !self.next_again;
+                let (one, other) = if self.next_again {
+                    (&mut self.again, &mut self.first)
+                } else {
+                    (&mut self.first, &mut self.again)
+                };
+                one.pop_front().or_else(|| other.pop_front())
+            }
+            Lane::First | Lane::Again | Lane::Slow => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn hosts(limit: usize) -> Hosts {
+        let policy =
+            BreakerPolicy { failures: 2, open: Duration::from_secs(30), open_max: Duration::from_secs(60) };
+        Hosts::new(limit, policy)
+    }
+
+    /// Who is next, whatever the lane.
+    fn next(hosts: &mut Hosts) -> Option<(HostId, Waiter)> {
+        hosts.take(OpenLanes::ALL).map(|(host, _, waiter)| (host, waiter))
+    }
 
     fn waiter(id: u64) -> Waiter {
         (TopicId(1), SubscriptionId(id))
@@ -131,35 +348,35 @@ mod tests {
 
     #[test]
     fn a_host_serves_no_more_than_its_limit_and_the_rest_in_order() {
-        let mut hosts = Hosts::new(2);
+        let mut hosts = hosts(2);
         let host = hosts.join("https://a.example");
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id)));
-        assert_eq!(hosts.take(), Some((host, waiter(1))));
-        assert_eq!(hosts.take(), Some((host, waiter(2))));
-        assert_eq!(hosts.take(), None);
+        (1..=4).for_each(|id| hosts.wait(host, waiter(id), false));
+        assert_eq!(next(&mut hosts), Some((host, waiter(1))));
+        assert_eq!(next(&mut hosts), Some((host, waiter(2))));
+        assert_eq!(next(&mut hosts), None);
         hosts.release(host);
-        assert_eq!(hosts.take(), Some((host, waiter(3))));
-        assert_eq!(hosts.take(), None);
+        assert_eq!(next(&mut hosts), Some((host, waiter(3))));
+        assert_eq!(next(&mut hosts), None);
     }
 
     #[test]
     fn a_busy_host_does_not_hold_up_another() {
-        let mut hosts = Hosts::new(1);
+        let mut hosts = hosts(1);
         let (slow, quick) = (hosts.join("https://slow.example"), hosts.join("https://quick.example"));
-        hosts.wait(slow, waiter(1));
-        hosts.wait(slow, waiter(2));
-        hosts.wait(quick, waiter(3));
-        assert_eq!(hosts.take().map(|(_, waiter)| waiter), Some(waiter(1)));
-        assert_eq!(hosts.take().map(|(_, waiter)| waiter), Some(waiter(3)));
-        assert_eq!(hosts.take(), None);
+        hosts.wait(slow, waiter(1), false);
+        hosts.wait(slow, waiter(2), false);
+        hosts.wait(quick, waiter(3), false);
+        assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(1)));
+        assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(3)));
+        assert_eq!(next(&mut hosts), None);
     }
 
     #[test]
     fn a_host_is_forgotten_with_its_last_subscription_and_its_last_request() {
-        let mut hosts = Hosts::new(1);
+        let mut hosts = hosts(1);
         let first = hosts.join("https://a.example");
-        hosts.wait(first, waiter(1));
-        hosts.take();
+        hosts.wait(first, waiter(1), false);
+        next(&mut hosts);
         hosts.leave(first);
         assert_ne!(hosts.join("https://b.example"), first, "a request is still under way");
         hosts.release(first);
@@ -168,8 +385,59 @@ mod tests {
     }
 
     #[test]
+    fn a_host_in_trouble_is_left_alone_and_then_probed_once() {
+        let mut hosts = hosts(4);
+        let (host, now) = (hosts.join("https://a.example"), Instant::now());
+        (1..=6).for_each(|id| hosts.wait(host, waiter(id), false));
+        for _ in 0..2 {
+            assert!(next(&mut hosts).is_some());
+        }
+        for _ in 0..2 {
+            hosts.answered(host, Sign::Trouble(None), Duration::ZERO, now);
+        }
+        assert_eq!(next(&mut hosts), None, "the breaker is open");
+        assert_eq!(hosts.open(now).len(), 1);
+        assert_eq!(hosts.take_opened()[0].0, "https://a.example");
+        let until = hosts.next_wake().unwrap();
+        hosts.wake(until);
+        assert_eq!(next(&mut hosts), Some((host, waiter(3))));
+        assert_eq!(next(&mut hosts), None, "one probe");
+        hosts.answered(host, Sign::Alive, Duration::ZERO, until);
+        assert_eq!(next(&mut hosts), Some((host, waiter(4))));
+        assert_eq!(next(&mut hosts), None, "it begins slowly");
+    }
+
+    #[test]
+    fn lanes_take_turns_and_a_full_one_holds_up_no_other() {
+        let mut hosts = hosts(8);
+        let host = hosts.join("https://a.example");
+        (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
+        (4..=6).for_each(|id| hosts.wait(host, waiter(id), true));
+        let order: Vec<_> = (0..4).filter_map(|_| next(&mut hosts)).map(|(_, (_, id))| id.0).collect();
+        assert_eq!(order, [1, 4, 2, 5]);
+        let only_first = OpenLanes::new(|lane| lane == Lane::First);
+        assert_eq!(hosts.take(only_first).map(|(_, _, waiter)| waiter), Some(waiter(3)));
+        assert_eq!(hosts.take(only_first), None);
+        assert_eq!(next(&mut hosts), Some((host, waiter(6))));
+    }
+
+    #[test]
+    fn a_slow_host_has_a_lane_of_its_own_until_it_is_quick_again() {
+        let mut hosts = hosts(1);
+        let (host, now) = (hosts.join("https://a.example"), Instant::now());
+        (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
+        let quick = OpenLanes::new(|lane| lane != Lane::Slow);
+        assert!(hosts.take(quick).is_some());
+        hosts.answered(host, Sign::Alive, Duration::from_secs(4), now);
+        assert_eq!(hosts.take(quick), None);
+        assert!(hosts.take(OpenLanes::ALL).is_some());
+        hosts.answered(host, Sign::Alive, Duration::from_secs(1), now);
+        assert!(hosts.take(quick).is_some());
+    }
+
+    #[test]
     fn the_same_origin_is_the_same_host() {
-        let mut hosts = Hosts::new(1);
+        let mut hosts = hosts(1);
         assert_eq!(hosts.join("https://a.example"), hosts.join("https://a.example"));
         assert_ne!(hosts.join("https://a.example"), hosts.join("https://a.example:8443"));
     }

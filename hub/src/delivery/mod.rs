@@ -4,11 +4,13 @@
 //! notification. A worker drives its shards' machines (`shard`), which decide and know no input or output; it lets the
 //! `courier` make the requests, and saves the progress.
 
+mod breaker;
 mod counters;
 mod courier;
 mod editions;
 mod feed;
 mod hosts;
+mod operator;
 mod schedule;
 mod shard;
 mod sweep;
@@ -22,13 +24,16 @@ use resync_core::websub::SignatureMethod;
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use breaker::BreakerPolicy;
 pub use counters::{Counters, Totals};
+pub use operator::{Act, LateSubscription, OpenHost, Operator, Stopped, Which};
 pub use schedule::RetryPolicy;
 
 use crate::egress::{EgressClient, Guard};
 use crate::store::{Shard, Store, StoreError, StoreEvent, SubscriptionId};
 use crate::topics::Prefixes;
 use courier::Courier;
+use operator::Order;
 use shard::{Limits, Machine, Now};
 use worker::{Halt, Owned, Worker};
 
@@ -45,6 +50,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Settings {
     /// When to repeat and when to give up.
     pub retry: RetryPolicy,
+    /// When a host is left alone.
+    pub breaker: BreakerPolicy,
     /// For a connection.
     pub connect_timeout: Duration,
     /// For a whole request.
@@ -63,6 +70,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Delivery {
     counters: Arc<Counters>,
+    operator: Operator,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
     halts: Halts,
@@ -93,17 +101,19 @@ impl Delivery {
         let counters = Arc::new(Counters::new(store.shards()));
         let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
-        let (mut workers, mut halts) = (Vec::new(), Halts::default());
+        let (mut workers, mut order_senders, mut halts) = (Vec::new(), Vec::new(), Halts::default());
         for index in 0..count {
             let events = store.watch();
             let mut owned = Vec::new();
             for shard in (0..store.shards()).filter(|shard| usize::from(*shard) % count == index).map(Shard) {
                 let taken = take_over(&store, shard, &settings).await?;
-                counters.set_laggards(shard, taken.machine.laggards());
+                counters.set_gauges(shard, taken.machine.laggards(), 0);
                 owned.push(taken);
             }
             let (halt, to_halt) = mpsc::unbounded_channel();
             halts.0.push(halt);
+            let (sender, orders) = mpsc::unbounded_channel();
+            order_senders.push(sender);
             let plan = Plan {
                 store: Arc::clone(&store),
                 guard: guard.clone(),
@@ -113,13 +123,14 @@ impl Delivery {
                 owned,
                 events,
                 to_halt,
+                orders,
                 stopped: stopped.clone(),
             };
             let worker = thread::Builder::new().name(format!("delivery-{index}")).spawn(move || plan.run());
             workers
                 .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
         }
-        Ok(Self { counters, stop, workers, halts })
+        Ok(Self { counters, operator: Operator::new(order_senders), stop, workers, halts })
     }
 
     /// Waits until a worker has died, which it does only by a fault of ours.
@@ -140,6 +151,11 @@ impl Delivery {
     /// What stops requests under way.
     pub fn halts(&self) -> Halts {
         self.halts.clone()
+    }
+
+    /// What an operator may see and do.
+    pub fn operator(&self) -> Operator {
+        self.operator.clone()
     }
 
     /// Stops making requests, waits a little for those in flight and saves the progress.
@@ -166,7 +182,12 @@ fn worker_count(shards: u16) -> usize {
 async fn take_over(store: &Arc<dyn Store>, shard: Shard, settings: &Settings) -> Result<Owned, StoreError> {
     let epoch = store.claim(shard).await?;
     let state = store.load_shard(shard).await?;
-    let limits = Limits { per_host: settings.per_host, window: WINDOW, retry: settings.retry.clone() };
+    let limits = Limits {
+        per_host: settings.per_host,
+        window: WINDOW,
+        retry: settings.retry.clone(),
+        breaker: settings.breaker,
+    };
     Ok(Owned { shard, epoch, machine: Machine::new(shard, limits, state, Now::read()) })
 }
 
@@ -180,6 +201,7 @@ struct Plan {
     owned: Vec<Owned>,
     events: mpsc::UnboundedReceiver<StoreEvent>,
     to_halt: mpsc::UnboundedReceiver<Halt>,
+    orders: mpsc::UnboundedReceiver<Order>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -194,7 +216,7 @@ impl Plan {
             let client = EgressClient::new(self.guard, connect_timeout, timeout, per_host);
             let courier = Courier::new(Arc::clone(&self.store), client, signature, entry_diff);
             let worker = Worker::new(self.store, courier, self.counters, self.max_in_flight, self.owned);
-            worker.run(self.events, self.to_halt, self.stopped, timeout.min(GRACE)).await;
+            worker.run(self.events, self.orders, self.to_halt, self.stopped, timeout.min(GRACE)).await;
         });
     }
 }

@@ -76,6 +76,15 @@ impl Outcome {
 }
 
 impl RetryPolicy {
+    /// How long the pause after the `attempts`-th failure of a row may be. What was written down by a wall clock that has been
+    /// set since must not postpone anything further than this.
+    pub(super) fn longest_pause(&self, attempts: u16) -> Duration {
+        let delays =
+            [&self.trouble, &self.refused].map(|delays| delays.get(usize::from(attempts.saturating_sub(1))));
+        let longest = delays.into_iter().flatten().max().copied().unwrap_or_default();
+        longest.mul_f64(1.0 + JITTER).max(LONGEST_HINT).max(self.gone_confirm_after)
+    }
+
     /// What follows the `attempts`-th failure (1 = the first) of one notification. `was_gone` tells that the attempt before
     /// was answered 410 too; `failing_for` how long there has been no success.
     pub(super) fn decide(
@@ -169,6 +178,13 @@ mod tests {
         assert_eq!(decide(600 * MINUTE), Decision::Retry(60 * MINUTE));
         let Decision::Retry(delay) = decide(Duration::ZERO) else { panic!("must be repeated") };
         assert!(delay >= MINUTE.mul_f64(0.8));
+    }
+
+    #[test]
+    fn a_pause_that_was_written_down_is_never_longer_than_the_schedule_or_a_hint() {
+        assert_eq!(policy().longest_pause(1), Duration::from_secs(3_600));
+        let policy = RetryPolicy { trouble: vec![MINUTE, 300 * MINUTE], ..policy() };
+        assert_eq!(policy.longest_pause(2), 360 * MINUTE);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
 
-use super::hosts::{HostId, Hosts};
+use super::breaker::{BreakerPolicy, Sign};
+use super::hosts::{HostId, Hosts, Lane, OpenLanes};
 use super::schedule::{Decision, Failure, Outcome, RetryPolicy};
-use super::sweep::{Phase, Step, TopicState};
+use super::sweep::{Phase, Poison, Step, TopicState};
 use crate::store::{
     Checkpoint, Ended, FailureClass, Offset, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId,
     Topic, TopicId,
@@ -41,6 +42,8 @@ pub(super) struct Limits {
     pub(super) window: usize,
     /// When to repeat.
     pub(super) retry: RetryPolicy,
+    /// When to leave a host alone.
+    pub(super) breaker: BreakerPolicy,
 }
 
 /// A request to be made.
@@ -54,9 +57,16 @@ pub(super) struct Attempt {
     pub(super) offset: Offset,
     /// The newest fetched version: older ones that are fetched too need not be sent.
     pub(super) latest: Offset,
+    /// Nothing but fetched versions is owed.
+    pub(super) newest_only: bool,
     /// How many times this has been tried, this one included.
     pub(super) number: u16,
+    /// Whose share of the requests under way it takes.
+    pub(super) lane: Lane,
+    /// The notification before it has failed a moment ago: does the subscriber refuse everything, or that one only?
+    pub(super) probe: bool,
     host: HostId,
+    started: Instant,
 }
 
 /// What became of an attempt.
@@ -110,11 +120,15 @@ pub(super) struct Machine {
     ended: BTreeMap<(TopicId, SubscriptionId), Ended>,
     checkpoints: u32,
     counts: Counts,
+    /// Topics of which nothing is delivered for now, also such as this shard has no subscriptions of.
+    paused: BTreeSet<TopicId>,
     retired: bool,
 }
 
 /// How long a delivery waits when the store could not be read.
 const POSTPONED: Duration = Duration::from_secs(1);
+/// From this failure on, a notification that a server fails at is suspected to be the cause.
+const SUSPICIOUS: u16 = 4;
 /// How long the end of a subscription may take before it is asked for again.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -123,7 +137,7 @@ impl Machine {
     pub(super) fn new(shard: Shard, limits: Limits, state: ShardState, now: Now) -> Self {
         let mut machine = Self {
             shard,
-            hosts: Hosts::new(limits.per_host),
+            hosts: Hosts::new(limits.per_host, limits.breaker),
             limits,
             topics: BTreeMap::new(),
             round: VecDeque::new(),
@@ -134,6 +148,7 @@ impl Machine {
             ended: BTreeMap::new(),
             checkpoints: 1,
             counts: Counts::default(),
+            paused: state.paused.iter().copied().collect(),
             retired: false,
         };
         machine.load(state, now);
@@ -153,7 +168,8 @@ impl Machine {
             if topic.slot(laggard.subscription).is_none() {
                 continue;
             }
-            let due = now.monotonic + pause_until(laggard.next_attempt, now.wall);
+            let pause = pause_until(laggard.next_attempt, now.wall);
+            let due = now.monotonic + pause.min(self.limits.retry.longest_pause(laggard.attempts));
             topic.restore(laggard, due);
             self.timers.push(Reverse((due, laggard.topic, laggard.subscription)));
         }
@@ -174,7 +190,7 @@ impl Machine {
             StoreEvent::Appended { topic, offset, rule } => {
                 if let Some(state) = self.topics.get_mut(topic) {
                     for (host, id) in state.appended(*offset, *rule == Rule::Latest) {
-                        self.hosts.wait(host, (*topic, id));
+                        self.hosts.wait(host, (*topic, id), false);
                     }
                     self.settle(*topic);
                 }
@@ -184,23 +200,26 @@ impl Machine {
                 self.put_slot(slot);
             }
             StoreEvent::Unsubscribed { shard, topic, id } if *shard == self.shard => self.remove(*topic, *id),
+            StoreEvent::Paused { topic } => drop(self.paused.insert(*topic)),
+            StoreEvent::Resumed { topic } => self.resume(*topic),
             StoreEvent::Subscribed { .. } | StoreEvent::Unsubscribed { .. } => {}
         }
     }
 
-    /// The next request to make, as long as there is one that may be made now.
-    pub(super) fn next(&mut self, now: Now) -> Option<Attempt> {
+    /// The next request to make, as long as there is one that may be made now in an open lane.
+    pub(super) fn next(&mut self, now: Now, open: OpenLanes) -> Option<Attempt> {
         self.fire_timers(now);
+        self.hosts.wake(now.monotonic);
         // Each call takes up something new before it serves who waits, so that neither starves the other.
         self.sweep_one();
         loop {
-            let Some((host, (topic, id))) = self.hosts.take() else {
+            let Some((host, lane, (topic, id))) = self.hosts.take(open) else {
                 if self.sweep_one() {
                     continue;
                 }
                 return None;
             };
-            match self.start(host, topic, id, now) {
+            match self.start(host, lane, topic, id, now) {
                 Some(attempt) => return Some(attempt),
                 None => self.hosts.release(host),
             }
@@ -209,15 +228,21 @@ impl Machine {
 
     /// Takes in what became of a request.
     pub(super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
-        self.hosts.release(attempt.host);
+        let took = now.monotonic.saturating_duration_since(attempt.started);
+        self.hosts.answered(attempt.host, sign(&finished), took, now.monotonic);
         let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
         let Some(member) = topic.member(attempt.subscription) else { return };
+        let expected =
+            if member.suspect.is_some() { member.cursor.next().next() } else { member.cursor.next() };
+        if attempt.offset != expected || attempt.probe != member.suspect.is_some() {
+            return self.outdated(attempt, &finished);
+        }
+        if let Some(poison) = member.suspect.take() {
+            return self.probed(attempt, poison, &finished, now);
+        }
         match finished {
             Finished::Answered { offset, outcome: Outcome::Delivered } => {
-                member.cursor = offset;
-                member.attempts = 0;
-                member.failing_since = None;
-                member.class = FailureClass::Slow;
+                member.delivered(offset);
                 self.counts.delivered += 1;
                 self.go_on(attempt.topic, attempt.subscription);
             }
@@ -238,7 +263,18 @@ impl Machine {
 
     /// When the next timer is due, if any.
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.timers.peek().map(|Reverse((due, ..))| *due)
+        let timer = self.timers.peek().map(|Reverse((due, ..))| *due);
+        timer.into_iter().chain(self.hosts.next_wake()).min()
+    }
+
+    /// Hosts that are left alone since the last call, and for how long.
+    pub(super) fn take_opened(&mut self) -> Vec<(String, Duration)> {
+        self.hosts.take_opened()
+    }
+
+    /// How many hosts are left alone.
+    pub(super) fn open_breakers(&self) -> usize {
+        self.hosts.open_count()
     }
 
     /// Subscriptions that are over and have to be ended in the store.
@@ -339,11 +375,12 @@ impl Machine {
             let Some(state) = self.topics.get_mut(&topic) else { continue };
             let Some(host) = state.slot(id).map(|slot| slot.host) else { continue };
             // A timer may be older than the member's present pause; only the one that belongs to it counts.
-            match state.member(id) {
-                Some(member) if member.phase == Phase::Backoff(due) => member.phase = Phase::Waiting,
-                Some(_) | None => continue,
-            }
-            self.hosts.wait(host, (topic, id));
+            let Some(member) = state.member(id).filter(|member| member.phase == Phase::Backoff(due)) else {
+                continue;
+            };
+            member.phase = Phase::Waiting;
+            let again = member.is_failing();
+            self.hosts.wait(host, (topic, id), again);
         }
     }
 
@@ -351,10 +388,12 @@ impl Machine {
     fn sweep_one(&mut self) -> bool {
         while let Some(id) = self.round.pop_front() {
             self.in_round.remove(&id);
-            let Some(topic) = self.topics.get_mut(&id) else { continue };
+            let Some(topic) = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id)) else {
+                continue;
+            };
             match topic.step(self.limits.window, self.checkpoints) {
                 Step::Wait(host, subscription) => {
-                    self.hosts.wait(host, (id, subscription));
+                    self.hosts.wait(host, (id, subscription), false);
                     self.join_round(id);
                     return true;
                 }
@@ -366,30 +405,60 @@ impl Machine {
 
     fn join_round(&mut self, id: TopicId) {
         let more = self.topics.get(&id).is_some_and(|topic| topic.has_more(self.limits.window));
-        if more && self.in_round.insert(id) {
+        if more && !self.paused.contains(&id) && self.in_round.insert(id) {
             self.round.push_back(id);
         }
     }
 
-    fn start(&mut self, host: HostId, topic: TopicId, id: SubscriptionId, now: Now) -> Option<Attempt> {
+    fn start(
+        &mut self,
+        host: HostId,
+        lane: Lane,
+        topic: TopicId,
+        id: SubscriptionId,
+        now: Now,
+    ) -> Option<Attempt> {
         let state = self.topics.get_mut(&topic)?;
+        if self.paused.contains(&topic) {
+            state.hold(id);
+            return None;
+        }
         if state.slot(id)?.lease_end <= now.wall {
             self.end(topic, id, Ended::Expired, now);
             return None;
         }
-        let (goal, latest) = (state.goal(), state.latest());
+        let (goal, latest, posted) = (state.goal(), state.latest(), state.posted());
         let member = state.member(id).filter(|member| member.phase == Phase::Waiting)?;
         if member.cursor >= goal {
             self.go_on(topic, id);
             return None;
         }
         member.phase = Phase::InFlight;
-        let (offset, number) = (member.cursor.next(), member.attempts.saturating_add(1));
-        Some(Attempt { topic, subscription: id, offset, latest, number, host })
+        let probe = member.suspect.is_some();
+        let (offset, number) = if probe {
+            (member.cursor.next().next(), 1)
+        } else {
+            (member.cursor.next(), member.attempts.saturating_add(1))
+        };
+        let newest_only = posted < offset && offset <= latest;
+        let started = now.monotonic;
+        Some(Attempt {
+            topic,
+            subscription: id,
+            offset,
+            latest,
+            newest_only,
+            number,
+            lane,
+            probe,
+            host,
+            started,
+        })
     }
 
     fn failed(&mut self, attempt: &Attempt, offset: Offset, failure: &Failure, now: Now) {
         let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
+        let another = topic.has_after(offset);
         let Some(member) = topic.member(attempt.subscription) else { return };
         if offset != attempt.offset {
             member.attempts = 0;
@@ -400,7 +469,13 @@ impl Machine {
         member.class = failure.class;
         let since = *member.failing_since.get_or_insert(now.wall);
         let failing_for = pause_until(now.wall, since);
+        let suspicious = member.attempts >= SUSPICIOUS && failure.status.is_some_and(|status| status >= 500);
         match self.limits.retry.decide(failure, member.attempts, was_gone, failing_for) {
+            Decision::Retry(pause) if suspicious && another => {
+                let poison =
+                    Poison { class: failure.class, status: failure.status, due: now.monotonic + pause };
+                self.probe_next(attempt.topic, attempt.subscription, poison);
+            }
             Decision::Retry(pause) => self.back_off(attempt.topic, attempt.subscription, pause, now),
             Decision::Skip(pause) => {
                 member.cursor = offset;
@@ -417,6 +492,72 @@ impl Machine {
                 self.after_skip(attempt, pause, now);
             }
             Decision::End => self.end(attempt.topic, attempt.subscription, Ended::Gone, now),
+        }
+    }
+
+    /// The operator has sent the subscription back while the request was under way.
+    fn outdated(&mut self, attempt: &Attempt, finished: &Finished) {
+        match finished {
+            Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
+            Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
+            Finished::Gap { .. } | Finished::Postponed => {}
+            Finished::Vanished => return self.remove(attempt.topic, attempt.subscription),
+        }
+        self.go_on(attempt.topic, attempt.subscription);
+    }
+
+    fn resume(&mut self, topic: TopicId) {
+        self.paused.remove(&topic);
+        let Some(state) = self.topics.get_mut(&topic) else { return };
+        for (host, id) in state.take_held() {
+            let again = state.member(id).is_some_and(|member| member.is_failing());
+            self.hosts.wait(host, (topic, id), again);
+        }
+        self.settle(topic);
+    }
+
+    /// A server fails at one notification again and again: is it this one only? If the next one is taken a moment later, the
+    /// first is given up instead of blocking the others for the whole schedule.
+    fn probe_next(&mut self, topic: TopicId, id: SubscriptionId, poison: Poison) {
+        let Some(state) = self.topics.get_mut(&topic) else { return };
+        let host = state.slot(id).map(|slot| slot.host);
+        if let (Some(host), Some(member)) = (host, state.member(id)) {
+            member.suspect = Some(poison);
+            member.phase = Phase::Waiting;
+            state.detach(id);
+            self.hosts.wait(host, (topic, id), true);
+        }
+        self.settle(topic);
+    }
+
+    fn probed(&mut self, attempt: &Attempt, poison: Poison, finished: &Finished, now: Now) {
+        let (topic, id) = (attempt.topic, attempt.subscription);
+        match finished {
+            Finished::Answered { offset, outcome: Outcome::Delivered } => {
+                let Some(member) = self.topics.get_mut(&topic).and_then(|topic| topic.member(id)) else {
+                    return;
+                };
+                let refused = member.cursor.next();
+                member.delivered(*offset);
+                self.counts.delivered += 1;
+                self.counts.skipped += 1;
+                let Poison { class, status, .. } = poison;
+                self.skips.push(Skip {
+                    topic,
+                    subscription: id,
+                    offset: refused,
+                    at: now.wall,
+                    class,
+                    status,
+                });
+                self.go_on(topic, id);
+            }
+            Finished::Vanished => self.remove(topic, id),
+            Finished::Answered { .. } | Finished::Gap { .. } | Finished::Postponed => {
+                self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));
+                let pause = poison.due.saturating_duration_since(now.monotonic);
+                self.back_off(topic, id, pause, now);
+            }
         }
     }
 
@@ -447,7 +588,8 @@ impl Machine {
         if state.advanced(id)
             && let Some(host) = host
         {
-            self.hosts.wait(host, (topic, id));
+            let again = state.member(id).is_some_and(|member| member.is_failing());
+            self.hosts.wait(host, (topic, id), again);
         }
         self.settle(topic);
     }
@@ -466,6 +608,18 @@ impl Machine {
     }
 }
 
+/// What an attempt says about its host.
+fn sign(finished: &Finished) -> Sign {
+    match finished {
+        Finished::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
+            FailureClass::Trouble => Sign::Trouble(failure.retry_after),
+            FailureClass::Slow | FailureClass::Refused | FailureClass::Gone => Sign::Alive,
+        },
+        Finished::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
+        Finished::Gap { .. } | Finished::Postponed | Finished::Vanished => Sign::None,
+    }
+}
+
 /// A topic that this shard hears of through its first subscription: nothing before that is owed to anybody here.
 fn fresh(topic: &Topic) -> TopicState {
     let mark = crate::store::Watermark { done: topic.head, sweep: None };
@@ -476,6 +630,9 @@ fn fresh(topic: &Topic) -> TopicState {
 fn pause_until(later: DateTime, earlier: DateTime) -> Duration {
     later.to_system_time().duration_since(earlier.to_system_time()).unwrap_or_default()
 }
+
+#[path = "hand.rs"]
+mod hand;
 
 #[cfg(test)]
 #[path = "simulation.rs"]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use fastrand::Rng;
 
 use super::*;
+use crate::delivery::operator::{Act, Which};
 use crate::store::{Laggard, Watermark};
 
 const TOPICS: u64 = 4;
@@ -26,6 +27,7 @@ struct Durable {
     firsts: HashMap<TopicId, Offset>,
     marks: HashMap<TopicId, Watermark>,
     laggards: BTreeMap<(TopicId, SubscriptionId), Laggard>,
+    paused: BTreeSet<TopicId>,
     skips: Vec<Skip>,
 }
 
@@ -37,6 +39,15 @@ struct Inbox {
     last: Option<Offset>,
 }
 
+/// What a simulation came across, so that it can be told whether it tried what it is meant to try.
+#[derive(Debug, Default)]
+struct Seen {
+    breakers: usize,
+    probes: usize,
+    replays: usize,
+    held: usize,
+}
+
 struct World {
     rng: Rng,
     now: Now,
@@ -46,6 +57,11 @@ struct World {
     inboxes: BTreeMap<SubscriptionId, Inbox>,
     /// Subscribers that refuse everything from now on.
     sick: HashMap<SubscriptionId, u16>,
+    /// Single notifications that a subscriber's server fails at.
+    poison: HashSet<(SubscriptionId, Offset)>,
+    /// Requests that were under way when the operator sent their subscriptions back.
+    outdated: HashSet<(SubscriptionId, Offset)>,
+    seen: Seen,
     /// Checkpoints taken, and how many of them the store has.
     interval: u32,
     saved: u32,
@@ -57,11 +73,12 @@ struct World {
 fn limits() -> Limits {
     let second = Duration::from_secs(1);
     let retry = RetryPolicy {
-        trouble: vec![second, 4 * second, 9 * second],
+        trouble: vec![second, 2 * second, 4 * second, 6 * second, 9 * second],
         refused: vec![second],
         gone_confirm_after: second,
     };
-    Limits { per_host: 3, window: 5, retry }
+    let breaker = BreakerPolicy { failures: 3, open: 2 * second, open_max: 10 * second };
+    Limits { per_host: 3, window: 5, retry, breaker }
 }
 
 impl World {
@@ -76,6 +93,9 @@ impl World {
             machine: Machine::new(Shard(0), limits(), ShardState::default(), now),
             in_flight: Vec::new(),
             inboxes: BTreeMap::new(),
+            poison: HashSet::new(),
+            outdated: HashSet::new(),
+            seen: Seen::default(),
             sick: HashMap::new(),
             interval: 1,
             saved: 0,
@@ -180,8 +200,13 @@ impl World {
             return;
         }
         for _ in 0..self.rng.usize(1..20) {
-            match self.machine.next(self.now) {
+            match self.machine.next(self.now, OpenLanes::ALL) {
                 Some(attempt) => {
+                    assert!(
+                        !self.durable.paused.contains(&attempt.topic),
+                        "{attempt:?} although it is paused"
+                    );
+                    self.seen.probes += usize::from(attempt.probe);
                     if let Some(slot) = self.durable.slots.get(&attempt.subscription) {
                         assert!(
                             slot.lease_end > self.now.wall,
@@ -209,6 +234,9 @@ impl World {
             return self.machine.finished(&attempt, Finished::Postponed, self.now);
         }
         let outcome = match self.sick.get(&attempt.subscription) {
+            None if self.poison.contains(&(attempt.subscription, offset)) => {
+                Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None)
+            }
             Some(status) => Outcome::of_status(http::StatusCode::from_u16(*status).unwrap(), None),
             None if self.rng.u8(0..20) == 0 => Outcome::unreachable(),
             None => Outcome::Delivered,
@@ -227,9 +255,17 @@ impl World {
         let excused = |offset: Offset| {
             let skips = self.durable.skips.iter().chain(&self.machine.skips);
             let mut skips = skips.chain(self.unsaved.iter().flat_map(|checkpoint| &checkpoint.skips));
-            offset < first || skips.any(|s| s.subscription == attempt.subscription && s.offset == offset)
+            // What a probe leaves behind is given up at once.
+            let suspected = attempt.probe && offset.next() == attempt.offset;
+            offset < first
+                || suspected
+                || skips.any(|s| s.subscription == attempt.subscription && s.offset == offset)
         };
         let inbox = self.inboxes.get_mut(&attempt.subscription).unwrap();
+        if self.outdated.remove(&(attempt.subscription, offset)) {
+            inbox.got.entry(offset).or_default();
+            return;
+        }
         let last = inbox.last.unwrap_or(slot.start);
         if let Some(earlier) = inbox.got.get(&offset) {
             assert_eq!(*earlier, None, "{attempt:?} came twice although the hub knew it for two checkpoints");
@@ -246,6 +282,7 @@ impl World {
 
     /// As a worker does: a checkpoint that was not taken is offered again before there is another one.
     fn checkpoint(&mut self) {
+        self.seen.breakers += self.machine.take_opened().len();
         if self.unsaved.is_none() {
             self.unsaved = Some(self.machine.checkpoint(self.now));
             self.interval += 1;
@@ -284,11 +321,13 @@ impl World {
     /// The process dies. Requests under way may have arrived or not; nobody will ever know here.
     fn crash(&mut self) {
         for attempt in std::mem::take(&mut self.in_flight) {
-            if self.rng.bool() && !self.sick.contains_key(&attempt.subscription) {
+            let refused = self.poison.contains(&(attempt.subscription, sent(&attempt)));
+            if self.rng.bool() && !refused && !self.sick.contains_key(&attempt.subscription) {
                 self.receive(attempt, None);
             }
         }
         self.unsaved = None;
+        self.outdated.clear();
         for learned in self.inboxes.values_mut().flat_map(|inbox| inbox.got.values_mut()) {
             *learned = learned.filter(|interval| *interval < self.saved);
         }
@@ -298,6 +337,7 @@ impl World {
             topics: (1..=TOPICS).map(|id| self.topic(TopicId(id))).collect(),
             watermarks: self.durable.marks.iter().map(|(topic, mark)| (*topic, *mark)).collect(),
             laggards: self.durable.laggards.values().copied().collect(),
+            paused: self.durable.paused.iter().copied().collect(),
         };
         self.machine = Machine::new(Shard(0), limits(), state, self.now);
     }
@@ -308,9 +348,63 @@ impl World {
             DateTime::from_system_time(self.now.wall.to_system_time() + Duration::from_secs(seconds));
     }
 
-    /// Somebody sets the wall clock, by up to a minute either way.
+    /// The operator pauses a topic, or lets it go on.
+    fn pause(&mut self) {
+        let topic = self.any_topic();
+        let event = if self.durable.paused.insert(topic) {
+            self.seen.held += 1;
+            StoreEvent::Paused { topic }
+        } else {
+            self.durable.paused.remove(&topic);
+            StoreEvent::Resumed { topic }
+        };
+        self.machine.apply(&event);
+    }
+
+    /// The operator wants late subscriptions to be tried, or one notification to be given up.
+    fn hurry(&mut self) {
+        let Some(id) = self.some_subscription() else { return };
+        let act = match self.rng.u8(0..4) {
+            0 => Act::Retry(Which::Topic(self.any_topic())),
+            1 => Act::Retry(Which::Host(self.durable.slots[&id].origin.clone())),
+            2 => Act::Retry(Which::Subscription(id)),
+            _ => Act::Skip(id),
+        };
+        self.machine.act(&act, self.now);
+    }
+
+    /// The operator wants everything from somewhere on to be delivered once more, to one subscription or to all of a topic,
+    /// and hears that it will be when that is durable.
+    fn replay(&mut self) {
+        let Some(id) = self.some_subscription() else { return };
+        let topic = self.durable.slots[&id].topic;
+        let from = Offset(self.rng.u64(0..=self.topic(topic).head.0 + 1));
+        let subscription = self.rng.bool().then_some(id);
+        self.save();
+        let concerned = self.machine.act(&Act::Replay { topic, subscription, from }, self.now);
+        self.checkpoint();
+        self.save();
+        if concerned == 0 {
+            return;
+        }
+        self.seen.replays += 1;
+        let to = Offset(from.0.saturating_sub(1));
+        let whose = |slot: &&Slot| slot.topic == topic && subscription.is_none_or(|id| slot.id == id);
+        for slot in self.durable.slots.values().filter(whose) {
+            let to = to.max(slot.start);
+            let inbox = self.inboxes.get_mut(&slot.id).unwrap();
+            inbox.got.split_off(&to.next());
+            inbox.got.values_mut().for_each(|learned| *learned = None);
+            inbox.last = inbox.last.map(|last| last.min(to));
+            let under_way = self.in_flight.iter().filter(|attempt| attempt.subscription == slot.id);
+            self.outdated.extend(under_way.map(|attempt| (slot.id, sent(attempt))));
+        }
+    }
+
+    /// Somebody sets the wall clock, by up to hours either way.
     fn jump(&mut self) {
-        let (back, seconds) = (self.rng.bool(), Duration::from_secs(self.rng.u64(0..60)));
+        let longest = if self.rng.bool() { 60 } else { 5 * 3_600 };
+        let (back, seconds) = (self.rng.bool(), Duration::from_secs(self.rng.u64(0..longest)));
         let wall = self.now.wall.to_system_time();
         self.now.wall = DateTime::from_system_time(if back { wall - seconds } else { wall + seconds });
     }
@@ -335,10 +429,19 @@ impl World {
                     self.sick.insert(id, status);
                 }
             }
-            97 => self.sick.clear(),
-            98 => match self.rng.u8(0..3) {
+            97 => {
+                self.sick.clear();
+                if let Some(id) = self.some_subscription() {
+                    let head = self.topic(self.durable.slots[&id].topic).head;
+                    self.poison.insert((id, Offset(head.0 + self.rng.u64(0..4))));
+                }
+            }
+            98 => match self.rng.u8(0..7) {
                 0 => self.trim(),
                 1 => self.jump(),
+                2 => self.pause(),
+                3 | 4 => self.hurry(),
+                5 => self.replay(),
                 _ => self.sick.clear(),
             },
             _ => self.crash(),
@@ -348,6 +451,10 @@ impl World {
     /// Everybody is well again and has all the time in the world.
     fn run_dry(&mut self) {
         self.sick.clear();
+        self.poison.clear();
+        for topic in std::mem::take(&mut self.durable.paused) {
+            self.machine.apply(&StoreEvent::Resumed { topic });
+        }
         for _ in 0..10_000 {
             self.save();
             self.send();
@@ -387,7 +494,7 @@ fn sent(attempt: &Attempt) -> Offset {
     if attempt.topic == FETCHED { attempt.offset.max(attempt.latest) } else { attempt.offset }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64) -> Seen {
     let mut world = World::new(seed);
     for _ in 0..600 {
         world.anything();
@@ -406,13 +513,20 @@ fn run(seed: u64) {
     world.save();
     assert!(world.durable.laggards.is_empty(), "seed {seed}: everybody is done, nobody is behind");
     assert_eq!(world.machine.laggards(), 0, "seed {seed}");
+    world.seen
 }
 
 #[test]
 fn nothing_owed_is_lost_or_out_of_order_whatever_happens() {
+    let mut all = Seen::default();
     for seed in 0..1_500 {
-        run(seed);
+        let Seen { breakers, probes, replays, held } = run(seed);
+        all.breakers += breakers;
+        all.probes += probes;
+        all.replays += replays;
+        all.held += held;
     }
+    assert!(all.breakers > 100 && all.probes > 20 && all.replays > 100 && all.held > 100, "{all:?}");
 }
 
 #[test]
@@ -421,7 +535,7 @@ fn a_healthy_fan_out_leaves_a_watermark_and_hardly_any_records_of_subscriptions(
     (0..500).for_each(|_| world.subscribe_until(world.lease(LONG)));
     (0..TOPICS * 4).for_each(|_| world.publish());
     let (mut records, mut deliveries) = (0, 0);
-    while let Some(attempt) = world.machine.next(world.now) {
+    while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
         deliveries += 1;
         world.receive(attempt, Some(1));
         let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
@@ -455,10 +569,94 @@ fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
         world.answer();
         world.wait(2);
     }
-    assert!(world.machine.next(world.now).is_none(), "the first notification has been given up");
+    assert!(
+        world.machine.next(world.now, OpenLanes::ALL).is_none(),
+        "the first notification has been given up"
+    );
     assert_eq!(world.machine.take_counts().skipped, 1);
     world.sick.clear();
     publish(&mut world);
-    let attempt = world.machine.next(world.now).expect("the next notification is tried");
+    let attempt = world.machine.next(world.now, OpenLanes::ALL).expect("the next notification is tried");
     assert_eq!((attempt.offset, attempt.number), (Offset(2), 1));
+}
+
+#[test]
+fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() {
+    let mut world = World::new(3);
+    let trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
+    world.machine.limits.retry.trouble = trouble;
+    world.subscribe_until(world.lease(LONG));
+    let (id, topic) = world.durable.slots.values().map(|slot| (slot.id, slot.topic)).next().unwrap();
+    for offset in 1..=5 {
+        world.durable.heads.insert(topic, Offset(offset));
+        world.machine.apply(&StoreEvent::Appended { topic, offset: Offset(offset), rule: Rule::Every });
+    }
+    let (mut got, mut waited) = (Vec::new(), 0);
+    while got.len() < 4 {
+        while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+            let status = if attempt.offset == Offset(2) { 500 } else { 200 };
+            let outcome = Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
+            if outcome == Outcome::Delivered {
+                got.push(attempt.offset.0);
+            }
+            world.machine.finished(
+                &attempt,
+                Finished::Answered { offset: attempt.offset, outcome },
+                world.now,
+            );
+        }
+        world.wait(1);
+        waited += 1;
+        assert!(waited < 13 * 60, "still blocked after {waited} s, with {got:?}");
+    }
+    assert_eq!(got, [1, 3, 4, 5]);
+    let skips = world.machine.checkpoint(world.now).skips;
+    assert_eq!(
+        skips.iter().map(|skip| (skip.subscription, skip.offset)).collect::<Vec<_>>(),
+        [(id, Offset(2))]
+    );
+}
+
+#[test]
+fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everything() {
+    let mut world = World::new(5);
+    world.machine.limits.window = 1_024;
+    let topic = TopicId(1);
+    for id in 1..=50_000 {
+        let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
+        let slot = Slot { id, topic, origin: "http://crowded.example".into(), start: Offset(0), lease_end };
+        let known = Box::new(world.topic(topic));
+        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+    }
+    world.machine.apply(&StoreEvent::Appended { topic, offset: Offset(1), rule: Rule::Every });
+    let (mut delivered, mut failed, mut most) = (0, 0, 0);
+    for second in 0.. {
+        assert!(second < 10_000, "{delivered} delivered after {second} s");
+        let well = second > 600;
+        loop {
+            let attempts: Vec<_> =
+                std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL)).collect();
+            if attempts.is_empty() {
+                break;
+            }
+            most = most.max(attempts.len());
+            for attempt in attempts {
+                let outcome = if well { Outcome::Delivered } else { Outcome::unreachable() };
+                delivered += usize::from(well);
+                failed += usize::from(!well);
+                world.machine.finished(
+                    &attempt,
+                    Finished::Answered { offset: Offset(1), outcome },
+                    world.now,
+                );
+            }
+        }
+        world.machine.checkpoint(world.now);
+        world.wait(1);
+        if delivered == 50_000 {
+            break;
+        }
+    }
+    assert!(most <= 3, "{most} at once, although the host takes 3");
+    assert!(failed < 200, "{failed} requests to a host that was known to be down");
 }

@@ -30,6 +30,8 @@ pub(super) struct TopicState {
     parked: Vec<SubscriptionId>,
     changed: BTreeSet<SubscriptionId>,
     caught_up: Vec<SubscriptionId>,
+    /// Whose turn came while the topic was paused.
+    held: Vec<SubscriptionId>,
     mark_changed: bool,
 }
 
@@ -62,8 +64,19 @@ pub(super) struct Member {
     pub(super) failing_since: Option<DateTime>,
     pub(super) class: FailureClass,
     pub(super) phase: Phase,
+    /// The next notification may be the cause of the failures: the one after it is tried.
+    pub(super) suspect: Option<Poison>,
     saved: bool,
     joined: u32,
+}
+
+/// A notification that a server failed at again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Poison {
+    pub(super) class: FailureClass,
+    pub(super) status: Option<u16>,
+    /// When it would be tried again.
+    pub(super) due: Instant,
 }
 
 /// What a member waits for.
@@ -110,6 +123,7 @@ impl TopicState {
             parked: Vec::new(),
             changed: BTreeSet::new(),
             caught_up: Vec::new(),
+            held: Vec::new(),
             mark_changed: false,
         }
     }
@@ -122,6 +136,7 @@ impl TopicState {
             failing_since: laggard.failing_since,
             class: laggard.class,
             phase: Phase::Backoff(due),
+            suspect: None,
             saved: true,
             joined: 0,
         };
@@ -199,6 +214,105 @@ impl TopicState {
         self.latest.min(self.goal())
     }
 
+    /// Whether the sweep goes beyond this offset, in a topic of posted notifications only.
+    pub(super) fn has_after(&self, offset: Offset) -> bool {
+        self.latest == Offset(0) && offset < self.goal()
+    }
+
+    /// The newest posted notification.
+    pub(super) fn posted(&self) -> Offset {
+        self.posted
+    }
+
+    pub(super) fn head(&self) -> Offset {
+        self.head
+    }
+
+    /// The subscriptions that are not where the watermark is, or the sweep.
+    pub(super) fn late(&self) -> impl Iterator<Item = (SubscriptionId, &Member)> {
+        self.members.iter().filter(|(id, _)| !self.attached.contains(id)).map(|(id, member)| (*id, member))
+    }
+
+    /// Puts a subscription aside until the topic is resumed.
+    pub(super) fn hold(&mut self, id: SubscriptionId) {
+        self.held.push(id);
+    }
+
+    /// Those who were put aside and still wait.
+    pub(super) fn take_held(&mut self) -> Vec<(HostId, SubscriptionId)> {
+        let held = std::mem::take(&mut self.held);
+        held.into_iter().filter_map(|id| Some((self.slots.get(&id)?.host, id))).collect()
+    }
+
+    /// Ends the pauses of the members that are chosen by id and host; they wait for their hosts now.
+    pub(super) fn hurry(
+        &mut self,
+        chosen: impl Fn(SubscriptionId, HostId) -> bool,
+    ) -> Vec<(HostId, SubscriptionId)> {
+        let mut hurried = Vec::new();
+        for (id, member) in &mut self.members {
+            let Some(host) = self.slots.get(id).map(|slot| slot.host) else { continue };
+            if matches!(member.phase, Phase::Backoff(_)) && chosen(*id, host) {
+                member.phase = Phase::Waiting;
+                self.changed.insert(*id);
+                hurried.push((host, *id));
+            }
+        }
+        hurried
+    }
+
+    /// Lets a subscription have everything from this offset on once more, as a laggard that waits for its host; false when it
+    /// has none of that yet.
+    pub(super) fn rewind(&mut self, id: SubscriptionId, from: Offset) -> bool {
+        let Some(slot) = self.slots.get(&id) else { return false };
+        let to = Offset(from.0.saturating_sub(1)).max(slot.start);
+        let done = match &self.pass {
+            Some(pass) if id <= pass.position => pass.target,
+            Some(_) | None => self.done,
+        };
+        if self.members.get(&id).map_or(done, |member| member.cursor) <= to {
+            return false;
+        }
+        self.parked.retain(|parked| *parked != id);
+        let member = self.members.entry(id).or_insert(Member {
+            cursor: to,
+            attempts: 0,
+            failing_since: None,
+            class: FailureClass::Slow,
+            phase: Phase::Waiting,
+            suspect: None,
+            saved: false,
+            joined: 0,
+        });
+        member.rewind(to);
+        self.detach(id);
+        true
+    }
+
+    /// The same for all subscriptions: by a new sweep from there, so that it costs no record for each. Whoever a sweep under
+    /// way has not reached yet gets nothing twice; the others may get a little more than was asked for. Returns whom it wakes.
+    pub(super) fn rewind_all(&mut self, from: Offset) -> Vec<(HostId, SubscriptionId)> {
+        let to = Offset(from.0.saturating_sub(1));
+        let mut woken = Vec::new();
+        for (id, member) in &mut self.members {
+            let Some(slot) = self.slots.get(id) else { continue };
+            let to = to.max(slot.start);
+            let parked = member.phase == Phase::Parked;
+            if member.cursor > to || parked {
+                member.rewind(member.cursor.min(to));
+                woken.push((slot.host, *id));
+            }
+            self.changed.insert(*id);
+        }
+        self.attached.clear();
+        self.parked.clear();
+        self.done = self.done.min(to);
+        self.pass = None;
+        self.mark_changed = true;
+        self.begin();
+        woken
+    }
+
     /// How many subscriptions are not where the watermark is.
     pub(super) fn laggards(&self) -> usize {
         self.members.len() - self.attached.len()
@@ -240,6 +354,7 @@ impl TopicState {
                 failing_since: None,
                 class: FailureClass::Slow,
                 phase: Phase::Waiting,
+                suspect: None,
                 saved: false,
                 joined: checkpoint,
             };
@@ -372,6 +487,29 @@ pub(super) struct TopicCheckpoint {
 }
 
 impl Member {
+    /// It has got what stands at this offset.
+    pub(super) fn delivered(&mut self, offset: Offset) {
+        self.cursor = offset;
+        self.attempts = 0;
+        self.failing_since = None;
+        self.class = FailureClass::Slow;
+    }
+
+    /// It gets what comes after this offset once more. An answer that is under way counts no more.
+    fn rewind(&mut self, to: Offset) {
+        self.cursor = to;
+        self.attempts = 0;
+        self.suspect = None;
+        if self.phase != Phase::InFlight {
+            self.phase = Phase::Waiting;
+        }
+    }
+
+    /// Whether its last attempt failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing_since.is_some()
+    }
+
     fn laggard(&self, topic: TopicId, subscription: SubscriptionId, now: Instant, wall: DateTime) -> Laggard {
         let next_attempt = match self.phase {
             Phase::Backoff(due) => later(wall, due.saturating_duration_since(now)),

@@ -16,6 +16,8 @@ use tracing::{error, info, warn};
 
 use super::counters::Counters;
 use super::courier::Courier;
+use super::hosts::{Lane, OpenLanes};
+use super::operator::Order;
 use super::shard::{Attempt, Finished, Machine, Now};
 use crate::store::{
     Checkpoint, Ended, Epoch, Shard, Skip, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
@@ -95,16 +97,51 @@ pub(super) struct Worker {
     store: Arc<dyn Store>,
     courier: Courier,
     counters: Arc<Counters>,
-    max_in_flight: usize,
+    lanes: Lanes,
     owned: Vec<Owned>,
     turn: usize,
     in_flight: FuturesUnordered<UnderWay>,
     unsaved: VecDeque<Save>,
+    /// Orders that were carried out and are not durable yet; the second ones will be with the save under way.
+    carried_out: Vec<(oneshot::Sender<usize>, usize)>,
+    being_saved: Vec<(oneshot::Sender<usize>, usize)>,
     saving: Option<Saving>,
     delivered_since_save: u64,
     save_began: Instant,
     /// The last checkpoint failed: what is delivered now would be delivered again after a restart, so nothing is.
     cannot_save: bool,
+}
+
+/// The requests under way, by lane.
+struct Lanes {
+    max: usize,
+    shares: [usize; 3],
+    taken: [usize; 3],
+}
+
+impl Lanes {
+    fn new(max: usize) -> Self {
+        let max = max.max(1);
+        let share = |lane| match lane {
+            Lane::First => max * 9 / 10,
+            Lane::Again => max / 4,
+            Lane::Slow => max / 5,
+        };
+        Self { max, shares: Lane::ALL.map(|lane| share(lane).max(1)), taken: [0; 3] }
+    }
+
+    fn open(&self) -> OpenLanes {
+        let full = self.taken.iter().sum::<usize>() >= self.max;
+        OpenLanes::new(|lane| !full && self.taken[lane as usize] < self.shares[lane as usize])
+    }
+
+    fn take(&mut self, lane: Lane) {
+        self.taken[lane as usize] += 1;
+    }
+
+    fn release(&mut self, lane: Lane) {
+        self.taken[lane as usize] -= 1;
+    }
 }
 
 impl Worker {
@@ -119,11 +156,13 @@ impl Worker {
             store,
             courier,
             counters,
-            max_in_flight: max_in_flight.max(1),
+            lanes: Lanes::new(max_in_flight),
             owned,
             turn: 0,
             in_flight: FuturesUnordered::new(),
             unsaved: VecDeque::new(),
+            carried_out: Vec::new(),
+            being_saved: Vec::new(),
             saving: None,
             delivered_since_save: 0,
             save_began: Instant::now(),
@@ -135,6 +174,7 @@ impl Worker {
     pub(super) async fn run(
         mut self,
         mut events: mpsc::UnboundedReceiver<StoreEvent>,
+        mut orders: mpsc::UnboundedReceiver<Order>,
         mut halts: mpsc::UnboundedReceiver<Halt>,
         mut stop: watch::Receiver<bool>,
         grace: Duration,
@@ -148,6 +188,7 @@ impl Worker {
             let timer = if self.may_start() { self.next_timer() } else { None };
             tokio::select! {
                 Some(event) = events.recv() => self.take_events(event, &mut events),
+                Some(order) = orders.recv() => self.take_order(order),
                 Some(carried) = self.in_flight.next(), if !self.in_flight.is_empty() => self.take_answers(carried),
                 Some(halt) = halts.recv() => self.halt(halt, &mut events),
                 results = run_or_wait(&mut self.saving) => self.take_saved(results),
@@ -215,12 +256,34 @@ impl Worker {
         let _ = halt.done.send(());
     }
 
+    fn take_order(&mut self, order: Order) {
+        let now = Now::read();
+        let mut machines = self.owned.iter().map(|owned| &owned.machine);
+        // Whoever has asked and gone does not want to know.
+        match order {
+            Order::Late((after, limit), reply) => {
+                let _ = reply.send(machines.flat_map(|m| m.late(after, limit, now.monotonic)).collect());
+            }
+            Order::Hosts(reply) => {
+                let _ = reply.send(machines.flat_map(|m| m.open_hosts(now.monotonic)).collect());
+            }
+            Order::TopicOf(id, reply) => {
+                let _ = reply.send(machines.find_map(|m| m.topic_of(id)));
+            }
+            Order::Act(act, reply) => {
+                let concerned = self.owned.iter_mut().map(|owned| owned.machine.act(&act, now)).sum();
+                self.carried_out.push((reply, concerned));
+            }
+        }
+    }
+
     fn take_answers(&mut self, first: (usize, Attempt, Finished)) {
         let now = Now::read();
         let mut taken = 0;
         let mut next = Some(first);
         while let Some((index, attempt, finished)) = next {
             self.delivered_since_save += 1;
+            self.lanes.release(attempt.lane);
             if let Some(owned) = self.owned.get_mut(index) {
                 owned.machine.finished(&attempt, finished, now);
             }
@@ -237,10 +300,11 @@ impl Worker {
             self.turn = (self.turn + 1) % self.owned.len();
             let index = self.turn;
             let owned = &mut self.owned[index];
-            match owned.machine.next(now) {
+            match owned.machine.next(now, self.lanes.open()) {
                 None => idle += 1,
                 Some(attempt) => {
                     idle = 0;
+                    self.lanes.take(attempt.lane);
                     let (courier, shard) = (self.courier.clone(), owned.shard);
                     let carried = Box::pin(async move { courier.carry(shard, &attempt).await });
                     self.in_flight.push(UnderWay { index, attempt, carried, waker: None });
@@ -253,7 +317,7 @@ impl Worker {
     fn may_start(&self) -> bool {
         let slow = self.saving.is_some()
             && (self.delivered_since_save >= CHECKPOINT_AFTER || self.save_began.elapsed() > SLOW_SAVE);
-        !self.cannot_save && !slow && self.in_flight.len() < self.max_in_flight
+        !self.cannot_save && !slow && self.lanes.open().any()
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -280,6 +344,10 @@ impl Worker {
         self.save_began = Instant::now();
         self.delivered_since_save = 0;
         let now = Now::read();
+        let behind = self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(..)));
+        if !behind {
+            self.being_saved.append(&mut self.carried_out);
+        }
         for owned in &mut self.owned {
             // A checkpoint that failed goes first and alone: a newer one beside it might be written before it.
             let waits = self
@@ -295,6 +363,9 @@ impl Worker {
             let ended = owned.machine.take_ended();
             self.unsaved
                 .extend(ended.into_iter().map(|(topic, id, why)| Save::End(owned.shard, topic, id, why)));
+            for (origin, pause) in owned.machine.take_opened() {
+                warn!(origin, pause = pause.as_secs(), "host in trouble: left alone for a while");
+            }
             let counts = owned.machine.take_counts();
             if counts.lost_to_retention > 0 {
                 warn!(
@@ -305,7 +376,9 @@ impl Worker {
             }
             self.counters.add(counts);
         }
-        if !self.unsaved.is_empty() {
+        if self.unsaved.is_empty() {
+            self.answer_orders();
+        } else {
             let store = Arc::clone(&self.store);
             let saves = std::mem::take(&mut self.unsaved);
             self.saving =
@@ -336,6 +409,15 @@ impl Worker {
         }
         again.append(&mut self.unsaved);
         self.unsaved = again;
+        if self.unsaved.is_empty() {
+            self.answer_orders();
+        }
+    }
+
+    fn answer_orders(&mut self) {
+        for (reply, concerned) in self.being_saved.drain(..) {
+            let _ = reply.send(concerned);
+        }
     }
 
     fn saved(&self, save: &Save) {
@@ -346,7 +428,7 @@ impl Worker {
                     warn!(%id, subscription = subscription.0, ?class, status, "notification given up for this subscription");
                 }
                 if let Some(owned) = self.owned.iter().find(|owned| owned.shard == *shard) {
-                    self.counters.set_laggards(*shard, owned.machine.laggards());
+                    self.counters.set_gauges(*shard, owned.machine.laggards(), owned.machine.open_breakers());
                 }
             }
             Save::End(_, topic, id, why) => {

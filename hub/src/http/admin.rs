@@ -18,9 +18,9 @@ use tracing::info;
 
 use super::reply::{json, refuse, text};
 use crate::config::SecretsConfig;
-use crate::delivery::{Counters, Totals};
+use crate::delivery::{Counters, Operator, Totals};
 use crate::store::{
-    Chain, ChainBreak, KeyringError, NewDenial, Offset, Shard, Skip, Slot, Store, StoreError, Topic,
+    Chain, ChainBreak, KeyringError, NewDenial, Offset, Shard, Slot, Store, StoreError, Topic,
 };
 use crate::subscriptions::Denials;
 
@@ -33,6 +33,8 @@ pub struct AdminState {
     pub counters: Arc<Counters>,
     /// What denies subscriptions.
     pub denials: Denials,
+    /// The hand on delivery.
+    pub operator: Operator,
     /// SHA-256 of the admin token, so that comparing takes the same time whatever is presented.
     pub token_hash: [u8; 32],
     /// Where the keys of the secrets are.
@@ -108,18 +110,6 @@ struct SubscriptionView {
     lease_end: String,
 }
 
-#[derive(Serialize)]
-struct SkipView {
-    notification: String,
-    subscription: u64,
-    at: String,
-    class: String,
-    status: Option<u16>,
-}
-
-/// The most skips that one answer lists.
-const SKIPS_LISTED: usize = 10_000;
-
 /// The operator's routes.
 pub fn admin(state: AdminState) -> Router {
     let api = Router::new()
@@ -127,8 +117,8 @@ pub fn admin(state: AdminState) -> Router {
         .route("/topics", get(topics))
         .route("/subscriptions", get(subscriptions))
         .route("/subscriptions/deny", post(deny))
-        .route("/skips", get(skips))
         .route("/secrets/rotate", post(rotate_secrets))
+        .nest("/deliveries", super::deliveries::routes())
         .layer(from_fn_with_state(state.clone(), require_token))
         .with_state(state.clone());
     Router::new()
@@ -270,25 +260,6 @@ async fn deny_all(state: &AdminState, wish: &ToDeny, topic: Option<&TopicUrl>) -
         }
     }
     Ok(denied)
-}
-
-/// Notifications that were given up for a subscription.
-async fn skips(State(state): State<AdminState>) -> Response {
-    let listed = async {
-        let mut found = Vec::new();
-        for shard in (0..state.store.shards()).map(Shard) {
-            found.extend(state.store.skips(shard, SKIPS_LISTED - found.len()).await?);
-        }
-        let view = |skip: Skip| SkipView {
-            notification: NotificationId { topic: skip.topic.0, offset: skip.offset.0 }.to_string(),
-            subscription: skip.subscription.0,
-            at: skip.at.to_string(),
-            class: format!("{:?}", skip.class).to_lowercase(),
-            status: skip.status,
-        };
-        Ok(found.into_iter().map(view).collect::<Vec<_>>())
-    };
-    answer(listed.await)
 }
 
 async fn slots(state: &AdminState) -> Result<Vec<SubscriptionView>, StoreError> {

@@ -5,6 +5,7 @@ mod body;
 mod catch_up;
 mod client;
 mod connections;
+mod deliveries;
 mod endpoint;
 mod limits;
 mod notifications;

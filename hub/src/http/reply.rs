@@ -42,7 +42,13 @@ pub(super) fn refuse(status: StatusCode, why: impl std::fmt::Display) -> Respons
 
 /// The store does not take part: nothing was acknowledged, and the client can try again.
 pub(super) fn unavailable(error: &StoreError) -> Response {
-    error!(%error, "request not served: the store fails");
+    match error {
+        // The store itself says once that it is in trouble, not for each request.
+        StoreError::Full { .. } | StoreError::Busy | StoreError::Write(_) => {
+            debug!(%error, "request not accepted: it cannot be stored");
+        }
+        _ => error!(%error, "request not served: the store fails"),
+    }
     later(StatusCode::SERVICE_UNAVAILABLE, STORE_RETRY, "the hub cannot use its store now: try again")
 }
 

@@ -54,6 +54,20 @@ pub enum StoreError {
     /// The disk did not take the write; nothing of it is acknowledged.
     #[error("the store could not write: {0}")]
     Write(String),
+    /// The disk is nearly full: what would make the store grow is refused while there is still room for what delivery must
+    /// remember.
+    #[error(
+        "the disk is nearly full: {free} bytes are free and {reserve} are kept in reserve ([store] reserve): make room, the hub goes on by itself"
+    )]
+    Full {
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that have to be.
+        reserve: u64,
+    },
+    /// More waits to be written than the disk takes in time; nothing was tried.
+    #[error("the store is behind with its writes")]
+    Busy,
     /// The disk did not give the data.
     #[error("the store could not read: {0}")]
     Read(String),

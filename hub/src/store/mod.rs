@@ -51,14 +51,15 @@ pub enum Engine {
 }
 
 /// Opens (or creates) the embedded store in `directory`. Subscribers' secrets are written with the first of `keys`, and read
-/// with all of them; those that are kept otherwise stay so until [`Store::rotate_secrets`].
+/// with all of them; those that are kept otherwise stay so until [`Store::rotate_secrets`]. While the disk has fewer than
+/// `reserve` bytes free, nothing new is taken in.
 ///
 /// # Errors
 /// [`StoreError::Locked`] when another process has it open, [`StoreError::Format`] when a newer version wrote it,
 /// [`StoreError::OtherEngine`] when it was made by the other engine, [`StoreError::SecretsKey`] when a key that its secrets need
 /// is not given.
-pub fn open(engine: Engine, directory: &Path, keys: Keyring) -> Result<Arc<dyn Store>> {
-    embedded::open(engine, directory, keys)
+pub fn open(engine: Engine, directory: &Path, keys: Keyring, reserve: u64) -> Result<Arc<dyn Store>> {
+    embedded::open(engine, directory, keys, reserve)
 }
 
 /// What the hub needs of its storage.
@@ -76,7 +77,8 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Whether the store takes writes.
     ///
     /// # Errors
-    /// [`StoreError::Write`] when the last write failed: nothing is acknowledged until that is mended.
+    /// [`StoreError::Write`] when the last write failed and [`StoreError::Full`] when the disk nearly is: nothing is
+    /// acknowledged until that is over, which the store notices by itself. [`StoreError::Busy`] when a write takes too long.
     fn health(&self) -> Result<()>;
 
     // Topics and their logs.
@@ -86,6 +88,8 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Every topic with the bounds of its log.
     async fn topics(&self) -> Result<Vec<Topic>>;
     /// Appends to the topic's log, which is made if need be; returns once the record is durable.
+    ///
+    /// After [`StoreError::Write`] nobody knows whether the notification is in the log; after any other error it is not.
     ///
     /// A notification whose idempotency key was seen on this topic within `remember` is not appended again: the first one's
     /// identity is returned. A key that was used for another body within that time is refused.
@@ -181,6 +185,18 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Fenced`] when `epoch` is not the newest of this shard.
     async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()>;
-    /// Notifications that were given up for a subscription of this shard, at most `limit`.
-    async fn skips(&self, shard: Shard, limit: usize) -> Result<Vec<Skip>>;
+    /// Notifications that were given up for a subscription of this shard, at most `limit`, in the order of topics, offsets and
+    /// subscriptions, beginning after this one.
+    async fn skips(
+        &self,
+        shard: Shard,
+        after: Option<(TopicId, Offset, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<Skip>>;
+    /// Delivers nothing of this topic until it is resumed. Its log goes on, and so does retention.
+    async fn pause(&self, topic: TopicId) -> Result<()>;
+    /// Lets deliveries of this topic go on.
+    async fn resume(&self, topic: TopicId) -> Result<()>;
+    /// All topics that are paused.
+    async fn paused(&self) -> Result<Vec<TopicId>>;
 }

@@ -474,6 +474,8 @@ pub struct ShardState {
     pub watermarks: Vec<(TopicId, Watermark)>,
     /// The laggards.
     pub laggards: Vec<Laggard>,
+    /// All topics of which nothing is delivered for now.
+    pub paused: Vec<TopicId>,
 }
 
 /// Progress to save.
@@ -519,6 +521,16 @@ pub enum StoreEvent {
         slot: Slot,
         /// The topic with its bounds at this moment.
         topic: Box<Topic>,
+    },
+    /// The operator wants nothing of this topic to be delivered for now.
+    Paused {
+        /// The topic.
+        topic: TopicId,
+    },
+    /// Its deliveries go on.
+    Resumed {
+        /// The topic.
+        topic: TopicId,
     },
     /// A subscription ended.
     Unsubscribed {

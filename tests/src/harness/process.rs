@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -15,13 +15,18 @@ use tokio::time::timeout;
 
 use super::{PATIENCE, eventually, raw};
 
+/// A process whose files may not grow hears of it as an error instead of dying by a signal: see [`Process::limit_files`].
+const WITHOUT_XFSZ: &str = "trap '' XFSZ";
+
 /// Where a binary of this workspace is: beside the test itself.
 ///
 /// # Panics
 /// When it has not been built.
 pub fn binary(name: &str) -> PathBuf {
-    let test = env::current_exe().expect("a running test has a path");
-    let folder = test.ancestors().nth(2).expect("tests run in target/PROFILE/deps");
+    let running = env::current_exe().expect("a running program has a path");
+    let beside = running.ancestors().nth(1).expect("a program is in a folder");
+    // Tests run in target/PROFILE/deps, `resync-load` in target/PROFILE.
+    let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
     let path = folder.join(name);
     assert!(path.exists(), "{} is missing: run `cargo build --workspace --bins` first", path.display());
     path
@@ -38,7 +43,8 @@ pub struct Process {
 impl Process {
     /// Starts a binary of this workspace; it is killed when dropped.
     pub fn start(name: &str, arguments: &[&str], environment: &HashMap<String, String>) -> Self {
-        let mut command = Command::new(binary(name));
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{WITHOUT_XFSZ}; exec \"$0\" \"$@\"")]).arg(binary(name));
         command.args(arguments).envs(environment);
         Self::run(name, &mut command)
     }
@@ -143,14 +149,25 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
+    /// Lets every write fail that reaches beyond so many bytes of a file, halfway if need be, like a disk that fills up.
+    /// `None`: no longer.
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        let limit = Rlimit { current: bytes, maximum };
+        prlimit(Some(self.pid()), Resource::Fsize, limit).expect("a process of ours can be limited");
+    }
+
+    /// Its number in the system.
+    pub fn pid(&self) -> Pid {
+        self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).expect("the process runs")
+    }
+
     /// Sends it a signal.
     ///
     /// # Panics
     /// When it does not run any more.
     pub fn signal(&self, signal: Signal) {
-        let pid =
-            self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).expect("the process runs");
-        kill_process(pid, signal).expect("a process of ours takes signals");
+        kill_process(self.pid(), signal).expect("a process of ours takes signals");
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{Place, append, at, behind, callback, on_every_engine, posted, subscribe, the, topic};
 use crate::store::{
-    Checkpoint, Ended, Epoch, FailureClass, Laggard, Offset, Shard, Skip, Standing, StoreError, Subscription,
-    SubscriptionId, Sweep, Watermark,
+    Checkpoint, Ended, Epoch, FailureClass, Laggard, Offset, Shard, Skip, Standing, StoreError, StoreEvent,
+    Subscription, SubscriptionId, Sweep, Watermark,
 };
 
 on_every_engine!(
@@ -19,6 +19,7 @@ on_every_engine!(
     a_shard_knows_the_topics_of_its_subscriptions_and_no_others,
     skips_are_listed_up_to_the_limit,
     every_subscription_stands_somewhere_with_every_notification,
+    a_paused_topic_stays_paused_until_it_is_resumed,
 );
 
 const WATERMARK: Watermark =
@@ -62,7 +63,7 @@ async fn progress_is_found_again_after_reopening(place: Place) {
     assert_eq!(state.slots.len(), 1);
     assert_eq!(state.slots[0].id, subscription.id);
     assert_eq!(state.slots[0].lease_end, subscription.lease_end);
-    assert_eq!(store.skips(shard, 10).await.unwrap(), [skip(&subscription, 1)]);
+    assert_eq!(store.skips(shard, None, 10).await.unwrap(), [skip(&subscription, 1)]);
 }
 
 async fn a_subscription_that_caught_up_is_no_laggard_any_more(place: Place) {
@@ -134,7 +135,7 @@ async fn a_refused_checkpoint_changes_nothing(place: Place) {
     assert!(store.checkpoint(shard, paused, checkpoint).await.is_err());
     let state = store.load_shard(shard).await.unwrap();
     assert!(state.watermarks.is_empty() && state.laggards.is_empty());
-    assert!(store.skips(shard, 10).await.unwrap().is_empty());
+    assert!(store.skips(shard, None, 10).await.unwrap().is_empty());
 }
 
 async fn nobody_owns_a_shard_that_was_never_claimed(place: Place) {
@@ -199,9 +200,11 @@ async fn skips_are_listed_up_to_the_limit(place: Place) {
         let checkpoint = Checkpoint { skips: skips.clone(), ..Checkpoint::default() };
         store.checkpoint(shard, epoch, checkpoint).await.unwrap();
     }
-    assert_eq!(store.skips(shard, 100).await.unwrap(), skips);
-    assert_eq!(store.skips(shard, 2).await.unwrap(), skips[..2]);
-    assert!(store.skips(Shard((shard.0 + 1) % store.shards()), 100).await.unwrap().is_empty());
+    assert_eq!(store.skips(shard, None, 100).await.unwrap(), skips);
+    assert_eq!(store.skips(shard, None, 2).await.unwrap(), skips[..2]);
+    let after = Some((skips[1].topic, skips[1].offset, skips[1].subscription));
+    assert_eq!(store.skips(shard, after, 100).await.unwrap(), skips[2..]);
+    assert!(store.skips(Shard((shard.0 + 1) % store.shards()), None, 100).await.unwrap().is_empty());
 }
 
 async fn every_subscription_stands_somewhere_with_every_notification(place: Place) {
@@ -237,4 +240,19 @@ async fn every_subscription_stands_somewhere_with_every_notification(place: Plac
     };
     store.checkpoint(shard, epoch, checkpoint).await.unwrap();
     assert_eq!(standing().await, Standing { delivered: 3, owing: 0, skipped: 1 });
+}
+
+async fn a_paused_topic_stays_paused_until_it_is_resumed(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
+    let mut events = store.watch();
+    store.pause(subscription.topic).await.unwrap();
+    assert!(matches!(events.try_recv(), Ok(StoreEvent::Paused { topic }) if topic == subscription.topic));
+    drop(events);
+    let store = place.reopen(store);
+    assert_eq!(store.paused().await.unwrap(), [subscription.topic]);
+    assert_eq!(store.load_shard(shard).await.unwrap().paused, [subscription.topic]);
+    store.resume(subscription.topic).await.unwrap();
+    assert!(store.paused().await.unwrap().is_empty());
 }

@@ -63,7 +63,7 @@ impl Place {
     }
 
     fn open_with(&self, keys: Keyring) -> super::Result<Arc<dyn Store>> {
-        super::open(self.engine, self.directory.path(), keys)
+        super::open(self.engine, self.directory.path(), keys, 0)
     }
 
     /// The store after a clean end of the process.

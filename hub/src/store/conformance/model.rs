@@ -364,7 +364,7 @@ impl Model {
         assert!(slots.eq(here.iter().map(|(_, (s, _))| (s.id, s.topic, s.start, s.lease_end))));
         assert_eq!(state.laggards, here.iter().filter_map(|(_, (_, laggard))| *laggard).collect::<Vec<_>>());
         assert_eq!(
-            store.skips(shard, usize::MAX).await.unwrap().len(),
+            store.skips(shard, None, usize::MAX).await.unwrap().len(),
             self.skips.keys().filter(|key| key.0 == shard).count()
         );
         for topic in &state.topics {

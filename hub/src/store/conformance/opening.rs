@@ -20,7 +20,7 @@ on_every_engine!(
 
 async fn a_second_process_is_locked_out(place: Place) {
     let store = place.open();
-    let error = open(place.engine, place.directory.path(), Keyring::none()).unwrap_err();
+    let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");
     append(&*store, posted(&topic("t"), "the first owner is not disturbed")).await;
     drop(store);
@@ -33,7 +33,7 @@ async fn the_other_engine_is_refused_by_name(place: Place) {
         Engine::Fjall => (Engine::Sled, "fjall"),
         Engine::Sled => (Engine::Fjall, "sled"),
     };
-    let error = open(other, place.directory.path(), Keyring::none()).unwrap_err();
+    let error = open(other, place.directory.path(), Keyring::none(), 0).unwrap_err();
     assert!(matches!(&error, StoreError::OtherEngine { found, .. } if found == made_by), "{error}");
     place.open();
 }
@@ -41,7 +41,7 @@ async fn the_other_engine_is_refused_by_name(place: Place) {
 async fn a_newer_format_is_refused(place: Place) {
     drop(place.open());
     fs::write(place.directory.path().join("engine"), "tomorrows-engine 2\n").unwrap();
-    let error = open(place.engine, place.directory.path(), Keyring::none()).unwrap_err();
+    let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
     assert!(matches!(error, StoreError::Format { found: 2, supported: 1 }), "{error}");
 }
 
@@ -49,7 +49,7 @@ async fn an_unreadable_mark_is_damage(place: Place) {
     drop(place.open());
     for mark in ["", "fjall", "fjall one", "sled 1 2", "fjall 99999"] {
         fs::write(place.directory.path().join("engine"), mark).unwrap();
-        let error = open(place.engine, place.directory.path(), Keyring::none()).unwrap_err();
+        let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
         assert!(matches!(error, StoreError::Damaged { space: "engine", .. }), "{mark}: {error}");
     }
 }
@@ -73,6 +73,6 @@ async fn the_number_of_shards_is_fixed(place: Place) {
 
 async fn a_data_directory_is_made_with_its_parents(place: Place) {
     let deep = place.directory.path().join("a/b/c");
-    open(place.engine, &deep, Keyring::none()).unwrap();
+    open(place.engine, &deep, Keyring::none(), 0).unwrap();
     assert!(deep.join("engine").is_file());
 }

@@ -163,7 +163,7 @@ async fn skips_go_with_their_notifications(place: Place) {
     let checkpoint = Checkpoint { skips: (1..=3).map(skip).collect(), ..Checkpoint::default() };
     store.checkpoint(shard, epoch, checkpoint).await.unwrap();
     store.trim(at(3), EVERYTHING).await.unwrap();
-    assert_eq!(store.skips(shard, 10).await.unwrap(), [skip(3)]);
+    assert_eq!(store.skips(shard, None, 10).await.unwrap(), [skip(3)]);
 }
 
 async fn expired_idempotency_keys_are_forgotten(place: Place) {

@@ -20,8 +20,11 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Writes the whole batch or nothing of it, and returns when it would survive a power cut.
     ///
     /// After an error nothing of the batch may be visible. An engine that cannot take its changes back refuses everything
-    /// from then on.
+    /// until it is mended.
     fn commit(&self, batch: &Batch) -> Result<()>;
+
+    /// After a commit that failed: goes back to what the disk holds, which is the whole of that commit or nothing of it.
+    fn mend(&self) -> Result<()>;
 
     /// About how many bytes the engine takes on disk.
     fn disk_size(&self) -> Result<u64>;

@@ -1,7 +1,8 @@
 //! The default engine: fjall 3, a keyspace per space, one journal for all of them.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -10,13 +11,19 @@ use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use crate::store::{Result, StoreError};
 
 pub(super) struct Fjall {
+    directory: PathBuf,
+    /// `None` while it is being opened anew.
+    opened: RwLock<Option<Arc<Opened>>>,
+}
+
+struct Opened {
     database: Database,
     /// In the order of [`Space::ALL`].
     keyspaces: Vec<Keyspace>,
 }
 
-impl Fjall {
-    pub(super) fn open(directory: &Path) -> Result<Self> {
+impl Opened {
+    fn open(directory: &Path) -> Result<Self> {
         let database = Database::builder(directory).open().map_err(|error| match error {
             fjall::Error::Locked => StoreError::Locked { path: directory.display().to_string() },
             error => read_error(&error),
@@ -35,14 +42,30 @@ impl Fjall {
     }
 }
 
+impl Fjall {
+    pub(super) fn open(directory: &Path) -> Result<Self> {
+        let opened = Arc::new(Opened::open(directory)?);
+        Ok(Self { directory: directory.to_owned(), opened: RwLock::new(Some(opened)) })
+    }
+
+    fn opened(&self) -> Result<Arc<Opened>> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        opened.clone().ok_or_else(|| StoreError::Read("it is being opened anew after a failed write".into()))
+    }
+}
+
 impl Engine for Fjall {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
-        let value = self.keyspace(space).get(key).map_err(|e| read_error(&e))?;
+        let value = self.opened()?.keyspace(space).get(key).map_err(|e| read_error(&e))?;
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn scan(&self, space: Space, keys: &Keys) -> Scan<'_> {
-        let keyspace = self.keyspace(space);
+        let opened = match self.opened() {
+            Ok(opened) => opened,
+            Err(error) => return Box::new(std::iter::once(Err(error))),
+        };
+        let keyspace = opened.keyspace(space);
         let records = match &keys.to {
             Some(to) if *to <= keys.from => return Box::new(std::iter::empty()),
             Some(to) => keyspace.range(keys.from.as_slice()..to.as_slice()),
@@ -55,20 +78,29 @@ impl Engine for Fjall {
     }
 
     fn commit(&self, batch: &Batch) -> Result<()> {
-        let mut changes = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), batch.len())
+        let opened = self.opened().map_err(|error| StoreError::Write(error.to_string()))?;
+        let mut changes = fjall::OwnedWriteBatch::with_capacity(opened.database.clone(), batch.len())
             .durability(Some(PersistMode::SyncAll));
         for (space, key, change) in batch.iter() {
             match change {
-                Change::Put(value) => changes.insert(self.keyspace(space), key, value.as_slice()),
-                Change::Remove => changes.remove(self.keyspace(space), key),
+                Change::Put(value) => changes.insert(opened.keyspace(space), key, value.as_slice()),
+                Change::Remove => changes.remove(opened.keyspace(space), key),
             }
         }
-        // fjall makes a batch visible after it is synced, and refuses every later write once a sync has failed.
+        // fjall makes a batch visible after it is synced, and refuses every later write once a write or a sync has failed.
         changes.commit().map_err(|e| write_error(&e))
     }
 
+    fn mend(&self) -> Result<()> {
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        // The old one has to let go of its files first. A reader that still holds it makes the new one fail for now.
+        *opened = None;
+        *opened = Some(Arc::new(Opened::open(&self.directory)?));
+        Ok(())
+    }
+
     fn disk_size(&self) -> Result<u64> {
-        self.database.disk_space().map_err(|e| read_error(&e))
+        self.opened()?.database.disk_space().map_err(|e| read_error(&e))
     }
 }
 
@@ -84,7 +116,7 @@ fn read_error(error: &fjall::Error) -> StoreError {
 
 fn write_error(error: &fjall::Error) -> StoreError {
     StoreError::Write(match error {
-        fjall::Error::Poisoned => "an earlier write failed: free disk space, then restart the hub".to_owned(),
+        fjall::Error::Poisoned => "an earlier write failed".to_owned(),
         error => error.to_string(),
     })
 }

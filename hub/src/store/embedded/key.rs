@@ -26,6 +26,13 @@ pub(super) fn epoch(shard: Shard) -> Vec<u8> {
     [b"epoch/".as_slice(), &shard.0.to_be_bytes()].concat()
 }
 
+/// Topics of which nothing is delivered for now.
+pub(super) const PAUSED: &[u8] = b"paused/";
+
+pub(super) fn paused(topic: TopicId) -> Vec<u8> {
+    [PAUSED, &topic.0.to_be_bytes()].concat()
+}
+
 pub(super) fn topic(id: TopicId) -> Vec<u8> {
     id.0.to_be_bytes().to_vec()
 }

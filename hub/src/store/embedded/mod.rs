@@ -7,6 +7,7 @@
 //! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
 //! | `memory`, `cache`, `shared`, `standing` | what is held in memory, and reading |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
+//! | `room` | how much the disk can still take |
 
 mod cache;
 mod codec;
@@ -16,6 +17,7 @@ mod fjall;
 mod key;
 mod layout;
 mod memory;
+mod room;
 mod shared;
 mod sled;
 mod standing;
@@ -40,8 +42,9 @@ use tokio::sync::mpsc;
 use self::engine::{Batch, Engine, Keys, Space};
 use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
+use self::room::Room;
 use self::shared::Shared;
-use self::writer::Writer;
+use self::writer::{Kind, Writer};
 use super::{
     Activation, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, NewDenial, NewNotification,
     NewRequest, Notification, Offset, PendingRequest, Ping, Result, Shard, ShardState, Skip, Standing, Store,
@@ -59,14 +62,19 @@ const RESEALED: usize = 1024;
 const SMALL: usize = 512;
 
 /// Opens or makes the store in `directory`.
-pub(super) fn open(engine: super::Engine, directory: &Path, keys: Keyring) -> Result<Arc<dyn Store>> {
+pub(super) fn open(
+    engine: super::Engine,
+    directory: &Path,
+    keys: Keyring,
+    reserve: u64,
+) -> Result<Arc<dyn Store>> {
     let lock = directory::take(engine, directory)?;
     let data = directory.join(engine.name());
     let opened: Box<dyn Engine> = match engine {
         super::Engine::Fjall => Box::new(fjall::Fjall::open(&data)?),
         super::Engine::Sled => Box::new(sled::Sled::open(&data)?),
     };
-    let store = Embedded::over(opened, keys, Some(lock))?;
+    let store = Embedded::over(opened, keys, Some(lock), Room::on_disk(directory, reserve))?;
     tracing::info!(
         engine = engine.name(),
         directory = %directory.display(),
@@ -88,7 +96,7 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn over(engine: Box<dyn Engine>, keys: Keyring, lock: Option<File>) -> Result<Self> {
+    fn over(engine: Box<dyn Engine>, keys: Keyring, lock: Option<File>, room: Room) -> Result<Self> {
         let Foundation { shards } = match memory::foundation(engine.as_ref())? {
             Some(foundation) => foundation,
             None => found(engine.as_ref(), &keys)?,
@@ -96,7 +104,7 @@ impl Embedded {
         prepare_encryption(engine.as_ref(), &keys)?;
         let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
         let shared = Arc::new(Shared::new(engine, keys, lock)?);
-        let writer = Writer::start(shared.clone(), ledger, shards)?;
+        let writer = Writer::start(shared.clone(), ledger, shards, room)?;
         Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default() })
     }
 
@@ -105,7 +113,7 @@ impl Embedded {
             transaction.set_encryption(&encryption);
             Ok(())
         };
-        self.writer.run(SMALL, note).await
+        self.writer.run(Kind::Essential, SMALL, note).await
     }
 
     /// Reads that may take long run where they hold up nobody.
@@ -175,7 +183,9 @@ impl Store for Embedded {
 
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
         let bytes = SMALL + notification.body.len();
-        self.writer.run(bytes, move |transaction| transaction.append(notification, remember)).await
+        self.writer
+            .run(Kind::Growing, bytes, move |transaction| transaction.append(notification, remember))
+            .await
     }
 
     async fn notification_from(&self, topic: TopicId, offset: Offset) -> Result<Option<Arc<Notification>>> {
@@ -189,18 +199,25 @@ impl Store for Embedded {
     async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed> {
         let mut trimmed = Trimmed::default();
         loop {
-            let slice = self.writer.run(SMALL, move |t| t.trim(older_than, max_bytes, SLICE)).await?;
+            let slice = self
+                .writer
+                .run(Kind::Essential, SMALL, move |t| t.trim(older_than, max_bytes, SLICE))
+                .await?;
             trimmed.notifications += slice.trimmed.notifications;
             trimmed.bytes += slice.trimmed.bytes;
             for (topic, first) in slice.topics {
-                while self.writer.run(SMALL, move |t| t.forget_skips(topic, first, SLICE)).await? {}
+                while self
+                    .writer
+                    .run(Kind::Essential, SMALL, move |t| t.forget_skips(topic, first, SLICE))
+                    .await?
+                {}
             }
             if !slice.more {
                 break;
             }
         }
         let now = DateTime::now();
-        while self.writer.run(SMALL, move |t| t.forget_idempotency(now, SLICE)).await? {}
+        while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_idempotency(now, SLICE)).await? {}
         Ok(trimmed)
     }
 
@@ -219,7 +236,7 @@ impl Store for Embedded {
 
     async fn put_validators(&self, topic: TopicId, validators: Validators) -> Result<()> {
         self.writer
-            .run(SMALL, move |transaction| {
+            .run(Kind::Essential, SMALL, move |transaction| {
                 transaction.put_validators(topic, &validators);
                 Ok(())
             })
@@ -227,12 +244,12 @@ impl Store for Embedded {
     }
 
     async fn put_ping(&self, topic: TopicUrl) -> Result<Ping> {
-        self.writer.run(SMALL, move |transaction| Ok(transaction.put_ping(topic))).await
+        self.writer.run(Kind::Growing, SMALL, move |transaction| Ok(transaction.put_ping(topic))).await
     }
 
     async fn remove_ping(&self, ping: &Ping) -> Result<()> {
         let ping = ping.clone();
-        self.writer.run(SMALL, move |transaction| transaction.remove_ping(&ping)).await
+        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.remove_ping(&ping)).await
     }
 
     async fn pings(&self) -> Result<Vec<Ping>> {
@@ -242,13 +259,13 @@ impl Store for Embedded {
     }
 
     async fn put_request(&self, request: NewRequest) -> Result<PendingRequest> {
-        self.writer.run(SMALL, move |transaction| Ok(transaction.put_request(request))).await
+        self.writer.run(Kind::Growing, SMALL, move |transaction| Ok(transaction.put_request(request))).await
     }
 
     async fn remove_request(&self, request: &PendingRequest) -> Result<()> {
         let request = request.clone();
         self.writer
-            .run(SMALL, move |transaction| {
+            .run(Kind::Essential, SMALL, move |transaction| {
                 transaction.remove_request(&request);
                 Ok(())
             })
@@ -260,12 +277,12 @@ impl Store for Embedded {
     }
 
     async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>> {
-        self.writer.run(SMALL, move |transaction| transaction.deny(denial)).await
+        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.deny(denial)).await
     }
 
     async fn remove_denial(&self, denial: &Denial) -> Result<()> {
         let denial = denial.clone();
-        self.writer.run(SMALL, move |transaction| transaction.remove_denial(&denial)).await
+        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.remove_denial(&denial)).await
     }
 
     async fn denials(&self) -> Result<Vec<Denial>> {
@@ -275,15 +292,17 @@ impl Store for Embedded {
     }
 
     async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation> {
-        self.writer.run(SMALL, move |transaction| transaction.activate(&verified)).await
+        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.activate(&verified)).await
     }
 
     async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation> {
-        self.writer.run(SMALL, move |transaction| transaction.deactivate(&verified)).await
+        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.deactivate(&verified)).await
     }
 
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()> {
-        self.writer.run(SMALL, move |transaction| transaction.end(shard, topic, id, why)).await
+        self.writer
+            .run(Kind::Essential, SMALL, move |transaction| transaction.end(shard, topic, id, why))
+            .await
     }
 
     async fn subscription(
@@ -305,7 +324,7 @@ impl Store for Embedded {
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
-        self.writer.run(SMALL, move |transaction| Ok(transaction.claim(shard))).await
+        self.writer.run(Kind::Essential, SMALL, move |transaction| Ok(transaction.claim(shard))).await
     }
 
     async fn load_shard(&self, shard: Shard) -> Result<ShardState> {
@@ -315,7 +334,9 @@ impl Store for Embedded {
     async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()> {
         let records = checkpoint.watermarks.len() + checkpoint.laggards.len() + checkpoint.skips.len();
         self.writer
-            .run(SMALL + records * 64, move |transaction| transaction.checkpoint(shard, epoch, &checkpoint))
+            .run(Kind::Essential, SMALL + records * 64, move |transaction| {
+                transaction.checkpoint(shard, epoch, &checkpoint)
+            })
             .await
     }
 
@@ -334,8 +355,10 @@ impl Store for Embedded {
         for space in [Space::Requests, Space::Subscriptions] {
             let mut next = Some(Vec::new());
             while let Some(from) = next {
-                let resealed =
-                    self.writer.run(RESEALED * SMALL, move |t| t.reseal(space, from, RESEALED)).await?;
+                let resealed = self
+                    .writer
+                    .run(Kind::Essential, RESEALED * SMALL, move |t| t.reseal(space, from, RESEALED))
+                    .await?;
                 secrets += resealed.secrets;
                 next = resealed.next;
             }
@@ -344,7 +367,38 @@ impl Store for Embedded {
         Ok(secrets)
     }
 
-    async fn skips(&self, shard: Shard, limit: usize) -> Result<Vec<Skip>> {
-        self.read(move |shared| shared.list(&Keys::prefix(key::shard(shard))).take(limit).collect()).await
+    async fn skips(
+        &self,
+        shard: Shard,
+        after: Option<(TopicId, Offset, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<Skip>> {
+        let mut range = Keys::prefix(key::shard(shard));
+        if let Some((topic, offset, id)) = after {
+            range.from = key::skip(shard, topic, offset, SubscriptionId(id.0.saturating_add(1)));
+        }
+        self.read(move |shared| shared.list(&range).take(limit).collect()).await
+    }
+
+    async fn pause(&self, topic: TopicId) -> Result<()> {
+        self.writer
+            .run(Kind::Essential, SMALL, move |transaction| {
+                transaction.pause(topic);
+                Ok(())
+            })
+            .await
+    }
+
+    async fn resume(&self, topic: TopicId) -> Result<()> {
+        self.writer
+            .run(Kind::Essential, SMALL, move |transaction| {
+                transaction.resume(topic);
+                Ok(())
+            })
+            .await
+    }
+
+    async fn paused(&self) -> Result<Vec<TopicId>> {
+        self.read(Shared::paused).await
     }
 }

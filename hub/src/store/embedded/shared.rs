@@ -2,15 +2,16 @@
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tokio::sync::mpsc;
 
 use super::cache::{Notifications, Subscriptions};
 use super::codec::{self, Record};
-use super::engine::{Batch, Engine, Keys, Space};
+use super::engine::{Batch, Change, Engine, Keys, Space};
 use super::key::{self, pair};
-use super::layout::{Address, Body, LogRecord, Part, TopicWatermark, slot_of};
+use super::layout::{Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, slot_of};
 use super::memory::Topics;
 use super::transaction::Staged;
 use crate::store::{
@@ -18,6 +19,9 @@ use crate::store::{
     Subscription, SubscriptionId, TopicId,
 };
 use resync_core::websub::{CallbackUrl, TopicUrl};
+
+/// A commit that takes longer than this means that the log cannot keep up.
+const STALLED: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -29,8 +33,10 @@ pub(super) struct Shared {
     watchers: Mutex<Vec<mpsc::UnboundedSender<StoreEvent>>>,
     /// Held from the beginning of a commit until memory has followed it. Whoever holds it sees both in agreement.
     gate: Mutex<()>,
-    /// Why the last commit failed, if it did.
-    failure: Mutex<Option<StoreError>>,
+    /// Why the store takes nothing, or nothing that makes it grow.
+    trouble: Mutex<Option<StoreError>>,
+    /// When the commit under way began.
+    commit_began: Mutex<Option<Instant>>,
     /// After the engine, so that the directory is free only when the engine has closed its files.
     _lock: Option<File>,
 }
@@ -45,7 +51,8 @@ impl Shared {
             subscriptions: Subscriptions::default(),
             watchers: Mutex::default(),
             gate: Mutex::default(),
-            failure: Mutex::default(),
+            trouble: Mutex::default(),
+            commit_began: Mutex::default(),
             _lock: lock,
         })
     }
@@ -74,22 +81,76 @@ impl Shared {
     pub(super) fn commit(&self, batch: &Batch, staged: &mut Staged) -> Result<()> {
         let _gate = lock(&self.gate);
         if !batch.is_empty() {
+            *lock(&self.commit_began) = Some(Instant::now());
             let outcome = self.engine.commit(batch);
-            *lock(&self.failure) = outcome.as_ref().err().cloned();
+            *lock(&self.commit_began) = None;
             outcome?;
         }
+        self.follow(staged);
+        Ok(())
+    }
+
+    /// After a commit that failed: the engine goes back to what the disk holds. If that is the whole of the commit after all,
+    /// memory follows it. Succeeds only once a write has succeeded; tells whether the commit is in force.
+    pub(super) fn mend(&self, batch: &Batch, staged: &mut Staged) -> Result<bool> {
+        let _gate = lock(&self.gate);
+        self.engine.mend()?;
+        // An engine writes a batch as a whole. Where every record is as the batch would have left it, that is its state.
+        let in_force = self.holds(batch)?;
+        if in_force {
+            // What a failed sync leaves in the system's cache may never reach the disk: it is written once more.
+            self.engine.commit(batch)?;
+            self.follow(staged);
+        } else {
+            self.engine.commit(&self.proof()?)?;
+        }
+        Ok(in_force)
+    }
+
+    fn holds(&self, batch: &Batch) -> Result<bool> {
+        for (space, key, change) in batch.iter() {
+            let found = self.engine.get(space, key)?;
+            let agrees = match change {
+                Change::Put(value) => found.as_deref() == Some(value.as_slice()),
+                Change::Remove => found.is_none(),
+            };
+            if !agrees {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A batch that changes nothing, to see whether the engine takes writes.
+    fn proof(&self) -> Result<Batch> {
+        let mut batch = Batch::default();
+        if let Some(value) = self.engine.get(Space::Meta, key::FOUNDATION)? {
+            batch.put(Space::Meta, key::FOUNDATION.to_vec(), value.to_vec());
+        }
+        Ok(batch)
+    }
+
+    fn follow(&self, staged: &mut Staged) {
         let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
         staged.topics.drain().for_each(|(_, state)| topics.put(state));
         drop(topics);
         staged.notifications.drain(..).for_each(|notification| self.notifications.put(notification));
         self.subscriptions.forget(&staged.changed_subscriptions);
         self.tell(&staged.events);
-        Ok(())
     }
 
-    /// How the last commit went.
+    /// Whether the store takes everything that is asked of it.
     pub(super) fn health(&self) -> Result<()> {
-        lock(&self.failure).clone().map_or(Ok(()), Err)
+        if let Some(trouble) = lock(&self.trouble).clone() {
+            return Err(trouble);
+        }
+        let began = *lock(&self.commit_began);
+        if began.is_some_and(|began| began.elapsed() > STALLED) { Err(StoreError::Busy) } else { Ok(()) }
+    }
+
+    /// Why the store takes nothing, or nothing that makes it grow.
+    pub(super) fn set_trouble(&self, trouble: Option<StoreError>) {
+        *lock(&self.trouble) = trouble;
     }
 
     fn tell(&self, events: &[StoreEvent]) {
@@ -196,6 +257,12 @@ impl Shared {
         }
     }
 
+    /// Topics of which nothing is delivered for now.
+    pub(super) fn paused(&self) -> Result<Vec<TopicId>> {
+        let marks = Keys::prefix(key::PAUSED.to_vec());
+        self.list(&marks).map(|mark| mark.map(|PausedTopic(topic)| topic)).collect()
+    }
+
     /// The shard as of one commit: none passes while it is read.
     pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
         let _gate = lock(&self.gate);
@@ -222,7 +289,8 @@ impl Shared {
             watermarks.extend(watermark.map(|TopicWatermark(topic, watermark)| (topic, watermark)));
         }
         let laggards = self.list::<Laggard>(&range).collect::<Result<_>>()?;
-        Ok(ShardState { slots, topics, watermarks, laggards })
+        let paused = self.paused()?;
+        Ok(ShardState { slots, topics, watermarks, laggards, paused })
     }
 }
 

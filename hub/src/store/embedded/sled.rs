@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::fs::File;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,16 +17,21 @@ use crate::store::{Result, StoreError};
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct Sled {
+    directory: PathBuf,
+    /// `None` after a flush failed: memory held changes that the disk does not, so nothing may be read any more until the
+    /// tree is opened anew.
+    opened: RwLock<Option<Arc<Opened>>>,
+}
+
+struct Opened {
     tree: sled::Db,
     /// sled's own file: its flush asks the system to write, but does not wait for the disk.
     file: File,
-    /// A flush failed: memory holds changes that the disk does not, so nothing may be read or written any more.
-    broken: AtomicBool,
 }
 
-impl Sled {
+impl Opened {
     /// The caller holds the lock of the data directory, so whoever has sled's own lock is about to release it.
-    pub(super) fn open(directory: &Path) -> Result<Self> {
+    fn open(directory: &Path) -> Result<Self> {
         let config = sled::Config::new().path(directory).flush_every_ms(None);
         let give_up = Instant::now() + LOCK_PATIENCE;
         loop {
@@ -34,7 +39,7 @@ impl Sled {
                 Ok(tree) => {
                     let file =
                         File::open(directory.join("db")).map_err(|e| StoreError::Read(e.to_string()))?;
-                    return Ok(Self { tree, file, broken: AtomicBool::new(false) });
+                    return Ok(Self { tree, file });
                 }
                 Err(sled::Error::Io(error)) if is_locked(&error) && Instant::now() < give_up => {
                     std::thread::sleep(Duration::from_millis(5));
@@ -46,39 +51,49 @@ impl Sled {
             }
         }
     }
+}
 
-    fn check(&self) -> std::result::Result<(), String> {
-        if self.broken.load(Ordering::Acquire) {
-            return Err("an earlier write failed: free disk space, then restart the hub".to_owned());
-        }
-        Ok(())
+impl Sled {
+    pub(super) fn open(directory: &Path) -> Result<Self> {
+        let opened = Arc::new(Opened::open(directory)?);
+        Ok(Self { directory: directory.to_owned(), opened: RwLock::new(Some(opened)) })
+    }
+
+    fn opened(&self) -> std::result::Result<Arc<Opened>, String> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        opened.clone().ok_or_else(|| "an earlier write failed".to_owned())
+    }
+
+    fn close(&self) {
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 impl Engine for Sled {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
-        self.check().map_err(StoreError::Read)?;
-        let value = self.tree.get(tagged(space, key)).map_err(|e| read_error(&e))?;
+        let opened = self.opened().map_err(StoreError::Read)?;
+        let value = opened.tree.get(tagged(space, key)).map_err(|e| read_error(&e))?;
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn scan(&self, space: Space, keys: &Keys) -> Scan<'_> {
-        if let Err(reason) = self.check() {
-            return Box::new(std::iter::once(Err(StoreError::Read(reason))));
-        }
+        let opened = match self.opened() {
+            Ok(opened) => opened,
+            Err(reason) => return Box::new(std::iter::once(Err(StoreError::Read(reason)))),
+        };
         let from = tagged(space, &keys.from);
         let to = keys.to.as_ref().map_or_else(|| vec![space.tag() + 1], |to| tagged(space, to));
         if to <= from {
             return Box::new(std::iter::empty());
         }
-        Box::new(self.tree.range(from..to).map(|record| {
+        Box::new(opened.tree.range(from..to).map(|record| {
             let (key, value) = record.map_err(|e| read_error(&e))?;
             Ok((Bytes::copy_from_slice(&key[1..]), Bytes::copy_from_slice(&value)))
         }))
     }
 
     fn commit(&self, batch: &Batch) -> Result<()> {
-        self.check().map_err(StoreError::Write)?;
+        let opened = self.opened().map_err(StoreError::Write)?;
         let mut changes = sled::Batch::default();
         for (space, key, change) in batch.iter() {
             match change {
@@ -87,15 +102,22 @@ impl Engine for Sled {
             }
         }
         // Readers may see the batch between the two steps: they trust the log's bounds in memory, not the engine.
-        let flushed = self.tree.apply_batch(changes).and_then(|()| self.tree.flush());
-        flushed.and_then(|_| Ok(self.file.sync_data()?)).map_err(|error| {
-            self.broken.store(true, Ordering::Release);
+        let flushed = opened.tree.apply_batch(changes).and_then(|()| opened.tree.flush());
+        flushed.and_then(|_| Ok(opened.file.sync_data()?)).map_err(|error| {
+            self.close();
             StoreError::Write(error.to_string())
         })
     }
 
+    fn mend(&self) -> Result<()> {
+        self.close();
+        let opened = Opened::open(&self.directory)?;
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(opened));
+        Ok(())
+    }
+
     fn disk_size(&self) -> Result<u64> {
-        self.tree.size_on_disk().map_err(|e| read_error(&e))
+        self.opened().map_err(StoreError::Read)?.tree.size_on_disk().map_err(|e| read_error(&e))
     }
 }
 

@@ -18,6 +18,8 @@ struct State {
     full: AtomicBool,
     /// Commits until the disk is full.
     left: Mutex<Option<usize>>,
+    keeps_failed: AtomicBool,
+    half_done: Mutex<Option<Batch>>,
     commits: AtomicUsize,
     hold: Mutex<()>,
 }
@@ -37,10 +39,36 @@ impl Fragile {
         self.0.commits.load(Ordering::SeqCst)
     }
 
+    /// What fails from now on turns out to be on the disk after all when the engine is mended.
+    pub(super) fn keep_failed(&self) {
+        self.0.keeps_failed.store(true, Ordering::SeqCst);
+    }
+
+    fn apply(&self, batch: &Batch) {
+        let mut records = self.0.records.write().unwrap();
+        for (space, key, change) in batch.iter() {
+            match change {
+                Change::Put(value) => records.insert((space, key.to_vec()), Bytes::copy_from_slice(value)),
+                Change::Remove => records.remove(&(space, key.to_vec())),
+            };
+        }
+    }
+
     /// Commits wait as long as the guard lives.
     pub(super) fn hold(&self) -> std::sync::MutexGuard<'_, ()> {
         self.0.hold.lock().unwrap()
     }
+}
+
+fn copy(batch: &Batch) -> Batch {
+    let mut copied = Batch::default();
+    for (space, key, change) in batch.iter() {
+        match change {
+            Change::Put(value) => copied.put(space, key.to_vec(), value.clone()),
+            Change::Remove => copied.remove(space, key.to_vec()),
+        }
+    }
+    copied
 }
 
 impl Engine for Fragile {
@@ -73,14 +101,21 @@ impl Engine for Fragile {
         }
         drop(left);
         if self.0.full.load(Ordering::SeqCst) {
+            if self.0.keeps_failed.load(Ordering::SeqCst) {
+                self.0.half_done.lock().unwrap().get_or_insert_with(|| copy(batch));
+            }
             return Err(StoreError::Write("no space left on device".into()));
         }
-        let mut records = self.0.records.write().unwrap();
-        for (space, key, change) in batch.iter() {
-            match change {
-                Change::Put(value) => records.insert((space, key.to_vec()), Bytes::copy_from_slice(value)),
-                Change::Remove => records.remove(&(space, key.to_vec())),
-            };
+        self.apply(batch);
+        Ok(())
+    }
+
+    fn mend(&self) -> Result<()> {
+        if self.0.full.load(Ordering::SeqCst) {
+            return Err(StoreError::Write("no space left on device".into()));
+        }
+        if let Some(batch) = self.0.half_done.lock().unwrap().take() {
+            self.apply(&batch);
         }
         Ok(())
     }

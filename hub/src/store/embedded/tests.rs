@@ -1,6 +1,8 @@
 //! What the conformance suite cannot see from outside: groups, failed commits, and damaged records.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +14,7 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use super::engine::{Batch, Engine, Keys, Space};
 use super::key;
 use super::memory::{Ledger, Topics};
+use super::room::Room;
 use super::testing::Fragile;
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, fjall::Fjall, sled::Sled};
@@ -53,6 +56,17 @@ const SUBSCRIBE: Intent = Intent::Subscribe { lease: None, secret: None };
 
 fn verified(request: &PendingRequest) -> VerifiedSubscription {
     VerifiedSubscription::assumed(request.clone(), DAY, DateTime::now())
+}
+
+fn over(engine: &Fragile) -> Embedded {
+    Embedded::over(Box::new(engine.clone()), Keyring::none(), None, Room::new(|| None, 0)).unwrap()
+}
+
+/// The store notices by itself that its trouble is over.
+async fn until_well(store: &Embedded) {
+    while store.health().is_err() {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Applies commands to one group on an empty store.
@@ -141,7 +155,7 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_during_a_commit_shares_the_next_one() {
     let engine = Fragile::default();
-    let store = Embedded::over(Box::new(engine.clone()), Keyring::none(), None).unwrap();
+    let store = over(&engine);
     let before = engine.commits();
     // Fewer than the channel operations that tokio grants a task at once.
     let mut appends: Vec<_> = (0..100).map(|_| store.append(posted("x", None), DAY)).collect();
@@ -163,7 +177,7 @@ async fn what_waits_during_a_commit_shares_the_next_one() {
 #[tokio::test]
 async fn a_failed_commit_leaves_memory_as_the_disk_is() {
     let engine = Fragile::default();
-    let store = Embedded::over(Box::new(engine.clone()), Keyring::none(), None).unwrap();
+    let store = over(&engine);
     store.append(posted("1", Some("first")), DAY).await.unwrap();
     let waiting = store.put_request(asked(SUBSCRIBE)).await.unwrap();
     let epoch = store.claim(Shard(0)).await.unwrap();
@@ -183,8 +197,8 @@ async fn a_failed_commit_leaves_memory_as_the_disk_is() {
     assert!(events.try_recv().is_err());
 
     engine.set_full(false);
+    until_well(&store).await;
     let again = store.append(posted("2", Some("second")), DAY).await.unwrap();
-    assert!(store.health().is_ok());
     assert!(matches!(again, Appended::New(id) if id.offset == 2), "{again:?}");
     store.checkpoint(Shard(0), epoch, Checkpoint::default()).await.unwrap();
     assert!(matches!(store.activate(verified(&waiting)).await.unwrap(), Activation::Done));
@@ -192,9 +206,78 @@ async fn a_failed_commit_leaves_memory_as_the_disk_is() {
 }
 
 #[tokio::test]
+async fn memory_follows_a_commit_that_failed_and_turns_out_to_be_on_the_disk() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let waiting = store.put_request(asked(SUBSCRIBE)).await.unwrap();
+    let mut events = store.watch();
+    engine.keep_failed();
+    engine.set_full(true);
+    let failed = store.append(posted("1", Some("first")), DAY).await;
+    assert!(matches!(failed, Err(StoreError::Write(_))), "{failed:?}");
+    engine.set_full(false);
+    until_well(&store).await;
+    assert!(matches!(events.try_recv(), Ok(StoreEvent::Appended { offset: Offset(1), .. })));
+    let again = store.append(posted("1", Some("first")), DAY).await.unwrap();
+    assert!(matches!(again, Appended::Repeated(id) if id.offset == 1), "{again:?}");
+
+    engine.set_full(true);
+    assert!(store.activate(verified(&waiting)).await.is_err());
+    engine.set_full(false);
+    until_well(&store).await;
+    assert!(matches!(store.activate(verified(&waiting)).await.unwrap(), Activation::Superseded));
+    let subscription = store.find_subscription(&topic(), &callback()).await.unwrap().unwrap();
+    assert_eq!(subscription.start, Offset(1));
+}
+
+#[tokio::test]
+async fn a_disk_that_is_nearly_full_takes_nothing_new_and_keeps_the_progress_of_delivery() {
+    let (engine, free) = (Fragile::default(), Arc::new(AtomicU64::new(1_000)));
+    let disk = Arc::clone(&free);
+    let room = Room::new(move || Some(disk.load(Ordering::SeqCst)), 100);
+    let store = Embedded::over(Box::new(engine), Keyring::none(), None, room).unwrap();
+    let epoch = store.claim(Shard(0)).await.unwrap();
+    store.append(posted("1", None), DAY).await.unwrap();
+    free.store(99, Ordering::SeqCst);
+    let refused = loop {
+        // What was looked at a moment ago is not looked at again.
+        if let Err(error) = store.append(posted("2", None), DAY).await {
+            break error;
+        }
+    };
+    assert!(matches!(refused, StoreError::Full { free: 99, reserve: 100 }), "{refused:?}");
+    assert!(matches!(store.health(), Err(StoreError::Full { .. })));
+    assert!(matches!(store.put_request(asked(SUBSCRIBE)).await, Err(StoreError::Full { .. })));
+    store.checkpoint(Shard(0), epoch, Checkpoint::default()).await.unwrap();
+    store.trim(DateTime::now(), 0).await.unwrap();
+    free.store(100, Ordering::SeqCst);
+    until_well(&store).await;
+    store.append(posted("3", None), DAY).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_than_may_wait_is_refused_and_progress_is_not() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let epoch = store.claim(Shard(0)).await.unwrap();
+    let held = engine.hold();
+    let large = Bytes::from(vec![0; 30_000_000]);
+    let mut waiting: Vec<_> = (0..4).map(|_| store.append(posted(large.clone(), None), DAY)).collect();
+    let mut refused = 0;
+    for append in &mut waiting {
+        refused += usize::from(matches!(append.now_or_never(), Some(Err(StoreError::Busy))));
+    }
+    assert!((1..=2).contains(&refused), "{refused} refused; the writer may have taken one already");
+    let mut progress = store.checkpoint(Shard(0), epoch, Checkpoint::default());
+    assert!((&mut progress).now_or_never().is_none());
+    drop(held);
+    progress.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_command_that_fails_takes_nobody_of_its_group_along() {
     let engine = Fragile::default();
-    let store = Embedded::over(Box::new(engine.clone()), Keyring::none(), None).unwrap();
+    let store = over(&engine);
     let held = engine.hold();
     let mut first = store.append(posted("1", None), DAY);
     assert!((&mut first).now_or_never().is_none());
@@ -213,7 +296,7 @@ async fn a_command_that_fails_takes_nobody_of_its_group_along() {
 #[tokio::test]
 async fn retention_leaves_nothing_behind() {
     let engine = Fragile::default();
-    let store = Embedded::over(Box::new(engine.clone()), Keyring::none(), None).unwrap();
+    let store = over(&engine);
     let long_ago = DateTime::from_unix_millis(0).unwrap();
     for body in [vec![0; 300_000], vec![1; 10], vec![2; 10]] {
         let new = NewNotification { received_at: long_ago, ..posted(body, Some("key")) };
@@ -258,7 +341,7 @@ fn is_damage_of<T: std::fmt::Debug>(outcome: Result<T, StoreError>, space: &str)
 async fn a_damaged_record_is_named() {
     for (engine, open_engine) in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let store = super::open(engine, directory.path(), Keyring::none()).unwrap();
+        let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
         let id = store.append(posted(vec![1; 70_000], None), DAY).await.unwrap().id();
         let request = store.put_request(asked(SUBSCRIBE)).await.unwrap();
         store.activate(verified(&request)).await.unwrap();
@@ -269,7 +352,7 @@ async fn a_damaged_record_is_named() {
         damage(raw.as_ref(), Space::Log);
         damage(raw.as_ref(), Space::Subscriptions);
         drop(raw);
-        let store = super::open(engine, directory.path(), Keyring::none()).unwrap();
+        let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
         is_damage_of(store.notification_from(TopicId(id.topic), Offset(1)).await, "log");
         is_damage_of(store.find_subscription(&topic(), &callback()).await, "subscriptions");
         is_damage_of(store.load_shard(Shard::of(&callback(), SHARDS)).await, "subscriptions");
@@ -277,7 +360,7 @@ async fn a_damaged_record_is_named() {
 
         for space in [Space::Requests, Space::Topics, Space::Meta] {
             damage(open_engine(directory.path()).as_ref(), space);
-            is_damage_of(super::open(engine, directory.path(), Keyring::none()), space.name());
+            is_damage_of(super::open(engine, directory.path(), Keyring::none(), 0), space.name());
             // The second flip repairs the first.
             damage(open_engine(directory.path()).as_ref(), space);
         }
@@ -288,7 +371,7 @@ async fn a_damaged_record_is_named() {
 async fn a_missing_part_of_a_body_is_damage() {
     for (engine, open_engine) in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let store = super::open(engine, directory.path(), Keyring::none()).unwrap();
+        let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
         let id = store.append(posted(vec![1; 200_000], None), DAY).await.unwrap().id();
         drop(store);
         let raw = open_engine(directory.path());
@@ -296,7 +379,7 @@ async fn a_missing_part_of_a_body_is_damage() {
         batch.remove(Space::Bodies, key::body(TopicId(id.topic), Offset(id.offset), 2));
         raw.commit(&batch).unwrap();
         drop(raw);
-        let store = super::open(engine, directory.path(), Keyring::none()).unwrap();
+        let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
         is_damage_of(store.notification_from(TopicId(id.topic), Offset(1)).await, "log");
     }
 }
@@ -338,7 +421,7 @@ async fn a_rotation_that_breaks_off_anywhere_is_finished_by_the_next_one() {
     for survived in 0..6 {
         let engine = Fragile::default();
         let keys = Keyring::parse(&old).unwrap();
-        let store = Embedded::over(Box::new(engine.clone()), keys, None).unwrap();
+        let store = Embedded::over(Box::new(engine.clone()), keys, None, Room::new(|| None, 0)).unwrap();
         let requests = (0..super::RESEALED + 10).map(|number| store.put_request(nth_request(number)));
         assert!(join_all(requests).await.iter().all(Result::is_ok));
 
@@ -347,11 +430,14 @@ async fn a_rotation_that_breaks_off_anywhere_is_finished_by_the_next_one() {
         drop(store);
         engine.set_full(false);
         // A new life, which needs both keys as long as the rotation has not said that it is done.
-        let store = Embedded::over(Box::new(engine.clone()), both.clone(), None).unwrap();
+        let store =
+            Embedded::over(Box::new(engine.clone()), both.clone(), None, Room::new(|| None, 0)).unwrap();
         assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "after {survived} commits");
         store.rotate_secrets(both.clone()).await.unwrap();
         drop(store);
-        let store = Embedded::over(Box::new(engine), Keyring::parse(&new).unwrap(), None).unwrap();
+        let store =
+            Embedded::over(Box::new(engine), Keyring::parse(&new).unwrap(), None, Room::new(|| None, 0))
+                .unwrap();
         assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "{broken:?}");
     }
 }

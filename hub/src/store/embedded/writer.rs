@@ -2,66 +2,118 @@
 //!
 //! It takes the first command, then whatever waits behind it, applies them in order to one batch, commits once, and only
 //! then lets memory follow, tells the events, and answers. So hundreds of publishers share one sync of the disk.
+//!
+//! When a commit fails, every command is refused until the engine has been mended and has taken a write again, which is
+//! tried again and again. When the disk is nearly full, commands that make the store grow are refused, the others are not.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
+use super::engine::Batch;
 use super::memory::Ledger;
+use super::room::Room;
 use super::shared::Shared;
 use super::transaction::{Staged, Transaction};
 use crate::store::{Result, StoreError};
 
 /// Commands that may wait.
-const WAITING: usize = 1024;
+const WAITING: usize = 8_192;
+/// Places among them that commands which make the store grow leave free for the others.
+const RESERVED: usize = 1_024;
+/// Bytes of growing commands that may wait.
+const WAITING_BYTES: usize = 64 * 1024 * 1024;
 /// Commands and bytes of one commit.
 const GROUP_COMMANDS: usize = 1024;
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
+/// How often a store in trouble looks for commands, and for the end of its trouble.
+const POLL: Duration = Duration::from_millis(20);
+const MEND_EVERY: Duration = Duration::from_millis(500);
+
+/// Whether a command may wait for better times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It brings something new into the store: refused while there is no room, and while too much waits.
+    Growing,
+    /// What is in the store already goes its way, or leaves it.
+    Essential,
+}
 
 #[derive(Debug)]
 pub(super) struct Writer {
     /// `None` once the store is being dropped.
     commands: Option<mpsc::Sender<Command>>,
+    shared: Arc<Shared>,
+    waiting_bytes: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Command {
+    kind: Kind,
     /// About how many bytes it writes.
     bytes: usize,
-    apply: Box<dyn FnOnce(&mut Transaction<'_>) -> Answer + Send>,
+    apply: Box<Apply>,
 }
+
+/// Changes the store, or hears why that is not possible.
+type Apply = dyn FnOnce(Result<&mut Transaction<'_>>) -> Answer + Send;
 
 /// Tells the caller how the command went, given how the commit went.
 type Answer = Box<dyn FnOnce(&Result<()>) + Send>;
 
 impl Writer {
-    pub(super) fn start(shared: Arc<Shared>, ledger: Ledger, shards: u16) -> Result<Self> {
+    pub(super) fn start(shared: Arc<Shared>, ledger: Ledger, shards: u16, room: Room) -> Result<Self> {
         let (commands, waiting) = mpsc::channel(WAITING);
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
+        let keeper = Keeper {
+            shared: Arc::clone(&shared),
+            ledger,
+            shards,
+            room,
+            waiting_bytes: Arc::clone(&waiting_bytes),
+            failure: None,
+            short: false,
+        };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || run(waiting, &shared, ledger, shards))
+            .spawn(move || keeper.run(waiting))
             .map_err(|error| StoreError::Write(format!("cannot start the writer: {error}")))?;
-        Ok(Self { commands: Some(commands), thread: Some(thread) })
+        Ok(Self { commands: Some(commands), shared, waiting_bytes, thread: Some(thread) })
     }
 
     /// Runs `command` on the writer's thread; returns once what it did is durable.
-    pub(super) async fn run<T, F>(&self, bytes: usize, command: F) -> Result<T>
+    pub(super) async fn run<T, F>(&self, kind: Kind, bytes: usize, command: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
-        let apply = Box::new(move |transaction: &mut Transaction<'_>| -> Answer {
-            let outcome = command(transaction);
+        let apply = Box::new(move |transaction: Result<&mut Transaction<'_>>| -> Answer {
+            let outcome = transaction.and_then(command);
             Box::new(move |commit| {
                 // A caller that has gone away does not want to know.
                 let _ = caller.send(commit.clone().and(outcome));
             })
         });
-        let commands = self.commands.as_ref().ok_or(StoreError::Closed)?;
-        commands.send(Command { bytes, apply }).await.map_err(|_| StoreError::Closed)?;
+        self.hand_over(Command { kind, bytes, apply }).await?;
         answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn hand_over(&self, command: Command) -> Result<()> {
+        let commands = self.commands.as_ref().ok_or(StoreError::Closed)?;
+        if command.kind == Kind::Growing {
+            self.shared.health()?;
+            let waiting = self.waiting_bytes.load(Ordering::Relaxed);
+            if commands.capacity() <= RESERVED || (waiting > 0 && waiting + command.bytes > WAITING_BYTES) {
+                return Err(StoreError::Busy);
+            }
+            self.waiting_bytes.fetch_add(command.bytes, Ordering::Relaxed);
+        }
+        commands.send(command).await.map_err(|_| StoreError::Closed)
     }
 }
 
@@ -75,35 +127,145 @@ impl Drop for Writer {
     }
 }
 
-fn run(mut waiting: mpsc::Receiver<Command>, shared: &Shared, mut ledger: Ledger, shards: u16) {
-    while let Some(group) = next_group(&mut waiting) {
+/// What the thread owns.
+struct Keeper {
+    shared: Arc<Shared>,
+    ledger: Ledger,
+    shards: u16,
+    room: Room,
+    waiting_bytes: Arc<AtomicUsize>,
+    failure: Option<Failure>,
+    short: bool,
+}
+
+/// A commit that failed, and nobody knows yet whether the disk has it.
+struct Failure {
+    error: StoreError,
+    batch: Batch,
+    staged: Staged,
+    mend_at: Instant,
+}
+
+impl Keeper {
+    fn run(mut self, mut waiting: mpsc::Receiver<Command>) {
+        loop {
+            let first = if self.failure.is_none() && !self.short {
+                match waiting.blocking_recv() {
+                    Some(command) => Some(command),
+                    None => return,
+                }
+            } else {
+                match waiting.try_recv() {
+                    Ok(command) => Some(command),
+                    Err(TryRecvError::Empty) => {
+                        std::thread::sleep(POLL);
+                        None
+                    }
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            };
+            self.mend();
+            match first {
+                Some(first) => self.take(gather(first, &mut waiting)),
+                None => {
+                    self.check_room(0);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, group: Vec<Command>) {
+        let growing = || group.iter().filter(|command| command.kind == Kind::Growing);
+        let grows_by = growing().map(|command| command.bytes).sum();
+        self.waiting_bytes.fetch_sub(grows_by, Ordering::Relaxed);
+        if let Some(failure) = &self.failure {
+            return refuse(group, &failure.error);
+        }
+        let short = self.check_room(grows_by);
         // Read after the group is complete: a command that follows a change of keys writes with the new ones.
-        let (topics, keys) = (shared.topics(), shared.keys());
-        let mut transaction = Transaction::new(shared.engine.as_ref(), &topics, &ledger, &keys, shards);
-        let answers: Vec<Answer> =
-            group.into_iter().map(|command| (command.apply)(&mut transaction)).collect();
+        let (topics, keys) = (self.shared.topics(), self.shared.keys());
+        let engine = self.shared.engine.as_ref();
+        let mut transaction = Transaction::new(engine, &topics, &self.ledger, &keys, self.shards);
+        let apply = |command: Command| match &short {
+            Some(short) if command.kind == Kind::Growing => (command.apply)(Err(short.clone())),
+            Some(_) | None => (command.apply)(Ok(&mut transaction)),
+        };
+        let answers: Vec<Answer> = group.into_iter().map(apply).collect();
         let (batch, mut staged) = transaction.finish();
         drop(topics);
-        let outcome = shared.commit(&batch, &mut staged);
+        let outcome = self.shared.commit(&batch, &mut staged);
         match &outcome {
-            Ok(()) => follow(&mut ledger, staged),
-            Err(error) => tracing::error!(%error, commands = answers.len(), "the store could not commit"),
+            Ok(()) => follow(&mut self.ledger, staged),
+            Err(error) => self.fail(error, batch, staged),
         }
         for answer in answers {
             answer(&outcome);
         }
     }
+
+    fn fail(&mut self, error: &StoreError, batch: Batch, staged: Staged) {
+        tracing::error!(%error, "the store cannot write: nothing is accepted until it can");
+        let mend_at = Instant::now() + MEND_EVERY;
+        self.failure = Some(Failure { error: error.clone(), batch, staged, mend_at });
+        self.shared.set_trouble(Some(error.clone()));
+    }
+
+    /// Tries to get out of a failure, unless that was tried a moment ago or there is no room yet.
+    fn mend(&mut self) {
+        if self.failure.as_ref().is_none_or(|failure| failure.mend_at > Instant::now()) {
+            return;
+        }
+        let full = self.room.check(0);
+        let Some(failure) = &mut self.failure else { return };
+        failure.mend_at = Instant::now() + MEND_EVERY;
+        if full.is_some() {
+            return;
+        }
+        match self.shared.mend(&failure.batch, &mut failure.staged) {
+            Ok(in_force) => {
+                let staged = self.failure.take().map(|failure| failure.staged);
+                if let Some(staged) = staged.filter(|_| in_force) {
+                    follow(&mut self.ledger, staged);
+                }
+                self.shared.set_trouble(None);
+                tracing::warn!("the store takes writes again");
+            }
+            Err(error) => tracing::debug!(%error, "the store is not mended yet"),
+        }
+    }
+
+    /// Why nothing may grow now.
+    fn check_room(&mut self, bytes: usize) -> Option<StoreError> {
+        let full = self.room.check(bytes);
+        if self.failure.is_none() && self.short != full.is_some() {
+            self.short = full.is_some();
+            self.shared.set_trouble(full.clone());
+            if let Some(error) = &full {
+                tracing::error!(%error, "nothing new is accepted");
+            } else {
+                tracing::warn!("there is room on the disk again");
+            }
+        }
+        full
+    }
 }
 
-fn next_group(waiting: &mut mpsc::Receiver<Command>) -> Option<Vec<Command>> {
-    let mut group = vec![waiting.blocking_recv()?];
-    let mut bytes = group[0].bytes;
+/// The first command with whatever waits behind it, up to the size of a group.
+fn gather(first: Command, waiting: &mut mpsc::Receiver<Command>) -> Vec<Command> {
+    let mut bytes = first.bytes;
+    let mut group = vec![first];
     while group.len() < GROUP_COMMANDS && bytes < GROUP_BYTES {
         let Ok(command) = waiting.try_recv() else { break };
         bytes = bytes.saturating_add(command.bytes);
         group.push(command);
     }
-    Some(group)
+    group
+}
+
+fn refuse(group: Vec<Command>, error: &StoreError) {
+    for command in group {
+        (command.apply)(Err(error.clone()))(&Ok(()));
+    }
 }
 
 fn follow(ledger: &mut Ledger, staged: Staged) {

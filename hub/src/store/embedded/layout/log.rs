@@ -30,6 +30,22 @@ impl Record for Foundation {
     }
 }
 
+/// A topic of which nothing is delivered for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct PausedTopic(pub(in super::super) TopicId);
+
+impl Record for PausedTopic {
+    const SPACE: Space = Space::Meta;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.0.0);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self(TopicId(fields.number()?)))
+    }
+}
+
 /// The identities that were given out last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Counters {

@@ -10,7 +10,9 @@ mod subscriptions;
 mod tests;
 
 pub(super) use encryption::Encryption;
-pub(super) use log::{Body, Counters, Expiry, Foundation, LogRecord, Part, Remembered, TopicState};
+pub(super) use log::{
+    Body, Counters, Expiry, Foundation, LogRecord, Part, PausedTopic, Remembered, TopicState,
+};
 pub(super) use subscriptions::{Address, TopicWatermark, slot_of};
 
 type Decoded<T> = std::result::Result<T, super::codec::Fault>;

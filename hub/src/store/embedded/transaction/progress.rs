@@ -3,14 +3,24 @@
 use super::Transaction;
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
-use crate::store::embedded::layout::TopicWatermark;
-use crate::store::{Checkpoint, Epoch, Result, Shard, StoreError};
+use crate::store::embedded::layout::{PausedTopic, TopicWatermark};
+use crate::store::{Checkpoint, Epoch, Result, Shard, StoreError, StoreEvent, TopicId};
 
 impl Transaction<'_> {
     pub(in super::super) fn claim(&mut self, shard: Shard) -> Epoch {
         let epoch = Epoch(self.epoch(shard).0 + 1);
         self.staged.epochs.insert(shard, epoch);
         epoch
+    }
+
+    pub(in super::super) fn pause(&mut self, topic: TopicId) {
+        self.put(key::paused(topic), &PausedTopic(topic));
+        self.staged.events.push(StoreEvent::Paused { topic });
+    }
+
+    pub(in super::super) fn resume(&mut self, topic: TopicId) {
+        self.batch.remove(Space::Meta, key::paused(topic));
+        self.staged.events.push(StoreEvent::Resumed { topic });
     }
 
     pub(in super::super) fn checkpoint(

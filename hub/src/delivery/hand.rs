@@ -1,0 +1,135 @@
+//! The operator's hand on one shard: what is late, and what to do about it.
+
+use std::time::Instant;
+
+use super::super::hosts::OpenHost;
+use super::super::operator::{Act, LateSubscription, Which};
+use super::{Machine, Now};
+use crate::delivery::sweep::Phase;
+use crate::store::{Offset, Skip, SubscriptionId, TopicId};
+
+impl Machine {
+    /// Does what the operator wants; returns how many subscriptions of this shard that concerns.
+    pub(in super::super) fn act(&mut self, act: &Act, now: Now) -> usize {
+        match act {
+            Act::Retry(which) => self.retry(which),
+            Act::Skip(id) => self.topic_of(*id).map_or(0, |topic| usize::from(self.give_up(topic, *id, now))),
+            Act::Replay { topic, subscription: Some(id), from } => {
+                usize::from(self.replay(*topic, *id, *from, now))
+            }
+            Act::Replay { topic, subscription: None, from } => self.replay_topic(*topic, *from, now),
+        }
+    }
+
+    /// The topic of a subscription of this shard.
+    pub(in super::super) fn topic_of(&self, id: SubscriptionId) -> Option<TopicId> {
+        self.topics.iter().find(|(_, state)| state.slot(id).is_some()).map(|(topic, _)| *topic)
+    }
+
+    /// At most `limit` subscriptions that are behind, in the order of topics and ids.
+    pub(in super::super) fn late(
+        &self,
+        after: Option<(TopicId, SubscriptionId)>,
+        limit: usize,
+        now: Instant,
+    ) -> Vec<LateSubscription> {
+        let from = after.map_or(TopicId(0), |(topic, _)| topic);
+        let late = self.topics.range(from..).flat_map(|(topic, state)| {
+            state.late().filter_map(|(id, member)| {
+                Some(LateSubscription {
+                    topic: *topic,
+                    subscription: id,
+                    origin: self.hosts.origin(state.slot(id)?.host).to_owned(),
+                    cursor: member.cursor,
+                    head: state.head(),
+                    attempts: member.attempts,
+                    class: member.class,
+                    failing_since: member.failing_since,
+                    next_attempt_in: match member.phase {
+                        Phase::Backoff(due) => Some(due.saturating_duration_since(now)),
+                        Phase::Waiting | Phase::InFlight | Phase::Parked => None,
+                    },
+                    paused: self.paused.contains(topic),
+                })
+            })
+        });
+        late.filter(|late| after.is_none_or(|after| (late.topic, late.subscription) > after))
+            .take(limit)
+            .collect()
+    }
+
+    /// The hosts that are left alone.
+    pub(in super::super) fn open_hosts(&self, now: Instant) -> Vec<OpenHost> {
+        self.hosts.open(now)
+    }
+
+    fn retry(&mut self, which: &Which) -> usize {
+        let host = match which {
+            Which::Host(origin) => self.hosts.find(origin),
+            Which::Topic(_) | Which::Subscription(_) => None,
+        };
+        let mut concerned = Vec::new();
+        for (topic, state) in &mut self.topics {
+            let chosen = |id, of| match which {
+                Which::Host(_) => Some(of) == host,
+                Which::Topic(wanted) => wanted == topic,
+                Which::Subscription(wanted) => *wanted == id,
+            };
+            concerned.extend(state.hurry(chosen).into_iter().map(|(of, id)| (of, (*topic, id))));
+        }
+        if let Some(host) = host {
+            self.hosts.probe_now(host);
+        }
+        for (of, waiter) in &concerned {
+            self.hosts.wait(*of, *waiter, true);
+            self.hosts.probe_now(*of);
+            self.touched.insert(waiter.0);
+        }
+        concerned.len()
+    }
+
+    fn give_up(&mut self, topic: TopicId, id: SubscriptionId, now: Now) -> bool {
+        let Some(state) = self.topics.get_mut(&topic) else { return false };
+        let goal = state.goal();
+        let Some(member) = state.member(id) else { return false };
+        if member.phase == Phase::InFlight || member.cursor >= goal {
+            return false;
+        }
+        let offset = member.cursor.next();
+        self.skips.push(Skip {
+            topic,
+            subscription: id,
+            offset,
+            at: now.wall,
+            class: member.class,
+            status: None,
+        });
+        (member.cursor, member.attempts, member.suspect) = (offset, 0, None);
+        self.counts.skipped += 1;
+        self.go_on(topic, id);
+        true
+    }
+
+    fn replay(&mut self, topic: TopicId, id: SubscriptionId, from: Offset, now: Now) -> bool {
+        let Some(state) = self.topics.get_mut(&topic) else { return false };
+        let Some(slot) = state.slot(id).copied().filter(|slot| slot.lease_end > now.wall) else {
+            return false;
+        };
+        let rewound = state.rewind(id, from);
+        if rewound {
+            self.hosts.wait(slot.host, (topic, id), true);
+            self.settle(topic);
+        }
+        rewound
+    }
+
+    fn replay_topic(&mut self, topic: TopicId, from: Offset, now: Now) -> usize {
+        let Some(state) = self.topics.get_mut(&topic) else { return 0 };
+        for (host, id) in state.rewind_all(from) {
+            self.hosts.wait(host, (topic, id), true);
+        }
+        let concerned = state.slots().filter(|(_, slot)| slot.lease_end > now.wall).count();
+        self.settle(topic);
+        concerned
+    }
+}

@@ -1,0 +1,152 @@
+//! What an operator may see and do: subscriptions that are late, hosts that are left alone; retry, skip, replay.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+use tokio::sync::{mpsc, oneshot};
+
+pub use super::hosts::OpenHost;
+use crate::store::{FailureClass, Offset, SubscriptionId, TopicId};
+
+/// What the operator wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Subscriptions that wait for another attempt get it now, and hosts that are left alone a probe.
+    Retry(Which),
+    /// The next notification is given up for this subscription and recorded as skipped. Not while it is on its way.
+    Skip(SubscriptionId),
+    /// Notifications from this offset on are delivered once more, as far as the log still holds them and they are younger than
+    /// the subscription.
+    Replay {
+        /// The topic.
+        topic: TopicId,
+        /// One of its subscriptions; `None`: all of them.
+        subscription: Option<SubscriptionId>,
+        /// The first one.
+        from: Offset,
+    },
+}
+
+/// Whom an act is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All late subscriptions of a topic.
+    Topic(TopicId),
+    /// This one.
+    Subscription(SubscriptionId),
+    /// All late subscriptions with this origin.
+    Host(String),
+}
+
+/// A subscription that is behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateSubscription {
+    /// Its topic.
+    pub topic: TopicId,
+    /// Which one.
+    pub subscription: SubscriptionId,
+    /// Where its deliveries go.
+    pub origin: String,
+    /// It is done through here …
+    pub cursor: Offset,
+    /// … and this is the newest notification.
+    pub head: Offset,
+    /// Failed attempts at the next notification.
+    pub attempts: u16,
+    /// Why the last attempt failed.
+    pub class: FailureClass,
+    /// When the present row of failures began.
+    pub failing_since: Option<DateTime>,
+    /// When it is tried again; `None`: it is under way, or waits for its host.
+    pub next_attempt_in: Option<Duration>,
+    /// Nothing of its topic is delivered for now.
+    pub paused: bool,
+}
+
+/// Delivery has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("delivery has stopped")]
+pub struct Stopped;
+
+/// A page of late subscriptions: after this one, at most so many.
+pub(super) type Page = (Option<(TopicId, SubscriptionId)>, usize);
+
+/// What a worker is asked.
+#[derive(Debug)]
+pub(super) enum Order {
+    Late(Page, oneshot::Sender<Vec<LateSubscription>>),
+    Hosts(oneshot::Sender<Vec<OpenHost>>),
+    TopicOf(SubscriptionId, oneshot::Sender<Option<TopicId>>),
+    /// Answered once it is durable.
+    Act(Act, oneshot::Sender<usize>),
+}
+
+/// The operator's handle on the running delivery.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    workers: Arc<[mpsc::UnboundedSender<Order>]>,
+}
+
+impl Operator {
+    pub(super) fn new(workers: Vec<mpsc::UnboundedSender<Order>>) -> Self {
+        Self { workers: workers.into() }
+    }
+
+    /// At most `limit` subscriptions that are behind, after this one, in the order of topics and ids.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn late(
+        &self,
+        after: Option<(TopicId, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<LateSubscription>, Stopped> {
+        let mut found: Vec<_> =
+            self.ask(|reply| Order::Late((after, limit), reply)).await?.into_iter().flatten().collect();
+        found.sort_unstable_by_key(|late| (late.topic, late.subscription));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// The hosts that are left alone, by their origins.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn open_hosts(&self) -> Result<Vec<OpenHost>, Stopped> {
+        let mut found: Vec<_> = self.ask(Order::Hosts).await?.into_iter().flatten().collect();
+        found.sort_unstable_by(|one, other| one.origin.cmp(&other.origin));
+        Ok(found)
+    }
+
+    /// The topic of a subscription in force.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn topic_of(&self, id: SubscriptionId) -> Result<Option<TopicId>, Stopped> {
+        Ok(self.ask(|reply| Order::TopicOf(id, reply)).await?.into_iter().flatten().next())
+    }
+
+    /// Does it; returns, once that is durable, how many subscriptions it concerns.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn act(&self, act: &Act) -> Result<usize, Stopped> {
+        Ok(self.ask(|reply| Order::Act(act.clone(), reply)).await?.into_iter().sum())
+    }
+
+    /// Asks every worker.
+    async fn ask<T>(&self, order: impl Fn(oneshot::Sender<T>) -> Order) -> Result<Vec<T>, Stopped> {
+        let mut replies = Vec::with_capacity(self.workers.len());
+        for worker in self.workers.iter() {
+            let (reply, answer) = oneshot::channel();
+            worker.send(order(reply)).map_err(|_| Stopped)?;
+            replies.push(answer);
+        }
+        let mut answers = Vec::with_capacity(replies.len());
+        for reply in replies {
+            answers.push(reply.await.map_err(|_| Stopped)?);
+        }
+        Ok(answers)
+    }
+}

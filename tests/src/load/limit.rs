@@ -1,0 +1,82 @@
+//! `resync-load limit`: what this machine could do at best.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::bare::{self, Bare};
+use super::receiver::Receiver;
+use super::{Failure, Rate};
+
+/// How long appends are measured.
+const APPENDING: Duration = Duration::from_secs(2);
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// Requests of the client loop.
+    pub requests: u64,
+    /// Hosts on 127/8.
+    pub hosts: usize,
+    /// Bytes of a body.
+    pub payload: usize,
+    /// Requests under way at once.
+    pub at_once: usize,
+}
+
+/// The bounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct LimitReport {
+    /// Signed requests over the client that the hub uses.
+    pub bare_client: Rate,
+    /// Appends of one payload each to a file, each synced before the next.
+    pub durable_appends: Rate,
+}
+
+/// Measures; the appends go to a file in `folder`.
+///
+/// # Errors
+/// Whatever the network or the disk reports.
+pub async fn limit(limit: &Limit, folder: &Path) -> Result<LimitReport, Failure> {
+    let receiver = Receiver::start(limit.hosts).await?;
+    let plan = Bare {
+        requests: limit.requests,
+        subscribers: limit.hosts,
+        hosts: limit.hosts,
+        at_once: limit.at_once,
+        body: payload(limit.payload),
+    };
+    let bare_client = bare_rate(plan, receiver).await?;
+    let file = folder.join("appends");
+    let body = payload(limit.payload);
+    let durable_appends = tokio::task::spawn_blocking(move || append(&file, &body)).await??;
+    Ok(LimitReport { bare_client, durable_appends })
+}
+
+/// The bare loop, beside the runtime that the receiver needs.
+pub(super) async fn bare_rate(plan: Bare, receiver: Receiver) -> Result<Rate, Failure> {
+    tokio::task::spawn_blocking(move || bare::run(&plan, &receiver)).await?
+}
+
+/// A body of so many bytes.
+pub(super) fn payload(bytes: usize) -> Bytes {
+    Bytes::from(vec![b'x'; bytes])
+}
+
+fn append(path: &Path, body: &[u8]) -> Result<Rate, Failure> {
+    let mut file = File::create(path)?;
+    let (began, mut count) = (Instant::now(), 0);
+    while began.elapsed() < APPENDING {
+        file.write_all(body)?;
+        file.sync_data()?;
+        count += 1;
+    }
+    let rate = Rate::new(count, began.elapsed());
+    drop(file);
+    std::fs::remove_file(path)?;
+    Ok(rate)
+}

@@ -1,0 +1,42 @@
+//! Load: what the machine could do, what the hub does of it, and how the two compare in one run.
+//!
+//! * `receiver` takes requests as fast as the kernel brings them, at any address of 127/8;
+//! * `bare` is a loop over the client that the hub uses, with signatures and without anything else;
+//! * `limit` measures these bounds, `fanout` a hub in a process of its own against the same receiver.
+
+mod bare;
+mod fanout;
+mod limit;
+mod receiver;
+
+use std::error::Error;
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub use fanout::{Fanout, FanoutReport, fanout};
+pub use limit::{Limit, LimitReport, limit};
+
+/// What a measurement may fail by.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// So many of something in so long a time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Rate {
+    /// How many.
+    pub count: u64,
+    /// In how many seconds.
+    pub seconds: f64,
+    /// How many a second.
+    pub per_second: f64,
+}
+
+impl Rate {
+    fn new(count: u64, time: Duration) -> Self {
+        let seconds = time.as_secs_f64();
+        // Counts of a measurement are far below 2^52.
+        #[expect(clippy::cast_precision_loss)]
+        let per_second = count as f64 / seconds;
+        Self { count, seconds, per_second }
+    }
+}

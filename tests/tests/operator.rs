@@ -1,0 +1,131 @@
+//! The operator's hand: what is late is seen, tried again, skipped, replayed, paused and resumed, by the command line.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::path::Path;
+
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, binary, eventually};
+use tempfile::tempdir;
+use tokio::process::Command;
+
+const TOPIC: &str = "http://example.com/framework/";
+
+fn refusing(status: u16) -> impl Fn(&Seen) -> Reply {
+    move |seen| match seen.method {
+        http::Method::POST => Reply::Status(status, String::new()),
+        _ => Reply::Agree,
+    }
+}
+
+/// What `resync-hub deliveries` says.
+async fn deliveries(hub: &HubProcess, data: &Path, command: &[&str]) -> String {
+    let (data, admin) = (data.display().to_string(), hub.admin_address().to_string());
+    let mut arguments = vec!["deliveries", "--data-dir", &data, "--admin", &admin];
+    arguments.extend_from_slice(command);
+    let output = Command::new(binary("resync-hub")).args(&arguments).output().await.unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What is said once a line comes that holds all of these.
+async fn until(hub: &HubProcess, data: &Path, command: &[&str], texts: &[&str]) -> String {
+    loop {
+        let said = deliveries(hub, data, command).await;
+        if let Some(line) = said.lines().find(|line| texts.iter().all(|text| line.contains(text))) {
+            return line.to_owned();
+        }
+    }
+}
+
+fn field<'a>(line: &'a str, name: &str) -> &'a str {
+    line.split('\t').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).unwrap()
+}
+
+fn texts(deliveries: &[Seen]) -> Vec<String> {
+    deliveries.iter().map(Seen::text).collect()
+}
+
+#[tokio::test]
+async fn what_is_late_is_listed_tried_at_once_and_skipped() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    destination.behave(refusing(404));
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
+    hub.publish(TOPIC, "one").await.unwrap();
+    hub.publish(TOPIC, "two").await.unwrap();
+    let late = until(&hub, folder.path(), &["laggards"], &["attempts=1", "behind=2", "class=refused"]).await;
+    assert!(!late.contains("/cb"), "a callback is a secret: {late}");
+    let id = field(&late, "subscription").to_owned();
+
+    let skipped = deliveries(&hub, folder.path(), &["skip", "--subscription", &id]).await;
+    assert!(skipped.contains("subscriptions=1"), "{skipped}");
+    let skip = deliveries(&hub, folder.path(), &["skips", "--json"]).await;
+    assert!(skip.contains(".1\""), "{skip}");
+    // The second one is tried at once, and refused too.
+    until(&hub, folder.path(), &["laggards"], &["attempts=1", "behind=1"]).await;
+
+    destination.behave(|_| Reply::Agree);
+    let tried = deliveries(&hub, folder.path(), &["retry", "--topic", TOPIC]).await;
+    assert!(tried.contains("subscriptions=1"), "{tried}");
+    let got = destination.until_delivered(3).await;
+    assert_eq!(texts(&got), ["one", "two", "two"]);
+
+    deliveries(&hub, folder.path(), &["replay", "--subscription", &id, "--from", "1"]).await;
+    let got = destination.until_delivered(5).await;
+    assert_eq!(texts(&got)[3..], ["one", "two"]);
+    assert_eq!(got[1].header("webhook-id"), got[4].header("webhook-id"));
+    deliveries(&hub, folder.path(), &["replay", "--topic", TOPIC, "--since", "2020-01-01T00:00:00Z"]).await;
+    assert_eq!(texts(&destination.until_delivered(7).await)[5..], ["one", "two"]);
+}
+
+#[tokio::test]
+async fn a_paused_topic_waits_also_across_a_crash_and_goes_on_when_it_is_resumed() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let other = "http://example.com/other/";
+    hub.subscribe(TOPIC, &destination.url("/paused"), &[], 1).await;
+    hub.subscribe(other, &destination.url("/other"), &[], 2).await;
+    deliveries(&hub, folder.path(), &["pause", TOPIC]).await;
+    assert!(deliveries(&hub, folder.path(), &["paused"]).await.contains(TOPIC));
+    for text in ["one", "two"] {
+        assert_eq!(hub.publish(TOPIC, text).await.unwrap().status, 202);
+    }
+    hub.kill().await;
+    hub.restart().await;
+    hub.publish(other, "goes on").await.unwrap();
+    let got = destination.until_delivered(1).await;
+    assert_eq!(texts(&got), ["goes on"], "nothing of the paused topic");
+    deliveries(&hub, folder.path(), &["resume", TOPIC]).await;
+    let got = destination.until_delivered(3).await;
+    assert_eq!(texts(&got)[1..], ["one", "two"]);
+}
+
+#[tokio::test]
+async fn a_host_in_trouble_is_left_alone_and_shown_and_gets_everything_when_it_is_back() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    for number in 0..20 {
+        hub.subscribe(TOPIC, &destination.url(&format!("/{number}")), &[], number + 1).await;
+    }
+    destination.behave(refusing(503));
+    hub.publish(TOPIC, "news").await.unwrap();
+    let line = until(&hub, folder.path(), &["hosts"], &["left_alone_for="]).await;
+    let sent = destination.deliveries().len();
+    assert!((5..=12).contains(&sent), "{sent} requests before it was left alone, 8 at once");
+    eventually("the others wait", || async {
+        deliveries(&hub, folder.path(), &["hosts"]).await.contains("subscriptions_waiting=1")
+    })
+    .await;
+    destination.behave(|_| Reply::Agree);
+    deliveries(&hub, folder.path(), &["retry", "--host", field(&line, "origin")]).await;
+    let got = destination
+        .until("everybody got it", |seen| {
+            let posts = seen.iter().filter(|seen| seen.method == http::Method::POST).skip(sent);
+            posts.map(Seen::path).collect::<std::collections::BTreeSet<_>>().len() == 20
+        })
+        .await;
+    assert!(!got.is_empty());
+}
