@@ -38,7 +38,7 @@ pub(super) fn run(command: Secrets) -> Result<(), Failure> {
 fn rotate(config: &Config) -> Result<String, Failure> {
     let keys = config.secrets.keyring().map_err(Failure::new)?;
     let Some(key) = keys.writes_with() else { return Err(Failure::new(KeyringError::None)) };
-    let store = match store::open(config.store.engine, &config.data_dir, keys.clone()) {
+    let store = match store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve) {
         Err(StoreError::Locked { .. }) => return ask_running(config),
         opened => opened.map_err(Failure::new)?,
     };
