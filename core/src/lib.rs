@@ -10,6 +10,7 @@
 //! * [`build`]: from an inventory of resources to lists, dumps, archives and their indexes;
 //! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
+//! * [`address`]: which addresses are public;
 //! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
 //!
 //! # Example: build a Resource List, write it, read it back
@@ -44,6 +45,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod address;
 pub mod build;
 pub mod datetime;
 pub mod digest;

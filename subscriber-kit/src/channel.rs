@@ -46,7 +46,8 @@ pub(crate) async fn follow(
     }
 }
 
-async fn keep_at_some_hub(
+/// Keeps a subscription to the channel at one of its hubs, the preferred ones first.
+pub(crate) async fn keep_at_some_hub(
     subscriber: &Subscriber,
     subscriptions: &Subscriptions,
     channel: &Channel,

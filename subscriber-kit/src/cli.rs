@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use resync_subscriber_kit::sync::{Authority, SyncOptions};
+use resync_core::datetime::DateTime;
+use resync_subscriber_kit::fetch::{ClientOptions, Reach};
+use resync_subscriber_kit::sync::{Authority, Filter, SyncOptions};
 use url::Url;
 
 /// Keeps a copy of a ResourceSync Source in step.
 ///
-/// URL is a Source's base, its Source Description, a Capability List or a Resource List.
+/// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
+/// WebSub topic.
 /// Exit codes: 0 done, 1 failed or not in step, 2 usage, 64 bad configuration.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
@@ -35,14 +38,28 @@ pub(crate) enum Command {
         /// Any URL of the Source
         #[arg(env = "RESYNC_DESTINATION_URL")]
         url: String,
+        /// Do not read the lists to tell their sizes and dates
+        #[arg(long, env = "RESYNC_DESTINATION_NO_SIZES")]
+        no_sizes: bool,
         /// Write JSON
         #[arg(long, env = "RESYNC_DESTINATION_JSON")]
         json: bool,
     },
     /// Brings a directory in step, once
-    Sync(Copy),
+    Sync {
+        #[command(flatten)]
+        copy: Copy,
+        /// Deal with the changes since the last run and look at nothing else, where the Source tells of changes
+        #[arg(long, env = "RESYNC_DESTINATION_INCREMENTAL")]
+        incremental: bool,
+        /// Only tell what would be done
+        #[arg(long, env = "RESYNC_DESTINATION_DRY_RUN")]
+        dry_run: bool,
+    },
     /// Tells whether a directory is in step, without changing it (exit code 1 when it is not)
     Audit(Copy),
+    /// Hands on the notifications of topics or Sources, without a copy
+    Subscribe(Box<Subscribe>),
     /// Keeps a directory in step: subscribes and synchronises on every notification
     Listen(Box<Listen>),
     /// Shows the subscriptions and the last synchronisation of a directory
@@ -69,6 +86,8 @@ pub(crate) struct Copy {
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) choice: Choice,
+    #[command(flatten)]
+    pub(crate) manners: Manners,
     /// Write JSON
     #[arg(long, env = "RESYNC_DESTINATION_JSON")]
     pub(crate) json: bool,
@@ -84,6 +103,31 @@ pub(crate) struct Listen {
     pub(crate) into: PathBuf,
     #[command(flatten)]
     pub(crate) choice: Choice,
+    #[command(flatten)]
+    pub(crate) service: Service,
+    /// About how often to synchronise without being told; 0s for never
+    #[arg(long, env = "RESYNC_DESTINATION_POLL", default_value = "1h", value_parser = duration_or_zero)]
+    pub(crate) poll: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Subscribe {
+    /// Topics, or Sources of which every channel is taken
+    #[arg(env = "RESYNC_DESTINATION_TOPICS", required = true, value_name = "URL", value_delimiter = ' ')]
+    pub(crate) topics: Vec<String>,
+    /// Where the state is kept
+    #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
+    pub(crate) state: PathBuf,
+    #[command(flatten)]
+    pub(crate) service: Service,
+    /// Write each notification as a line of JSON
+    #[arg(long, env = "RESYNC_DESTINATION_JSON")]
+    pub(crate) json: bool,
+}
+
+/// How hubs reach this program, and what hears of it.
+#[derive(Debug, Args)]
+pub(crate) struct Service {
     /// Where the callback server listens
     #[arg(
         long = "listen",
@@ -98,16 +142,54 @@ pub(crate) struct Listen {
     /// The lease to ask for, such as 10d; the hub decides
     #[arg(long, env = "RESYNC_DESTINATION_LEASE", default_value = "10d", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
-    /// About how often to synchronise without being told; 0s for never
-    #[arg(long, env = "RESYNC_DESTINATION_POLL", default_value = "1h", value_parser = duration_or_zero)]
-    pub(crate) poll: Duration,
+    /// After what time a new secret is asked for; 0s for never
+    #[arg(long, env = "RESYNC_DESTINATION_ROTATE_SECRET", default_value = "30d", value_parser = duration_or_zero)]
+    pub(crate) rotate_secret: Duration,
+    /// A command for the shell that gets every notification on standard input
+    #[arg(long, env = "RESYNC_DESTINATION_EXEC", value_name = "COMMAND")]
+    pub(crate) exec: Option<String>,
     /// Unsubscribe at the end; otherwise the hub keeps trying until the lease ends
     #[arg(long, env = "RESYNC_DESTINATION_UNSUBSCRIBE_ON_EXIT")]
     pub(crate) unsubscribe_on_exit: bool,
+    #[command(flatten)]
+    pub(crate) manners: Manners,
+}
+
+impl Service {
+    pub(crate) fn rotation(&self) -> Option<Duration> {
+        Some(self.rotate_secret).filter(|after| !after.is_zero())
+    }
+}
+
+/// Whom this program asks, and how politely.
+#[derive(Debug, Args)]
+pub(crate) struct Manners {
+    /// Never ask an address that is not public, wherever a list or a redirect leads
+    #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
+    pub(crate) public_only: bool,
+    /// How many requests to one host may be under way
+    #[arg(long, env = "RESYNC_DESTINATION_PER_HOST", default_value_t = 8, value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) per_host: u16,
+    /// How long to wait between two requests to one host, such as 500ms
+    #[arg(long, env = "RESYNC_DESTINATION_DELAY", default_value = "0s", value_parser = duration_or_zero)]
+    pub(crate) delay: Duration,
+}
+
+impl Manners {
+    pub(crate) fn client_options(&self) -> ClientOptions {
+        ClientOptions {
+            reach: if self.public_only { Reach::PublicOnly } else { Reach::Everywhere },
+            per_host: self.per_host.into(),
+            delay: self.delay,
+            ..ClientOptions::default()
+        }
+    }
 }
 
 /// What is copied, and how.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Choice {
     /// Which set, if the Source has several: its Capability List's URL or a part of it
     #[arg(long, env = "RESYNC_DESTINATION_SET", value_name = "SET")]
@@ -128,6 +210,27 @@ pub(crate) struct Choice {
     #[arg(long, env = "RESYNC_DESTINATION_PARALLEL", default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) parallel: u16,
+    /// Also fetch from mirrors of other origins, where the list gives a hash that proves what comes
+    #[arg(long, env = "RESYNC_DESTINATION_MIRRORS")]
+    pub(crate) mirrors: bool,
+    /// Only resources of this media type, such as text/html or image/*; may be given several times
+    #[arg(long = "type", env = "RESYNC_DESTINATION_TYPE", value_name = "TYPE", value_delimiter = ',')]
+    pub(crate) types: Vec<String>,
+    /// Only resources whose URI fits this pattern of * and ?
+    #[arg(long, env = "RESYNC_DESTINATION_INCLUDE", value_name = "PATTERN", value_delimiter = ' ')]
+    pub(crate) include: Vec<String>,
+    /// No resources whose URI fits this pattern; files of theirs stay as they are
+    #[arg(long, env = "RESYNC_DESTINATION_EXCLUDE", value_name = "PATTERN", value_delimiter = ' ')]
+    pub(crate) exclude: Vec<String>,
+    /// Only resources that were modified at this time or later, such as 2026-11-20
+    #[arg(long, env = "RESYNC_DESTINATION_MODIFIED_SINCE", value_name = "TIME")]
+    pub(crate) modified_since: Option<DateTime>,
+    /// Only resources of this collection
+    #[arg(long, env = "RESYNC_DESTINATION_COLLECTION", value_name = "URI", value_delimiter = ' ')]
+    pub(crate) collection: Vec<String>,
+    /// Only resources that describe others
+    #[arg(long, env = "RESYNC_DESTINATION_ONLY_METADATA")]
+    pub(crate) only_metadata: bool,
 }
 
 impl Choice {
@@ -136,6 +239,15 @@ impl Choice {
             delete: self.delete,
             authority: if self.any_origin { Authority::Any } else { Authority::SameOrigin },
             parallel: self.parallel.into(),
+            mirrors: self.mirrors,
+            filter: Filter {
+                types: self.types.clone(),
+                include: self.include.clone(),
+                exclude: self.exclude.clone(),
+                modified_since: self.modified_since,
+                collections: self.collection.clone(),
+                only_metadata: self.only_metadata,
+            },
             ..SyncOptions::default()
         }
     }

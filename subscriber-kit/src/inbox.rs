@@ -30,6 +30,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
+use crate::hook::Heard;
 use crate::state::{Event, Record, StateError, SubscriptionId, Subscriptions, Taken};
 
 /// How many handled notifications of a subscription are remembered.
@@ -65,6 +66,13 @@ impl Delivery {
     /// [`StateError`] when this cannot be remembered.
     pub async fn done(self) -> Result<(), StateError> {
         self.receipt.done().await
+    }
+}
+
+impl Delivery {
+    pub(crate) fn into_heard(self) -> (Receipt, Heard) {
+        let Self { id, topic, content_type, body, receipt, .. } = self;
+        (receipt, Heard { id, topic, content_type, body: body.into_body() })
     }
 }
 

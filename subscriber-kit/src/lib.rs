@@ -9,8 +9,10 @@
 //! | [`callback`] | the handler that a hub talks to, for axum and hyper |
 //! | [`inbox`] | notifications handed over once, and what is guaranteed about them |
 //! | [`notification`] | what a Framework Notification means for a copy |
-//! | [`sync`] | a directory brought in step with a Resource List, and audited |
+//! | [`sync`] | a directory brought in step with a Source's lists, and audited |
 //! | [`listen`] | all of it together: a copy that stays in step by itself |
+//! | [`relay`] | notifications of any WebSub topics, handed to a command |
+//! | [`hook`] | a command of the user's own |
 //! | [`state`] | what is remembered between runs |
 //! | [`fetch`] | the HTTP client and its bounds |
 //!
@@ -61,9 +63,11 @@ pub mod callback;
 mod channel;
 pub mod discover;
 pub mod fetch;
+pub mod hook;
 pub mod inbox;
 pub mod listen;
 pub mod notification;
+pub mod relay;
 mod server;
 pub mod state;
 pub mod subscriber;

@@ -1,5 +1,6 @@
 //! `resync-destination`: reads the command line, calls the library, prints, exits.
 
+mod bar;
 mod cli;
 mod show;
 
@@ -11,14 +12,17 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use resync_subscriber_kit::discover::{DiscoverError, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
+use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen};
+use resync_subscriber_kit::relay::{RelayOptions, relay};
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
-use resync_subscriber_kit::sync::{Target, audit, baseline};
+use resync_subscriber_kit::sync::{Look, Offer, SyncOptions, Target, audit, look};
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
-use url::Url;
 
-use cli::{Cli, Command, Copy, Listen};
+use bar::Bar;
+use cli::{Cli, Command, Copy, Listen, Service, Subscribe};
+use show::Sizes;
 
 const FAILED: u8 = 1;
 const BAD_CONFIGURATION: u8 = 64;
@@ -64,14 +68,26 @@ fn start(cli: Cli) -> Result<ExitCode, Failure> {
 
 async fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Discover { url, json } => {
-            let source = discover(&client()?, &url).await.map_err(discover_failure)?;
-            say(if json { pretty(&show::source_json(&source)) } else { show::source(&source) })?;
+        Command::Discover { url, no_sizes, json } => {
+            let client = client(ClientOptions::default())?;
+            let source = discover(&client, &url).await.map_err(discover_failure)?;
+            let sizes = if no_sizes { Sizes::default() } else { Sizes::of(&client, &source).await };
+            let told = if json {
+                pretty(&show::source_json(&source, &sizes))
+            } else {
+                show::source(&source, &sizes)
+            };
+            say(told)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Sync(copy) => {
-            let (client, list, target) = open(&copy).await?;
-            let report = baseline(&client, &list, &target, &copy.choice.sync_options()).await?;
+        Command::Sync { copy, incremental, dry_run } => {
+            let (client, offer, target) = open(&copy).await?;
+            let how = if incremental { Look::Changes } else { Look::Everything };
+            let mut options = SyncOptions { dry_run, ..copy.choice.sync_options() };
+            let bar = Bar::of(&mut options.progress);
+            let report = look(&client, &offer, &target, &options, how).await;
+            bar.end();
+            let report = report?;
             say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::report(&report) })?;
             Ok(verdict(report.in_step()))
         }
@@ -80,11 +96,16 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
             copy.dir.display()
         ))),
         Command::Audit(copy) => {
-            let (client, list, target) = open(&copy).await?;
-            let report = audit(&client, &list, &target, &copy.choice.sync_options()).await?;
+            let (client, offer, target) = open(&copy).await?;
+            let mut options = copy.choice.sync_options();
+            let bar = Bar::of(&mut options.progress);
+            let report = audit(&client, &offer, &target, &options).await;
+            bar.end();
+            let report = report?;
             say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::audit(&report) })?;
             Ok(verdict(report.in_step()))
         }
+        Command::Subscribe(flags) => hand_on(*flags).await,
         Command::Listen(flags) => keep_in_step(*flags).await,
         Command::Status { into, state, json } => {
             let folder = state.unwrap_or_else(|| into.join(STATE_FOLDER));
@@ -98,11 +119,14 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
     }
 }
 
-async fn open(copy: &Copy) -> Result<(Client, Url, Target), Failure> {
-    let client = client()?;
+async fn open(copy: &Copy) -> Result<(Client, Offer, Target), Failure> {
+    let client = client(copy.manners.client_options())?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
     let set = source.choose(copy.choice.set.as_deref())?;
-    let list = set.resource_list.clone().ok_or_else(|| ListenError::NoResourceList { set: set.name() })?;
+    let offer = Offer::of(set);
+    if offer.resource_list.is_none() {
+        return Err(ListenError::NoResourceList { set: set.name() }.into());
+    }
     let base = copy.choice.base.clone().unwrap_or_else(|| source.base.clone());
     let directory = |error| Failure::configuration(format!("cannot use {}: {error}", copy.dir.display()));
     let target = Target::open(&copy.dir, base).map_err(directory)?;
@@ -110,7 +134,7 @@ async fn open(copy: &Copy) -> Result<(Client, Url, Target), Failure> {
         Some(folder) => target.with_state(folder),
         None => target,
     };
-    Ok((client, list, target))
+    Ok((client, offer, target))
 }
 
 async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
@@ -119,14 +143,33 @@ async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
     options.set = flags.choice.set;
     options.base = flags.choice.base;
     options.state = flags.choice.state;
-    options.listen = flags.address;
-    options.callback_url = flags.callback_url;
-    options.lease = Some(flags.lease);
     options.poll = flags.poll;
-    options.unsubscribe_on_exit = flags.unsubscribe_on_exit;
+    options.rotate_secret_after = flags.service.rotation();
+    options.client = flags.service.manners.client_options();
+    let Service { address, callback_url, lease, exec, unsubscribe_on_exit, .. } = flags.service;
+    (options.listen, options.callback_url, options.lease) = (address, callback_url, Some(lease));
+    (options.hook, options.unsubscribe_on_exit) = (exec.map(Hook::new), unsubscribe_on_exit);
     // Registered before anything is promised, so that no signal finds the default behaviour.
     let shutdown = shutdown_signal()?;
     listen(options, print_event, shutdown).await.map_err(|error| {
+        if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
+    let mut options = RelayOptions::new(flags.topics, flags.state);
+    options.rotate_secret_after = flags.service.rotation();
+    options.client = flags.service.manners.client_options();
+    let Service { address, callback_url, lease, exec, unsubscribe_on_exit, .. } = flags.service;
+    (options.listen, options.callback_url, options.lease) = (address, callback_url, Some(lease));
+    (options.hook, options.unsubscribe_on_exit) = (exec.map(Hook::new), unsubscribe_on_exit);
+    let shutdown = shutdown_signal()?;
+    let tell = |event| {
+        // A reader that went away is no reason to end a subscription.
+        let _ = say(if flags.json { show::relayed_json(event).to_string() } else { show::relayed(event) });
+    };
+    relay(options, tell, shutdown).await.map_err(|error| {
         if error.is_configuration() { Failure::configuration(error) } else { error.into() }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -138,7 +181,9 @@ fn print_event(event: Event) {
         Event::Subscribed { topic, until } => show::subscribed(&topic, until),
         Event::Notified => "notified: something changed".to_owned(),
         Event::Synchronised(report) => show::report(&report),
+        Event::HookFailed { cause } => format!("the command failed: {cause}"),
         Event::SyncFailed { cause, retry_in } => format!("not in step: {cause}; next try in {retry_in:.0?}"),
+        _ => return,
     };
     // A reader that went away is no reason to stop keeping the copy.
     let _ = say(line);
@@ -162,8 +207,8 @@ fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
     })
 }
 
-fn client() -> Result<Client, Failure> {
-    Client::new(ClientOptions::default()).map_err(Failure::configuration)
+fn client(options: ClientOptions) -> Result<Client, Failure> {
+    Client::new(options).map_err(Failure::configuration)
 }
 
 fn discover_failure(error: DiscoverError) -> Failure {

@@ -1,4 +1,8 @@
-//! What a Framework Notification means for a Destination that keeps a copy (FN-001: when to look again).
+//! What a notification means for a Destination that keeps a copy: when to look again (FN-001), and where.
+//!
+//! A Change Notification is taken as news that the Change List has more, which is read from where the copy stands. So
+//! its own order, gaps and overlaps need no repair (CN-016): whatever was lost, came twice or came late, the list has
+//! it once and in order.
 
 use resync_core::document::{Capability, FrameworkChange, FrameworkNotification};
 use resync_core::xml;
@@ -9,6 +13,8 @@ use crate::discover::Set;
 /// What to do about a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
+    /// Resources, or the Change List that tells of them, changed: deal with the changes.
+    Changes,
     /// The Resource List changed: synchronise.
     Synchronise,
     /// A list under the known index changed (FN-006): synchronise, even if the index is as it was.
@@ -19,7 +25,7 @@ pub enum Meaning {
     NotUsed,
 }
 
-/// Why a delivery is no Framework Notification.
+/// Why a delivery is no notification.
 #[derive(Debug, thiserror::Error)]
 pub enum NotUnderstood {
     /// It is no ResourceSync document.
@@ -29,7 +35,7 @@ pub enum NotUnderstood {
     #[error("it breaks rules:\n{0}")]
     Violations(#[from] resync_core::rules::Violations),
     /// It is a document of another kind.
-    #[error("it is a {0}, not a framework-notification")]
+    #[error("it is a {0}, not a notification")]
     OtherKind(String),
 }
 
@@ -39,6 +45,9 @@ pub enum NotUnderstood {
 /// [`NotUnderstood`]: such a delivery is logged and acknowledged, since another attempt would bring the same.
 pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotUnderstood> {
     let document = xml::read(body)?.into_document()?;
+    if *document.capability() == Capability::ChangeNotification {
+        return Ok(Meaning::Changes);
+    }
     let changes = FrameworkNotification::changes(&document)
         .ok_or_else(|| NotUnderstood::OtherKind(document.capability().to_string()))?;
     let meanings = changes.iter().map(|change| meaning_of(change, set));
@@ -48,9 +57,10 @@ pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotUnderstood> {
 fn weight(meaning: &Meaning) -> u8 {
     match meaning {
         Meaning::NotUsed => 0,
-        Meaning::Synchronise => 1,
-        Meaning::LookInside => 2,
-        Meaning::DiscoverAgain => 3,
+        Meaning::Changes => 1,
+        Meaning::Synchronise => 2,
+        Meaning::LookInside => 3,
+        Meaning::DiscoverAgain => 4,
     }
 }
 
@@ -68,6 +78,8 @@ fn meaning_of(change: &FrameworkChange, set: &Set) -> Meaning {
                 Meaning::DiscoverAgain
             }
         }
+        // One that is new is found through its index or the Capability List (FN-007).
+        Capability::ChangeList if set.offers(&Capability::ChangeList) => Meaning::Changes,
         Capability::CapabilityList | Capability::Description => Meaning::DiscoverAgain,
         _ => Meaning::NotUsed,
     }
@@ -76,7 +88,7 @@ fn meaning_of(change: &FrameworkChange, set: &Set) -> Meaning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use resync_core::document::Change;
+    use resync_core::document::{Change, ChangeNotification, ResourceChange};
 
     fn set() -> Set {
         Set {
@@ -121,6 +133,20 @@ mod tests {
         ];
         assert_eq!(meaning(&notification(&both), &set()).unwrap(), Meaning::DiscoverAgain);
         assert_eq!(meaning(&notification(&both[..1]), &set()).unwrap(), Meaning::NotUsed);
+    }
+
+    #[test]
+    fn cn001_fn001_changes_and_a_changed_change_list_mean_to_deal_with_the_changes() {
+        let list = [updated(Capability::ChangeList, "http://a.example/changelist.xml")];
+        assert_eq!(meaning(&notification(&list), &set()).unwrap(), Meaning::NotUsed, "it has none");
+        let mut with_changes = set();
+        with_changes
+            .capabilities
+            .push((Capability::ChangeList, Url::parse("http://a.example/cl.xml").unwrap()));
+        assert_eq!(meaning(&notification(&list), &with_changes).unwrap(), Meaning::Changes);
+        let [from, until] = ["2026-11-20T09:00:00Z", "2026-11-20T09:01:00Z"].map(|at| at.parse().unwrap());
+        let told = ChangeNotification::new(from, until).change(ResourceChange::updated("http://a.example/x"));
+        assert_eq!(meaning(&xml::write(&told.build().unwrap()), &set()).unwrap(), Meaning::Changes);
     }
 
     #[test]

@@ -1,29 +1,96 @@
 //! What the commands print, for people and as JSON.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use indicatif::HumanBytes;
+use resync_core::document::Capability;
 use resync_core::websub::key::TopicUrl;
-use resync_subscriber_kit::discover::{Channel, Set, Source};
+use resync_subscriber_kit::discover::{Channel, Measure, Set, Source, measure};
+use resync_subscriber_kit::fetch::Client;
+use resync_subscriber_kit::relay::Relayed;
 use resync_subscriber_kit::state::{LastSync, Status};
 use resync_subscriber_kit::subscription::{Phase, Subscription};
-use resync_subscriber_kit::sync::{AuditReport, Report};
+use resync_subscriber_kit::sync::{AuditReport, Report, Verdict};
 use serde_json::{Value, json};
+use url::Url;
 
 use resync_core::datetime::DateTime;
 
-pub(crate) fn source(source: &Source) -> String {
+/// How large the documents of a Source are, by their URLs.
+#[derive(Default)]
+pub(crate) struct Sizes(HashMap<Url, Result<Measure, String>>);
+
+impl Sizes {
+    /// Reads every document that a set names, except for channels, which are none (FN-063).
+    pub(crate) async fn of(client: &Client, source: &Source) -> Self {
+        let mut sizes = HashMap::new();
+        for (_, url) in source.sets.iter().flat_map(documents) {
+            if let Entry::Vacant(place) = sizes.entry(url.clone()) {
+                place.insert(measure(client, &url).await);
+            }
+        }
+        Self(sizes)
+    }
+
+    fn text(&self, url: &Url) -> String {
+        let measure = match self.0.get(url) {
+            None => return String::new(),
+            Some(Err(reason)) => return format!(" (cannot be read: {reason})"),
+            Some(Ok(measure)) => measure,
+        };
+        let what = if measure.is_index { "documents" } else { "entries" };
+        let mut parts = vec![format!("{} {what}", measure.entries)];
+        if measure.listed_bytes > 0 {
+            parts.push(format!("of {}", HumanBytes(measure.listed_bytes)));
+        }
+        parts.extend(measure.at.map(|at| format!("at {at}")));
+        parts.extend(measure.from.map(|from| format!("from {from}")));
+        parts.extend(measure.until.map(|until| format!("until {until}")));
+        format!(" ({})", parts.join(" "))
+    }
+
+    fn json(&self, url: &Url) -> Value {
+        match self.0.get(url) {
+            None => Value::Null,
+            Some(Err(reason)) => json!({ "error": reason }),
+            Some(Ok(measure)) => json!({
+                "document_bytes": measure.document_bytes,
+                "is_index": measure.is_index,
+                "entries": measure.entries,
+                "listed_bytes": measure.listed_bytes,
+                "at": measure.at.map(|at| at.to_string()),
+                "from": measure.from.map(|at| at.to_string()),
+                "until": measure.until.map(|at| at.to_string()),
+            }),
+        }
+    }
+}
+
+/// What a set names to be read.
+fn documents(set: &Set) -> Vec<(String, Url)> {
+    let named = set.capabilities.iter().filter(|(capability, _)| !capability.is_notification());
+    let mut found: Vec<(String, Url)> = named.map(|(name, url)| (name.to_string(), url.clone())).collect();
+    if set.capability_list.is_none() {
+        found.extend(set.resource_list.iter().map(|url| ("resourcelist".to_owned(), url.clone())));
+    }
+    found
+}
+
+pub(crate) fn source(source: &Source, sizes: &Sizes) -> String {
     let mut lines = vec![format!("Source {}", source.found_at)];
     if let Some(description) = &source.description {
         lines.push(format!("  Source Description {description}"));
     }
     for one in &source.sets {
         lines.push(format!("  set {}", one.name()));
-        lines.extend(one.capabilities.iter().map(|(capability, url)| format!("    {capability} {url}")));
-        if one.capability_list.is_none() {
-            lines.extend(one.resource_list.iter().map(|url| format!("    resourcelist {url}")));
-        }
-        for channel in [&one.framework_channel, &one.change_channel].into_iter().flatten() {
-            lines.extend(
-                channel.hubs.iter().map(|hub| format!("      hub {hub} for {}", channel.topic.as_str())),
-            );
+        lines.extend(documents(one).iter().map(|(name, url)| format!("    {name} {url}{}", sizes.text(url))));
+        for (name, channel) in
+            [("framework-notification", &one.framework_channel), ("change-notification", &one.change_channel)]
+        {
+            let Some(channel) = channel else { continue };
+            lines.push(format!("    {name} {}", channel.topic.as_str()));
+            lines.extend(channel.hubs.iter().map(|hub| format!("      hub {hub}")));
         }
     }
     lines.extend(
@@ -32,24 +99,25 @@ pub(crate) fn source(source: &Source) -> String {
     lines.join("\n")
 }
 
-pub(crate) fn source_json(source: &Source) -> Value {
+pub(crate) fn source_json(source: &Source, sizes: &Sizes) -> Value {
     let unreadable = source.unreadable.iter();
     json!({
         "found_at": source.found_at.as_str(),
         "description": source.description.as_ref().map(url::Url::as_str),
-        "sets": source.sets.iter().map(set_json).collect::<Vec<_>>(),
+        "sets": source.sets.iter().map(|set| set_json(set, sizes)).collect::<Vec<_>>(),
         "unreadable": unreadable.map(|one| json!({ "url": one.url.as_str(), "reason": one.reason })).collect::<Vec<_>>(),
     })
 }
 
-fn set_json(set: &Set) -> Value {
+fn set_json(set: &Set, sizes: &Sizes) -> Value {
     let capabilities = set.capabilities.iter();
+    let capability = |(name, url): &(Capability, Url)| json!({ "capability": name.token(), "url": url.as_str(), "size": sizes.json(url) });
     json!({
         "name": set.name(),
         "capability_list": set.capability_list.as_ref().map(url::Url::as_str),
         "resource_list": set.resource_list.as_ref().map(url::Url::as_str),
         "described_by": set.described_by.as_ref().map(url::Url::as_str),
-        "capabilities": capabilities.map(|(name, url)| json!({ "capability": name.token(), "url": url.as_str() })).collect::<Vec<_>>(),
+        "capabilities": capabilities.map(capability).collect::<Vec<_>>(),
         "framework_channel": set.framework_channel.as_ref().map(channel_json),
         "change_channel": set.change_channel.as_ref().map(channel_json),
     })
@@ -65,6 +133,42 @@ fn channel_json(channel: &Channel) -> Value {
 /// A line that scripts may wait for.
 pub(crate) fn subscribed(topic: &TopicUrl, until: DateTime) -> String {
     format!("subscribed to {} until {until}", topic.as_str())
+}
+
+/// What happens while notifications are handed on, as lines for people.
+pub(crate) fn relayed(event: Relayed) -> String {
+    match event {
+        Relayed::Listening { address } => format!("listening on http://{address}"),
+        Relayed::Subscribed { topic, until } => subscribed(&topic, until),
+        Relayed::HookFailed { cause } => format!("the command failed: {cause}"),
+        Relayed::Notification { topic, body, skipped, .. } => {
+            let missed =
+                if skipped > 0 { format!(", {skipped} before it did not come") } else { String::new() };
+            format!("notified of {}: {} bytes{missed}", topic.as_str(), body.len())
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// The same as one JSON object a line. A body that is no text is left out.
+pub(crate) fn relayed_json(event: Relayed) -> Value {
+    match event {
+        Relayed::Listening { address } => json!({ "event": "listening", "address": address.to_string() }),
+        Relayed::Subscribed { topic, until } => {
+            json!({ "event": "subscribed", "topic": topic.as_str(), "until": until.to_string() })
+        }
+        Relayed::HookFailed { cause } => json!({ "event": "command-failed", "cause": cause }),
+        Relayed::Notification { id, topic, content_type, body, skipped } => json!({
+            "event": "notification",
+            "id": id.map(|id| id.to_string()),
+            "topic": topic.as_str(),
+            "content_type": content_type,
+            "skipped": skipped,
+            "length": body.len(),
+            "body": String::from_utf8(body).ok(),
+        }),
+        other => json!({ "event": format!("{other:?}") }),
+    }
 }
 
 /// A line that scripts may wait for; its beginning says whether all is well.
@@ -84,11 +188,15 @@ pub(crate) fn report(report: &Report) -> String {
 }
 
 pub(crate) fn audit(report: &AuditReport) -> String {
-    let AuditReport { resources, same, missing, different, unverifiable, extra, failed, .. } = report;
-    let verdict = if report.in_step() { "in step" } else { "not in step" };
+    let AuditReport { resources, same, missing, stale, corrupt, unverifiable, extra, failed, .. } = report;
+    let verdict = match report.verdict {
+        Verdict::InStep => "in step",
+        Verdict::Unproven => "not proven",
+        Verdict::NotInStep => "not in step",
+    };
     let mut lines = vec![format!(
-        "{verdict}: {resources} resources ({same} same, {missing} missing, {different} different, {failed} failed, \
-         {unverifiable} unverifiable), {extra} extra files"
+        "{verdict}: {resources} resources ({same} same, {missing} missing, {stale} stale, {corrupt} corrupt, \
+         {failed} failed, {unverifiable} unverifiable), {extra} extra files"
     )];
     lines.extend(report.findings.iter().map(|finding| format!("  {}: {}", finding.loc, finding.cause)));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));

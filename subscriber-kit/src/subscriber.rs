@@ -14,6 +14,9 @@ use crate::subscription::{Phase, Rotation};
 /// How long a hub that accepted a request may take to verify it, before it is asked again.
 const VERIFICATION_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a secret is used, unless told otherwise.
+pub(crate) const ROTATE_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Why a subscription did not come about or could not be ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SubscribeError {
@@ -111,7 +114,7 @@ impl SubscriberOptions {
         Self {
             callback_prefix,
             lease: None,
-            rotate_secret_after: Some(Duration::from_secs(30 * 24 * 3600)),
+            rotate_secret_after: Some(ROTATE_AFTER),
             secret_grace: Duration::from_secs(3600),
             first_retry: Duration::from_secs(1),
             longest_retry: Duration::from_secs(300),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
-use resync_subscriber_kit::sync::{Look, SyncError, Target, baseline, look};
+use resync_subscriber_kit::sync::{Look, Offer, SyncError, Target, baseline, look};
 use support::copy::{Copy, counts};
 use support::{client, document, files, ok, serve, status};
 use tokio::io::AsyncWriteExt as _;
@@ -84,7 +84,8 @@ async fn rs096_a_source_with_validators_is_asked_with_a_condition() {
     let target = Target::open(directory.path(), url("/")).unwrap();
     let copy = Copy::start().await;
     for _ in 0..3 {
-        let report = look(&client(), &url("/rl.xml"), &target, &copy.options, Look::UnlessInStep).await;
+        let report =
+            look(&client(), &Offer::list(url("/rl.xml")), &target, &copy.options, Look::UnlessInStep).await;
         assert!(report.unwrap().in_step());
     }
     assert_eq!(unchanged.load(Ordering::Relaxed), 2);
@@ -166,7 +167,7 @@ async fn a_server_that_drips_is_given_up() {
     let target = Target::open(directory.path(), list.clone()).unwrap();
     let mut copy = Copy::start().await;
     copy.options.retries = 0;
-    let result = baseline(&Client::new(options).unwrap(), &list, &target, &copy.options).await;
+    let result = baseline(&Client::new(options).unwrap(), &Offer::list(list), &target, &copy.options).await;
     let error = result.unwrap_err().to_string();
     assert!(error.contains("less than 10000 bytes a second"), "{error}");
 }

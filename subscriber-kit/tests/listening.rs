@@ -6,10 +6,11 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
+use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen};
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
 use resync_subscriber_kit::sync::Report;
-use support::{Hub, PATIENCE, Source, expected, files};
+use support::{Hub, PATIENCE, Source, Subscribed, expected, files};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -53,6 +54,15 @@ impl Destination {
         }
     }
 
+    /// Why a synchronisation could not be done.
+    async fn failed(&mut self) -> String {
+        loop {
+            if let Event::SyncFailed { cause, .. } = self.event().await {
+                return cause;
+            }
+        }
+    }
+
     async fn stop(self) {
         self.stop.send(()).unwrap();
         tokio::time::timeout(PATIENCE, self.task).await.expect("it stops in time").unwrap().unwrap();
@@ -78,28 +88,66 @@ fn options(source: &Source, into: &Path) -> ListenOptions {
     options
 }
 
-fn last_offset(directory: &TempDir) -> Option<u64> {
-    let status = status(&directory.path().join(STATE_FOLDER)).unwrap().unwrap();
-    status.subscriptions[0].last.map(|id| id.offset)
+/// A copy that follows its Source: subscribed, and in step for the first time.
+struct Following {
+    hub: Hub,
+    source: Source,
+    directory: TempDir,
+    destination: Destination,
+    /// Where the hub delivers.
+    at: Subscribed,
+}
+
+impl Following {
+    async fn of(resources: &[(&str, &str)]) -> Self {
+        Self::with(resources, |_| {}).await
+    }
+
+    async fn with(resources: &[(&str, &str)], change: impl FnOnce(&mut ListenOptions)) -> Self {
+        let mut hub = Hub::start().await;
+        let source = source(&hub, resources).await;
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = options(&source, directory.path());
+        change(&mut options);
+        let mut destination = Destination::start(options);
+        let at = hub.accept(600).await;
+        destination.synchronised().await;
+        source.asked();
+        Self { hub, source, directory, destination, at }
+    }
+
+    /// The hub delivers, and the copy says that it took it.
+    async fn deliver(&self, id: &str, body: &str) {
+        assert_eq!(self.at.deliver(id, body).await.status(), 204);
+    }
+
+    /// The hub delivers that the Resource List changed.
+    async fn notify(&self, id: &str) {
+        self.deliver(id, &self.source.notification()).await;
+    }
+
+    fn files(&self) -> std::collections::BTreeMap<String, Vec<u8>> {
+        files(self.directory.path())
+    }
+
+    /// The last notification that was handled.
+    fn last(&self) -> Option<u64> {
+        let status = status(&self.directory.path().join(STATE_FOLDER)).unwrap().unwrap();
+        status.subscriptions[0].last.map(|id| id.offset)
+    }
 }
 
 #[tokio::test]
 async fn fn001_a_notification_brings_the_copy_in_step() {
-    let mut hub = Hub::start().await;
-    let source = source(&hub, &[("/a", "1"), ("/b", "1")]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut destination = Destination::start(options(&source, directory.path()));
-    let at = hub.accept(600).await;
-    assert_eq!(destination.synchronised().await.created, 2);
-    assert_eq!(files(directory.path()), expected(&[("a", "1"), ("b", "1")]));
-
-    publish(&source, &[("/a", "2"), ("/c", "1")]);
-    assert_eq!(at.deliver("a.1", &source.notification()).await.status(), 204);
-    let report = destination.synchronised().await;
+    let mut copy = Following::of(&[("/a", "1"), ("/b", "1")]).await;
+    assert_eq!(copy.files(), expected(&[("a", "1"), ("b", "1")]));
+    publish(&copy.source, &[("/a", "2"), ("/c", "1")]);
+    copy.notify("a.1").await;
+    let report = copy.destination.synchronised().await;
     assert_eq!((report.created, report.updated, report.deleted), (1, 1, 1));
-    assert_eq!(files(directory.path()), expected(&[("a", "2"), ("c", "1")]));
-    assert_eq!(last_offset(&directory), Some(1));
-    destination.stop().await;
+    assert_eq!(copy.files(), expected(&[("a", "2"), ("c", "1")]));
+    assert_eq!(copy.last(), Some(1));
+    copy.destination.stop().await;
 }
 
 #[tokio::test]
@@ -128,73 +176,83 @@ async fn fn006_a_list_that_changed_under_an_index_is_read_although_the_index_did
 
 #[tokio::test]
 async fn a_notification_that_cannot_be_used_is_acknowledged_and_left_aside() {
-    let mut hub = Hub::start().await;
-    let source = source(&hub, &[("/a", "1")]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut destination = Destination::start(options(&source, directory.path()));
-    let at = hub.accept(600).await;
-    destination.synchronised().await;
-    source.asked();
-    assert_eq!(at.deliver("a.1", "<hello/>").await.status(), 204);
+    let mut copy = Following::of(&[("/a", "1")]).await;
+    copy.deliver("a.1", "<hello/>").await;
     let of_a_change_list =
-        source.notification().replace(r#"capability="resourcelist""#, r#"capability="changelist""#);
-    assert_eq!(at.deliver("a.2", &of_a_change_list).await.status(), 204);
-    assert_eq!(at.deliver("a.3", &source.notification()).await.status(), 204);
-    destination.synchronised().await;
-    assert_eq!(source.asked(), ["/resourcelist.xml"], "one synchronisation for the one that mattered");
-    assert_eq!(last_offset(&directory), Some(3));
-    destination.stop().await;
+        copy.source.notification().replace(r#"capability="resourcelist""#, r#"capability="changelist""#);
+    copy.deliver("a.2", &of_a_change_list).await;
+    copy.notify("a.3").await;
+    copy.destination.synchronised().await;
+    assert_eq!(copy.source.asked(), ["/resourcelist.xml"], "one synchronisation for the one that mattered");
+    assert_eq!(copy.last(), Some(3));
+    copy.destination.stop().await;
+}
+
+#[tokio::test]
+async fn cn016_what_was_skipped_is_made_up_for_by_a_look_though_the_notification_itself_is_of_no_use() {
+    let mut copy = Following::of(&[("/a", "1")]).await;
+    let of_a_change_list =
+        copy.source.notification().replace(r#"capability="resourcelist""#, r#"capability="changelist""#);
+    copy.deliver("a.1", &of_a_change_list).await;
+    publish(&copy.source, &[("/a", "2")]);
+    // The one that told of it was lost.
+    copy.deliver("a.3", &of_a_change_list.replace("changelist", "changedump")).await;
+    assert_eq!(copy.destination.synchronised().await.updated, 1);
+    copy.destination.stop().await;
 }
 
 #[tokio::test]
 async fn after_a_restart_secret_and_callback_are_the_same_and_the_copy_is_synchronised_first() {
-    let mut hub = Hub::start().await;
-    let source = source(&hub, &[("/a", "1")]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut first = Destination::start(options(&source, directory.path()));
-    let before = hub.accept(600).await;
-    first.synchronised().await;
-    before.deliver("a.1", &source.notification()).await;
-    first.synchronised().await;
+    let mut copy = Following::of(&[("/a", "1")]).await;
+    copy.notify("a.1").await;
+    copy.destination.synchronised().await;
     // Torn down as a crash would: nothing gets the chance to say goodbye.
-    first.task.abort();
-    assert!(first.task.await.unwrap_err().is_cancelled());
+    copy.destination.task.abort();
+    assert!(copy.destination.task.await.unwrap_err().is_cancelled());
 
-    publish(&source, &[("/a", "2")]);
-    let mut restarted = options(&source, directory.path());
-    restarted.listen = before.address;
+    publish(&copy.source, &[("/a", "2")]);
+    let mut restarted = options(&copy.source, copy.directory.path());
+    restarted.listen = copy.at.address;
     let mut second = Destination::start(restarted);
-    let after = hub.accept(600).await;
-    assert_eq!(before, after);
+    let after = copy.hub.accept(600).await;
+    assert_eq!(copy.at, after);
     assert_eq!(second.synchronised().await.updated, 1);
-    source.asked();
-    assert_eq!(after.deliver("a.1", &source.notification()).await.status(), 204);
-    assert_eq!(after.deliver("a.2", &source.notification()).await.status(), 204);
+    copy.source.asked();
+    assert_eq!(after.deliver("a.1", &copy.source.notification()).await.status(), 204);
+    assert_eq!(after.deliver("a.2", &copy.source.notification()).await.status(), 204);
     second.synchronised().await;
-    assert_eq!(source.asked(), ["/resourcelist.xml"], "the notification handled before the crash is known");
+    let asked = copy.source.asked();
+    assert_eq!(asked, ["/resourcelist.xml"], "the notification handled before the crash is known");
     second.stop().await;
 }
 
 #[tokio::test]
 async fn a_source_that_fails_is_tried_again_and_its_notification_stays_open() {
-    let mut hub = Hub::start().await;
-    let source = source(&hub, &[("/a", "1")]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut destination = Destination::start(options(&source, directory.path()));
-    let at = hub.accept(600).await;
-    destination.synchronised().await;
-    source.remove("/resourcelist.xml");
-    at.deliver("a.1", &source.notification()).await;
-    loop {
-        if let Event::SyncFailed { .. } = destination.event().await {
-            break;
-        }
-    }
-    assert_eq!(last_offset(&directory), None);
-    publish(&source, &[("/a", "2")]);
-    assert_eq!(destination.synchronised().await.updated, 1);
-    assert_eq!(files(directory.path()), expected(&[("a", "2")]));
-    destination.stop().await;
+    let mut copy = Following::of(&[("/a", "1")]).await;
+    copy.source.remove("/resourcelist.xml");
+    copy.notify("a.1").await;
+    copy.destination.failed().await;
+    assert_eq!(copy.last(), None);
+    publish(&copy.source, &[("/a", "2")]);
+    assert_eq!(copy.destination.synchronised().await.updated, 1);
+    assert_eq!(copy.files(), expected(&[("a", "2")]));
+    copy.destination.stop().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_hook_hears_of_a_notification_when_the_copy_is_in_step_with_it() {
+    let out = tempfile::tempdir().unwrap();
+    let heard = out.path().join("heard");
+    let hook = format!("cat > {0}.new && mv {0}.new {0}", heard.display());
+    let with_hook = |options: &mut ListenOptions| options.hook = Some(Hook::new(hook));
+    let mut copy = Following::with(&[("/a", "1")], with_hook).await;
+    publish(&copy.source, &[("/a", "2")]);
+    copy.notify("a.1").await;
+    assert_eq!(copy.destination.synchronised().await.updated, 1);
+    assert_eq!(std::fs::read_to_string(heard).unwrap(), copy.source.notification());
+    assert_eq!(copy.last(), Some(1));
+    copy.destination.stop().await;
 }
 
 #[tokio::test]
@@ -209,30 +267,16 @@ async fn without_a_hub_that_answers_the_copy_is_made_all_the_same() {
 
 #[tokio::test]
 async fn the_safety_look_needs_no_notification() {
-    let mut hub = Hub::start().await;
-    let source = source(&hub, &[("/a", "1")]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut with_poll = options(&source, directory.path());
-    with_poll.poll = Duration::from_millis(300);
-    let mut destination = Destination::start(with_poll);
-    hub.accept(600).await;
-    destination.synchronised().await;
-    publish(&source, &[("/a", "2")]);
-    while destination.synchronised().await.updated == 0 {}
-    destination.stop().await;
+    let mut copy = Following::with(&[("/a", "1")], |options| options.poll = Duration::from_millis(300)).await;
+    publish(&copy.source, &[("/a", "2")]);
+    while copy.destination.synchronised().await.updated == 0 {}
+    copy.destination.stop().await;
 }
 
 #[tokio::test]
 async fn w009_asked_to_it_unsubscribes_at_the_end() {
-    let mut hub = Hub::start().await;
-    let source = source(&hub, &[("/a", "1")]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut polite = options(&source, directory.path());
-    polite.unsubscribe_on_exit = true;
-    let mut destination = Destination::start(polite);
-    hub.accept(600).await;
-    destination.synchronised().await;
-    tokio::join!(destination.stop(), hub.accept(0));
+    let mut copy = Following::with(&[("/a", "1")], |options| options.unsubscribe_on_exit = true).await;
+    tokio::join!(copy.destination.stop(), copy.hub.accept(0));
 }
 
 #[tokio::test]
@@ -257,35 +301,30 @@ async fn a_shutdown_does_not_wait_for_a_source_that_is_silent() {
 
 #[tokio::test]
 async fn a_state_that_cannot_be_written_is_written_later_and_the_copy_goes_on() {
-    let mut hub = Hub::start().await;
-    let source = source(&hub, &[("/a", "1")]).await;
-    let (directory, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let state = tempfile::tempdir().unwrap();
     let (here, away) = (state.path().join("here"), state.path().join("away"));
-    let mut with_state = options(&source, directory.path());
-    with_state.state = Some(here.clone());
-    let mut destination = Destination::start(with_state);
-    let at = hub.accept(600).await;
-    destination.synchronised().await;
+    let elsewhere = here.clone();
+    let mut copy = Following::with(&[("/a", "1")], |options| options.state = Some(elsewhere)).await;
 
     std::fs::rename(&here, &away).unwrap();
-    publish(&source, &[("/a", "2")]);
-    assert_eq!(at.deliver("a.1", &source.notification()).await.status(), 204);
-    assert_eq!(destination.synchronised().await.updated, 1);
-    assert_eq!(files(directory.path()), expected(&[("a", "2")]));
+    publish(&copy.source, &[("/a", "2")]);
+    copy.notify("a.1").await;
+    assert_eq!(copy.destination.synchronised().await.updated, 1);
+    assert_eq!(copy.files(), expected(&[("a", "2")]));
 
-    publish(&source, &[("/a", "3")]);
-    assert_eq!(at.deliver("a.2", &source.notification()).await.status(), 204);
-    assert_eq!(destination.synchronised().await.updated, 1, "and goes on");
+    publish(&copy.source, &[("/a", "3")]);
+    copy.notify("a.2").await;
+    assert_eq!(copy.destination.synchronised().await.updated, 1, "and goes on");
 
     assert!(!here.exists());
     std::fs::rename(&away, &here).unwrap();
     let kept = async {
-        while status(&here).unwrap().unwrap().subscriptions[0].last.is_none_or(|last| last.offset < 2) {
+        while status(&here).unwrap().unwrap().last_sync.is_none_or(|last| last.report.updated == 0) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::time::timeout(PATIENCE, kept).await.expect("it is kept in the end, without another notification");
-    destination.stop().await;
+    copy.destination.stop().await;
 }
 
 #[tokio::test]
@@ -295,12 +334,8 @@ async fn a_source_that_is_away_at_the_start_is_waited_for() {
     source.raw("/.well-known/resourcesync", support::status("503 Service Unavailable", ""));
     let directory = tempfile::tempdir().unwrap();
     let mut destination = Destination::start(options(&source, directory.path()));
-    loop {
-        if let Event::SyncFailed { cause, .. } = destination.event().await {
-            assert!(cause.contains("503"), "{cause}");
-            break;
-        }
-    }
+    let cause = destination.failed().await;
+    assert!(cause.contains("503"), "{cause}");
     source.announce(Some(&hub.url()));
     publish(&source, &[("/a", "1")]);
     hub.accept(600).await;
@@ -310,51 +345,42 @@ async fn a_source_that_is_away_at_the_start_is_waited_for() {
 
 #[tokio::test]
 async fn a_source_whose_description_is_away_is_followed_from_what_was_found_before() {
-    let mut hub = Hub::start().await;
-    let source = source(&hub, &[("/a", "1")]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut first = Destination::start(options(&source, directory.path()));
-    let before = hub.accept(600).await;
-    first.synchronised().await;
-    first.stop().await;
+    let mut copy = Following::of(&[("/a", "1")]).await;
+    copy.destination.stop().await;
 
-    source.raw("/.well-known/resourcesync", support::status("503 Service Unavailable", ""));
-    publish(&source, &[("/a", "2")]);
-    let mut again = options(&source, directory.path());
-    again.listen = before.address;
+    copy.source.raw("/.well-known/resourcesync", support::status("503 Service Unavailable", ""));
+    publish(&copy.source, &[("/a", "2")]);
+    let mut again = options(&copy.source, copy.directory.path());
+    again.listen = copy.at.address;
     let mut second = Destination::start(again);
-    assert_eq!(hub.accept(600).await, before);
+    assert_eq!(copy.hub.accept(600).await, copy.at);
     assert_eq!(second.synchronised().await.updated, 1);
     second.stop().await;
 }
 
 #[tokio::test]
 async fn fn062_a_channel_that_moves_is_followed_and_the_old_subscription_ended() {
-    let (mut old, mut new) = (Hub::start().await, Hub::start().await);
-    let source = source(&old, &[("/a", "1")]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut destination = Destination::start(options(&source, directory.path()));
-    let at_old = old.accept(600).await;
-    destination.synchronised().await;
+    let mut new = Hub::start().await;
+    let mut copy = Following::of(&[("/a", "1")]).await;
 
-    source.announce(Some(&new.url()));
+    copy.source.announce(Some(&new.url()));
     let moved =
-        source.notification().replace(r#"capability="resourcelist""#, r#"capability="capabilitylist""#);
-    assert_eq!(at_old.deliver("a.1", &moved).await.status(), 204);
-    let (at_new, left) = tokio::join!(new.accept(600), old.accept(0));
-    assert_eq!(left.path, at_old.path, "unsubscribed where it was");
-    assert_ne!(at_new.path, at_old.path);
+        copy.source.notification().replace(r#"capability="resourcelist""#, r#"capability="capabilitylist""#);
+    copy.deliver("a.1", &moved).await;
+    let (at_new, left) = tokio::join!(new.accept(600), copy.hub.accept(0));
+    assert_eq!(left.path, copy.at.path, "unsubscribed where it was");
+    assert_ne!(at_new.path, copy.at.path);
 
-    publish(&source, &[("/a", "2")]);
-    assert_eq!(at_new.deliver("b.1", &source.notification()).await.status(), 204);
-    while destination.synchronised().await.updated == 0 {}
+    publish(&copy.source, &[("/a", "2")]);
+    assert_eq!(at_new.deliver("b.1", &copy.source.notification()).await.status(), 204);
+    while copy.destination.synchronised().await.updated == 0 {}
     let ended = async {
-        while at_old.deliver("a.2", &moved).await.status() != 410 {
+        while copy.at.deliver("a.2", &moved).await.status() != 410 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(PATIENCE, ended).await.expect("the old one is ended");
-    destination.stop().await;
+    copy.destination.stop().await;
 }
 
 #[tokio::test]

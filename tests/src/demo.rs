@@ -181,7 +181,7 @@ impl Destination {
                     Event::Notified => heard = at,
                     Event::Synchronised(report) => return Ok((heard, report)),
                     Event::SyncFailed { cause, .. } => return Err(cause.into()),
-                    Event::Listening { .. } | Event::Subscribed { .. } => {}
+                    _ => {}
                 }
             }
             Err("the Destination has ended".into())

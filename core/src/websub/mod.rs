@@ -8,7 +8,7 @@
 //! | request to a hub | [`Request`], [`Subscribe`], [`Unsubscribe`], [`Publish`] | 5.1, 6 |
 //! | topic and callback URLs, and the key that tells subscriptions apart | [`TopicUrl`], [`CallbackUrl`] | 5.1.1 |
 //! | verification of intent and denial | [`Verification`], [`Challenge`], [`append_query`] | 5.2, 5.3 |
-//! | advertised links | [`LinkHeader`] | 4, 7 |
+//! | advertised links | [`LinkHeader`], [`embedded_links`] | 4, 7 |
 //! | authenticated distribution | [`Secret`], [`SigningKey`], [`Signature`], [`SignedBody`] | 7.1 |
 //! | identity of a notification | [`NotificationId`] | – |
 //!
@@ -32,6 +32,7 @@
 //! ```
 
 pub mod callback;
+pub mod embedded;
 pub mod form;
 pub mod identity;
 pub mod key;
@@ -41,6 +42,7 @@ pub mod signature;
 pub mod verification;
 
 pub use callback::append_query;
+pub use embedded::embedded_links;
 pub use form::{FormError, MAX_PARAMETERS, Publish, Request, Subscribe, Unsubscribe, is_form};
 pub use identity::{NotificationId, NotificationIdError, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 pub use key::{CallbackUrl, MAX_URL, TopicUrl, UrlError};

@@ -2,21 +2,11 @@
 //!
 //! `Link` headers come first; what they lack is looked for in the content, as far as it is HTML, Atom or RSS (W-030).
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LINK};
 use http::{HeaderMap, HeaderValue};
-use quick_xml::escape::unescape;
-use quick_xml::events::{BytesStart, Event};
-use quick_xml::{Reader, XmlVersion};
-use resync_core::websub::LinkHeader;
+use resync_core::websub::{LinkHeader, embedded_links};
 use url::Url;
-
-/// How much of a page is looked through: links stand in its head (W-026).
-const LOOKED_THROUGH: usize = 512 * 1024;
-/// How many links of a page are taken.
-const MOST_LINKS: usize = 256;
 
 /// What discovery on a topic yields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,127 +45,8 @@ impl Discovered {
 }
 
 fn embedded(headers: &HeaderMap, body: &Bytes) -> LinkHeader {
-    let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase());
-    let essence = content_type.unwrap_or_default();
-    let essence = essence.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    if essence == b"text/html" {
-        return html_links(&String::from_utf8_lossy(&body[..body.len().min(LOOKED_THROUGH)]));
-    }
-    if essence.ends_with(b"xml") { feed_links(&String::from_utf8_lossy(body)) } else { LinkHeader::default() }
-}
-
-/// The links of an Atom feed or an RSS channel: those of the feed itself, not those of its entries.
-fn feed_links(text: &str) -> LinkHeader {
-    let mut reader = Reader::from_str(text);
-    let mut links = LinkHeader::default();
-    let mut depth = 0_usize;
-    loop {
-        let (start, empty) = match reader.read_event() {
-            Ok(Event::Start(start)) => (start, false),
-            Ok(Event::Empty(start)) => (start, true),
-            Ok(Event::End(_)) => {
-                depth = depth.saturating_sub(1);
-                continue;
-            }
-            Ok(Event::Eof) | Err(_) => return links,
-            Ok(_) => continue,
-        };
-        let name = start.local_name();
-        let root_is_known = depth > 0 || matches!(name.as_ref(), "feed" | "rss" | "RDF" | "html");
-        // An HTML head in XML form is two deep, like an RSS channel; an Atom feed is one deep.
-        let entry = matches!(name.as_ref(), "entry" | "item" | "body");
-        if !root_is_known || entry || links.iter().len() >= MOST_LINKS {
-            return links;
-        }
-        if name.as_ref() == "link" && (1..=2).contains(&depth) {
-            links = with_xml_link(links, &start);
-        }
-        depth += usize::from(!empty);
-    }
-}
-
-fn with_xml_link(links: LinkHeader, start: &BytesStart<'_>) -> LinkHeader {
-    let value = |wanted: &str| {
-        let attribute = start.attributes().flatten().find(|one| one.key.as_ref() == wanted)?;
-        attribute.normalized_value(XmlVersion::Implicit1_0).ok().map(Cow::into_owned)
-    };
-    match (value("rel"), value("href")) {
-        (Some(rel), Some(href)) => links.push(href, rel),
-        _ => links,
-    }
-}
-
-/// The links in the head of a page.
-fn html_links(page: &str) -> LinkHeader {
-    // Lower case of ASCII only keeps every byte where it is.
-    let lower = page.to_ascii_lowercase();
-    let mut links = LinkHeader::default();
-    let mut at = 0;
-    while let Some(begin) = lower[at..].find('<').map(|offset| at + offset) {
-        at = begin + 1;
-        let rest = &lower[at..];
-        if rest.starts_with("!--") {
-            at = rest.find("-->").map_or(lower.len(), |end| at + end);
-        } else if let Some(raw) =
-            ["script", "style", "title", "template", "noscript"].iter().find(|raw| is_tag(rest, raw))
-        {
-            at = rest.find(&format!("</{raw}")).map_or(lower.len(), |end| at + end);
-        } else if is_tag(rest, "body") || rest.starts_with("/head") || links.iter().len() >= MOST_LINKS {
-            break;
-        } else if is_tag(rest, "link") {
-            links = with_html_link(links, &page[at + "link".len()..]);
-        }
-    }
-    links
-}
-
-fn is_tag(rest: &str, name: &str) -> bool {
-    rest.strip_prefix(name)
-        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-'))
-}
-
-/// `rest` is what follows the name of a `link` tag.
-fn with_html_link(links: LinkHeader, rest: &str) -> LinkHeader {
-    let (mut rel, mut href) = (None, None);
-    for (name, value) in attributes(rest) {
-        let place = match name.to_ascii_lowercase().as_str() {
-            "rel" => &mut rel,
-            "href" => &mut href,
-            _ => continue,
-        };
-        place.get_or_insert_with(|| unescape(value).map_or_else(|_| value.to_owned(), Cow::into_owned));
-    }
-    match (rel, href) {
-        (Some(rel), Some(href)) => links.push(href, rel),
-        _ => links,
-    }
-}
-
-/// The attributes of a tag up to its end, with and without quotes.
-fn attributes(mut rest: &str) -> Vec<(&str, &str)> {
-    let mut found = Vec::new();
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
-        let end = rest
-            .find(|c: char| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/'))
-            .unwrap_or(rest.len());
-        let (name, after) = rest.split_at(end);
-        if name.is_empty() {
-            return found;
-        }
-        let Some(value) = after.trim_ascii_start().strip_prefix('=') else {
-            rest = after;
-            continue;
-        };
-        let value = value.trim_ascii_start();
-        let (value, after) = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => value[1..].split_once(quote).unwrap_or((&value[1..], "")),
-            _ => value
-                .split_at(value.find(|c: char| c.is_ascii_whitespace() || c == '>').unwrap_or(value.len())),
-        };
-        found.push((name, value));
-        rest = after;
-    }
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    embedded_links(content_type.unwrap_or_default(), body)
 }
 
 #[cfg(test)]

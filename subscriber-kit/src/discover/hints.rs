@@ -4,13 +4,11 @@
 use std::fs::File;
 use std::io::Read as _;
 
+use resync_core::websub::embedded_links;
 use url::Url;
 
 /// How much of a page or a robots.txt is looked through, in bytes.
 const MAX_LOOKED_THROUGH: u64 = 512 * 1024;
-
-/// How many `<link>` of a page are looked at.
-const MAX_LINK_TAGS: usize = 256;
 
 /// The targets of the `Sitemap:` lines (RS-162).
 pub(super) fn sitemaps(robots: File) -> Vec<Url> {
@@ -20,65 +18,10 @@ pub(super) fn sitemaps(robots: File) -> Vec<Url> {
     sitemaps.filter_map(|(_, target)| Url::parse(target.trim()).ok()).collect()
 }
 
-/// The targets of the `<link rel="resourcesync">` of a page (RS-161).
+/// The targets of the `<link rel="resourcesync">` in the head of a page (RS-161).
 pub(super) fn linked_from_html(page: File, url: &Url) -> Vec<Url> {
-    let text = beginning(page);
-    // Lower case of ASCII only keeps every byte where it is.
-    let lower = text.to_ascii_lowercase();
-    let mut found = Vec::new();
-    let (mut at, mut tags) = (0, 0);
-    while let Some(begin) = lower[at..].find('<').map(|offset| at + offset) {
-        at = begin + 1;
-        if lower[begin..].starts_with("<!--") {
-            let Some(end) = lower[begin..].find("-->") else { break };
-            at = begin + end;
-        } else if lower[begin..].starts_with("<link") && tags < MAX_LINK_TAGS {
-            tags += 1;
-            let target = resourcesync_target(&text[begin + "<link".len()..]);
-            found.extend(target.and_then(|target| url.join(&target.replace("&amp;", "&")).ok()));
-        }
-    }
-    found
-}
-
-/// The `href` of a link whose `rel` holds `resourcesync`; `rest` is what follows the tag's name.
-fn resourcesync_target(rest: &str) -> Option<String> {
-    let (mut relates, mut target) = (false, None);
-    for (name, value) in attributes(rest) {
-        if name.eq_ignore_ascii_case("rel") {
-            relates = value.split_ascii_whitespace().any(|rel| rel.eq_ignore_ascii_case("resourcesync"));
-        } else if name.eq_ignore_ascii_case("href") {
-            target = Some(value.trim().to_owned());
-        }
-    }
-    target.filter(|_| relates)
-}
-
-/// The attributes of a tag up to its end, with and without quotes.
-fn attributes(mut rest: &str) -> Vec<(&str, &str)> {
-    let mut found = Vec::new();
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
-        let end = rest
-            .find(|c: char| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/'))
-            .unwrap_or(rest.len());
-        let (name, after) = rest.split_at(end);
-        if name.is_empty() {
-            return found;
-        }
-        let Some(value) = after.trim_ascii_start().strip_prefix('=') else {
-            rest = after;
-            continue;
-        };
-        let value = value.trim_ascii_start();
-        let (value, after) = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => value[1..].split_once(quote).unwrap_or((&value[1..], "")),
-            _ => value
-                .split_at(value.find(|c: char| c.is_ascii_whitespace() || c == '>').unwrap_or(value.len())),
-        };
-        found.push((name, value));
-        rest = after;
-    }
+    let links = embedded_links("text/html", beginning(page).as_bytes()).resolve(url);
+    links.with_rel("resourcesync").filter_map(|target| Url::parse(target).ok()).collect()
 }
 
 fn beginning(file: File) -> String {

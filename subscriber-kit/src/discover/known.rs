@@ -1,5 +1,6 @@
 //! What a discovery found, in the form in which it is kept for a start at which the Source is away.
 
+use resync_core::document::Capability;
 use resync_core::websub::key::TopicUrl;
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -14,19 +15,23 @@ pub(crate) struct Known {
     base: String,
     capability_list: Option<String>,
     resource_list: Option<String>,
+    #[serde(default)]
+    change_list: Option<String>,
     topic: Option<String>,
     hubs: Vec<String>,
 }
 
 impl Known {
     pub(crate) fn new(source: &str, wanted_set: Option<&str>, base: &Url, set: &Set) -> Self {
-        let channel = set.framework_channel.as_ref();
+        let channel = set.framework_channel.as_ref().or(set.change_channel.as_ref());
+        let changes = set.capabilities.iter().find(|(capability, _)| *capability == Capability::ChangeList);
         Self {
             source: source.to_owned(),
             wanted_set: wanted_set.map(str::to_owned),
             base: base.to_string(),
             capability_list: set.capability_list.as_ref().map(Url::to_string),
             resource_list: set.resource_list.as_ref().map(Url::to_string),
+            change_list: changes.map(|(_, url)| url.to_string()),
             topic: channel.map(|channel| channel.topic.as_str().to_owned()),
             hubs: channel.map_or_else(Vec::new, |one| one.hubs.iter().map(Url::to_string).collect()),
         }
@@ -43,6 +48,10 @@ impl Known {
         let set = Set {
             capability_list: url(&self.capability_list),
             framework_channel: topic.map(|topic| Channel { topic, hubs }),
+            capabilities: url(&self.change_list)
+                .map(|url| (Capability::ChangeList, url))
+                .into_iter()
+                .collect(),
             ..Set::bare(url(&self.resource_list)?)
         };
         Some((Url::parse(&self.base).ok()?, set))

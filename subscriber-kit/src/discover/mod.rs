@@ -8,6 +8,8 @@
 mod hints;
 mod known;
 mod source;
+mod topic;
+mod tree;
 
 use std::io::{BufReader, Seek as _};
 
@@ -19,6 +21,8 @@ use url::Url;
 use crate::fetch::{Client, FetchError, Fetched};
 pub(crate) use known::Known;
 pub use source::{Channel, DiscoverError, Set, Source, Unreadable};
+pub use topic::channels;
+pub use tree::{Measure, measure};
 
 /// How many sets of one Source are read.
 pub const MAX_SETS: usize = 256;

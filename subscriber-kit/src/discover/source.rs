@@ -86,6 +86,12 @@ pub enum DiscoverError {
         /// What was tried, and what each place said.
         tried: Vec<Unreadable>,
     },
+    /// There is no hub.
+    #[error("{url} names no hub, so nobody tells of its changes: ask it from time to time instead")]
+    NoHub {
+        /// The topic or Source.
+        url: Url,
+    },
     /// The Source names sets, none of which can be read.
     #[error("none of the Source's sets can be read:{}", list(sets))]
     NoReadableSet {
@@ -121,7 +127,7 @@ impl DiscoverError {
             Self::NothingFound { tried, .. } => tried.iter().any(|place| place.may_mend),
             Self::NoReadableSet { sets } => sets.iter().any(|set| set.may_mend),
             Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
-            Self::Url { .. } | Self::SeveralSets { .. } => false,
+            Self::Url { .. } | Self::NoHub { .. } | Self::SeveralSets { .. } => false,
         }
     }
 }
@@ -170,6 +176,12 @@ impl Set {
     pub fn name(&self) -> String {
         let url = self.capability_list.as_ref().or(self.resource_list.as_ref());
         url.map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Whether its Capability List names this.
+    #[must_use]
+    pub fn offers(&self, wanted: &Capability) -> bool {
+        self.capabilities.iter().any(|(capability, _)| capability == wanted)
     }
 
     pub(super) fn bare(resource_list: Url) -> Self {

@@ -13,6 +13,16 @@ pub enum FetchError {
     /// Only `http` and `https` are spoken.
     #[error("{0} is not an http or https URL: give one that starts with http:// or https://")]
     Scheme(String),
+    /// The address is not public, and only public ones may be asked.
+    #[error(
+        "{url} is at {address}, which is not a public address: allow such addresses if you trust this Source"
+    )]
+    NotPublic {
+        /// What was asked for.
+        url: Url,
+        /// Its address.
+        address: String,
+    },
     /// Nobody answered: name resolution, connection, TLS or a broken exchange.
     #[error("{url} cannot be reached ({reason}): check the address and that the server is up")]
     Network {

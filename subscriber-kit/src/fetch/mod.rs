@@ -1,6 +1,8 @@
 //! The only way out: GET and POST with bounds on redirects, size and time.
 
 mod error;
+mod reach;
+mod turns;
 
 use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -8,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
-    LINK, LOCATION,
+    ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    IF_RANGE, LAST_MODIFIED, LINK, LOCATION, RANGE,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use resync_core::digest::{Algorithm, Hasher};
@@ -21,6 +23,8 @@ use url::Url;
 
 pub use error::FetchError;
 use error::root_cause;
+pub use reach::Reach;
+use turns::{Turn, Turns};
 
 /// The largest ResourceSync document that is read, in bytes (RS-042).
 pub const MAX_DOCUMENT_BYTES: u64 = resync_core::xml::MAX_BYTES;
@@ -46,6 +50,12 @@ pub struct ClientOptions {
     pub resource_timeout: Duration,
     /// How many redirects one request may go through.
     pub max_redirects: usize,
+    /// Which addresses may be asked.
+    pub reach: Reach,
+    /// How many requests to one host may be under way.
+    pub per_host: usize,
+    /// How long to wait between the beginnings of two requests to one host, out of politeness.
+    pub delay: Duration,
 }
 
 impl Default for ClientOptions {
@@ -58,6 +68,9 @@ impl Default for ClientOptions {
             document_timeout: Duration::from_secs(300),
             resource_timeout: Duration::from_secs(3600),
             max_redirects: 5,
+            reach: Reach::default(),
+            per_host: 8,
+            delay: Duration::ZERO,
         }
     }
 }
@@ -67,6 +80,7 @@ impl Default for ClientOptions {
 pub struct Client {
     http: reqwest::Client,
     options: Arc<ClientOptions>,
+    turns: Arc<Turns>,
 }
 
 /// Which redirects of a GET are followed.
@@ -85,11 +99,39 @@ pub(crate) struct Answer {
     pub(crate) url: Url,
     /// The `Link` header, its targets made absolute.
     pub(crate) links: LinkHeader,
+    pub(crate) content_type: Option<String>,
     pub(crate) last_modified: Option<SystemTime>,
+    /// Of what is sent.
     pub(crate) length: Option<u64>,
+    /// Where in the whole that begins.
+    pub(crate) start: u64,
     pub(crate) validators: Validators,
     response: reqwest::Response,
     pace: Pace,
+    /// Until the body is read.
+    _turn: Turn,
+}
+
+/// The rest of something that was fetched in part.
+#[derive(Clone, Debug)]
+pub(crate) struct Rest {
+    pub(crate) start: u64,
+    /// Of what came first: it must be the rest of the same.
+    pub(crate) validators: Validators,
+}
+
+impl Rest {
+    /// `None` if the server gave nothing by which to know that it is the same.
+    pub(crate) fn of(start: u64, validators: &Validators) -> Option<Self> {
+        let is_known = validators.strong().is_some();
+        (start > 0 && is_known).then(|| Self { start, validators: validators.clone() })
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let range = HeaderValue::from_str(&format!("bytes={}-", self.start)).ok();
+        let same = self.validators.strong().and_then(|tag| HeaderValue::from_str(tag).ok());
+        range.zip(same).into_iter().flat_map(|(range, same)| [(RANGE, range), (IF_RANGE, same)]).collect()
+    }
 }
 
 /// What a server gives to ask later whether its document is still the same.
@@ -103,6 +145,11 @@ impl Validators {
     fn of(headers: &HeaderMap) -> Self {
         let text = |name| text(headers, name).map(str::to_owned);
         Self { etag: text(&ETAG), last_modified: text(&LAST_MODIFIED) }
+    }
+
+    /// What proves that bytes belong to the same representation (RFC 9110, 13.1.5).
+    fn strong(&self) -> Option<&str> {
+        self.etag.as_deref().filter(|etag| !etag.starts_with("W/")).or(self.last_modified.as_deref())
     }
 
     /// Only one of the two, since a server must disregard the weaker one if it knows the other.
@@ -148,6 +195,7 @@ impl Answer {
 pub(crate) struct Fetched {
     pub(crate) url: Url,
     pub(crate) links: LinkHeader,
+    pub(crate) content_type: Option<String>,
     pub(crate) validators: Validators,
     /// In bytes.
     pub(crate) length: u64,
@@ -173,7 +221,7 @@ impl Client {
     /// # Errors
     /// [`FetchError::Setup`] when the options cannot be used, a `User-Agent` with a line break for instance.
     pub fn new(options: ClientOptions) -> Result<Self, FetchError> {
-        let http = reqwest::Client::builder()
+        let builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls_config()?)
             .user_agent(options.user_agent.as_str())
             // Lengths and hashes of a list speak about what is stored, so nothing may be compressed on the
@@ -181,10 +229,11 @@ impl Client {
             .default_headers(HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(options.connect_timeout)
-            .read_timeout(options.idle_timeout)
-            .build()
-            .map_err(|error| FetchError::Setup(root_cause(&error)))?;
-        Ok(Self { http, options: Arc::new(options) })
+            .read_timeout(options.idle_timeout);
+        let http =
+            options.reach.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
+        let turns = Arc::new(Turns::new(options.per_host, options.delay));
+        Ok(Self { http, options: Arc::new(options), turns })
     }
 
     /// The bounds this client keeps.
@@ -193,9 +242,15 @@ impl Client {
         &self.options
     }
 
-    /// GET with redirects; only a 200 is an answer.
-    pub(crate) async fn get(&self, url: &Url, follow: Follow) -> Result<Answer, FetchError> {
-        let answer = self.get_unless(url, follow, None).await?;
+    /// GET with redirects; only a 200 is an answer. Of something that came in part only what is missing, if the server gives parts and still has the same; see
+    /// [`Answer::start`].
+    pub(crate) async fn get_rest(
+        &self,
+        url: &Url,
+        follow: Follow,
+        rest: Option<&Rest>,
+    ) -> Result<Answer, FetchError> {
+        let answer = self.ask(url, follow, rest.map(Rest::headers).unwrap_or_default()).await?;
         // A 304 to a question without a condition.
         answer.ok_or_else(|| FetchError::Status { url: url.clone(), status: 304 })
     }
@@ -207,11 +262,16 @@ impl Client {
         follow: Follow,
         known: Option<&Validators>,
     ) -> Result<Option<Answer>, FetchError> {
+        self.ask(url, follow, known.map(Validators::conditions).unwrap_or_default()).await
+    }
+
+    async fn ask(&self, url: &Url, follow: Follow, headers: HeaderMap) -> Result<Option<Answer>, FetchError> {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            let conditions = known.map(Validators::conditions).unwrap_or_default();
-            let sent = self.http.get(at.clone()).headers(conditions).send().await;
+            self.options.reach.check(&at)?;
+            let turn = self.turns.take(&at).await;
+            let sent = self.http.get(at.clone()).headers(headers.clone()).send().await;
             let response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
             let status = response.status();
             if is_redirect(status) {
@@ -222,13 +282,20 @@ impl Client {
                 at = next;
                 continue;
             }
-            if status == StatusCode::NOT_MODIFIED && known.is_some() {
+            let is_conditional =
+                headers.contains_key(IF_NONE_MATCH) || headers.contains_key(IF_MODIFIED_SINCE);
+            if status == StatusCode::NOT_MODIFIED && is_conditional {
                 return Ok(None);
             }
-            if status != StatusCode::OK {
+            let start = match status {
+                StatusCode::OK => Some(0),
+                StatusCode::PARTIAL_CONTENT if headers.contains_key(RANGE) => range_start(response.headers()),
+                _ => None,
+            };
+            let Some(start) = start else {
                 return Err(FetchError::Status { url: at, status: status.as_u16() });
-            }
-            return Ok(Some(answer(at, response, &self.options)));
+            };
+            return Ok(Some(answer(at, response, start, turn, &self.options)));
         }
         Err(FetchError::TooManyRedirects {
             url: url.clone(),
@@ -273,8 +340,16 @@ impl Client {
             file.write_all(&chunk).map_err(no_file)?;
         }
         file.seek(SeekFrom::Start(0)).map_err(no_file)?;
-        let Answer { url, links, validators, .. } = answer;
-        Ok(Some(Fetched { url, links, validators, length, digest: hasher.finish().to_string(), file }))
+        let Answer { url, links, content_type, validators, .. } = answer;
+        Ok(Some(Fetched {
+            url,
+            links,
+            content_type,
+            validators,
+            length,
+            digest: hasher.finish().to_string(),
+            file,
+        }))
     }
 
     /// POST of a form, sent again at the target of a 307 or 308 (W-093). Every final status is an answer.
@@ -334,15 +409,22 @@ fn stays_home(from: &Url, to: &Url) -> bool {
     from.origin() == to.origin() || upgraded
 }
 
-fn answer(url: Url, response: reqwest::Response, options: &ClientOptions) -> Answer {
+/// Where a part begins, by `Content-Range: bytes 7-99/100`.
+fn range_start(headers: &HeaderMap) -> Option<u64> {
+    let (start, _) = text(headers, &CONTENT_RANGE)?.trim().strip_prefix("bytes ")?.split_once('-')?;
+    start.trim().parse().ok()
+}
+
+fn answer(url: Url, response: reqwest::Response, start: u64, turn: Turn, options: &ClientOptions) -> Answer {
     let headers = response.headers();
     let links = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes)).resolve(&url);
+    let content_type = text(headers, &CONTENT_TYPE).map(str::to_owned);
     let last_modified = text(headers, &LAST_MODIFIED).and_then(http_date);
     let length = text(headers, &CONTENT_LENGTH).and_then(|value| value.trim().parse().ok());
     let validators = Validators::of(headers);
     let pace =
         Pace { begun: Instant::now(), received: 0, grace: options.idle_timeout, min_rate: options.min_rate };
-    Answer { url, links, last_modified, length, validators, response, pace }
+    Answer { url, links, content_type, last_modified, length, start, validators, response, pace, _turn: turn }
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &http::HeaderName) -> Option<&'h str> {

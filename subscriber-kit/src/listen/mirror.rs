@@ -10,7 +10,7 @@ use super::{Event, ListenError, ListenOptions};
 use crate::discover::{Channel, Known, Set, discover};
 use crate::fetch::Client;
 use crate::state::Subscriptions;
-use crate::sync::{Look, Report, SyncError, SyncOptions, Target, look};
+use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, look};
 
 /// The longest pause between two looks for a Source.
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
@@ -22,7 +22,7 @@ pub(super) struct Mirror {
     source: String,
     wanted_set: Option<String>,
     pub(super) set: Set,
-    list: Url,
+    offer: Offer,
     base: Url,
     target: Target,
     options: SyncOptions,
@@ -67,18 +67,20 @@ impl Mirror {
         state: &Path,
         is_current: bool,
     ) -> Result<Self, ListenError> {
-        let list = list_of(&set)?;
+        let offer = offer_of(&set)?;
         let no_directory = |source| ListenError::Directory { directory: options.into.clone(), source };
         let stands_for = options.base.clone().unwrap_or_else(|| base.clone());
         let target = Target::open(&options.into, stands_for).map_err(no_directory)?.with_state(state);
         let (source, wanted_set) = (options.source.clone(), options.set.clone());
         let options = options.sync.clone();
-        Ok(Self { client, source, wanted_set, set, list, base, target, options, is_current })
+        Ok(Self { client, source, wanted_set, set, offer, base, target, options, is_current })
     }
 
-    /// Where the set's notifications come from; `None` without a hub.
+    /// Where the set's notifications come from; `None` without a hub. What changed is told there, so that the channel
+    /// of changes serves where a Source has no framework channel.
     pub(super) fn channel(&self) -> Option<&Channel> {
-        self.set.framework_channel.as_ref().filter(|channel| !channel.hubs.is_empty())
+        let channels = [&self.set.framework_channel, &self.set.change_channel];
+        channels.into_iter().flatten().find(|channel| !channel.hubs.is_empty())
     }
 
     /// What a later run may begin from.
@@ -89,16 +91,16 @@ impl Mirror {
     /// Where the lists are may have changed; while that cannot be found out, the known ones are used.
     pub(super) async fn find_again(&mut self) {
         let found = search(&self.client, &self.source, self.wanted_set.as_deref()).await;
-        let found = found.and_then(|(_, set)| Ok((list_of(&set)?, set)));
+        let found = found.and_then(|(_, set)| Ok((offer_of(&set)?, set)));
         self.is_current = found.is_ok();
         match found {
-            Ok((list, set)) => (self.list, self.set) = (list, set),
+            Ok((offer, set)) => (self.offer, self.set) = (offer, set),
             Err(error) => tracing::warn!(%error, "the Source could not be looked at again"),
         }
     }
 
     pub(super) async fn synchronise(&self, how: Look) -> Result<Report, SyncError> {
-        look(&self.client, &self.list, &self.target, &self.options, how).await
+        look(&self.client, &self.offer, &self.target, &self.options, how).await
     }
 }
 
@@ -108,8 +110,12 @@ async fn search(client: &Client, source: &str, set: Option<&str>) -> Result<(Url
     Ok((found.base, set))
 }
 
-fn list_of(set: &Set) -> Result<Url, ListenError> {
-    set.resource_list.clone().ok_or_else(|| ListenError::NoResourceList { set: set.name() })
+fn offer_of(set: &Set) -> Result<Offer, ListenError> {
+    let offer = Offer::of(set);
+    if offer.resource_list.is_none() {
+        return Err(ListenError::NoResourceList { set: set.name() });
+    }
+    Ok(offer)
 }
 
 impl ListenError {

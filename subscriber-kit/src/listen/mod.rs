@@ -18,9 +18,10 @@ use crate::callback::{Callback, CallbackOptions};
 use crate::channel::leave;
 use crate::discover::DiscoverError;
 use crate::fetch::{Client, ClientOptions, FetchError};
+use crate::hook::Hook;
 use crate::server::Server;
 use crate::state::{STATE_FOLDER, StateError, Subscriptions};
-use crate::subscriber::{SubscribeError, Subscriber, SubscriberOptions};
+use crate::subscriber::{ROTATE_AFTER, SubscribeError, Subscriber, SubscriberOptions};
 use crate::sync::{Report, SyncOptions};
 use mirror::Mirror;
 use work::Work;
@@ -51,6 +52,10 @@ pub struct ListenOptions {
     pub poll: Duration,
     /// Whether to unsubscribe at the end.
     pub unsubscribe_on_exit: bool,
+    /// What hears every notification, once the copy is in step with it.
+    pub hook: Option<Hook>,
+    /// After what time a renewal asks for a new secret; `None` for never.
+    pub rotate_secret_after: Option<Duration>,
     /// How to synchronise.
     pub sync: SyncOptions,
     /// The callback's bounds.
@@ -74,6 +79,8 @@ impl ListenOptions {
             lease: None,
             poll: Duration::from_secs(3600),
             unsubscribe_on_exit: false,
+            hook: None,
+            rotate_secret_after: Some(ROTATE_AFTER),
             sync: SyncOptions::default(),
             callback: CallbackOptions::default(),
             client: ClientOptions::default(),
@@ -83,6 +90,7 @@ impl ListenOptions {
 
 /// What happens while listening.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// The callback server is up.
     Listening {
@@ -100,6 +108,11 @@ pub enum Event {
     Notified,
     /// A synchronisation ended.
     Synchronised(Report),
+    /// The hook failed; the notification stays open, and is handed over again at the next start.
+    HookFailed {
+        /// Why.
+        cause: String,
+    },
     /// A synchronisation could not be done, or not even begun because the Source is away; it will be tried
     /// again.
     SyncFailed {
@@ -204,7 +217,11 @@ pub async fn listen(
         None => own_url(address),
     };
     let (callback, deliveries) = Callback::new(&subscriptions, options.callback.clone());
-    let subscriber_options = SubscriberOptions { lease: options.lease, ..SubscriberOptions::new(prefix) };
+    let subscriber_options = SubscriberOptions {
+        lease: options.lease,
+        rotate_secret_after: options.rotate_secret_after,
+        ..SubscriberOptions::new(prefix)
+    };
     let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), subscriber_options);
 
     let keeping = async {
@@ -226,7 +243,7 @@ pub async fn listen(
     result
 }
 
-async fn leave_all(subscriber: &Subscriber, subscriptions: &Subscriptions) {
+pub(crate) async fn leave_all(subscriber: &Subscriber, subscriptions: &Subscriptions) {
     let all = subscriptions.active().into_iter().map(|id| leave(subscriber.clone(), id));
     if tokio::time::timeout(UNSUBSCRIBE_PATIENCE, join_all(all)).await.is_err() {
         tracing::warn!("not unsubscribed in time; the lease will run out");
@@ -234,7 +251,7 @@ async fn leave_all(subscriber: &Subscriber, subscriptions: &Subscriptions) {
 }
 
 /// A server on all addresses is reached over loopback, until a `--callback-url` says better.
-fn own_url(address: SocketAddr) -> Url {
+pub(crate) fn own_url(address: SocketAddr) -> Url {
     let mut host = address;
     if address.ip().is_unspecified() {
         host.set_ip(match address {

@@ -13,6 +13,7 @@ use super::pause::Pause;
 use super::{Event, ListenError, ListenOptions};
 use crate::channel::follow;
 use crate::discover::Channel;
+use crate::hook::{Heard, Hook};
 use crate::inbox::{Deliveries, Delivery, Receipt};
 use crate::notification::{Meaning, meaning};
 use crate::state::{StateError, Subscriptions};
@@ -35,6 +36,12 @@ const MAX_WAITING: usize = 4096;
 /// A synchronisation that is running. It gives the mirror back.
 type Running = Pin<Box<dyn Future<Output = (Mirror, Result<Report, SyncError>)> + Send>>;
 
+/// A notification that a synchronisation handles, and what the hook hears of it after that.
+struct Waiting {
+    receipt: Receipt,
+    heard: Option<Heard>,
+}
+
 /// What is to be done and what is being done.
 pub(super) struct Work {
     mirror: Mirror,
@@ -49,9 +56,10 @@ pub(super) struct Work {
     running_look: Look,
     discover_again: bool,
     /// Notifications that the next synchronisation handles.
-    waiting: Vec<Receipt>,
+    waiting: Vec<Waiting>,
     /// Notifications that the running one handles.
-    handled: Vec<Receipt>,
+    handled: Vec<Waiting>,
+    hook: Option<Hook>,
     running: Option<Running>,
     pause: Pause,
     active_until: Option<DateTime>,
@@ -78,6 +86,7 @@ impl Work {
             channel: watch::Sender::new(channel),
             subscriptions,
             poll: options.poll,
+            hook: options.hook.clone(),
             due: Some(Instant::now() + FIRST_PATIENCE),
             look: Look::Everything,
             running_look: Look::Everything,
@@ -150,6 +159,8 @@ impl Work {
 
     async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(Event) + Send)) {
         match meaning(delivery.body.body(), &self.mirror.set) {
+            // What was skipped may have been of use.
+            Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => self.ask(Look::UnlessInStep),
             Ok(Meaning::NotUsed) => {
                 tracing::info!("a notification about documents that are not used here");
                 return self.saved(delivery.done().await);
@@ -158,6 +169,7 @@ impl Work {
                 tracing::warn!(%error, "a notification that cannot be understood is left aside");
                 return self.saved(delivery.done().await);
             }
+            Ok(Meaning::Changes) => self.ask(Look::Changes),
             Ok(Meaning::Synchronise) => self.ask(Look::UnlessInStep),
             Ok(Meaning::LookInside) => self.ask(Look::Everything),
             Ok(Meaning::DiscoverAgain) => {
@@ -165,7 +177,8 @@ impl Work {
                 self.ask(Look::Everything);
             }
         }
-        self.waiting.push(delivery.receipt);
+        let (receipt, heard) = delivery.into_heard();
+        self.waiting.push(Waiting { receipt, heard: self.hook.is_some().then_some(heard) });
         events(Event::Notified);
     }
 
@@ -174,7 +187,7 @@ impl Work {
         self.handled.append(&mut self.waiting);
         let mut mirror = self.mirror.clone();
         let again = std::mem::take(&mut self.discover_again);
-        self.running_look = std::mem::replace(&mut self.look, Look::AtNewList);
+        self.running_look = std::mem::replace(&mut self.look, Look::Changes);
         let how = self.running_look;
         self.running = Some(Box::pin(async move {
             if again {
@@ -215,7 +228,8 @@ impl Work {
                 } else {
                     self.pause.is_over();
                 }
-                let done = Receipt::all_done(std::mem::take(&mut self.handled)).await;
+                let done = self.tell_hook(events).await;
+                let done = Receipt::all_done(done).await;
                 self.saved(done);
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
@@ -227,6 +241,22 @@ impl Work {
                 events(Event::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
+    }
+
+    /// Tells the hook of what was handled, in its order; gives the receipts of what is done with that.
+    async fn tell_hook(&mut self, events: &mut (impl FnMut(Event) + Send)) -> Vec<Receipt> {
+        let mut done = Vec::new();
+        for Waiting { receipt, heard } in std::mem::take(&mut self.handled) {
+            let told = match (&self.hook, &heard) {
+                (Some(hook), Some(heard)) => hook.run(heard).await,
+                _ => Ok(()),
+            };
+            match told {
+                Ok(()) => done.push(receipt),
+                Err(error) => events(Event::HookFailed { cause: error.to_string() }),
+            }
+        }
+        done
     }
 
     /// As close a look as the last, after a pause. A notification that came meanwhile asks for an earlier one.

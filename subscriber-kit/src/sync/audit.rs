@@ -1,32 +1,59 @@
 //! Audit: whether the copy covers what the Source lists and is accurate, without downloading anything
 //! (RS-195).
 
+use std::path::Path;
+use std::sync::Arc;
+
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
-use url::Url;
 
 use super::download::blocking;
-use super::lists::{Lists, Reading, Unity};
-use super::local::{Local, compare};
+use super::lists::{Lists, Planned, Unity};
+use super::local::{Facts, Local, compare, hash_file, same_second};
+use super::memory::{Known, Memory};
 use super::path::{obstacle, relative_path};
+use super::places::Places;
 use super::report::{FAILURES_KEPT, Failure, Report, note};
-use super::{PathError, ResourceError, SyncError, SyncOptions, Target, delete};
+use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
 /// How many surplus files a report names.
 const EXTRA_SHOWN: usize = 100;
 
+/// What an audit comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Every listed resource is here as listed, and nothing else is.
+    InStep,
+    /// Nothing speaks against it, but the list says too little about some resources, or not when it is true.
+    Unproven,
+    /// Something is missing, different or surplus.
+    #[default]
+    NotInStep,
+}
+
 /// What an audit found: `same + missing + different + unverifiable + failed` is `resources`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AuditReport {
+    /// What it comes to.
+    #[serde(default)]
+    pub verdict: Verdict,
     /// How many resources the Source lists.
     pub resources: u64,
     /// Files that are as listed.
     pub same: u64,
     /// Resources without a file.
     pub missing: u64,
-    /// Files with another length, hash or time than listed: stale or corrupt.
+    /// Files with another length, hash or time than listed: `stale + corrupt`.
     pub different: u64,
+    /// Those of them that are as they were fetched: the Source has gone on.
+    #[serde(default)]
+    pub stale: u64,
+    /// Those of them that were changed here since, or are as old as listed and not the same.
+    #[serde(default)]
+    pub corrupt: u64,
     /// Files of which the list says too little to tell.
     pub unverifiable: u64,
     /// Local files that the Source does not list.
@@ -50,18 +77,34 @@ impl AuditReport {
         self.missing + self.different + self.failed + self.extra == 0 && self.uncertain.is_none()
     }
 
-    fn count(&mut self, loc: &str, local: Result<Local, ResourceError>) {
+    fn judged(mut self) -> Self {
+        self.verdict = match (self.in_step(), self.unverifiable) {
+            (true, 0) => Verdict::InStep,
+            (true, _) => Verdict::Unproven,
+            (false, _) if self.missing + self.different + self.failed + self.extra == 0 => Verdict::Unproven,
+            (false, _) => Verdict::NotInStep,
+        };
+        self
+    }
+
+    fn count(&mut self, loc: &str, local: Result<Finding, ResourceError>) {
         let found = |cause: &str| Failure { loc: loc.to_owned(), cause: cause.to_owned() };
         match local {
-            Ok(Local::Same) => self.same += 1,
-            Ok(Local::Unverifiable) => self.unverifiable += 1,
-            Ok(Local::Missing) => {
+            Ok(Finding::Same) => self.same += 1,
+            Ok(Finding::Unverifiable) => self.unverifiable += 1,
+            Ok(Finding::Missing) => {
                 self.missing += 1;
                 self.keep(found("missing"));
             }
-            Ok(Local::Different) => {
+            Ok(Finding::Stale) => {
                 self.different += 1;
-                self.keep(found("different"));
+                self.stale += 1;
+                self.keep(found("stale"));
+            }
+            Ok(Finding::Corrupt) => {
+                self.different += 1;
+                self.corrupt += 1;
+                self.keep(found("corrupt"));
             }
             Err(error) => {
                 self.failed += 1;
@@ -77,59 +120,108 @@ impl AuditReport {
     }
 }
 
-/// Compares the directory with the Resource List or index at `list`; changes and downloads nothing but the
-/// list.
+/// How a file compares with what is listed, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finding {
+    Missing,
+    Same,
+    Unverifiable,
+    Stale,
+    Corrupt,
+}
+
+/// Compares the directory with the Resource List or index and with what changed since that was made (RS-195); changes
+/// nothing, and downloads nothing but the lists.
 ///
 /// # Errors
 /// [`SyncError`] when there is no complete list.
 pub async fn audit(
     client: &Client,
-    list: &Url,
+    offer: &Offer,
     target: &Target,
     options: &SyncOptions,
 ) -> Result<AuditReport, SyncError> {
-    let lists = Lists { client, list, base: &target.base, options };
-    let Reading::New(snapshot) = lists.read(None, tempfile::tempfile).await? else {
-        return Ok(AuditReport::default());
-    };
+    let list = offer.resource_list.as_ref().ok_or(SyncError::NothingOffered)?;
+    let lists = Lists { client, list, changes: offer.change_list.as_ref(), base: &target.base, options };
+    let snapshot = lists.read_anew(tempfile::tempfile).await?;
     let Report { resources, failed, failures, .. } = snapshot.report;
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
     report.uncertain = match snapshot.unity {
         Unity::One => None,
         Unity::Mixed(why) | Unity::Untold(why) => Some(why),
     };
-    let mut plan = snapshot.plan;
+    let peeking = target.clone();
+    let known = Arc::new(blocking(move || Memory::peek(&peeking)).await);
+    let mut steps = snapshot.plan.begin(false)?;
     let mut work = FuturesUnordered::new();
     let mut planning = true;
     while planning || !work.is_empty() {
         tokio::select! {
-            planned = plan.next(), if planning && work.len() < options.parallel.max(1) => match planned? {
+            planned = steps.next(), if planning && work.len() < options.parallel.max(1) => match planned? {
                 Some(planned) => {
-                    let target = target.clone();
+                    let (target, places, known) =
+                        (target.clone(), Arc::clone(&snapshot.places), Arc::clone(&known));
                     work.push(blocking(move || {
-                        let local = look(&target, &planned.loc, &planned.url, &planned.facts);
-                        (planned.loc, local)
+                        let local = look(&target, &places, &planned, &known);
+                        (planned.line.loc, local)
                     }));
                 }
                 None => planning = false,
             },
-            Some((loc, local)) = work.next(), if !work.is_empty() => report.count(&loc, local),
+            Some((loc, local)) = work.next(), if !work.is_empty() => {
+                // Where a later line says more, this one says nothing.
+                if let Some(local) = local.transpose() {
+                    report.count(&loc, local);
+                }
+            },
         }
     }
     let (target, places) = (target.clone(), snapshot.places);
     let counted = blocking(move || delete::count_unlisted(&target, &places, EXTRA_SHOWN)).await?;
     (report.extra, report.extra_files) = counted;
-    Ok(report)
+    Ok(report.judged())
 }
 
-/// An audit reads every file, whatever is known of it: bits rot.
-fn look(target: &Target, loc: &str, url: &Url, facts: &super::local::Facts) -> Result<Local, ResourceError> {
-    let relative = relative_path(loc, url, &target.base)?;
+/// An audit reads every file, whatever is known of it: bits rot. `None` where another line is the last word.
+fn look(
+    target: &Target,
+    places: &Places,
+    planned: &Planned,
+    known: &Memory,
+) -> Result<Option<Finding>, ResourceError> {
+    let Planned { number, url, line } = planned;
+    let relative = relative_path(&line.loc, url, &target.base)?;
+    if !places.is_last_word(&relative, *number) {
+        return Ok(None);
+    }
+    let path = target.directory.join(&relative);
     match obstacle(&target.directory, &relative)? {
-        Some(obstacle) if obstacle.path != target.directory.join(&relative) => {
-            return Err(PathError::from(obstacle).into());
-        }
+        Some(obstacle) if obstacle.path != path => return Err(PathError::from(obstacle).into()),
         _ => {}
     }
-    Ok(compare(&target.directory.join(relative), facts, None)?.local)
+    Ok(Some(match compare(&path, &line.facts, None)?.local {
+        Local::Missing => Finding::Missing,
+        Local::Same => Finding::Same,
+        Local::Unverifiable => Finding::Unverifiable,
+        Local::Different => why_different(&path, &line.facts, known.files.get(relative.as_path()))?,
+    }))
+}
+
+/// A file that is as it was fetched is stale; of one that nothing is known of, the time tells.
+fn why_different(path: &Path, facts: &Facts, known: Option<&Known>) -> std::io::Result<Finding> {
+    let data = std::fs::symlink_metadata(path)?;
+    if !data.is_file() {
+        return Ok(Finding::Corrupt);
+    }
+    let is_as_it_came = if let Some(known) = known {
+        let now = match known.hashes.iter().next() {
+            Some(digest) => hash_file(path, digest.algorithm())?,
+            None => Hashes::default(),
+        };
+        known.hashes.compare(&now) != Agreement::Different
+    } else {
+        let modified = data.modified()?;
+        !facts.modified.is_some_and(|listed| same_second(listed, modified))
+    };
+    Ok(if is_as_it_came { Finding::Stale } else { Finding::Corrupt })
 }

@@ -6,22 +6,47 @@ use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
 use super::Target;
+use super::path::obstacle;
 use super::places::Places;
 use crate::state::{STATE_FOLDER, is_state_folder};
 
-/// Removes every file under the directory that no place needs, and the folders this empties.
-pub(crate) fn unlisted(target: &Target, places: &Places) -> io::Result<u64> {
+/// Removes every file under the directory that no place needs, and the folders this empties. Only counts them unless
+/// it is to be done `really`.
+pub(crate) fn unlisted(target: &Target, places: &Places, really: bool) -> io::Result<u64> {
     let mut deleted = 0;
     for entry in local_files(target) {
         let entry = entry?;
         if relative(target, &entry).is_some_and(|path| places.needs(&path)) {
             continue;
         }
-        std::fs::remove_file(entry.path())?;
         deleted += 1;
-        remove_empty_folders(&target.directory, entry.path());
+        if really {
+            std::fs::remove_file(entry.path())?;
+            remove_empty_folders(&target.directory, entry.path());
+        }
     }
     Ok(deleted)
+}
+
+/// Removes the file of one resource, if there is one and nothing on the way to it is in the way; says whether there is
+/// one. Only looks unless it is to be done `really`.
+pub(crate) fn one(target: &Target, relative: &Path, really: bool) -> io::Result<bool> {
+    if obstacle(&target.directory, relative)?.is_some() {
+        return Ok(false);
+    }
+    let path = target.directory.join(relative);
+    if !really {
+        return Ok(path.symlink_metadata().is_ok());
+    }
+    match std::fs::remove_file(&path) {
+        Ok(()) => {}
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    }
+    remove_empty_folders(&target.directory, &path);
+    Ok(true)
 }
 
 /// How many files under the directory are not listed, and the first of them.
@@ -77,7 +102,7 @@ fn remove_empty_folders(directory: &Path, file: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Authority;
+    use super::super::places::places_of;
     use super::*;
     use url::Url;
 
@@ -86,13 +111,7 @@ mod tests {
     }
 
     fn places(listed: &[&str]) -> Places {
-        let base = Url::parse("http://a.example/").unwrap();
-        let mut places = Places::default();
-        for path in listed {
-            let url = base.join(path).unwrap();
-            places.take(url.as_str(), &url, &base.origin(), &base, Authority::SameOrigin).unwrap();
-        }
-        places
+        places_of("http://a.example/", listed)
     }
 
     fn write(folder: &tempfile::TempDir, names: &[&str]) {
@@ -113,7 +132,7 @@ mod tests {
         crate::state::mark(&at("another")).unwrap();
         let target = target(&folder).with_state(&at("given"));
         assert_eq!(count_unlisted(&target, &places(&["keep"]), 1).unwrap().0, 3, "strangers are counted");
-        assert_eq!(unlisted(&target, &places(&["keep"])).unwrap(), 3);
+        assert_eq!(unlisted(&target, &places(&["keep"]), true).unwrap(), 3);
         assert!(at("keep").exists() && at(&own).exists());
         assert!(at("given/state.json").exists());
         assert!(at("another/state.json").exists(), "of another program with another --state");
@@ -125,7 +144,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, &["was-a-folder/old", "was-a-file", "gone"]);
         let places = places(&["was-a-folder", "was-a-file/new"]);
-        assert_eq!(unlisted(&target(&folder), &places).unwrap(), 1);
+        assert_eq!(unlisted(&target(&folder), &places, true).unwrap(), 1);
         assert!(folder.path().join("was-a-folder/old").exists() && folder.path().join("was-a-file").exists());
     }
 
@@ -136,7 +155,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("link")).unwrap();
-        assert_eq!(unlisted(&target(&folder), &places(&["x"])).unwrap(), 1);
+        assert_eq!(unlisted(&target(&folder), &places(&["x"]), true).unwrap(), 1);
         assert!(elsewhere.path().join("precious").exists());
     }
 }

@@ -11,11 +11,12 @@ use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
+use super::folder::CopyFolder;
 use super::local::{Facts, hash_file};
 use super::memory::{Known, Stamp};
 use super::put::Placing;
 use super::{Authority, PathError, SyncOptions};
-use crate::fetch::{Answer, Client, FetchError, Follow};
+use crate::fetch::{Answer, Client, FetchError, Follow, Rest, Validators};
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +61,14 @@ pub enum ResourceError {
         /// The bound.
         max: u64,
     },
+    /// The disk has no room for it.
+    #[error("it has {needed} bytes, but the disk has room for {free} at most: make room, or copy less")]
+    NoSpace {
+        /// What is missing of it.
+        needed: u64,
+        /// What may be used.
+        free: u64,
+    },
     /// It could not be written.
     #[error("it cannot be written: {0}")]
     Write(#[from] std::io::Error),
@@ -84,7 +93,11 @@ impl ResourceError {
         match self {
             Self::Path(_) | Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
             Self::Fetch(error) => error.is_transient(),
-            Self::Length { .. } | Self::Hash { .. } | Self::RunFull { .. } | Self::Write(_) => true,
+            Self::Length { .. }
+            | Self::Hash { .. }
+            | Self::RunFull { .. }
+            | Self::NoSpace { .. }
+            | Self::Write(_) => true,
         }
     }
 }
@@ -100,26 +113,78 @@ pub(crate) enum Written {
 
 /// A resource to fetch and where it belongs.
 pub(crate) struct Job<'s> {
-    pub(crate) client: &'s Client,
-    pub(crate) options: &'s SyncOptions,
+    pub(crate) transfer: Transfer<'s>,
     pub(crate) placing: &'s Arc<Placing>,
     pub(crate) relative: &'s Path,
+}
+
+impl Job<'_> {
+    /// Fetches it and puts it in place.
+    pub(crate) async fn run(&self) -> Result<Written, ResourceError> {
+        let came = self.transfer.run().await?;
+        let facts = self.transfer.facts;
+        let modified = facts.modified.map(DateTime::to_system_time).or(came.modified);
+        let compare_bytes = facts.algorithm().is_none();
+        let (placing, relative) = (Arc::clone(self.placing), self.relative.to_owned());
+        blocking(move || finish(&placing, came, &relative, modified, compare_bytes)).await
+    }
+}
+
+/// Something to fetch into the work folder, checked against what is listed.
+pub(crate) struct Transfer<'s> {
+    pub(crate) client: &'s Client,
+    pub(crate) options: &'s SyncOptions,
+    pub(crate) folder: &'s Arc<CopyFolder>,
     pub(crate) url: &'s Url,
+    /// Where it is too, the preferred place first: the Source would rather have it fetched there (RS-171).
+    pub(crate) mirrors: &'s [Url],
     pub(crate) facts: &'s Facts,
     /// Counts every byte that came, also of tries that failed.
     pub(crate) bytes: &'s AtomicU64,
 }
 
-impl Job<'_> {
-    /// Fetches, with retries while the Source is away and one more try when what came is not what the list
-    /// says.
-    pub(crate) async fn run(&self) -> Result<Written, ResourceError> {
+/// What came, complete and as listed.
+pub(crate) struct Came {
+    pub(crate) file: NamedTempFile,
+    pub(crate) length: u64,
+    pub(crate) hashes: Hashes,
+    /// When it was modified, as the server says.
+    pub(crate) modified: Option<SystemTime>,
+}
+
+impl Transfer<'_> {
+    /// Fetches from the first mirror that has it, or else from the Source itself.
+    pub(crate) async fn run(&self) -> Result<Came, ResourceError> {
+        for mirror in self.mirrors {
+            match self.in_time(mirror, Follow::Anywhere, &mut None).await {
+                Ok(came) => return Ok(came),
+                Err(error) => tracing::debug!(%error, %mirror, "a mirror is of no use"),
+            }
+        }
+        self.at_source().await
+    }
+
+    /// Fetches, with retries while the Source is away, each of which goes on where the last was cut off, and one more
+    /// try when what came is not what the list says.
+    async fn at_source(&self) -> Result<Came, ResourceError> {
+        let follow = match self.options.authority {
+            Authority::SameOrigin => Follow::SameOrigin,
+            Authority::Any => Follow::Anywhere,
+        };
         let mut pause = self.options.retry_pause;
         let mut retries = self.options.retries;
         let mut mismatched = false;
+        let mut part = None;
         loop {
-            match self.once_in_time().await {
+            let was_part = part.is_some();
+            let result = self.in_time(self.url, follow, &mut part).await;
+            if !result.as_ref().is_err_and(ResourceError::is_transient) {
+                part = None;
+            }
+            match result {
                 Err(error) if error.is_mismatch() && !mismatched => mismatched = true,
+                // The server has no such part.
+                Err(ResourceError::Fetch(FetchError::Status { status: 416, .. })) if was_part => {}
                 Err(error) if error.is_transient() && retries > 0 => {
                     tracing::debug!(%error, url = %self.url, "a resource is asked for again");
                     retries -= 1;
@@ -131,27 +196,64 @@ impl Job<'_> {
         }
     }
 
-    async fn once_in_time(&self) -> Result<Written, ResourceError> {
+    async fn in_time(
+        &self,
+        url: &Url,
+        follow: Follow,
+        part: &mut Option<Part>,
+    ) -> Result<Came, ResourceError> {
         let limit = self.client.options().resource_timeout;
-        let timed = tokio::time::timeout(limit, self.once()).await;
-        timed.unwrap_or_else(|_| Err(FetchError::Timeout { url: self.url.clone() }.into()))
+        if let Ok(result) = tokio::time::timeout(limit, self.once(url, follow, part)).await {
+            return result;
+        }
+        // What was being written when the time was over is not known.
+        *part = None;
+        Err(FetchError::Timeout { url: url.clone() }.into())
     }
 
-    async fn once(&self) -> Result<Written, ResourceError> {
-        let follow = match self.options.authority {
-            Authority::SameOrigin => Follow::SameOrigin,
-            Authority::Any => Follow::Anywhere,
+    /// What came before the connection was cut stays in `part`.
+    async fn once(&self, url: &Url, follow: Follow, part: &mut Option<Part>) -> Result<Came, ResourceError> {
+        let rest = part.as_ref().and_then(|part| Rest::of(part.length, &part.validators));
+        let mut answer = self.client.get_rest(url, follow, rest.as_ref()).await?;
+        let whole = answer.length.map(|length| length.saturating_add(answer.start));
+        self.check_announced(whole)?;
+        self.check_space(answer.length.or(self.facts.length)).await?;
+        let goes_on = answer.start > 0 && part.as_ref().is_some_and(|part| part.length == answer.start);
+        if !goes_on {
+            if answer.start > 0 {
+                *part = None;
+                return Err(
+                    FetchError::CutOff { url: url.clone(), reason: "another part came".to_owned() }.into()
+                );
+            }
+            *part = Some(self.begin(&answer).await?);
+        }
+        // Either it goes on or it was just begun.
+        if let Some(part) = part.as_mut() {
+            self.write(&mut answer, part).await?;
+        }
+        let Some(Part { file, hasher, length, modified, .. }) = part.take() else {
+            return Err(std::io::Error::other("a download without a file").into());
         };
-        let answer = self.client.get(self.url, follow).await?;
-        self.check_announced(answer.length)?;
-        let modified = self.facts.modified.map(DateTime::to_system_time).or(answer.last_modified);
-        let placing = Arc::clone(self.placing);
-        let file = blocking(move || placing.folder.unfinished()).await?;
-        let (file, sent) = self.write(answer, file).await?;
-        self.check(&sent)?;
-        let compare_bytes = self.facts.algorithm().is_none();
-        let (placing, relative) = (Arc::clone(self.placing), self.relative.to_owned());
-        blocking(move || finish(&placing, file, &relative, modified, compare_bytes, sent)).await
+        let came = Came { file, length, hashes: hasher.finish(), modified };
+        self.check(&came)?;
+        Ok(came)
+    }
+
+    async fn begin(&self, answer: &Answer) -> Result<Part, ResourceError> {
+        let folder = Arc::clone(self.folder);
+        let file = blocking(move || folder.unfinished()).await?;
+        let algorithms = self.facts.algorithm().into_iter().chain([Algorithm::Sha256]);
+        let (validators, modified) = (answer.validators.clone(), answer.last_modified);
+        Ok(Part { file, hasher: Hasher::new(algorithms), length: 0, validators, modified })
+    }
+
+    async fn check_space(&self, needed: Option<u64>) -> Result<(), ResourceError> {
+        let Some(needed) = needed.filter(|needed| *needed > 0) else { return Ok(()) };
+        let folder = Arc::clone(self.folder);
+        // Where that cannot be told, writing will tell.
+        let Ok(free) = blocking(move || folder.free_space()).await else { return Ok(()) };
+        if needed > free { Err(ResourceError::NoSpace { needed, free }) } else { Ok(()) }
     }
 
     /// Refuses by the announced length, before anything is read.
@@ -168,35 +270,41 @@ impl Job<'_> {
         Ok(())
     }
 
-    async fn write(
+    async fn write(&self, answer: &mut Answer, part: &mut Part) -> Result<(), ResourceError> {
+        let mut out = tokio::fs::File::from_std(part.file.as_file().try_clone()?);
+        let written = self.write_to(&mut out, answer, part).await;
+        // Also after an error, since the rest may follow.
+        out.flush().await?;
+        written
+    }
+
+    async fn write_to(
         &self,
-        mut answer: Answer,
-        file: NamedTempFile,
-    ) -> Result<(NamedTempFile, Sent), ResourceError> {
-        let mut out = tokio::fs::File::from_std(file.as_file().try_clone()?);
-        let algorithms = self.facts.algorithm().into_iter().chain([Algorithm::Sha256]);
-        let mut hasher = Hasher::new(algorithms);
-        let mut length = 0;
+        out: &mut tokio::fs::File,
+        answer: &mut Answer,
+        part: &mut Part,
+    ) -> Result<(), ResourceError> {
         while let Some(chunk) = answer.chunk().await? {
-            length += chunk.len() as u64;
-            let of_run = self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed) + chunk.len() as u64;
+            let count = chunk.len() as u64;
+            let of_run = self.bytes.fetch_add(count, Ordering::Relaxed) + count;
             if of_run > self.options.max_run_bytes {
                 return Err(ResourceError::RunFull { max: self.options.max_run_bytes });
             }
-            if let Some(listed) = self.facts.length.filter(|listed| length > *listed) {
+            self.options.progress.received(count);
+            part.length += count;
+            if let Some(listed) = self.facts.length.filter(|listed| part.length > *listed) {
                 return Err(ResourceError::Length { listed, sent: None });
             }
-            if length > self.options.max_resource_bytes {
+            if part.length > self.options.max_resource_bytes {
                 return Err(ResourceError::TooLarge { max: self.options.max_resource_bytes });
             }
-            hasher.update(&chunk);
+            part.hasher.update(&chunk);
             out.write_all(&chunk).await?;
         }
-        out.flush().await?;
-        Ok((file, Sent { length, hashes: hasher.finish() }))
+        Ok(())
     }
 
-    fn check(&self, sent: &Sent) -> Result<(), ResourceError> {
+    fn check(&self, sent: &Came) -> Result<(), ResourceError> {
         if let Some(listed) = self.facts.length.filter(|listed| *listed != sent.length) {
             return Err(ResourceError::Length { listed, sent: Some(sent.length) });
         }
@@ -207,39 +315,54 @@ impl Job<'_> {
     }
 }
 
-/// What came.
-struct Sent {
+/// What came of a resource so far.
+struct Part {
+    file: NamedTempFile,
+    hasher: Hasher,
     length: u64,
-    hashes: Hashes,
+    validators: Validators,
+    modified: Option<SystemTime>,
 }
 
 fn finish(
     placing: &Placing,
-    file: NamedTempFile,
+    came: Came,
     relative: &Path,
     modified: Option<SystemTime>,
     compare_bytes: bool,
-    sent: Sent,
 ) -> Result<Written, ResourceError> {
     let path = placing.directory.join(relative);
-    if compare_bytes && placing.can_be_reached(relative)? && is_identical(&path, &sent)? {
+    if compare_bytes && placing.can_be_reached(relative)? && is_identical(&path, &came)? {
         // The time is all that the next comparison may have to go by.
         if let Some(modified) = modified {
             std::fs::File::options().write(true).open(path)?.set_modified(modified)?;
         }
         return Ok(Written::Identical);
     }
+    let Came { file, hashes, .. } = came;
+    put(placing, file, relative, modified, hashes).map(Written::Replaced)
+}
+
+/// Puts a complete file in place, durably; gives what is then known of it.
+pub(crate) fn put(
+    placing: &Placing,
+    file: NamedTempFile,
+    relative: &Path,
+    modified: Option<SystemTime>,
+    hashes: Hashes,
+) -> Result<Option<Known>, ResourceError> {
     if let Some(modified) = modified {
         file.as_file().set_modified(modified)?;
     }
     file.as_file().sync_all()?;
     placing.put(file, relative)?;
     // What cannot be looked at now is read again when it is next compared.
-    let stamp = std::fs::symlink_metadata(&path).and_then(|data| Stamp::of(&data)).ok();
-    Ok(Written::Replaced(stamp.map(|stamp| Known { stamp, hashes: sent.hashes })))
+    let stamp =
+        std::fs::symlink_metadata(placing.directory.join(relative)).and_then(|data| Stamp::of(&data)).ok();
+    Ok(stamp.map(|stamp| Known { stamp, hashes }))
 }
 
-fn is_identical(path: &Path, sent: &Sent) -> std::io::Result<bool> {
+fn is_identical(path: &Path, sent: &Came) -> std::io::Result<bool> {
     let same_length =
         std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == sent.length);
     Ok(same_length && hash_file(path, Algorithm::Sha256)?.compare(&sent.hashes) == Agreement::Same)

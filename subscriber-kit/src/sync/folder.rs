@@ -13,6 +13,10 @@ use crate::state::{STATE_FOLDER, make_private_folder, mark};
 const LOCK_NAME: &str = "copy.lock";
 const WORK_NAME: &str = "work";
 
+/// How many bytes of the disk are left to others.
+#[cfg(unix)]
+const RESERVE: u64 = 64 * 1024 * 1024;
+
 /// A copy that is being worked on. Whoever else wants to work on it is refused until this is dropped.
 ///
 /// It is always inside the directory, also when the state is elsewhere: so everyone who works on the copy
@@ -60,6 +64,19 @@ impl CopyFolder {
     /// A nameless file for what only this run needs.
     pub(crate) fn scratch(&self) -> io::Result<File> {
         tempfile::tempfile_in(&self.work)
+    }
+
+    /// How many bytes may be written here, less a reserve; an error where that cannot be told.
+    #[cfg(unix)]
+    pub(crate) fn free_space(&self) -> io::Result<u64> {
+        let told = rustix::fs::statvfs(&self.work)?;
+        Ok(told.f_bavail.saturating_mul(told.f_frsize).saturating_sub(RESERVE))
+    }
+
+    /// How many bytes may be written here; an error where that cannot be told.
+    #[cfg(not(unix))]
+    pub(crate) fn free_space(&self) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Where something can be moved out of the way.

@@ -1,8 +1,9 @@
 //! Reading a Resource List, through its index, to its end before anything is done about it (RS-190).
 //!
 //! What is to be done must be decided from the whole set: what may be deleted, which files are in the way of
-//! others. So the entries go to a file of their own and are read again from there; only their paths are held
-//! in memory.
+//! others. So the entries go to a file of their own and are read again from there; only hashes of their paths are
+//! held in memory. The changes since the list follow in the same file (RS-195, RS-196), so that the copy is brought
+//! to what the Source is now and not to what it was.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Capability, Root};
+use resync_core::document::{Capability, Entry, Relation, Root};
 use resync_core::rules::Violations;
 use resync_core::xml::Reader;
 use serde::{Deserialize, Serialize};
@@ -18,12 +19,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use url::{Origin, Url};
 
+use super::changes::{Changes, Gap, Point};
 use super::download::blocking;
+use super::filter::Filter;
 use super::local::Facts;
-use super::places::Places;
+use super::places::{Ground, Places, UNWANTED};
 use super::report::Report;
-use super::{Authority, PathError, ResourceError, SyncError, SyncOptions};
-use crate::fetch::{Client, Fetched, Validators};
+use super::{Authority, PathError, SyncError, SyncOptions};
+use crate::fetch::{Client, FetchError, Fetched, Validators};
 
 /// How many entries are read ahead of the work on them.
 const READ_AHEAD: usize = 64;
@@ -34,21 +37,44 @@ const SNAPSHOT_TRIES: u32 = 3;
 /// A resource that has a place.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    /// As the list writes it.
-    pub(crate) loc: String,
+    /// Which line of the plan this is.
+    pub(crate) number: u32,
     pub(crate) url: Url,
-    pub(crate) facts: Facts,
+    pub(crate) line: Line,
 }
 
-/// [`Planned`] as a line of a file: `loc`, absolute URL, facts.
-#[derive(Serialize, Deserialize)]
-struct Line(String, String, Facts);
+/// What is to be done about a resource, as a line of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    /// As the list writes it.
+    pub(crate) loc: String,
+    url: String,
+    pub(crate) facts: Facts,
+    /// Where else it is (RS-171), the preferred place first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mirrors: Vec<String>,
+    /// Whether it was deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_gone: bool,
+}
 
 impl Planned {
-    fn read(line: &str) -> io::Result<Self> {
-        let Line(loc, url, facts) = serde_json::from_str(line)?;
-        Ok(Self { loc, url: Url::parse(&url).map_err(io::Error::other)?, facts })
+    fn read(number: u32, text: &str) -> io::Result<Self> {
+        let line: Line = serde_json::from_str(text)?;
+        Ok(Self { number, url: Url::parse(&line.url).map_err(io::Error::other)?, line })
     }
+}
+
+/// How many mirrors of one resource are tried.
+const MAX_MIRRORS: usize = 4;
+
+/// The places of an entry's mirrors by their `pri`, where bytes can be had by HTTP and be proven.
+fn mirrors(entry: &Entry, document: &Url) -> Vec<String> {
+    let mut links: Vec<_> = entry.links_with(&Relation::Duplicate).collect();
+    links.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
+    let places = links.into_iter().filter_map(|link| document.join(link.href.trim()).ok());
+    let places = places.filter(|place| matches!(place.scheme(), "http" | "https"));
+    places.take(MAX_MIRRORS).map(String::from).collect()
 }
 
 /// Everything a Source lists, or nothing new.
@@ -64,6 +90,10 @@ pub(crate) struct Snapshot {
     pub(crate) plan: Plan,
     /// How many resources there are, and those that have no place.
     pub(crate) report: Report,
+    /// How many bytes they have together, as far as the lists say.
+    pub(crate) bytes: u64,
+    /// Up to where changes are in the plan; none where the lists do not say when they are from.
+    pub(crate) point: Option<Point>,
     /// Whether all of it was true at one time.
     pub(crate) unity: Unity,
     pub(crate) validators: Validators,
@@ -90,6 +120,8 @@ pub(crate) struct LastSeen<'s> {
 pub(crate) struct Lists<'s> {
     pub(crate) client: &'s Client,
     pub(crate) list: &'s Url,
+    /// Where changes since the list are told.
+    pub(crate) changes: Option<&'s Url>,
     pub(crate) base: &'s Url,
     pub(crate) options: &'s SyncOptions,
 }
@@ -123,20 +155,24 @@ impl Lists<'_> {
         }
     }
 
+    /// Reads the whole list, whatever is known of it.
+    pub(crate) async fn read_anew(
+        &self,
+        scratch: impl Fn() -> io::Result<File>,
+    ) -> Result<Snapshot, SyncError> {
+        match self.read(None, scratch).await? {
+            Reading::New(snapshot) => Ok(*snapshot),
+            // Nothing was known.
+            Reading::Known => Err(FetchError::Status { url: self.list.clone(), status: 304 }.into()),
+        }
+    }
+
     async fn once(&self, root: Fetched, scratch: File) -> Result<Snapshot, SyncError> {
         let (validators, digest) = (root.validators.clone(), root.digest.clone());
         let mut read_bytes = root.length;
         let home = root.url.origin();
         let root_url = root.url.clone();
-        let collector = Collector {
-            base: self.base.clone(),
-            authority: self.options.authority,
-            max: self.options.max_resources,
-            home: home.clone(),
-            places: Places::default(),
-            report: Report::default(),
-            plan: BufWriter::new(scratch),
-        };
+        let collector = Collector::new(self, home.clone(), scratch);
         let (mut collector, index) = blocking(move || collector.read(root, true)).await?;
         let mut unity = Unity::One;
         for component in &index.components {
@@ -156,12 +192,21 @@ impl Lists<'_> {
                 unity = index.holds(component, page.at);
             }
         }
-        let Collector { places, report, plan, .. } = collector;
-        let plan = blocking(move || Plan::begin(plan)).await?;
-        Ok(Snapshot { places: Arc::new(places), plan, report, unity, validators, digest })
+        let mut point = index.at.filter(|_| unity == Unity::One).map(Point::at);
+        if let (Some(root), Some(begin)) = (self.changes, &point) {
+            let changes = Changes { lists: self, root, gap: Gap::Tolerated };
+            let reached = changes.since(collector, begin).await?;
+            (collector, point) = (reached.collector, Some(reached.point));
+        }
+        let Collected { places, plan, report, bytes } = blocking(move || collector.end()).await?;
+        Ok(Snapshot { places: Arc::new(places), plan, report, bytes, unity, validators, digest, point })
     }
 
-    async fn fetch(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, SyncError> {
+    pub(super) async fn fetch(
+        &self,
+        url: &Url,
+        known: Option<&Validators>,
+    ) -> Result<Option<Fetched>, SyncError> {
         let mut pause = self.options.retry_pause;
         for _ in 0..self.options.retries {
             match self.client.document_unless(url, known).await {
@@ -213,18 +258,50 @@ impl Page {
 }
 
 /// Takes the entries of document after document.
-struct Collector {
-    base: Url,
-    authority: Authority,
+pub(crate) struct Collector {
+    ground: Ground,
+    filter: Filter,
     max: u64,
-    /// The origin of the list, or of its index: whose resources it may name (RS-200).
-    home: Origin,
     places: Places,
     report: Report,
     plan: BufWriter<File>,
+    lines: u32,
+    bytes: u64,
+}
+
+/// What came of all documents.
+pub(crate) struct Collected {
+    pub(crate) places: Places,
+    pub(crate) plan: Plan,
+    pub(crate) report: Report,
+    pub(crate) bytes: u64,
 }
 
 impl Collector {
+    /// For documents of the origin `home`.
+    pub(crate) fn new(lists: &Lists<'_>, home: Origin, scratch: File) -> Self {
+        let Lists { base, options, .. } = lists;
+        Self {
+            ground: Ground { home, base: (*base).clone(), authority: options.authority },
+            filter: options.filter.clone(),
+            // One number means that there is no line.
+            max: options.max_resources.min(u64::from(UNWANTED - 1)),
+            places: Places::default(),
+            report: Report::default(),
+            plan: BufWriter::new(scratch),
+            lines: 0,
+            bytes: 0,
+        }
+    }
+
+    /// When nothing follows any more.
+    pub(crate) fn end(self) -> io::Result<Collected> {
+        let Self { places, mut report, plan, bytes, .. } = self;
+        report.resources = report.failed + places.wanted();
+        let plan = plan.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(Collected { places, plan: Plan(plan), report, bytes })
+    }
+
     /// Takes the entries of a list, or gives the components of an index, which an index cannot have again
     /// (RS-044).
     fn read(mut self, fetched: Fetched, may_be_index: bool) -> Result<(Self, Page), SyncError> {
@@ -256,8 +333,7 @@ impl Collector {
                 page.components.push(Component { url: component, at });
                 continue;
             }
-            let facts = Facts::of(&entry);
-            self.take(entry.loc, resolved, facts)?;
+            self.take(entry, resolved)?;
         }
         self.tell(&url, reader.refused(), &reader.take_violations());
         Ok((self, page))
@@ -265,7 +341,7 @@ impl Collector {
 
     /// Tells once what had to be tolerated in a document. What its unreadable entries name is not known, so that
     /// each is a resource without place.
-    fn tell(&mut self, list: &Url, unreadable: usize, found: &Violations) {
+    pub(crate) fn tell(&mut self, list: &Url, unreadable: usize, found: &Violations) {
         let Some(first) = found.errors().next().or_else(|| found.iter().next()) else { return };
         let (errors, warnings) = (found.error_count(), found.warning_count());
         let rule = first.rule.code();
@@ -273,58 +349,105 @@ impl Collector {
         self.report.unreadable(list, unreadable, first);
     }
 
-    fn take(
+    pub(crate) fn take(&mut self, entry: Entry, url: Result<Url, url::ParseError>) -> Result<(), SyncError> {
+        let number = self.number(self.filter.admits(&entry))?;
+        let placed = match &url {
+            Ok(url) => self.places.take(&entry.loc, url, &self.ground, number),
+            Err(error) => Err(PathError::Uri(*error).into()),
+        };
+        match (placed, url) {
+            (Ok(true), Ok(url)) if number != UNWANTED => self.write(entry, url, false)?,
+            (Ok(true), _) => {}
+            (Ok(false), _) => tracing::debug!(loc = entry.loc, "a resource is listed twice"),
+            (Err(error), _) => self.report.count(&entry.loc, Err(error)),
+        }
+        Ok(())
+    }
+
+    /// What became of a resource: the last word counts (RS-198).
+    pub(crate) fn change(
         &mut self,
-        loc: String,
+        entry: Entry,
         url: Result<Url, url::ParseError>,
-        facts: Facts,
+        is_gone: bool,
     ) -> Result<(), SyncError> {
-        if self.report.resources >= self.max {
+        let number = self.number(is_gone || self.filter.admits(&entry))?;
+        let placed = match &url {
+            Ok(url) => self.places.change(&entry.loc, url, &self.ground, number, is_gone),
+            Err(error) => Err(PathError::Uri(*error).into()),
+        };
+        match (placed, url) {
+            (Ok(()), Ok(url)) if number != UNWANTED => self.write(entry, url, is_gone)?,
+            (Ok(()), _) => {}
+            // What has no place here cannot be missed here.
+            (Err(_), _) if is_gone => {}
+            (Err(error), _) => self.report.count(&entry.loc, Err(error)),
+        }
+        Ok(())
+    }
+
+    /// What an earlier run left undone.
+    pub(crate) fn again(&mut self, line: &Line) -> Result<(), SyncError> {
+        let Ok(url) = Url::parse(&line.url) else { return Ok(()) };
+        let number = self.number(true)?;
+        match self.places.change(&line.loc, &url, &self.ground, number, false) {
+            Ok(()) => self.push(line)?,
+            Err(error) => self.report.count(&line.loc, Err(error)),
+        }
+        Ok(())
+    }
+
+    fn number(&self, is_wanted: bool) -> Result<u32, SyncError> {
+        if u64::from(self.lines) + self.report.failed >= self.max {
             return Err(SyncError::TooManyResources { max: self.max });
         }
-        let placed = url.map_err(|error| ResourceError::from(PathError::Uri(error))).and_then(|url| {
-            let place = self.places.take(&loc, &url, &self.home, &self.base, self.authority)?;
-            Ok(place.map(|_| url))
-        });
-        match placed {
-            Ok(Some(url)) => {
-                self.report.resources += 1;
-                let line = Line(loc, url.into(), facts);
-                serde_json::to_writer(&mut self.plan, &line).map_err(io::Error::from)?;
-                self.plan.write_all(b"\n")?;
-            }
-            Ok(None) => tracing::debug!(%loc, "a resource is listed twice"),
-            Err(error) => {
-                self.report.resources += 1;
-                self.report.count(&loc, Err(error));
-            }
-        }
+        Ok(if is_wanted { self.lines } else { UNWANTED })
+    }
+
+    fn write(&mut self, entry: Entry, url: Url, is_gone: bool) -> Result<(), SyncError> {
+        let (facts, mirrors) = (Facts::of(&entry), mirrors(&entry, &url));
+        self.bytes = self.bytes.saturating_add(facts.length.unwrap_or(0));
+        self.push(&Line { loc: entry.loc, url: url.into(), facts, mirrors, is_gone })
+    }
+
+    fn push(&mut self, line: &Line) -> Result<(), SyncError> {
+        serde_json::to_writer(&mut self.plan, line).map_err(io::Error::from)?;
+        self.plan.write_all(b"\n")?;
+        self.lines += 1;
         Ok(())
     }
 }
 
-/// The resources of a snapshot, one after another.
-pub(crate) struct Plan {
-    receiver: mpsc::Receiver<Planned>,
-    reading: JoinHandle<io::Result<()>>,
-}
+/// The resources of a snapshot in a file.
+#[derive(Debug)]
+pub(crate) struct Plan(File);
 
 impl Plan {
-    fn begin(written: BufWriter<File>) -> io::Result<Self> {
-        let mut file = written.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.rewind()?;
+    /// Those that are to be here, or those that were deleted, one after another, each as often as it was told.
+    pub(crate) fn begin(&self, gone: bool) -> io::Result<Steps> {
+        let mut file = self.0.try_clone()?;
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
         let reading = tokio::task::spawn_blocking(move || {
-            for line in BufReader::new(file).lines() {
-                if sender.blocking_send(Planned::read(&line?)?).is_err() {
+            file.rewind()?;
+            for (number, text) in (0..).zip(BufReader::new(file).lines()) {
+                let planned = Planned::read(number, &text?)?;
+                if planned.line.is_gone == gone && sender.blocking_send(planned).is_err() {
                     break;
                 }
             }
             Ok(())
         });
-        Ok(Self { receiver, reading })
+        Ok(Steps { receiver, reading })
     }
+}
 
+/// The resources of a plan, one after another.
+pub(crate) struct Steps {
+    receiver: mpsc::Receiver<Planned>,
+    reading: JoinHandle<io::Result<()>>,
+}
+
+impl Steps {
     /// The next resource; `None` only after all of them, since what follows may be deletion. Safe to cancel,
     /// but not to be asked again after `None` or an error.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Planned>> {
@@ -350,8 +473,8 @@ mod tests {
             std::future::pending().await
         });
         reading.abort();
-        let mut plan = Plan { receiver, reading };
-        assert!(plan.next().await.is_err());
+        let mut steps = Steps { receiver, reading };
+        assert!(steps.next().await.is_err());
     }
 
     fn time(hour: u8) -> DateTime {

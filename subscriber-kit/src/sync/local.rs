@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::memory::{Known, Stamp};
 
 /// What a list says about a resource's representation.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Written", try_from = "Written")]
 pub(crate) struct Facts {
     pub(crate) length: Option<u64>,
@@ -144,7 +144,7 @@ pub(crate) fn hash_file(path: &Path, algorithm: Algorithm) -> io::Result<Hashes>
 }
 
 /// `Last-Modified` knows only seconds, so finer differences mean nothing.
-fn same_second(one: DateTime, other: SystemTime) -> bool {
+pub(crate) fn same_second(one: DateTime, other: SystemTime) -> bool {
     let one = one.to_system_time();
     let apart = one.duration_since(other).or_else(|_| other.duration_since(one)).unwrap_or_default();
     apart < Duration::from_secs(1)

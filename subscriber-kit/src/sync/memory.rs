@@ -13,10 +13,12 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use resync_core::digest::Hashes;
 use serde::{Deserialize, Serialize};
 
+use super::Target;
 use super::folder::CopyFolder;
 use super::path::from_bytes;
 use super::report::Report;
 use crate::fetch::Validators;
+use crate::state::STATE_FOLDER;
 
 const FILE_NAME: &str = "files.jsonl";
 const FORMAT: u32 = 1;
@@ -32,6 +34,9 @@ pub(crate) struct Scope {
     pub(crate) base: String,
     pub(crate) delete: bool,
     pub(crate) any_origin: bool,
+    /// Which resources are wanted; empty for all.
+    #[serde(default)]
+    pub(crate) filter: String,
 }
 
 /// A snapshot that was dealt with as far as it could be: only a new one can bring anything new (RS-096).
@@ -102,7 +107,16 @@ struct Line(String, Stamp, String);
 impl Memory {
     /// What is remembered; nothing if that cannot be read.
     pub(crate) fn load(folder: &CopyFolder) -> Self {
-        match read(&folder.file(FILE_NAME)) {
+        Self::load_from(&folder.file(FILE_NAME))
+    }
+
+    /// The same for a copy that somebody may be working on.
+    pub(crate) fn peek(target: &Target) -> Self {
+        Self::load_from(&target.directory.join(STATE_FOLDER).join(FILE_NAME))
+    }
+
+    fn load_from(path: &Path) -> Self {
+        match read(path) {
             Ok(memory) => memory,
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
@@ -154,7 +168,6 @@ fn write_line(out: &mut impl io::Write, line: &impl Serialize) -> io::Result<()>
 
 #[cfg(test)]
 mod tests {
-    use super::super::Target;
     use super::*;
     use resync_core::digest::{Algorithm, Digest};
     use url::Url;

@@ -5,30 +5,75 @@
 
 mod audit;
 mod baseline;
+mod changes;
 mod delete;
 mod download;
+mod dump;
+mod filter;
 mod folder;
 mod lists;
 mod local;
 mod memory;
 mod path;
 mod places;
+mod progress;
 mod put;
 mod report;
+mod standing;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use resync_core::document::Capability;
 use resync_core::xml::ReadError;
 use url::Url;
 
-pub use audit::{AuditReport, audit};
+pub use audit::{AuditReport, Verdict, audit};
 pub use baseline::{Look, baseline, look};
 pub use download::ResourceError;
+pub use filter::Filter;
 pub use path::PathError;
-pub use report::{Failure, Report};
+pub use progress::Progress;
+pub use report::{Failure, Method, Report};
 
+use crate::discover::Set;
 use crate::fetch::FetchError;
+
+/// The documents to synchronise from, each a plain one or an index (RS-014).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// The Resource List.
+    pub resource_list: Option<Url>,
+    /// The Change List.
+    pub change_list: Option<Url>,
+    /// The Resource Dump.
+    pub resource_dump: Option<Url>,
+    /// The Change Dump.
+    pub change_dump: Option<Url>,
+}
+
+impl Offer {
+    /// A Resource List and nothing else.
+    #[must_use]
+    pub fn list(resource_list: Url) -> Self {
+        Self { resource_list: Some(resource_list), ..Self::default() }
+    }
+
+    /// What a set offers.
+    #[must_use]
+    pub fn of(set: &Set) -> Self {
+        let named = |wanted: &Capability| {
+            let found = set.capabilities.iter().find(|(capability, _)| capability == wanted);
+            found.map(|(_, url)| url.clone())
+        };
+        Self {
+            resource_list: set.resource_list.clone(),
+            change_list: named(&Capability::ChangeList),
+            resource_dump: named(&Capability::ResourceDump),
+            change_dump: named(&Capability::ChangeDump),
+        }
+    }
+}
 
 /// Whose resources a list may name (RS-200).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,13 +85,43 @@ pub enum Authority {
     Any,
 }
 
+impl Authority {
+    /// Whether a list of the origin `home` may lead to `url`.
+    pub(crate) fn allows(self, url: &Url, home: &url::Origin) -> bool {
+        self == Self::Any || url.origin() == *home
+    }
+}
+
+/// From what a copy that has no files yet is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Baseline {
+    /// From a Resource Dump if there is one and it is cheaper than fetching every resource by itself.
+    #[default]
+    Cheaper,
+    /// From a Resource Dump if there is one.
+    Dump,
+    /// Resource by resource.
+    List,
+}
+
 /// How a synchronisation goes about it.
 #[derive(Clone, Debug)]
 pub struct SyncOptions {
     /// Remove local files that the Source no longer lists (RS-201).
     pub delete: bool,
+    /// Only tell what would be done: nothing is fetched, replaced or removed.
+    pub dry_run: bool,
+    /// Shows how far it has come.
+    pub progress: Progress,
     /// Whose resources may be fetched.
     pub authority: Authority,
+    /// From what a copy that has no files yet is made.
+    pub baseline: Baseline,
+    /// Which resources are wanted.
+    pub filter: Filter,
+    /// Whether bytes may come from mirrors of other origins (RS-171), which only the hash in the list proves. Mirrors
+    /// of the list's own origin are always used.
+    pub mirrors: bool,
     /// How many resources are compared and fetched at the same time.
     pub parallel: usize,
     /// How often a request is repeated while the Source is away.
@@ -69,7 +144,12 @@ impl Default for SyncOptions {
     fn default() -> Self {
         Self {
             delete: false,
+            dry_run: false,
+            progress: Progress::default(),
             authority: Authority::default(),
+            baseline: Baseline::default(),
+            filter: Filter::default(),
+            mirrors: false,
             parallel: 4,
             retries: 2,
             retry_pause: Duration::from_millis(250),
@@ -120,10 +200,10 @@ impl Target {
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// A list could not be fetched.
-    #[error("the Resource List cannot be fetched: {0}")]
+    #[error("a list cannot be fetched: {0}")]
     Fetch(#[from] FetchError),
     /// A list could not be read to its end.
-    #[error("the Resource List {url} cannot be read: {source}")]
+    #[error("the list {url} cannot be read: {source}")]
     List {
         /// The list.
         url: Url,
@@ -138,8 +218,39 @@ pub enum SyncError {
         /// The capability it states.
         found: String,
     },
+    /// The document is of another kind.
+    #[error("{url} is a {found}, not a Change List")]
+    NotAChangeList {
+        /// The document.
+        url: Url,
+        /// The capability it states.
+        found: String,
+    },
+    /// The document is of another kind.
+    #[error("{url} is a {found}, not a Resource Dump")]
+    NotAResourceDump {
+        /// The document.
+        url: Url,
+        /// The capability it states.
+        found: String,
+    },
+    /// The Source no longer tells of changes that this copy has not seen (RS-197).
+    #[error(
+        "{url} tells of changes since {from}, but this copy needs those since {since}: synchronise it as a whole"
+    )]
+    LostChanges {
+        /// The Change List or its index.
+        url: Box<Url>,
+        /// Since when it tells of changes.
+        from: String,
+        /// Up to where the copy is in step.
+        since: String,
+    },
+    /// There is nothing to make a copy from.
+    #[error("the Source offers no Resource List, so there is nothing to make a copy from")]
+    NothingOffered,
     /// An index in an index (RS-044).
-    #[error("{url} is an index listed in an index: an index may only list Resource Lists")]
+    #[error("{url} is an index listed in an index: an index may only list plain lists")]
     NestedIndex {
         /// The inner index.
         url: Url,

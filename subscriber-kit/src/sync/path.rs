@@ -105,7 +105,8 @@ fn raw_path(loc: &str) -> &str {
 }
 
 fn segments(url: &Url) -> Vec<Vec<u8>> {
-    url.path().trim_start_matches('/').split('/').map(decode).collect()
+    let path = url.path();
+    path.strip_prefix('/').unwrap_or(path).split('/').map(decode).collect()
 }
 
 fn decode(segment: &str) -> Vec<u8> {

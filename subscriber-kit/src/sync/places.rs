@@ -1,8 +1,12 @@
 //! Which file belongs to which resource, so that no two share one and nothing is removed that is still
-//! needed.
+//! needed; and which line of the plan is the last word on it.
+//!
+//! Lists may be long, so paths and URIs are held as keyed hashes. Two paths of one hash are, once in millions of
+//! millions, a collision that is reported; nothing is removed or mixed up by it.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher as _;
 use std::path::{Path, PathBuf};
 
 use url::{Origin, Url};
@@ -10,56 +14,149 @@ use url::{Origin, Url};
 use super::path::relative_path;
 use super::{Authority, PathError, ResourceError};
 
-/// The places of all resources of a snapshot.
+/// The line of a resource that is listed and not wanted here: its file stays as it is.
+pub(crate) const UNWANTED: u32 = u32::MAX;
+
+/// Whose resources have which places.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    /// The origin of the list, or of its index: whose resources it may name (RS-200).
+    pub(crate) home: Origin,
+    /// What the directory stands for.
+    pub(crate) base: Url,
+    pub(crate) authority: Authority,
+}
+
+/// The places of all resources of a snapshot, or of those that changed.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// By relative path a hash of the URI: lists may be long.
-    owners: HashMap<Box<Path>, u64>,
-    /// The folders that the files need.
-    folders: HashSet<Box<Path>>,
+    keys: RandomState,
+    /// By relative path.
+    owners: HashMap<u64, Place>,
+    /// The folders that the files need, and how many files need them.
+    folders: HashMap<u64, u32>,
+    wanted: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// A hash of the URI.
+    owner: u32,
+    line: u32,
+    is_gone: bool,
+}
+
+impl Place {
+    fn is_wanted(&self) -> bool {
+        !self.is_gone && self.line != UNWANTED
+    }
 }
 
 impl Places {
-    /// Takes the file of the resource `loc`, read as `url` in a list of the origin `home`; `None` when it is
-    /// listed a second time.
+    /// Takes the file of the resource `loc`, read as `url`; `false` when it is listed a second time.
     pub(crate) fn take(
         &mut self,
         loc: &str,
         url: &Url,
-        home: &Origin,
-        base: &Url,
-        authority: Authority,
-    ) -> Result<Option<PathBuf>, ResourceError> {
-        if authority == Authority::SameOrigin && url.origin() != *home {
-            return Err(ResourceError::OtherOrigin { list: home.ascii_serialization() });
+        ground: &Ground,
+        line: u32,
+    ) -> Result<bool, ResourceError> {
+        let (relative, owner) = self.place(loc, url, ground)?;
+        let is_new = self.known(&relative, owner)?.is_none();
+        if is_new {
+            self.put(&relative, Place { owner, line, is_gone: false });
         }
-        let relative = relative_path(loc, url, base)?;
-        let mut hasher = DefaultHasher::new();
-        url.hash(&mut hasher);
-        let owner = hasher.finish();
-        match self.owners.get(relative.as_path()) {
-            Some(known) if *known == owner => return Ok(None),
-            Some(_) => return Err(PathError::Collision(relative).into()),
-            None => {}
+        Ok(is_new)
+    }
+
+    /// The same for what changed: the last word counts.
+    pub(crate) fn change(
+        &mut self,
+        loc: &str,
+        url: &Url,
+        ground: &Ground,
+        line: u32,
+        is_gone: bool,
+    ) -> Result<(), ResourceError> {
+        let (relative, owner) = self.place(loc, url, ground)?;
+        let known = self.known(&relative, owner)?;
+        // What is listed and not wanted is not wanted when it changes either, unless it becomes so by that.
+        let line = if is_gone && known.is_some_and(|known| known.line == UNWANTED) { UNWANTED } else { line };
+        self.put(&relative, Place { owner, line, is_gone });
+        Ok(())
+    }
+
+    fn place(&self, loc: &str, url: &Url, ground: &Ground) -> Result<(PathBuf, u32), ResourceError> {
+        if ground.authority == Authority::SameOrigin && url.origin() != ground.home {
+            return Err(ResourceError::OtherOrigin { list: ground.home.ascii_serialization() });
         }
-        self.owners.insert(relative.as_path().into(), owner);
-        let folders = relative.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-        for folder in folders {
-            if self.folders.contains(folder) {
-                break;
+        let relative = relative_path(loc, url, &ground.base)?;
+        #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
+        let owner = self.keys.hash_one(url) as u32;
+        Ok((relative, owner))
+    }
+
+    fn known(&self, relative: &Path, owner: u32) -> Result<Option<Place>, ResourceError> {
+        match self.get(relative) {
+            Some(known) if known.owner != owner && !known.is_gone => {
+                Err(PathError::Collision(relative.to_owned()).into())
             }
-            self.folders.insert(folder.into());
+            known => Ok(known),
         }
-        Ok(Some(relative))
+    }
+
+    fn put(&mut self, relative: &Path, place: Place) {
+        let before = self.owners.insert(self.key(relative), place);
+        let was_there = before.is_some_and(|before| !before.is_gone);
+        self.wanted -= u64::from(before.is_some_and(|before| before.is_wanted()));
+        self.wanted += u64::from(place.is_wanted());
+        if was_there == place.is_gone {
+            for folder in relative.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
+                self.count(folder, !place.is_gone);
+            }
+        }
+    }
+
+    fn count(&mut self, folder: &Path, is_needed: bool) {
+        match self.folders.entry(self.keys.hash_one(folder)) {
+            Entry::Vacant(vacant) if is_needed => drop(vacant.insert(1)),
+            Entry::Vacant(_) => {}
+            Entry::Occupied(mut counted) if is_needed => *counted.get_mut() += 1,
+            Entry::Occupied(counted) if *counted.get() == 1 => drop(counted.remove()),
+            Entry::Occupied(mut counted) => *counted.get_mut() -= 1,
+        }
+    }
+
+    fn key(&self, relative: &Path) -> u64 {
+        self.keys.hash_one(relative)
+    }
+
+    fn get(&self, relative: &Path) -> Option<Place> {
+        self.owners.get(&self.key(relative)).copied()
+    }
+
+    /// How many resources are to be here.
+    pub(crate) fn wanted(&self) -> u64 {
+        self.wanted
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.owners.is_empty()
+        self.owners.values().all(|place| place.is_gone)
+    }
+
+    /// Whether this line is the last word on the resource that has this file.
+    pub(crate) fn is_last_word(&self, relative: &Path, line: u32) -> bool {
+        self.get(relative).is_some_and(|place| place.line == line)
+    }
+
+    /// Whether a resource that is wanted has this very file.
+    pub(crate) fn wants(&self, relative: &Path) -> bool {
+        self.get(relative).is_some_and(|place| place.is_wanted())
     }
 
     /// Whether a resource has this very file.
     pub(crate) fn lists(&self, relative: &Path) -> bool {
-        self.owners.contains_key(relative)
+        self.get(relative).is_some_and(|place| !place.is_gone)
     }
 
     /// The resource whose file stands where this one needs a folder.
@@ -70,11 +167,48 @@ impl Places {
     /// Whether what is there now must stay: it is listed, or it stands where a listed resource belongs that
     /// has not been put there, and may be the older form of it.
     pub(crate) fn needs(&self, relative: &Path) -> bool {
-        self.lists(relative) || self.folders.contains(relative) || self.listed_above(relative).is_some()
+        self.lists(relative) || self.has_below(relative) || self.listed_above(relative).is_some()
     }
 
     /// Whether a resource has a file under this folder.
     pub(crate) fn has_below(&self, folder: &Path) -> bool {
-        self.folders.contains(folder)
+        self.folders.contains_key(&self.key(folder))
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn places_of(base: &str, listed: &[&str]) -> Places {
+    let base = Url::parse(base).unwrap();
+    let ground = Ground { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
+    let mut places = Places::default();
+    for (line, path) in (0..).zip(listed) {
+        let url = base.join(path).unwrap();
+        assert!(places.take(url.as_str(), &url, &ground, line).unwrap());
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rs198_the_last_word_on_a_resource_counts_and_folders_come_and_go_with_their_files() {
+        let mut places = places_of("http://a.example/", &["a/b", "a/c", "d"]);
+        let base = Url::parse("http://a.example/").unwrap();
+        let ground = Ground { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
+        let mut change = |path: &str, line, is_gone| {
+            let url = base.join(path).unwrap();
+            places.change(url.as_str(), &url, &ground, line, is_gone).unwrap();
+            (places.wanted(), places.has_below(Path::new("a")))
+        };
+        assert_eq!(change("a/b", 3, false), (3, true));
+        assert_eq!(change("a/b", 4, true), (2, true));
+        assert_eq!(change("a/b", 5, true), (2, true), "told twice");
+        assert_eq!(change("a/c", 6, true), (1, false));
+        assert_eq!(change("a", 7, false), (2, false));
+        assert!(places.lists(Path::new("a")) && !places.lists(Path::new("a/c")));
+        assert!(places.is_last_word(Path::new("a/b"), 5) && !places.is_last_word(Path::new("a/b"), 0));
+        assert!(places.is_last_word(Path::new("d"), 2));
     }
 }

@@ -128,7 +128,8 @@ fn holds_a_state(folder: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Authority, Target};
+    use super::super::Target;
+    use super::super::places::places_of;
     use super::*;
     use url::Url;
 
@@ -139,9 +140,7 @@ mod tests {
         std::fs::create_dir_all(old.parent().unwrap()).unwrap();
         std::fs::write(&old, "old").unwrap();
         let base = Url::parse("http://a.example/").unwrap();
-        let mut places = Places::default();
-        let url = base.join("x").unwrap();
-        places.take("http://a.example/x", &url, &base.origin(), &base, Authority::SameOrigin).unwrap();
+        let places = places_of(base.as_str(), &["x"]);
         let placing = Placing {
             directory: copy.path().to_owned(),
             folder: Arc::new(CopyFolder::open(&Target::open(copy.path(), base).unwrap()).unwrap()),

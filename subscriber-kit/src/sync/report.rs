@@ -18,10 +18,24 @@ pub struct Failure {
     pub cause: String,
 }
 
+/// What a synchronisation went by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// The whole Resource List or Resource Dump, with the changes since.
+    #[default]
+    Baseline,
+    /// Only the changes since the last time.
+    Incremental,
+}
+
 /// What a synchronisation did: `created + updated + unchanged + failed` is `resources`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// How many resources the Source lists.
+    /// What it went by.
+    #[serde(default)]
+    pub method: Method,
+    /// How many resources the Source lists; for an incremental one, how many changed, those that were deleted apart.
     pub resources: u64,
     /// Files that were not there.
     pub created: u64,
@@ -29,6 +43,9 @@ pub struct Report {
     pub updated: u64,
     /// Files that were removed.
     pub deleted: u64,
+    /// Files whose resources are told to be deleted, and that stay because deletion was not asked for.
+    #[serde(default)]
+    pub kept: u64,
     /// Files that were right already.
     pub unchanged: u64,
     /// Resources that are not in step.
@@ -80,9 +97,7 @@ impl Report {
 
     /// Counts the entries of a list that cannot be understood (RS-050).
     pub(crate) fn unreadable(&mut self, list: &Url, entries: usize, first: &Violation) {
-        let count = u64::try_from(entries).unwrap_or(u64::MAX);
-        self.resources += count;
-        self.failed += count;
+        self.failed += u64::try_from(entries).unwrap_or(u64::MAX);
         if entries > 0 && self.failures.len() < FAILURES_KEPT {
             let cause = format!("{entries} entries of this list cannot be understood; {first}");
             self.failures.push(Failure { loc: list.to_string(), cause });
@@ -92,8 +107,8 @@ impl Report {
     /// The same findings for a run that did nothing, since there was nothing new.
     pub(crate) fn repeated(self) -> Self {
         let unchanged = self.resources - self.failed;
-        let (created, updated, deleted, bytes_fetched, bytes_hashed) = (0, 0, 0, 0, 0);
-        Self { created, updated, deleted, unchanged, bytes_fetched, bytes_hashed, ..self }
+        let (created, updated, deleted, kept, bytes_fetched, bytes_hashed) = (0, 0, 0, 0, 0, 0);
+        Self { created, updated, deleted, kept, unchanged, bytes_fetched, bytes_hashed, ..self }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use resync_subscriber_kit::sync::{
-    AuditReport, Look, Report, SyncError, SyncOptions, Target, audit, baseline, look,
+    AuditReport, Look, Offer, Report, SyncError, SyncOptions, Target, audit, baseline, look,
 };
 use tempfile::TempDir;
 use url::Url;
@@ -31,7 +31,7 @@ impl Copy {
 
     pub(crate) async fn try_sync(&self, delete: bool) -> Result<Report, SyncError> {
         let options = SyncOptions { delete, ..self.options.clone() };
-        baseline(&client(), &self.list(), &self.target(), &options).await
+        baseline(&client(), &self.offer(), &self.target(), &options).await
     }
 
     pub(crate) async fn sync(&self) -> Report {
@@ -41,11 +41,15 @@ impl Copy {
     }
 
     pub(crate) async fn audit(&self) -> AuditReport {
-        audit(&client(), &self.list(), &self.target(), &SyncOptions::default()).await.unwrap()
+        self.audit_with(&SyncOptions::default()).await
     }
 
-    pub(crate) fn list(&self) -> Url {
-        Url::parse(&self.source.url("/resourcelist.xml")).unwrap()
+    pub(crate) async fn audit_with(&self, options: &SyncOptions) -> AuditReport {
+        audit(&client(), &self.offer(), &self.target(), options).await.unwrap()
+    }
+
+    fn offer(&self) -> Offer {
+        Offer::list(Url::parse(&self.source.url("/resourcelist.xml")).unwrap())
     }
 
     pub(crate) fn target(&self) -> Target {
@@ -61,7 +65,7 @@ impl Copy {
     /// A look as close as this.
     pub(crate) async fn look(&self, how: Look) -> Report {
         let options = SyncOptions { delete: true, ..self.options.clone() };
-        look(&client(), &self.list(), &self.target(), &options, how).await.unwrap()
+        look(&client(), &self.offer(), &self.target(), &options, how).await.unwrap()
     }
 
     /// An index at the list's place, of these lists, with this time.

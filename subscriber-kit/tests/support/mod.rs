@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod copy;
+pub(crate) mod site;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -132,6 +133,14 @@ pub(crate) fn signature(secret: &str, body: &[u8]) -> String {
 
 /// A server that answers every request with the bytes that `answer` gives, and closes.
 pub(crate) async fn serve(answer: impl Fn(&Message) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
+    serve_slowly(move |request| std::future::ready(answer(&request))).await
+}
+
+/// The same for an answer that takes its time.
+pub(crate) async fn serve_slowly<F>(answer: impl Fn(Message) -> F + Send + Sync + 'static) -> SocketAddr
+where
+    F: Future<Output = Vec<u8>> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let answer = Arc::new(answer);
@@ -140,7 +149,7 @@ pub(crate) async fn serve(answer: impl Fn(&Message) -> Vec<u8> + Send + Sync + '
             let answer = Arc::clone(&answer);
             tokio::spawn(async move {
                 if let Some(request) = read_message(&mut stream).await {
-                    let _ = stream.write_all(&answer(&request)).await;
+                    let _ = stream.write_all(&answer(request).await).await;
                 }
             });
         }

@@ -1,0 +1,38 @@
+//! A whole subscriber in bare hyper: `cargo run --example mount_in_hyper -- TOPIC ADDRESS STATE`
+use hyper::server::conn::http1;
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use resync_subscriber_kit::callback::{Callback, CallbackOptions};
+use resync_subscriber_kit::discover::channels;
+use resync_subscriber_kit::fetch::{Client, ClientOptions};
+use resync_subscriber_kit::state::Subscriptions;
+use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [topic, address, state] = arguments.as_slice() else { return Err("TOPIC ADDRESS STATE".into()) };
+    let subscriptions = Subscriptions::open(state.as_ref())?;
+    let (callback, mut deliveries) = Callback::new(&subscriptions, CallbackOptions::default());
+
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    let prefix = format!("http://{}/", listener.local_addr()?).parse()?;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = TowerToHyperService::new(callback.clone());
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+
+    let client = Client::new(ClientOptions::default())?;
+    let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), SubscriberOptions::new(prefix));
+    for channel in channels(&client, topic).await? {
+        let id = subscriptions.add(&channel.topic, channel.hub().ok_or("no hub")?).await?;
+        let subscriber = subscriber.clone();
+        tokio::spawn(async move { subscriber.keep(&id, |until| println!("subscribed until {until}")).await });
+    }
+    while let Some(delivery) = deliveries.next().await {
+        println!("{}: {}", delivery.topic.as_str(), String::from_utf8_lossy(delivery.body.body()));
+        delivery.done().await?;
+    }
+    Ok(())
+}

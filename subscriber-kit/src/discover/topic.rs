@@ -1,0 +1,66 @@
+//! Discovery of a topic and its hubs, as WebSub has it (W-028…W-034).
+
+use std::io::Read as _;
+
+use resync_core::websub::embedded_links;
+use resync_core::websub::key::TopicUrl;
+use resync_core::websub::link_header::LinkHeader;
+use url::Url;
+
+use super::{Channel, DiscoverError, discover};
+use crate::fetch::{Client, Fetched};
+
+/// How much of a topic is looked through for links, in bytes.
+const MAX_LOOKED_THROUGH: u64 = 512 * 1024;
+
+/// The channels that `url` stands for: itself, if it is a topic that names its hubs, or else all channels of the
+/// ResourceSync Source that it belongs to (CN-019, FN-060).
+///
+/// The `Link` headers come first; what they do not say is looked for in the content, if that is HTML, Atom or RSS
+/// (W-030). The topic is what it says to be (W-048), or where redirects led.
+///
+/// # Errors
+/// As [`discover`], and [`DiscoverError::NoHub`] for a Source without a hub.
+pub async fn channels(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverError> {
+    let parsed = Url::parse(url).map_err(|reason| DiscoverError::Url { text: url.to_owned(), reason })?;
+    let fetched = match client.document(&parsed).await {
+        Ok(fetched) => fetched,
+        Err(crate::fetch::FetchError::Status { .. }) => return of_source(client, url).await,
+        Err(error) => return Err(error.into()),
+    };
+    match topic(fetched) {
+        Some(channel) => Ok(vec![channel]),
+        None => of_source(client, url).await,
+    }
+}
+
+async fn of_source(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverError> {
+    let source = discover(client, url).await?;
+    let sets = source.sets.into_iter().flat_map(|set| [set.change_channel, set.framework_channel]);
+    let channels: Vec<Channel> = sets.flatten().filter(|channel| !channel.hubs.is_empty()).collect();
+    if channels.is_empty() {
+        return Err(DiscoverError::NoHub { url: source.found_at });
+    }
+    Ok(channels)
+}
+
+fn topic(fetched: Fetched) -> Option<Channel> {
+    let Fetched { url, links, content_type, file, .. } = fetched;
+    let hubs_of = |links: &LinkHeader| -> Vec<Url> {
+        links.with_rel("hub").filter_map(|hub| Url::parse(hub).ok()).collect()
+    };
+    let (mut hubs, mut canonical) = (hubs_of(&links), links.first("self").map(str::to_owned));
+    if hubs.is_empty() || canonical.is_none() {
+        let mut body = Vec::new();
+        if let Err(error) = file.take(MAX_LOOKED_THROUGH).read_to_end(&mut body) {
+            tracing::debug!(%error, "a topic cannot be looked through");
+        }
+        let embedded = embedded_links(content_type.as_deref().unwrap_or_default(), &body).resolve(&url);
+        if hubs.is_empty() {
+            hubs = hubs_of(&embedded);
+        }
+        canonical = canonical.or_else(|| embedded.first("self").map(str::to_owned));
+    }
+    let topic = TopicUrl::parse(canonical.as_deref().unwrap_or(url.as_str())).ok()?;
+    (!hubs.is_empty()).then_some(Channel { topic, hubs })
+}

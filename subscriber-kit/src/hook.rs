@@ -1,0 +1,102 @@
+//! A command of the user's own that hears every notification.
+
+use std::process::Stdio;
+
+use resync_core::websub::identity::NotificationId;
+use resync_core::websub::key::TopicUrl;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+/// A command line for the shell. It gets the body on standard input, and in its environment `RESYNC_TOPIC`,
+/// `RESYNC_CONTENT_TYPE` and, where the hub gives one, `RESYNC_ID`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook(String);
+
+/// Why a hook has not dealt with a notification.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// It could not be run.
+    #[error("the command cannot be run: {0}")]
+    Run(#[from] std::io::Error),
+    /// It says that it failed.
+    #[error("the command ended with {0}")]
+    Failed(std::process::ExitStatus),
+}
+
+/// What a hook hears.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    pub(crate) id: Option<NotificationId>,
+    pub(crate) topic: TopicUrl,
+    pub(crate) content_type: Option<String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Hook {
+    /// A hook of this command line.
+    #[must_use]
+    pub fn new(command: impl Into<String>) -> Self {
+        Self(command.into())
+    }
+
+    /// Runs it to its end. Dropped before that, it is killed.
+    pub(crate) async fn run(&self, heard: &Heard) -> Result<(), HookError> {
+        let mut command = shell();
+        command.arg(&self.0).stdin(Stdio::piped()).kill_on_drop(true);
+        command.env("RESYNC_TOPIC", heard.topic.as_str());
+        command.env("RESYNC_CONTENT_TYPE", heard.content_type.as_deref().unwrap_or_default());
+        command.env("RESYNC_ID", heard.id.map(|id| id.to_string()).unwrap_or_default());
+        let mut child = command.spawn()?;
+        let input = child.stdin.take();
+        let write = async {
+            if let Some(mut input) = input
+                && let Err(error) = input.write_all(&heard.body).await
+            {
+                // It need not read all that it is given.
+                tracing::debug!(%error, "the command does not read its input");
+            }
+        };
+        let (status, ()) = tokio::join!(child.wait(), write);
+        let status = status?;
+        if status.success() { Ok(()) } else { Err(HookError::Failed(status)) }
+    }
+}
+
+#[cfg(unix)]
+fn shell() -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c");
+    command
+}
+
+#[cfg(not(unix))]
+fn shell() -> Command {
+    let mut command = Command::new("cmd");
+    command.arg("/C");
+    command
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_gets_the_body_and_what_is_known_of_it_and_its_exit_code_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let heard = Heard {
+            id: Some("000000000000000a.7".parse().unwrap()),
+            topic: TopicUrl::parse("http://source.example/topic").unwrap(),
+            content_type: Some("text/plain".to_owned()),
+            body: b"hello".to_vec(),
+        };
+        let command =
+            format!("echo \"$RESYNC_TOPIC $RESYNC_ID $RESYNC_CONTENT_TYPE $(cat)\" > {}", out.display());
+        Hook::new(command).run(&heard).await.unwrap();
+        let said = std::fs::read_to_string(out).unwrap();
+        assert_eq!(said, "http://source.example/topic 000000000000000a.7 text/plain hello\n");
+        assert!(matches!(Hook::new("exit 3").run(&heard).await, Err(HookError::Failed(_))));
+        let long = Heard { body: vec![b'x'; 1 << 20], ..heard };
+        Hook::new("true").run(&long).await.expect("it need not read");
+    }
+}

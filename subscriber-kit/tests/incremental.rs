@@ -1,0 +1,282 @@
+//! Changes since the last time, against a Source whose lists grow, rotate and vanish.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use std::time::Duration;
+
+use resync_subscriber_kit::sync::{
+    Look, Method, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
+};
+use support::copy::counts;
+use support::site::ChangingSource;
+use support::{client, document, files};
+use tempfile::TempDir;
+use url::Url;
+
+struct Mirror {
+    site: ChangingSource,
+    directory: TempDir,
+    options: SyncOptions,
+}
+
+impl Mirror {
+    /// In step with these files at first.
+    async fn of(entries: usize, files: &[(&str, Option<&str>)]) -> Self {
+        let mut site = ChangingSource::start(entries).await;
+        site.tell(files);
+        site.list();
+        let options = SyncOptions {
+            delete: true,
+            retries: 1,
+            retry_pause: Duration::from_millis(5),
+            ..SyncOptions::default()
+        };
+        let mirror = Self { site, directory: tempfile::tempdir().unwrap(), options };
+        assert_eq!(mirror.run(Look::Everything).await.method, Method::Baseline);
+        mirror.assert_same();
+        mirror.site.source.asked();
+        mirror
+    }
+
+    fn target(&self) -> Target {
+        Target::open(self.directory.path(), Url::parse(&self.site.source.url("/")).unwrap()).unwrap()
+    }
+
+    async fn try_run(&self, how: Look) -> Result<Report, SyncError> {
+        look(&client(), &self.site.offer(), &self.target(), &self.options, how).await
+    }
+
+    async fn run(&self, how: Look) -> Report {
+        self.try_run(how).await.unwrap()
+    }
+
+    /// As the Source is now, and by way of the changes alone.
+    async fn follows(&self) -> Report {
+        let report = self.run(Look::Changes).await;
+        assert_eq!((report.method, report.failed), (Method::Incremental, 0), "{report:?}");
+        self.assert_same();
+        report
+    }
+
+    fn assert_same(&self) {
+        assert_eq!(files(self.directory.path()), self.site.files);
+    }
+}
+
+#[tokio::test]
+async fn rs191_only_what_changed_is_asked_for() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b/c", Some("1")), ("d", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2")), ("new", Some("1")), ("d", None)]);
+    assert_eq!(counts(&mirror.follows().await), [1, 1, 1, 0, 0]);
+    let mut asked = mirror.site.source.asked();
+    asked.sort();
+    assert_eq!(asked, ["/a", "/changelist-1.xml", "/new"], "RS-193: neither index nor Resource List");
+    assert_eq!(counts(&mirror.follows().await), [0, 0, 0, 0, 0]);
+    assert_eq!(mirror.site.source.asked(), ["/changelist-1.xml"]);
+}
+
+#[tokio::test]
+async fn rs196_a_baseline_goes_on_from_its_list_to_what_the_source_is_now() {
+    let mut mirror = Mirror::of(3, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))]).await;
+    for round in ["2", "3", "4"] {
+        mirror.site.tell(&[("a", Some(round)), (round, Some("new")), ("b", None)]);
+    }
+    // The list is older than all of that: by it alone `a` would have a wrong hash, and `b` be missing.
+    std::fs::remove_dir_all(mirror.directory.path()).unwrap();
+    let report = mirror.run(Look::Everything).await;
+    assert_eq!((report.method, report.resources, report.failed), (Method::Baseline, 5, 0));
+    mirror.assert_same();
+    let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
+    assert_eq!((found.verdict, found.same), (Verdict::InStep, 5), "RS-195: {found:?}");
+    mirror.site.tell(&[("e", Some("1"))]);
+    mirror.follows().await;
+}
+
+#[tokio::test]
+async fn rs192_when_a_list_is_closed_its_index_leads_on() {
+    let mut mirror = Mirror::of(2, &[("a", Some("0"))]).await;
+    for round in 1..8 {
+        let body = round.to_string();
+        mirror.site.tell(&[("a", Some(&body)), ("b", Some(&body)), (&body, Some("x"))]);
+        mirror.follows().await;
+    }
+    assert!(mirror.site.source.asked().iter().any(|path| path == "/changelist-9.xml"));
+}
+
+#[tokio::test]
+async fn rs194_without_times_reading_goes_on_after_the_last_entry() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    let source = &mirror.site.source;
+    let change = |path: &str, change: &str| {
+        format!(r#"<url><loc>{}</loc><rs:md change="{change}"/></url>"#, source.url(path))
+    };
+    let list = |entries: &[String]| {
+        let root = r#"<rs:md capability="changelist" from="2026-01-01T00:00:00Z"/>"#;
+        source.put("/changelist-1.xml", document("urlset", root, entries).as_bytes());
+    };
+    let told = [change("/a", "updated"), change("/b", "deleted")];
+    source.put("/a", b"2");
+    list(&told);
+    mirror.run(Look::Changes).await;
+    source.asked();
+    source.put("/c", b"3");
+    list(&[&told[..], &[change("/c", "created")]].concat());
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!(counts(&report), [1, 0, 0, 0, 0]);
+    assert_eq!(source.asked(), ["/changelist-1.xml", "/c"]);
+    let expected = support::expected(&[("a", "2"), ("c", "3")]);
+    mirror.site.files.clear();
+    assert_eq!(files(mirror.directory.path()), expected);
+}
+
+#[tokio::test]
+async fn rs198_of_several_changes_of_a_resource_only_the_last_is_fetched() {
+    let mut mirror = Mirror::of(100, &[("a", Some("0")), ("gone", Some("x"))]).await;
+    for round in ["1", "2", "3", "4", "5"] {
+        mirror.site.tell(&[("a", Some(round)), ("short-lived", Some(round))]);
+    }
+    mirror.site.tell(&[("short-lived", None), ("gone", None), ("gone", Some("again"))]);
+    assert_eq!(counts(&mirror.follows().await), [0, 2, 0, 0, 0]);
+    let mut asked = mirror.site.source.asked();
+    asked.sort();
+    assert_eq!(asked, ["/a", "/changelist-1.xml", "/gone"]);
+}
+
+#[tokio::test]
+async fn rs197_lost_changes_lead_back_to_the_whole_list() {
+    let mut mirror = Mirror::of(2, &[("a", Some("1")), ("b", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2")), ("b", None), ("c", Some("1")), ("d", Some("1")), ("e", Some("1"))]);
+    mirror.site.list();
+    // What an earlier time would have told is no longer there.
+    let root = r#"<rs:md capability="changelist" from="2030-01-01T00:00:00Z"/>"#;
+    mirror.site.source.put("/changelist.xml", document("urlset", root, &[]).as_bytes());
+    mirror.site.source.remove("/changelist-1.xml");
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!((report.method, report.failed), (Method::Baseline, 0));
+    mirror.assert_same();
+}
+
+#[tokio::test]
+async fn rs197_what_is_archived_is_taken_from_the_archive() {
+    let mut mirror = Mirror::of(2, &[("a", Some("1")), ("b", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2")), ("b", None), ("c", Some("1")), ("d", Some("1"))]);
+    let source = &mirror.site.source;
+    let part = |path: &str, span: &str| format!("<url><loc>{}</loc><rs:md {span}/></url>", source.url(path));
+    let archive = [
+        part("/changelist-1.xml", r#"from="2020-01-01T00:00:00Z" until="2026-12-01T00:00:00Z""#),
+        part("/changelist-2.xml", r#"from="2026-12-01T00:00:00Z" until="2027-01-01T00:00:00Z""#),
+        part("/changelist-3.xml", r#"from="2027-01-01T00:00:00Z" until="2030-01-01T00:00:00Z""#),
+    ];
+    let root = r#"<rs:md capability="changelist-archive"/>"#;
+    source.put("/archive.xml", document("urlset", root, &archive).as_bytes());
+    let root = format!(
+        r#"<rs:ln rel="archives" href="{}"/><rs:md capability="changelist" from="2030-01-01T00:00:00Z"/>"#,
+        source.url("/archive.xml")
+    );
+    source.put("/changelist.xml", document("urlset", &root, &[]).as_bytes());
+    // Nothing but the archive leads there.
+    std::fs::remove_file(mirror.directory.path().join(".resync-destination/point.json")).unwrap();
+    mirror.run(Look::Everything).await;
+    mirror.follows().await;
+}
+
+#[tokio::test]
+async fn rs201_a_deletion_is_only_done_where_it_is_asked_for() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    mirror.options.delete = false;
+    mirror.run(Look::Everything).await;
+    mirror.site.tell(&[("a", None), ("never-seen", None), ("b", Some("2"))]);
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!((counts(&report), report.kept), ([0, 1, 0, 0, 0], 1));
+    assert!(mirror.directory.path().join("a").exists());
+}
+
+#[tokio::test]
+async fn rs201_a_change_list_that_cannot_be_read_changes_nothing() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    let before = files(mirror.directory.path());
+    mirror.site.tell(&[("a", None), ("b", Some("2"))]);
+    let whole = {
+        let source = &mirror.site.source;
+        let root = r#"<rs:md capability="changelist" from="2026-01-01T00:00:00Z"/>"#;
+        let gone = format!(r#"<url><loc>{}</loc><rs:md change="deleted"/></url>"#, source.url("/a"));
+        document("urlset", root, &[gone])
+    };
+    for broken in [&whole.as_bytes()[..whole.len() - 5], b"<html>".as_slice(), b""] {
+        mirror.site.source.put("/changelist-1.xml", broken);
+        assert!(mirror.try_run(Look::Changes).await.is_err());
+    }
+    assert_eq!(files(mirror.directory.path()), before);
+}
+
+#[tokio::test]
+async fn rs199_what_fails_is_tried_again_by_the_next_run_until_it_is_right() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2")), ("b", Some("1"))]);
+    mirror.site.source.put("/a", b"not what was told");
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!((counts(&report), report.may_mend), ([1, 0, 0, 0, 1], true));
+    assert_eq!(std::fs::read(mirror.directory.path().join("a")).unwrap(), b"1");
+    mirror.site.source.put("/a", b"2");
+    assert_eq!(counts(&mirror.follows().await), [0, 1, 0, 0, 0]);
+    assert_eq!(counts(&mirror.follows().await), [0, 0, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn rs202_a_dry_run_tells_what_would_be_done_and_does_nothing() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    let before = files(mirror.directory.path());
+    mirror.site.tell(&[("a", Some("2")), ("b", None), ("c", Some("1"))]);
+    mirror.site.source.asked();
+    mirror.options.dry_run = true;
+    for how in [Look::Changes, Look::Everything] {
+        assert_eq!(counts(&mirror.run(how).await)[..3], [1, 1, 1], "{how:?}");
+    }
+    assert_eq!(files(mirror.directory.path()), before);
+    assert!(mirror.site.source.asked().iter().all(|path| path.contains(".xml")), "nothing was fetched");
+    mirror.options.dry_run = false;
+    assert_eq!(counts(&mirror.follows().await), [1, 1, 1, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_resource_becomes_a_folder_and_a_folder_a_resource() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b/c", Some("1")), ("b/d", Some("1"))]).await;
+    mirror.site.tell(&[("a", None), ("a/x", Some("1")), ("b/c", None), ("b/d", None), ("b", Some("1"))]);
+    mirror.follows().await;
+    mirror.site.tell(&[("a/x", None), ("a", Some("2")), ("b", None), ("b/c", Some("2"))]);
+    std::fs::remove_file(mirror.directory.path().join(".resync-destination/point.json")).unwrap();
+    mirror.run(Look::Everything).await;
+    mirror.assert_same();
+}
+
+/// Whatever a Source does and in whatever steps it is followed, the copy is the same in the end.
+#[tokio::test]
+async fn rs191_a_copy_that_follows_is_the_same_as_one_made_anew() {
+    for seed in 0..12 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut mirror = Mirror::of(random.usize(1..8), &[("f0", Some("begin"))]).await;
+        for step in 0..12 {
+            for _ in 0..random.usize(0..4) {
+                let path = format!("f{}", random.u8(1..6));
+                let body = random.u32(..).to_string();
+                let is_there = mirror.site.files.contains_key(&path);
+                let body = (!is_there || random.u8(0..3) > 0).then_some(body.as_str());
+                mirror.site.tell(&[(path.as_str(), body)]);
+            }
+            if random.u8(0..4) == 0 {
+                mirror.site.list();
+            }
+            let how =
+                *random.choice(&[Look::Changes, Look::Changes, Look::AtNewList, Look::UnlessInStep]).unwrap();
+            let result = mirror.try_run(how).await;
+            let report = result.unwrap_or_else(|error| panic!("seed {seed}, step {step}, {how:?}: {error}"));
+            assert_eq!(report.failed, 0, "seed {seed}, step {step}, {how:?}: {report:?}");
+            assert_eq!(
+                files(mirror.directory.path()),
+                mirror.site.files,
+                "seed {seed}, step {step}, {how:?}: {report:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A Source that changes, whose documents are made by core's generators.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+use resync_core::build::{
+    ChangeLists, Completed, Event, Item, MemoryInventory, MemorySink, ResourceDumps, ResourceLists, Rotation,
+    Site,
+};
+use resync_core::datetime::DateTime;
+use resync_core::digest::{Algorithm, Digest};
+use resync_core::document::Change;
+use resync_subscriber_kit::sync::Offer;
+use url::Url;
+
+use super::Source;
+
+/// The moment at which everything begins; then each change takes a second.
+const BEGIN: i64 = 1_795_000_000_000;
+
+pub(crate) struct ChangingSource {
+    pub(crate) source: Source,
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    sink: MemorySink,
+    lists: ChangeLists,
+    seconds: i64,
+    shown: BTreeMap<String, Vec<u8>>,
+}
+
+impl ChangingSource {
+    /// With Change Lists of so many entries at most.
+    pub(crate) async fn start(entries: usize) -> Self {
+        let source = Source::start().await;
+        let rotation = Rotation { entries: Some(entries), ..Rotation::default() };
+        let lists = ChangeLists::new(&Site::new(&source.url(""))).rotation(rotation);
+        let mut site = Self {
+            source,
+            files: BTreeMap::new(),
+            sink: MemorySink::default(),
+            lists,
+            seconds: 0,
+            shown: BTreeMap::new(),
+        };
+        site.tell(&[]);
+        site
+    }
+
+    pub(crate) fn now(&mut self) -> DateTime {
+        self.seconds += 1;
+        DateTime::from_unix_millis(BEGIN + self.seconds * 1000).unwrap()
+    }
+
+    fn item(&self, path: &str) -> Item {
+        let mut item = Item::new(self.source.url(&format!("/{path}")));
+        if let Some(body) = self.files.get(path) {
+            item.length = Some(body.len() as u64);
+            item.hashes = [Digest::of(Algorithm::Sha256, body)].into_iter().collect();
+        }
+        item
+    }
+
+    /// Changes files, `None` for a deletion, and tells of it in the Change List.
+    pub(crate) fn tell(&mut self, changes: &[(&str, Option<&str>)]) {
+        let mut events = Vec::new();
+        for (path, body) in changes {
+            let before = if let Some(body) = body {
+                self.source.put(&format!("/{path}"), body.as_bytes());
+                self.files.insert((*path).to_owned(), body.as_bytes().to_vec())
+            } else {
+                self.source.remove(&format!("/{path}"));
+                self.files.remove(*path)
+            };
+            let change = match (before, body) {
+                (_, None) => Change::Deleted,
+                (None, Some(_)) => Change::Created,
+                (Some(_), Some(_)) => Change::Updated,
+            };
+            let moment = self.now();
+            events.push(Ok(Event::new(change, moment, self.item(path))));
+        }
+        let now = self.now();
+        let from = DateTime::from_unix_millis(BEGIN).unwrap();
+        self.lists.record(&mut self.sink, from, events, now).unwrap();
+        self.show();
+    }
+
+    /// A new Resource List.
+    pub(crate) fn list(&mut self) {
+        let at = self.now();
+        let items: Vec<Item> = self.files.keys().map(|path| self.item(path)).collect();
+        let lists = ResourceLists::new(&Site::new(&self.source.url("")), at).completed(Completed::At(at));
+        lists.write(MemoryInventory::new(items).into_iter(), &mut self.sink).unwrap();
+        self.show();
+    }
+
+    /// A new Resource Dump of what is there now.
+    pub(crate) fn dump(&mut self) {
+        let at = self.now();
+        let items: Vec<Item> = self.files.keys().map(|path| self.item(path)).collect();
+        let begin = self.source.url("/");
+        let files = self.files.clone();
+        let content = move |item: &Item| Ok(files.get(&item.loc[begin.len()..]).cloned().map(Cursor::new));
+        let dumps = ResourceDumps::new(&Site::new(&self.source.url("")), at);
+        dumps.write(MemoryInventory::new(items).into_iter(), content, &mut self.sink).unwrap();
+        self.show();
+    }
+
+    /// Only what is new, so that a test may put something else in a place.
+    fn show(&mut self) {
+        for name in self.sink.names() {
+            let bytes = self.sink.get(name).unwrap();
+            if self.shown.get(name).is_none_or(|shown| shown != bytes) {
+                self.source.put(&format!("/{name}"), bytes);
+                self.shown.insert(name.to_owned(), bytes.to_vec());
+            }
+        }
+    }
+
+    pub(crate) fn offer(&self) -> Offer {
+        let url = |name: &str| Some(Url::parse(&self.source.url(name)).unwrap());
+        Offer {
+            resource_list: url("/resourcelist.xml"),
+            change_list: url("/changelist.xml"),
+            resource_dump: self.sink.get("resourcedump.xml").and_then(|_| url("/resourcedump.xml")),
+            ..Offer::default()
+        }
+    }
+}
