@@ -73,7 +73,11 @@ fn change_under(index: &str, documents: &[DocumentRecord], hub: &HubRecord) -> O
         return Some(change.clone());
     }
     let listed = |url: &str| components.iter().any(|document| document.url == url);
-    let shrunk = heard_of(hub).any(|(url, told)| is_under(&told.part) && !listed(url));
+    // Of change documents only the open one is on record; those that were closed are still there.
+    let goes_on =
+        |capability: &Capability| matches!(capability, Capability::ChangeList | Capability::ChangeDump);
+    let shrunk =
+        heard_of(hub).any(|(url, told)| is_under(&told.part) && !goes_on(&told.capability) && !listed(url));
     let first = components.first().filter(|_| shrunk)?;
     Some(framework_change(newer_version(&first.capability), first))
 }
@@ -117,6 +121,7 @@ mod tests {
             part,
             meaning: Digest::of(Algorithm::Sha256, says.as_bytes()),
             content: Digest::of(Algorithm::Sha256, says.as_bytes()),
+            stamp: None,
             version: says.bytes().fold(0, |version, byte| version * 256 + u64::from(byte)),
             changed: "2026-01-02T03:04:05Z".parse::<DateTime>().unwrap(),
         }
@@ -197,6 +202,19 @@ mod tests {
         let before = [component("1", "x"), component("2", "y"), index("i")];
         let after = [component("1", "x"), index("i2")];
         assert_eq!(heard(&before, &after), [(Change::Updated, "1".into())]);
+    }
+
+    #[test]
+    fn fn013_an_open_change_list_is_updated_and_its_successor_created() {
+        let list = |number: u32, says| {
+            let part = Part::Component { index: "http://example.org/cl.xml".into() };
+            record(Capability::ChangeList, &format!("cl-{number}.xml"), part, says)
+        };
+        assert_eq!(heard(&[list(1, "a")], &[list(1, "b")]), [(Change::Updated, "cl-1.xml".into())]);
+        assert_eq!(heard(&[list(1, "a")], &[list(4, "c")]), [(Change::Created, "cl-4.xml".into())]);
+        let (one, two) = (list(1, "a"), list(2, "b"));
+        let hub = HubRecord { doubt: all_told(&[one]), ..knowing(std::slice::from_ref(&two)) };
+        assert_eq!(news(&[two], &hub), [], "one that is closed is no news");
     }
 
     #[test]

@@ -36,10 +36,11 @@ pub fn source_description(site: &Site) -> Result<Composed, Violations> {
     Ok(composed(site.source_description(), &document))
 }
 
-/// The Capability List, which leads to the Resource List and, with a hub, to the framework channel (FN-060).
+/// The Capability List, which leads to the Resource List, to the Change Lists and, with a hub, to the framework channel (FN-060).
 pub fn capability_list(site: &Site, hubs: &[HubUrl]) -> Result<Composed, Violations> {
     let mut list = CapabilityList::new(site.source_description().url)
-        .capability(Capability::ResourceList, site.resource_list().url);
+        .capability(Capability::ResourceList, site.resource_list().url)
+        .capability(Capability::ChangeList, site.change_list().url);
     if !hubs.is_empty() {
         let hubs = hubs.iter().map(HubUrl::as_str);
         list = list.channel(Capability::FrameworkNotification, site.topic(), hubs);
@@ -67,10 +68,10 @@ mod tests {
             xml::read(&bytes).unwrap().into_document().unwrap()
         };
         let with = list(&hubs);
-        let channel = &with.entries()[1];
+        let channel = &with.entries()[2];
         assert_eq!(channel.loc, "http://example.org/resync/framework/");
         assert_eq!(channel.capability(), Some(&Capability::FrameworkNotification));
         assert_eq!(channel.links_with(&resync_core::document::Relation::Hub).count(), 2);
-        assert_eq!(list(&[]).entries().len(), 1);
+        assert_eq!(list(&[]).entries().len(), 2);
     }
 }

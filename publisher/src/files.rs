@@ -25,8 +25,38 @@ impl Version {
     }
 }
 
+/// A point at which a run can be cut short. Tests say which one; there, everything before it has happened, and nothing after.
+pub(crate) fn act() -> io::Result<()> {
+    #[cfg(test)]
+    if tests::is_cut_short() {
+        return Err(io::Error::other("cut short"));
+    }
+    Ok(())
+}
+
+/// Gives a file another name, in the same folder; where it is gone, that has been done.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    act()?;
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !from.exists() => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => sync_folder(to.parent().unwrap_or(Path::new("."))),
+    }
+}
+
+/// Removes a file; where it is gone, that has been done.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    act()?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => sync_folder(path.parent().unwrap_or(Path::new("."))),
+    }
+}
+
 /// Writes `bytes` to `path`: a temporary file beside it, fsync, rename, fsync of the folder. Missing folders are made.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    act()?;
     let folder = path.parent().unwrap_or(Path::new("."));
     make_folder(folder)?;
     let mut builder = tempfile::Builder::new();
@@ -107,8 +137,25 @@ fn file_number(_: &Metadata) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Lets so many acts of this thread succeed and every later one fail; `None` lets all succeed.
+    pub(crate) fn cut_short_after(acts: Option<u32>) {
+        LEFT.set(acts);
+    }
+
+    pub(super) fn is_cut_short() -> bool {
+        let left = LEFT.get();
+        LEFT.set(left.map(|left| left.saturating_sub(1)));
+        left == Some(0)
+    }
 
     #[test]
     fn a_file_is_replaced_whole_and_leaves_nothing_beside_it() {

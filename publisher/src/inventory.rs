@@ -1,26 +1,43 @@
-//! What is in a collection, kept in a file from one build to the next: one line of JSON a resource, in the order of their URLs.
+//! What is in a collection, kept in a file from one run to the next: one line of JSON a resource, in the order of their URLs.
 //!
-//! It is written while the folder is walked and read line by line, so that nobody ever holds the whole of it.
+//! A run writes the next inventory beside the last one, and beside both what differs, line by line: nobody ever holds the whole of it. Files
+//! that are as they were are not read again.
 
 use std::{
     fs::File,
-    io::{self, BufRead as _, BufReader, BufWriter, Lines, Write as _},
+    io::{self, BufRead as _, BufReader, BufWriter, Lines},
     path::{Path, PathBuf},
     sync::mpsc::channel,
+    time::Duration,
 };
 
 use resync_core::{
     build::{
-        BuildError, FileInventory, Folder, FolderSink, Item, Sink as _, SkipReason, Skipped, Unportable,
+        BuildError, Event, FileInventory, Files, Folder, FolderSink, Item, Known, Sink as _, SkipReason,
+        Skipped, Stamp, Unportable, differences,
     },
     datetime::DateTime,
-    digest::{Algorithm, Digest, Hasher, Hashes},
+    digest::{Algorithm, Hashes},
+    document::Change,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{settings::BaseUrl, state::FOLDER, stored::text_option};
+use crate::{
+    files,
+    settings::BaseUrl,
+    state::FOLDER,
+    stored::{text, text_option},
+};
 
-const NAME: &str = "inventory.jsonl";
+/// The inventory that the published documents tell of.
+const LAST: &str = "inventory.jsonl";
+/// The inventory of a run that is not through.
+const NEXT: &str = "inventory-next.jsonl";
+/// What differs between the two.
+const CHANGES: &str = "changes.jsonl";
+
+/// Changes that are told to have happened at one moment, so that a burst can be cut into notifications (CN-014).
+pub(crate) const CHANGES_OF_A_MOMENT: u64 = 250;
 
 /// A snapshot of a collection. Every state in it is at least as new as `started` (RS-021).
 #[derive(Clone, Debug)]
@@ -29,81 +46,207 @@ pub(crate) struct Taken {
     pub(crate) started: DateTime,
     /// After the last file was read.
     pub(crate) completed: DateTime,
+    /// The moment of the last change that is told, or of the snapshot.
+    pub(crate) until: DateTime,
     /// Number of resources.
     pub(crate) resources: u64,
     /// Sum of their lengths in bytes.
     pub(crate) bytes: u64,
-    /// Digest of all that is known of them: equal for snapshots of an unchanged collection.
-    pub(crate) meaning: Digest,
+    /// Number of files that had to be read.
+    pub(crate) reads: u64,
+    /// What differs from the last inventory.
+    pub(crate) changes: Changes,
     /// What lies in the folder and was left out, ordered by path.
     pub(crate) skipped: Vec<Skipped>,
     /// The resources whose names not every Destination can keep, ordered by path.
     pub(crate) unportable: Vec<Unportable>,
 }
 
-/// Takes the inventory of `collection` and keeps it in the state of the site in `out`.
+/// How many resources changed in which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// Resources that are new.
+    pub created: u64,
+    /// Resources with another representation.
+    pub updated: u64,
+    /// Resources that are gone.
+    pub deleted: u64,
+}
+
+impl Changes {
+    /// Of all kinds together.
+    pub fn total(self) -> u64 {
+        self.created + self.updated + self.deleted
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            created: self.created + other.created,
+            updated: self.updated + other.updated,
+            deleted: self.deleted + other.deleted,
+        }
+    }
+
+    fn count(&mut self, change: Change) {
+        match change {
+            Change::Created => self.created += 1,
+            Change::Updated => self.updated += 1,
+            Change::Deleted => self.deleted += 1,
+        }
+    }
+}
+
+/// What the last run told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Before {
+    /// All changes up to this moment: what differs from its inventory is told.
+    Told(DateTime),
+    /// Nothing that could go on.
+    Nothing,
+}
+
+/// Takes the next inventory of `collection`, and what differs from the last one, into the state of the site in `out`.
 pub(crate) fn take(
     collection: Folder,
     base: &BaseUrl,
     algorithms: &[Algorithm],
     out: &Path,
+    before: Before,
 ) -> Result<Taken, BuildError> {
     let ((skip, skipped), (wonder, unportable)) = (channel(), channel());
-    let files = FileInventory::below(collection, base.as_str())
+    let mut files = FileInventory::below(collection, base.as_str())
         .algorithms(algorithms.iter().copied())
         .media_type(|path| mime_guess::from_path(path).first().map(|guess| guess.essence_str().to_owned()))
         .on_skipped(move |one| drop(skip.send(one)))
         .on_unportable(move |one| drop(wonder.send(one)))
+        .known(last(out)?)
         .start()?;
     let started = files.started();
-    let mut sink = FolderSink::open(out.join(FOLDER))?;
-    let mut lines = BufWriter::new(sink.create(NAME)?);
-    let mut hasher = Hasher::new([Algorithm::Sha256]);
-    let (mut resources, mut bytes) = (0, 0);
-    for item in files {
-        let item = item?;
-        resources += 1;
-        bytes += item.length.unwrap_or(0);
-        let mut line = serde_json::to_vec(&Line::from(item)).map_err(io::Error::from)?;
-        line.push(b'\n');
-        hasher.update(&line);
-        lines.write_all(&line)?;
-    }
-    let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
-    sink.publish(staged)?;
+    let Compared { resources, bytes, changes, until } = compare(&mut files, out, before)?;
     // What vanished is no news.
     let mut skipped: Vec<_> = skipped.iter().filter(|one| one.reason != SkipReason::Dangling).collect();
     skipped.sort_by(|one, other| one.path.cmp(&other.path));
     let mut unportable: Vec<_> = unportable.iter().collect();
     unportable.sort_by(|one, other| one.path.cmp(&other.path));
-    let hashes = hasher.finish();
-    let meaning = *hashes.get(Algorithm::Sha256).expect("it was asked for SHA-256");
-    Ok(Taken { started, completed: DateTime::now(), resources, bytes, meaning, skipped, unportable })
+    let (reads, completed) = (files.reads(), DateTime::now().max(started));
+    Ok(Taken { started, completed, until, resources, bytes, reads, changes, skipped, unportable })
 }
 
-/// The inventory that was kept last.
-pub(crate) fn kept(out: &Path) -> Result<Kept, BuildError> {
-    let path = out.join(FOLDER).join(NAME);
+struct Compared {
+    resources: u64,
+    bytes: u64,
+    changes: Changes,
+    until: DateTime,
+}
+
+/// One pass over both inventories: the new one is kept, and what differs is, too.
+fn compare(files: &mut Files, out: &Path, before: Before) -> Result<Compared, BuildError> {
+    let mut sink = FolderSink::open(out.join(FOLDER))?;
+    let mut lines = BufWriter::new(sink.create(NEXT)?);
+    let mut told = BufWriter::new(sink.create(CHANGES)?);
+    let (mut resources, mut bytes, mut changes) = (0, 0, Changes::default());
+    let known: Box<dyn Iterator<Item = Result<Item, BuildError>>> = match before {
+        Before::Told(_) => Box::new(last(out)?.map(|known| known.map(|known| known.item))),
+        Before::Nothing => Box::new(std::iter::empty()),
+    };
+    let first = match before {
+        Before::Told(until) => files.started().max(later(until, 1)),
+        Before::Nothing => files.started(),
+    };
+    let mut until = first;
+    let after = std::iter::from_fn(|| files.next_known()).map(|known| {
+        let known = known?;
+        resources += 1;
+        bytes += known.item.length.unwrap_or(0);
+        write_line(&mut lines, &Line::from(known.clone()))?;
+        Ok(known.item)
+    });
+    for event in differences(known, after, first) {
+        let event = event?;
+        if let Before::Told(_) = before {
+            until = later(first, changes.total() / CHANGES_OF_A_MOMENT);
+            changes.count(event.change);
+            write_line(&mut told, &EventLine::from(Event { moment: until, ..event }))?;
+        }
+    }
+    for lines in [lines, told] {
+        let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
+        sink.publish(staged)?;
+    }
+    Ok(Compared { resources, bytes, changes, until })
+}
+
+/// So many milliseconds after a moment.
+fn later(moment: DateTime, milliseconds: u64) -> DateTime {
+    DateTime::from_system_time(moment.to_system_time() + Duration::from_millis(milliseconds))
+}
+
+fn write_line(lines: &mut impl io::Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *lines, line)?;
+    lines.write_all(b"\n")
+}
+
+/// The inventory that the published documents tell of; empty before there are any.
+fn last(out: &Path) -> Result<impl Iterator<Item = Result<Known, BuildError>> + Send + use<>, BuildError> {
+    let lines = match kept::<Line>(out.join(FOLDER).join(LAST)) {
+        Err(BuildError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+        lines => Some(lines?),
+    };
+    Ok(lines.into_iter().flatten().map(|line| line.map(Known::from)))
+}
+
+/// Whether there is an inventory that the published documents tell of.
+pub(crate) fn is_kept(out: &Path) -> bool {
+    out.join(FOLDER).join(LAST).is_file()
+}
+
+/// The inventory of the run that is not through, or of the last one.
+pub(crate) fn newest(
+    out: &Path,
+) -> Result<impl Iterator<Item = Result<Item, BuildError>> + use<>, BuildError> {
+    let next = out.join(FOLDER).join(NEXT);
+    let path = if next.exists() { next } else { out.join(FOLDER).join(LAST) };
+    Ok(kept::<Line>(path)?.map(|line| line.map(|line| Known::from(line).item)))
+}
+
+/// What differs between the last inventory and the next one.
+pub(crate) fn changes(
+    out: &Path,
+) -> Result<impl Iterator<Item = Result<Event, BuildError>> + use<>, BuildError> {
+    Ok(kept::<EventLine>(out.join(FOLDER).join(CHANGES))?.map(|line| line.map(Event::from)))
+}
+
+/// Makes the next inventory the last one. Does nothing where that is done.
+pub(crate) fn advance(out: &Path) -> io::Result<()> {
+    let folder = out.join(FOLDER);
+    files::rename(&folder.join(NEXT), &folder.join(LAST))?;
+    files::remove(&folder.join(CHANGES))
+}
+
+/// Lines of JSON in a file.
+#[derive(Debug)]
+struct Kept<T> {
+    lines: Lines<BufReader<File>>,
+    path: PathBuf,
+    of: std::marker::PhantomData<fn() -> T>,
+}
+
+fn kept<T>(path: PathBuf) -> Result<Kept<T>, BuildError> {
     match File::open(&path) {
-        Ok(file) => Ok(Kept { lines: BufReader::new(file).lines(), path }),
+        Ok(file) => Ok(Kept { lines: BufReader::new(file).lines(), path, of: std::marker::PhantomData }),
         Err(source) => Err(BuildError::File { path, source }),
     }
 }
 
-/// An inventory that is read from its file.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    lines: Lines<BufReader<File>>,
-    path: PathBuf,
-}
-
-impl Iterator for Kept {
-    type Item = Result<Item, BuildError>;
+impl<T: DeserializeOwned> Iterator for Kept<T> {
+    type Item = Result<T, BuildError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let line = self.lines.next()?;
-        let item = line.and_then(|line| Ok(serde_json::from_str::<Line>(&line)?.into()));
-        Some(item.map_err(|source| BuildError::File { path: self.path.clone(), source }))
+        let line = line.and_then(|line| Ok(serde_json::from_str(&line)?));
+        Some(line.map_err(|source| BuildError::File { path: self.path.clone(), source }))
     }
 }
 
@@ -115,33 +258,65 @@ struct Line {
     length: Option<u64>,
     hashes: String,
     media_type: Option<String>,
+    #[serde(default, with = "text_option", skip_serializing_if = "Option::is_none")]
+    stamp: Option<Stamp>,
 }
 
-impl From<Item> for Line {
-    fn from(item: Item) -> Self {
+impl From<Known> for Line {
+    fn from(Known { item, stamp }: Known) -> Self {
         let Item { loc, lastmod, length, hashes, media_type, .. } = item;
-        Self { loc, lastmod, length, hashes: hashes.to_string(), media_type }
+        Self { loc, lastmod, length, hashes: hashes.to_string(), media_type, stamp }
     }
 }
 
-impl From<Line> for Item {
+impl From<Line> for Known {
     fn from(line: Line) -> Self {
-        let Line { loc, lastmod, length, hashes, media_type } = line;
-        Self { lastmod, length, hashes: Hashes::parse(&hashes), media_type, ..Self::new(loc) }
+        let Line { loc, lastmod, length, hashes, media_type, stamp } = line;
+        let item = Item { lastmod, length, hashes: Hashes::parse(&hashes), media_type, ..Item::new(loc) };
+        Self { item, stamp }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct EventLine {
+    #[serde(with = "text")]
+    change: Change,
+    #[serde(with = "text")]
+    moment: DateTime,
+    #[serde(flatten)]
+    line: Line,
+}
+
+impl From<Event> for EventLine {
+    fn from(Event { change, moment, item, .. }: Event) -> Self {
+        Self { change, moment, line: Line::from(Known { item, stamp: None }) }
+    }
+}
+
+impl From<EventLine> for Event {
+    fn from(EventLine { change, moment, line }: EventLine) -> Self {
+        Self::new(change, moment, Known::from(line).item)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, time::SystemTime};
+
+    use resync_core::digest::Digest;
 
     use super::*;
     use crate::collection;
 
-    fn taken(data: &Path, out: &Path) -> Taken {
+    fn taken(data: &Path, out: &Path, before: Before) -> Taken {
         fs::create_dir_all(out).unwrap();
         let base = BaseUrl::parse("http://example.org/c").unwrap();
-        take(collection::open(data, out).unwrap(), &base, &[Algorithm::Sha256], out).unwrap()
+        take(collection::open(data, out).unwrap(), &base, &[Algorithm::Sha256], out, before).unwrap()
+    }
+
+    fn told(out: &Path) -> Vec<(Change, String)> {
+        let name = |event: Event| event.item.loc.replace("http://example.org/c/", "");
+        changes(out).unwrap().map(Result::unwrap).map(|event| (event.change, name(event))).collect()
     }
 
     #[test]
@@ -152,10 +327,11 @@ mod tests {
         for name in ["c.txt", "b/z.xml", "b/a b.pdf", "a", "b.part"] {
             fs::write(data.join(name), name).unwrap();
         }
-        let taken = taken(&data, &out);
-        assert_eq!((taken.resources, taken.bytes, taken.skipped.len()), (4, 22, 1));
+        let taken = taken(&data, &out, Before::Nothing);
+        assert_eq!((taken.resources, taken.bytes, taken.skipped.len(), taken.reads), (4, 22, 1, 4));
+        assert_eq!((taken.changes, told(&out)), (Changes::default(), vec![]));
         assert!(taken.started <= taken.completed);
-        let items: Vec<_> = kept(&out).unwrap().map(Result::unwrap).collect();
+        let items: Vec<_> = newest(&out).unwrap().map(Result::unwrap).collect();
         let locs: Vec<_> =
             items.iter().map(|item| item.loc.strip_prefix("http://example.org/c/").unwrap()).collect();
         assert_eq!(locs, ["a", "b/a%20b.pdf", "b/z.xml", "c.txt"]);
@@ -168,17 +344,47 @@ mod tests {
     }
 
     #[test]
-    fn the_meaning_ignores_when_the_snapshot_was_taken_and_nothing_else() {
+    fn what_differs_is_told_once_after_the_last_moment_and_a_new_time_alone_is_no_difference() {
         let place = tempfile::tempdir().unwrap();
         let (data, out) = (place.path().join("data"), place.path().join("out"));
         fs::create_dir(&data).unwrap();
-        fs::write(data.join("a"), "one").unwrap();
-        let first = taken(&data, &out).meaning;
-        assert_eq!(taken(&data, &out).meaning, first);
-        fs::write(data.join("a"), "two").unwrap();
-        let second = taken(&data, &out).meaning;
-        assert_ne!(second, first);
-        fs::write(data.join("b"), "").unwrap();
-        assert_ne!(taken(&data, &out).meaning, second);
+        for name in ["a", "b", "c"] {
+            fs::write(data.join(name), name).unwrap();
+        }
+        let first = taken(&data, &out, Before::Nothing);
+        advance(&out).unwrap();
+        fs::write(data.join("a"), "other").unwrap();
+        fs::remove_file(data.join("b")).unwrap();
+        fs::write(data.join("d"), "d").unwrap();
+        let touched = File::options().write(true).open(data.join("c")).unwrap();
+        touched.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let ahead = later(first.until, 3_600_000);
+        let second = taken(&data, &out, Before::Told(ahead));
+        let expected = [(Change::Updated, "a"), (Change::Deleted, "b"), (Change::Created, "d")];
+        assert_eq!(told(&out), expected.map(|(change, name)| (change, name.to_owned())));
+        assert_eq!(second.changes, Changes { created: 1, updated: 1, deleted: 1 });
+        assert!(second.until > ahead, "the clock was set back, time goes on");
+        advance(&out).unwrap();
+        advance(&out).unwrap();
+        let third = taken(&data, &out, Before::Told(second.until));
+        assert_eq!((third.changes.total(), told(&out)), (0, vec![]));
+    }
+
+    #[test]
+    fn cn014_a_burst_has_so_many_moments_that_it_can_be_cut() {
+        let place = tempfile::tempdir().unwrap();
+        let (data, out) = (place.path().join("data"), place.path().join("out"));
+        fs::create_dir(&data).unwrap();
+        let first = taken(&data, &out, Before::Nothing);
+        advance(&out).unwrap();
+        for number in 0..2 * CHANGES_OF_A_MOMENT + 1 {
+            fs::write(data.join(format!("{number:04}")), "").unwrap();
+        }
+        let burst = taken(&data, &out, Before::Told(first.until));
+        let mut moments: Vec<_> = changes(&out).unwrap().map(|event| event.unwrap().moment).collect();
+        assert!(moments.is_sorted() && moments[0] > first.until);
+        assert_eq!(moments.last(), Some(&burst.until));
+        moments.dedup();
+        assert_eq!(moments.len(), 3);
     }
 }

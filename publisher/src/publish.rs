@@ -1,31 +1,33 @@
-//! A build: inventory, documents, and their atomic replacement in the order components → index → Capability List → Source Description.
+//! A run of the Source: what is there now, how it differs from what was told, and what is therefore published.
 //!
-//! The state is written last. A build that was cut short leaves documents whose digests the state does not know; the next build replaces them.
+//! The inventory of the last run says what the documents tell. A run takes the next one, decides, keeps its plan, and carries it out; one that was
+//! cut short is completed by the next before that looks at the collection anew.
+
+mod desk;
+mod run;
 
 use std::{
-    collections::BTreeMap,
-    fs::File,
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use resync_core::{
-    build::{self, Completed, FolderSink, ResourceLists, Skipped, Unportable},
+    build::{self, Skipped, Unportable},
     datetime::DateTime,
-    digest::{Algorithm, Digest, Hasher},
     document::Capability,
     rules::Violations,
 };
 
+pub(crate) use self::run::is_in_place;
 use crate::{
-    collection,
-    documents::{self, Composed},
-    files,
-    inventory::{self, Taken},
+    collection, files,
+    inventory::{self, Before, Changes, Taken},
     lock::Lock,
-    settings::{HubUrl, Settings},
+    plan::Plan,
+    settings::Settings,
     site::{DOCUMENT_FOLDER, Site},
-    state::{self, DocumentRecord, HubRecord, Part, State, StateError},
+    state::{self, Series, State, StateError},
 };
 
 /// The folders under OUT in which nothing but the site's own files lies.
@@ -38,6 +40,10 @@ pub struct Built {
     pub resources: u64,
     /// Sum of their lengths in bytes.
     pub bytes: u64,
+    /// How many files were read, since nobody could tell otherwise that they are as they were.
+    pub reads: u64,
+    /// What the Change List tells of now, that of a run that was cut short included.
+    pub changes: Changes,
     /// The documents that were written, in that order.
     pub written: Vec<Written>,
     /// Number of documents that still say the same and were left untouched.
@@ -57,6 +63,8 @@ pub struct Written {
     pub capability: Capability,
     /// Its URL.
     pub url: String,
+    /// Whether it is an index of others.
+    pub is_index: bool,
 }
 
 /// What keeps a build from succeeding. The site stays as it was, or as far as it came: the next build completes it.
@@ -100,7 +108,8 @@ pub enum BuildError {
 
 /// Brings the site in `out` in step with the collection of `settings`. Documents whose meaning did not change keep their bytes and time.
 ///
-/// Blocks while another build or notification works on the same `out`. Uses all cores for hashing.
+/// Files that are as they were are not read. What changed goes to the open Change List; the Resource List is written anew by
+/// [rule](crate::settings::Rules). Blocks while another build or notification works on the same `out`. Uses all cores for hashing.
 pub fn build(settings: &Settings, out: &Path) -> Result<Built, BuildError> {
     let directory = settings.directory.as_path();
     let unopened = |source| BuildError::Collection { path: directory.to_owned(), source };
@@ -109,35 +118,102 @@ pub fn build(settings: &Settings, out: &Path) -> Result<Built, BuildError> {
     refuse_own_documents(&directory, out)?;
     let collection = collection::open(&directory, out)?;
     sweep(out)?;
-    let before = State::load_if_built(out)?;
-    let site = Site::new(settings.base_url.clone());
-    let taken = inventory::take(collection, &settings.base_url, &settings.hash, out)?;
-    let capability_list = documents::capability_list(&site, &settings.hubs)?;
-    let source_description = documents::source_description(&site)?;
-
-    let mut run =
-        Run { out, site: &site, before: before.as_ref(), now: DateTime::now(), done: Done::default() };
-    run.resource_lists(&taken)?;
-    run.replace(&capability_list)?;
-    run.replace(&source_description)?;
-    let Run { now, done, .. } = run;
-
+    let (mut changes, mut written) = complete(&lock)?;
     let settings = Settings { directory, ..settings.clone() };
-    let hubs = hub_records(&settings, &site, before.as_ref(), now);
+    let before = State::load_if_built(out)?;
+    let series = before.as_ref().and_then(|state| continued(state, &settings, out));
+    let told = series.map_or(Before::Nothing, |series| Before::Told(series.until));
+    let taken = inventory::take(collection, &settings.base_url, &settings.hash, out, told)?;
+    let plan = decide(settings, before.as_ref(), series, &taken, out);
+    if plan.lists_resources || plan.changes.total() > 0 {
+        plan.save(&lock)?;
+    }
+    let done = run::publish(&plan, false, &lock)?;
     let kept = done.records.len() - done.written.len();
-    let mut state = State::new(settings, (taken.resources, taken.bytes), done.records, hubs);
-    state.builds = number(before.as_ref());
-    state.notified_on = before.and_then(|before| before.notified_on);
-    state.save(&lock)?;
+    changes = changes.and(taken.changes);
+    written.retain(|document| !done.written.contains(document));
+    written.extend(done.written);
     Ok(Built {
         resources: taken.resources,
         bytes: taken.bytes,
+        reads: taken.reads,
+        changes,
+        written,
         kept,
-        written: done.written,
         skipped: taken.skipped,
         unportable: taken.unportable,
-        source_description: source_description.location.url,
+        source_description: Site::new(plan.settings.base_url).source_description().url,
     })
+}
+
+/// Completes a run that was cut short.
+fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
+    let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };
+    tracing::info!(build = plan.build, "completing a run that was cut short");
+    let done = run::publish(&plan, true, lock)?;
+    let changes = if done.records.is_empty() { Changes::default() } else { plan.changes };
+    Ok((changes, done.written))
+}
+
+/// The Change Lists, if they can go on: of the same base URL, and as they were written.
+fn continued<'a>(state: &'a State, settings: &Settings, out: &Path) -> Option<&'a Series> {
+    let series = state.series.as_ref()?;
+    if state.settings.base_url != settings.base_url {
+        return None;
+    }
+    let mut lists = state.documents.iter().filter(|record| record.capability == Capability::ChangeList);
+    if lists.all(|record| is_in_place(out, record)) && inventory::is_kept(out) {
+        return Some(series);
+    }
+    tracing::warn!(
+        "the Change Lists or the last inventory are not as they were written; changes are told anew from now on"
+    );
+    None
+}
+
+fn decide(
+    settings: Settings,
+    before: Option<&State>,
+    series: Option<&Series>,
+    taken: &Taken,
+    out: &Path,
+) -> Plan {
+    let build = before.map_or(0, |state| state.builds) + 1;
+    let is_current = |series: &Series| {
+        let lists = || {
+            let all = before.into_iter().flat_map(|state| &state.documents);
+            all.filter(|record| record.capability == Capability::ResourceList)
+        };
+        before.is_some_and(|state| state.settings.hash == settings.hash)
+            && lists().next().is_some()
+            && lists().all(|record| is_in_place(out, record))
+            && !is_outdated(series, &settings, taken)
+    };
+    let lists_resources = !series.is_some_and(is_current);
+    Plan {
+        completed: taken.completed,
+        until: taken.until,
+        resources: taken.resources,
+        bytes: taken.bytes,
+        changes: taken.changes,
+        position: series.map(|series| series.position),
+        lists_resources,
+        ..Plan::new(build, settings, taken.started)
+    }
+}
+
+/// Whether the rules want a new Resource List.
+fn is_outdated(series: &Series, settings: &Settings, taken: &Taken) -> bool {
+    let rules = settings.rules;
+    let since = series.since + taken.changes.total();
+    let is_many =
+        u128::from(since) * 100 >= u128::from(taken.resources) * u128::from(rules.resource_list_percent);
+    let is_old = rules.resource_list_age().is_some_and(|age| elapsed(series.listed, taken.started) >= age);
+    since > 0 && (taken.resources <= rules.resource_list_small || is_many || is_old)
+}
+
+fn elapsed(from: DateTime, now: DateTime) -> Duration {
+    now.to_system_time().duration_since(from.to_system_time()).unwrap_or_default()
 }
 
 fn sweep(out: &Path) -> Result<(), BuildError> {
@@ -157,140 +233,5 @@ fn refuse_own_documents(directory: &Path, out: &Path) -> Result<(), BuildError> 
     Ok(())
 }
 
-/// A build under way.
-struct Run<'a> {
-    out: &'a Path,
-    site: &'a Site,
-    before: Option<&'a State>,
-    now: DateTime,
-    done: Done,
-}
-
-/// What is published, in the order in which it was written or would have been.
-#[derive(Default)]
-struct Done {
-    records: Vec<DocumentRecord>,
-    written: Vec<Written>,
-}
-
-impl Run<'_> {
-    /// The lists of one snapshot are kept or replaced together, so that their times agree (RS-095).
-    fn resource_lists(&mut self, taken: &Taken) -> Result<(), BuildError> {
-        let known = self.known(&Capability::ResourceList);
-        let says_the_same = |record: &&DocumentRecord| {
-            record.meaning == taken.meaning && record.url == self.site.place(&record.path).url
-        };
-        if !known.is_empty() && known.iter().all(says_the_same) && self.are_in_place(&known) {
-            let kept: Vec<_> = known.into_iter().cloned().collect();
-            self.done.records.extend(kept);
-            return Ok(());
-        }
-        let documents = build::Site::new(&self.site.place(DOCUMENT_FOLDER).url);
-        let mut sink = FolderSink::open(self.out.join(DOCUMENT_FOLDER))?;
-        let published = ResourceLists::new(&documents, taken.started)
-            .completed(Completed::At(taken.completed))
-            .write(inventory::kept(self.out)?, &mut sink)?;
-        let index = published.top().filter(|_| published.documents.len() > 1).map(|top| documents.url(top));
-        for name in &published.documents {
-            let url = documents.url(name);
-            let part = match &index {
-                None => Part::Whole,
-                Some(index) if *index == url => Part::Index,
-                Some(index) => Part::Component { index: index.clone() },
-            };
-            let path = format!("{DOCUMENT_FOLDER}/{name}");
-            let full = self.out.join(&path);
-            let content = digest_of(&full).map_err(|source| BuildError::Write { path: full, source })?;
-            let (version, changed) = (number(self.before), self.now);
-            let (capability, meaning) = (Capability::ResourceList, taken.meaning);
-            self.wrote(DocumentRecord { path, url, capability, part, meaning, content, version, changed });
-        }
-        Ok(())
-    }
-
-    fn known(&self, capability: &Capability) -> Vec<&DocumentRecord> {
-        let all = self.before.into_iter().flat_map(|state| &state.documents);
-        all.filter(|record| record.capability == *capability).collect()
-    }
-
-    fn are_in_place(&self, records: &[&DocumentRecord]) -> bool {
-        records.iter().all(|record| is_in_place(self.out, record))
-    }
-
-    /// Writes a document, unless it says the same and its file is as it was written.
-    ///
-    /// A file that was not as its record said is a new version too, whatever it is to say now: somebody may have read what stood there.
-    fn replace(&mut self, document: &Composed) -> Result<(), BuildError> {
-        let Composed { location, capability, part, bytes, meaning } = document;
-        let says_the_same = |record: &&&DocumentRecord| {
-            record.path == location.path
-                && record.url == location.url
-                && record.part == *part
-                && record.meaning == *meaning
-        };
-        let known = self.known(capability);
-        if let Some(&record) = known.iter().find(says_the_same)
-            && is_in_place(self.out, record)
-        {
-            self.done.records.push(record.clone());
-            return Ok(());
-        }
-        let path = self.out.join(&location.path);
-        files::replace(&path, bytes).map_err(|source| BuildError::Write { path, source })?;
-        self.wrote(DocumentRecord {
-            path: location.path.clone(),
-            url: location.url.clone(),
-            capability: capability.clone(),
-            part: part.clone(),
-            meaning: *meaning,
-            content: Digest::of(Algorithm::Sha256, bytes),
-            version: number(self.before),
-            changed: self.now,
-        });
-        Ok(())
-    }
-
-    fn wrote(&mut self, record: DocumentRecord) {
-        self.done.written.push(Written { capability: record.capability.clone(), url: record.url.clone() });
-        self.done.records.push(record);
-    }
-}
-
-/// The number of the build that follows on `before`.
-fn number(before: Option<&State>) -> u64 {
-    before.map_or(0, |state| state.builds) + 1
-}
-
-/// Whether a document's file holds the very bytes that were written.
-pub(crate) fn is_in_place(out: &Path, record: &DocumentRecord) -> bool {
-    digest_of(&out.join(&record.path)).is_ok_and(|content| content == record.content)
-}
-
-fn digest_of(path: &Path) -> io::Result<Digest> {
-    let mut hasher = Hasher::new([Algorithm::Sha256]);
-    io::copy(&mut File::open(path)?, &mut hasher)?;
-    Ok(*hasher.finish().get(Algorithm::Sha256).expect("it was asked for SHA-256"))
-}
-
-/// Hubs keep what they know as long as the topic is the same. One that is named no more stays until it has been told so, if it ever heard of the
-/// site at all.
-fn hub_records(
-    settings: &Settings,
-    site: &Site,
-    before: Option<&State>,
-    now: DateTime,
-) -> BTreeMap<HubUrl, HubRecord> {
-    let topic = site.topic();
-    let mut records = BTreeMap::new();
-    for (hub, record) in before.into_iter().flat_map(|state| &state.hubs) {
-        let stays = settings.hubs.contains(hub);
-        if record.topic == topic && (stays || record.may_know_something()) {
-            let left = if stays { None } else { record.left.or(Some(now)) };
-            records.insert(hub.clone(), HubRecord { left, ..record.clone() });
-        }
-    }
-    for hub in &settings.hubs {
-        records.entry(hub.clone()).or_insert_with(|| HubRecord::new(topic.clone()));
-    }
-    records
-}
+#[cfg(test)]
+mod tests;

@@ -213,10 +213,11 @@ impl View {
     }
 }
 
-/// Whether it is a document that an index led to a moment ago, and that stays for who is still reading.
+/// Whether it is a document that an index leads to, or led to a moment ago, and that stays for who is still reading.
 fn was_document(out: &Path, wanted: &Path) -> bool {
     let name = wanted.file_name().unwrap_or_default().as_encoded_bytes();
-    let is_list = name.starts_with(b"resourcelist-") && name.ends_with(b".xml");
+    let begins = [&b"resourcelist-"[..], b"changelist-"].iter().any(|stem| name.starts_with(stem));
+    let is_list = begins && name.ends_with(b".xml");
     is_list && wanted.parent() == Some(Path::new(DOCUMENT_FOLDER)) && out.join(wanted).is_file()
 }
 

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use resync_core::{build::url_path_of, digest::Algorithm};
@@ -32,12 +33,57 @@ pub struct Settings {
     /// The algorithms whose digests the Resource List gives.
     #[serde(with = "crate::stored::text_list")]
     pub hash: Vec<Algorithm>,
+    /// When lists are closed or written anew.
+    #[serde(default)]
+    pub rules: Rules,
+}
+
+/// When a Change List is closed, and when the Resource List is written anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rules {
+    /// A Change List is closed at so many entries. Each run reads and writes the open one.
+    pub change_list_entries: usize,
+    /// It is closed by the first change so many seconds after its first; `None` leaves it to the entries.
+    pub change_list_seconds: Option<u64>,
+    /// The Resource List of at most so many resources is written at every change.
+    pub resource_list_small: u64,
+    /// That of more is written when the changes since the last one are so many per cent of the resources,
+    pub resource_list_percent: u8,
+    /// or at the first run so many seconds after the last one that finds a change since.
+    pub resource_list_seconds: Option<u64>,
+}
+
+impl Default for Rules {
+    /// 5,000 entries; at every change up to 50,000 resources, which one list holds, then at 10 per cent or after 30 days.
+    fn default() -> Self {
+        Self {
+            change_list_entries: 5_000,
+            change_list_seconds: None,
+            resource_list_small: 50_000,
+            resource_list_percent: 10,
+            resource_list_seconds: Some(30 * 24 * 60 * 60),
+        }
+    }
+}
+
+impl Rules {
+    /// How old a Change List gets.
+    pub fn change_list_age(self) -> Option<Duration> {
+        self.change_list_seconds.map(Duration::from_secs)
+    }
+
+    /// How old a Resource List gets.
+    pub fn resource_list_age(self) -> Option<Duration> {
+        self.resource_list_seconds.map(Duration::from_secs)
+    }
 }
 
 impl Settings {
     /// Settings with SHA-256 hashes and no hub.
     pub fn new(directory: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
-        Self { directory: directory.into(), base_url, hubs: Vec::new(), hash: vec![Algorithm::Sha256] }
+        let (hash, rules) = (vec![Algorithm::Sha256], Rules::default());
+        Self { directory: directory.into(), base_url, hubs: Vec::new(), hash, rules }
     }
 
     /// Adds a hub; one named twice counts once.

@@ -47,6 +47,16 @@ impl Site {
         self.place(&format!("{DOCUMENT_FOLDER}/resourcelist.xml"))
     }
 
+    /// The index of the Change Lists.
+    pub fn change_list(&self) -> Location {
+        self.place(&format!("{DOCUMENT_FOLDER}/changelist.xml"))
+    }
+
+    /// The Change List of a number, counted from 1.
+    pub fn change_list_component(&self, number: u64) -> Location {
+        self.place(&format!("{DOCUMENT_FOLDER}/changelist-{number}.xml"))
+    }
+
     /// The topic URI of the framework channel.
     pub fn topic(&self) -> String {
         format!("{}{TOPIC_PATH}", self.base.as_str())

@@ -11,12 +11,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use resync_core::{datetime::DateTime, digest::Digest, document::Capability};
+use resync_core::{build::Stamp, datetime::DateTime, digest::Digest, document::Capability};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     files,
     lock::Lock,
+    plan::StoredPosition,
     settings::{HubUrl, Settings},
     stored::{capability_token, text, text_option},
 };
@@ -45,6 +46,24 @@ pub struct State {
     pub hubs: BTreeMap<HubUrl, HubRecord>,
     /// The topic of the last notification that a hub took.
     pub notified_on: Option<String>,
+    /// How far the Change Lists have come; absent before the first and in sites of older programs.
+    #[serde(default)]
+    pub series: Option<Series>,
+}
+
+/// The Change Lists of a site, and the Resource List that they follow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Series {
+    /// Up to when all changes are told.
+    #[serde(with = "text")]
+    pub until: DateTime,
+    /// Where the next change goes.
+    pub position: StoredPosition,
+    /// When the taking of the inventory in the Resource List started.
+    #[serde(with = "text")]
+    pub listed: DateTime,
+    /// Changes since then.
+    pub since: u64,
 }
 
 /// One document of the site.
@@ -65,6 +84,9 @@ pub struct DocumentRecord {
     /// Digest of its bytes.
     #[serde(with = "text")]
     pub content: Digest,
+    /// Its file as it was written.
+    #[serde(default, with = "text_option")]
+    pub stamp: Option<Stamp>,
     /// The number of the build that made what it says.
     pub version: u64,
     /// When that was.
@@ -186,8 +208,8 @@ impl State {
         documents: Vec<DocumentRecord>,
         hubs: BTreeMap<HubUrl, HubRecord>,
     ) -> Self {
-        let (builds, notified_on) = (1, None);
-        Self { format: FORMAT, settings, resources, bytes, builds, documents, hubs, notified_on }
+        let (builds, notified_on, series) = (1, None, None);
+        Self { format: FORMAT, settings, resources, bytes, builds, documents, hubs, notified_on, series }
     }
 
     /// Reads the state of the site in `out`. Takes no lock: the file is always whole.
@@ -273,6 +295,7 @@ mod tests {
             part: Part::Component { index: "http://example.org/resync/resourcelist.xml".into() },
             meaning,
             content: Digest::of(Algorithm::Sha256, b"content"),
+            stamp: None,
             version: 7,
             changed: DateTime::now(),
         };

@@ -5,6 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use bytesize::ByteSize;
 use resync_core::digest::Algorithm;
 use resync_publisher::{
+    Changes,
     notify::{Outcome, Told},
     publish::Built,
     status::{HubStatus, Status},
@@ -17,12 +18,25 @@ pub(crate) fn built(built: &Built, chosen: &Chosen) -> String {
     let what = match built.written.as_slice() {
         [] => "nothing changed".to_owned(),
         written => {
-            let kinds = written.iter().map(|document| name(document.capability.token()));
+            let lists = written.iter().filter(|document| !document.is_index);
+            let kinds = lists.map(|document| name(document.capability.token()));
             format!("{} written", counted(kinds))
         }
     };
     let kept = kept(chosen);
-    format!("{}, {} → {what}{kept}", count(built.resources, "resource"), size(built.bytes))
+    let changes = changed(built.changes);
+    format!("{}, {}{changes} → {what}{kept}", count(built.resources, "resource"), size(built.bytes))
+}
+
+/// ": 3 created, 1 updated"; nothing where nothing changed.
+fn changed(Changes { created, updated, deleted }: Changes) -> String {
+    let kinds = [(created, "created"), (updated, "updated"), (deleted, "deleted")];
+    let kinds: Vec<_> = kinds
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, kind)| format!("{number} {kind}"))
+        .collect();
+    if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) }
 }
 
 /// What nobody said this time and would be otherwise in a new site.
@@ -158,6 +172,7 @@ fn name(token: &str) -> &str {
         "description" => "Source Description",
         "capabilitylist" => "Capability List",
         "resourcelist" => "Resource List",
+        "changelist" => "Change List",
         other => other,
     }
 }

@@ -75,7 +75,7 @@ pub async fn run(folder: &Path, out: &mut (dyn Write + Send)) -> Result<(), Anyt
     let mut step =
         |what: &str, at: Instant| writeln!(out, "  {:>8.1} ms  {what}", millis(at.duration_since(changed)));
     self::built(&settings, &site).await?;
-    step("documents rewritten: only the Resource List says something new", Instant::now())?;
+    step("documents rewritten: the Change List tells of three changes", Instant::now())?;
     let status = accepted(notify(&site, &[]).await?)?;
     let told = Instant::now();
     let (heard, report) = destination.until_in_step().await?;

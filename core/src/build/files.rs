@@ -6,16 +6,18 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
-use std::{fmt, thread, vec};
+use std::{fmt, fs, thread, vec};
 
 use super::folder::{Identity, LocateError, open_judged};
 use super::names::folder_url;
 use super::walk::{Found, Listener, Walker};
 use super::{
-    BuildError, Contents, Event, Folder, Item, Refusal, Skipped, SymbolicLinks, Unportable, Versions, path_of,
+    BuildError, Contents, Event, Folder, Item, Known, Refusal, Skipped, Stamp, SymbolicLinks, Unportable,
+    Versions, path_of,
 };
 use crate::datetime::DateTime;
 use crate::digest::{Algorithm, Hasher, Hashes};
@@ -29,7 +31,8 @@ const AHEAD: usize = 16;
 const BUFFER: usize = 256 * 1024;
 
 type MediaType = Arc<dyn Fn(&Path) -> Option<String> + Send + Sync>;
-type Outcome = Result<Option<Item>, BuildError>;
+type Outcome = Result<Option<Known>, BuildError>;
+type Earlier = Box<dyn Iterator<Item = Result<Known, BuildError>> + Send>;
 
 /// How a folder becomes an inventory.
 ///
@@ -56,6 +59,7 @@ pub struct FileInventory {
     threads: usize,
     listener: Listener,
     media_type: MediaType,
+    known: Earlier,
 }
 
 impl FileInventory {
@@ -73,6 +77,7 @@ impl FileInventory {
             threads: thread::available_parallelism().map_or(1, usize::from),
             listener: Listener { skipped: Box::new(|_| ()), unportable: Box::new(|_| ()) },
             media_type: Arc::new(|_| None),
+            known: Box::new(std::iter::empty()),
         }
     }
 
@@ -118,6 +123,31 @@ impl FileInventory {
         self
     }
 
+    /// What an earlier walk of the same folder found, in its order. A file whose [`Stamp`] is the same still has the digests that it
+    /// had, and is not read again.
+    ///
+    /// ```
+    /// use resync_core::build::FileInventory;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// std::fs::write(folder.path().join("a.txt"), "one")?;
+    /// let walk = |known: Vec<_>| {
+    ///     let files = FileInventory::of(folder.path(), "https://example.org/data")?;
+    ///     files.known(known.into_iter().map(Ok)).start()
+    /// };
+    /// let mut files = walk(Vec::new())?;
+    /// let known: Vec<_> = std::iter::from_fn(|| files.next_known()).collect::<Result<_, _>>()?;
+    /// assert_eq!(files.reads(), 1);
+    /// // Files that have only just been written are read once more.
+    /// let again = walk(known.clone())?.next().transpose()?;
+    /// assert_eq!(again, Some(known[0].item.clone()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn known(mut self, known: impl Iterator<Item = Result<Known, BuildError>> + Send + 'static) -> Self {
+        self.known = Box::new(known);
+        self
+    }
+
     /// Where a dump takes the bytes of these files from.
     pub fn contents(&self) -> FileContents {
         FileContents { folder: self.folder.clone(), url: self.url.clone() }
@@ -130,7 +160,9 @@ impl FileInventory {
             folder: self.folder.clone(),
             algorithms: self.algorithms,
             media_type: self.media_type,
+            reads: AtomicU64::new(0),
         });
+        let known = self.known;
         let walker = Walker::new(self.folder, self.url, self.listener)?;
         let (jobs, next_job) = sync_channel(self.threads * AHEAD);
         let (answers, order) = sync_channel(self.threads * AHEAD);
@@ -139,8 +171,8 @@ impl FileInventory {
             let (task, next_job) = (Arc::clone(&task), Arc::clone(&next_job));
             spawn("inventory-read", move || task.work(&next_job))?;
         }
-        spawn("inventory-walk", move || hand_out(walker, &jobs, &answers))?;
-        Ok(Files { started, order, batch: Vec::new().into_iter(), ended: false })
+        spawn("inventory-walk", move || hand_out(walker, known, &jobs, &answers))?;
+        Ok(Files { started, order, batch: Vec::new().into_iter(), ended: false, task })
     }
 }
 
@@ -162,7 +194,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), BuildEr
 
 /// Files that one thread reads at one go, and where to it answers.
 struct Job {
-    files: Vec<Found>,
+    files: Vec<(Found, Option<Known>)>,
     answer: SyncSender<Vec<Outcome>>,
 }
 
@@ -176,18 +208,36 @@ enum Next {
     End,
 }
 
+/// What an earlier walk knew of each file of this one; both are in the order of URLs.
+fn recall(
+    walker: Walker,
+    known: Earlier,
+) -> impl Iterator<Item = Result<(Found, Option<Known>), BuildError>> {
+    let mut known = known.peekable();
+    walker.map(move |found| {
+        let found = found?;
+        let is_before =
+            |one: &Result<Known, BuildError>| one.as_ref().is_ok_and(|one| one.item.loc < found.loc);
+        while known.next_if(is_before).is_some() {}
+        let is_it =
+            |one: &Result<Known, BuildError>| one.as_ref().map_or(true, |one| one.item.loc == found.loc);
+        let known = known.next_if(is_it).transpose()?;
+        Ok((found, known))
+    })
+}
+
 /// Walks, and ends when nobody listens any more.
-fn hand_out(walker: Walker, jobs: &SyncSender<Job>, order: &SyncSender<Next>) {
+fn hand_out(walker: Walker, known: Earlier, jobs: &SyncSender<Job>, order: &SyncSender<Next>) {
     let mut files = Vec::new();
     // Small at first, so that few files are spread over all threads, too.
     let mut size = 1;
-    let hand_over = |files: &mut Vec<Found>| {
+    let hand_over = |files: &mut Vec<(Found, Option<Known>)>| {
         let (answer, receiver) = sync_channel(1);
         jobs.send(Job { files: std::mem::take(files), answer }).is_ok()
             && order.send(Next::Batch(receiver)).is_ok()
     };
     let mut end = Next::End;
-    for found in walker {
+    for found in recall(walker, known) {
         match found {
             Ok(found) => files.push(found),
             Err(error) => {
@@ -213,6 +263,7 @@ struct Task {
     folder: Folder,
     algorithms: Vec<Algorithm>,
     media_type: MediaType,
+    reads: AtomicU64,
 }
 
 impl Task {
@@ -221,41 +272,68 @@ impl Task {
         loop {
             let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Job { files, answer }) = job else { return };
-            let outcomes = files.into_iter().map(|found| self.item(found, &mut buffer)).collect();
+            let outcomes =
+                files.into_iter().map(|(found, known)| self.look(found, known, &mut buffer)).collect();
             if answer.send(outcomes).is_err() {
                 return;
             }
         }
     }
 
-    fn item(&self, Found { path, loc, target }: Found, buffer: &mut [u8]) -> Outcome {
-        let full = self.folder.root().join(&path);
-        let reading = match read(&self.folder, &full, target, &self.algorithms, buffer, || ()) {
-            Ok(reading) => reading,
-            Err(source) => return Err(BuildError::File { path: full, source }),
+    fn look(&self, found: Found, known: Option<Known>, buffer: &mut [u8]) -> Outcome {
+        let full = self.folder.root().join(&found.path);
+        let media_type = (self.media_type)(&found.path);
+        let looked = match known.filter(|known| self.is_current(known, &full, found.target)) {
+            Some(Known { item, stamp }) => Ok(Some(Known { item: Item { media_type, ..item }, stamp })),
+            None => self.read(found, media_type, &full, buffer),
         };
-        let (modified, length, hashes) = match reading {
-            Reading::Gone => return Ok(None),
-            Reading::Steady { modified, length, hashes } => (modified, Some(length), hashes),
-            Reading::Restless { modified } => (modified, None, Hashes::default()),
+        looked.map_err(|source| BuildError::File { path: full, source })
+    }
+
+    /// Whether a file is known with the digests that are asked for; one that cannot be looked at is not.
+    fn is_current(&self, known: &Known, full: &Path, target: Option<Identity>) -> bool {
+        let hashes = &known.item.hashes;
+        let has_all = hashes.iter().count() == self.algorithms.len()
+            && self.algorithms.iter().all(|&algorithm| hashes.get(algorithm).is_some());
+        let now = || match target {
+            None => fs::symlink_metadata(full).ok(),
+            Some(_) => fs::metadata(full).ok().filter(|metadata| Identity::of(metadata) == target),
         };
-        Ok(Some(Item {
-            lastmod: Some(lastmod_of(modified)),
-            length,
-            hashes,
-            media_type: (self.media_type)(&path),
-            ..Item::new(loc)
-        }))
+        let is_same = |stamp| {
+            now().is_some_and(|now| now.is_file() && Stamp::of(&now).is_ok_and(|present| present == stamp))
+        };
+        has_all && known.stamp.is_some_and(is_same)
+    }
+
+    fn read(
+        &self,
+        Found { loc, target, .. }: Found,
+        media_type: Option<String>,
+        full: &Path,
+        buffer: &mut [u8],
+    ) -> io::Result<Option<Known>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let (modified, length, hashes, stamp) =
+            match read(&self.folder, full, target, &self.algorithms, buffer, || ())? {
+                Reading::Gone => return Ok(None),
+                Reading::Steady { modified, length, hashes, stamp } => {
+                    (modified, Some(length), hashes, stamp)
+                }
+                Reading::Restless { modified } => (modified, None, Hashes::default(), None),
+            };
+        let lastmod = Some(lastmod_of(modified));
+        let item = Item { lastmod, length, hashes, media_type, ..Item::new(loc) };
+        Ok(Some(Known { item, stamp }))
     }
 }
 
 /// A walk under way: an [`Inventory`](super::Inventory). Dropping it ends the walk.
-#[derive(Debug)]
 pub struct Files {
     started: DateTime,
     order: Receiver<Next>,
     batch: vec::IntoIter<Outcome>,
     ended: bool,
+    task: Arc<Task>,
 }
 
 impl Files {
@@ -273,15 +351,17 @@ impl Files {
             Err(_) => Err(BuildError::BrokenOff),
         }
     }
-}
 
-impl Iterator for Files {
-    type Item = Result<Item, BuildError>;
+    /// How many files have been read so far; those that were [known](FileInventory::known) and are the same are not among them.
+    pub fn reads(&self) -> u64 {
+        self.task.reads.load(Ordering::Relaxed)
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
+    /// The next item, and how a later walk can see that its file is the same.
+    pub fn next_known(&mut self) -> Option<Result<Known, BuildError>> {
         while !self.ended {
             match self.batch.next() {
-                Some(Ok(Some(item))) => return Some(Ok(item)),
+                Some(Ok(Some(known))) => return Some(Ok(known)),
                 Some(Ok(None)) => {}
                 Some(Err(error)) => {
                     self.ended = true;
@@ -301,9 +381,26 @@ impl Iterator for Files {
     }
 }
 
+impl Iterator for Files {
+    type Item = Result<Item, BuildError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_known().map(|known| known.map(|known| known.item))
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files")
+            .field("started", &self.started)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug)]
 enum Reading {
-    Steady { modified: SystemTime, length: u64, hashes: Hashes },
+    Steady { modified: SystemTime, length: u64, hashes: Hashes, stamp: Option<Stamp> },
     Restless { modified: SystemTime },
     Gone,
 }
@@ -321,6 +418,7 @@ fn read(
 ) -> io::Result<Reading> {
     let mut modified = SystemTime::UNIX_EPOCH;
     for _ in 0..MAX_READS {
+        let begun = SystemTime::now();
         let Some((mut file, before)) = open_judged(path, target)? else {
             match folder.judge_again(path) {
                 Ok(judged) => (target, modified) = (judged.target, judged.metadata.modified()?),
@@ -335,7 +433,8 @@ fn read(
         let after = file.metadata()?;
         modified = after.modified()?;
         if length == before.len() && is_same(&before, &after)? {
-            return Ok(Reading::Steady { modified, length, hashes });
+            let stamp = Stamp::at_rest(&after, begun)?;
+            return Ok(Reading::Steady { modified, length, hashes, stamp });
         }
     }
     Ok(Reading::Restless { modified })

@@ -62,6 +62,7 @@ mod sink;
 mod snapshot;
 mod source_description;
 mod spool;
+mod stamp;
 mod walk;
 mod zip;
 
@@ -84,3 +85,4 @@ pub use sink::{Documents, MemoryDraft, MemorySink, Sink};
 pub use source_description::{
     SOURCE_DESCRIPTION, publish_source_description, publish_source_description_index,
 };
+pub use stamp::{Known, Stamp, StampError};

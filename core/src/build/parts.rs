@@ -122,7 +122,7 @@ impl<'a, K: Kind, S: Sink> Parts<'a, K, S> {
         let mut documents = self.ready.publish_new(self.sink)?;
         documents.extend(last.publish(self.sink)?);
         kept.sweep(self.sink, self.generation)?;
-        Ok(Published { documents, entries: self.entries, gone: 0, top: Some(top) })
+        Ok(Published { documents, entries: self.entries, top: Some(top), ..Published::default() })
     }
 }
 

@@ -224,7 +224,8 @@ impl Series<'_> {
         }
         let has_news = growing.published.entries > 0 || !growing.ready.is_empty() || until.is_some();
         if !has_news && open.is_published && state.is_indexed {
-            return Ok(growing.published);
+            let position = Some(growing.position());
+            return Ok(Published { position, ..growing.published });
         }
         growing.publish(sink, targets, until)
     }
@@ -412,6 +413,11 @@ impl<S: Sink> Growing<'_, S> {
         self.spool.add(entry)
     }
 
+    fn position(&self) -> Position {
+        let entries = u64::try_from(self.spool.entries()).unwrap_or(u64::MAX);
+        Position { document: self.open.number, entries }
+    }
+
     fn add(&mut self, sink: &mut S, entry: &Entry) -> Result<(), BuildError> {
         if let Some((moment, _)) = self.series.kind.moments(entry)
             && moment < self.end
@@ -466,6 +472,7 @@ impl<S: Sink> Growing<'_, S> {
         until: Option<DateTime>,
     ) -> Result<Published, BuildError> {
         let is_closed = until.is_some_and(|until| self.is_closed_at(until));
+        self.published.position = Some(self.position());
         let last = std::mem::replace(&mut self.spool, self.series.spool(sink, self.end)?);
         let open = match until {
             Some(until) if until < self.end => {

@@ -128,12 +128,18 @@ pub struct Published {
     /// How many resources or changes a dump does not tell of, because their bytes are gone.
     pub gone: u64,
     pub(super) top: Option<String>,
+    pub(super) position: Option<super::Position>,
 }
 
 impl Published {
     /// The document that the Capability List points at, if it was written.
     pub fn top(&self) -> Option<&str> {
         self.top.as_deref()
+    }
+
+    /// How far a series of change documents has come; `None` for documents that do not go on.
+    pub fn position(&self) -> Option<super::Position> {
+        self.position
     }
 }
 

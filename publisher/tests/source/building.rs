@@ -35,7 +35,9 @@ fn rs034_rs036_the_list_gives_the_chosen_digests_and_the_length() {
     let place = Place::new();
     let run = place.build(&["--hash", "md5", "--hash", "sha-256"]).succeeded();
     assert!(
-        run.out.starts_with("2 resources, 9 B → Resource List, Capability List, Source Description written"),
+        run.out.starts_with(
+            "2 resources, 9 B → Resource List, Change List, Capability List, Source Description written"
+        ),
         "{}",
         run.out
     );
@@ -64,7 +66,7 @@ fn an_unchanged_collection_leaves_every_document_byte_for_byte_and_second_for_se
 }
 
 #[test]
-fn created_updated_and_deleted_files_rewrite_the_resource_list_alone() {
+fn created_updated_and_deleted_files_rewrite_the_small_resource_list_and_the_change_list_alone() {
     let place = Place::new();
     place.build(&[]).succeeded();
     let before = place.documents();
@@ -81,7 +83,7 @@ fn created_updated_and_deleted_files_rewrite_the_resource_list_alone() {
     for (change, expected) in steps {
         change();
         let run = place.build(&[]).succeeded();
-        assert!(run.out.ends_with("→ Resource List written\n"), "{}", run.out);
+        assert!(run.out.ends_with(" → Resource List, Change List written\n"), "{}", run.out);
         assert_eq!(resources(&place), expected);
         let now = place.documents();
         assert_ne!(now["resync/resourcelist.xml"], last);

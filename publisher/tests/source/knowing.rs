@@ -12,7 +12,7 @@ use std::{
 use resync_core::document::{Capability, Change};
 
 use crate::{
-    notifying::{everything_created, told, until_end_of_document},
+    notifying::{everything_created, lists_updated, told, until_end_of_document},
     support::{ACCEPTED, Hub, Place, program, run, text},
 };
 
@@ -45,12 +45,12 @@ fn a_change_that_is_undone_is_told_when_the_hub_may_have_heard_of_it() {
     place.build(&[]).succeeded();
     hub.answers(LOST);
     place.notify().failed_with(1, "no answer");
-    assert_eq!(told(&hub.next()), updated(Capability::ResourceList));
+    assert_eq!(told(&hub.next()), lists_updated());
     say(&place, "A");
     place.build(&[]).succeeded();
     hub.answers(ACCEPTED);
     place.notify().succeeded();
-    assert_eq!(told(&hub.next()), updated(Capability::ResourceList));
+    assert_eq!(told(&hub.next()), lists_updated());
     assert!(place.notify().succeeded().out.contains("nothing to send"));
 }
 
@@ -62,7 +62,7 @@ fn a_change_that_is_undone_is_told_although_no_hub_heard_of_it_since_somebody_ma
     say(&place, "A");
     place.build(&[]).succeeded();
     place.notify().succeeded();
-    assert_eq!(told(&hub.next()), updated(Capability::ResourceList));
+    assert_eq!(told(&hub.next()), lists_updated());
 }
 
 /// Says something in `a.txt`, always at the same time, so that the Resource List says what it said before when the content comes back.
@@ -85,7 +85,7 @@ fn what_is_in_doubt_is_on_disk_before_the_hub_can_hear_it() {
     let state = std::fs::read(place.out().join(".resync-source/state.json")).unwrap();
     let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
     let hub = state["hubs"].as_object().unwrap().values().next().unwrap();
-    assert_eq!((hub["told"].as_object().unwrap().len(), hub["doubt"].as_object().unwrap().len()), (0, 3));
+    assert_eq!((hub["told"].as_object().unwrap().len(), hub["doubt"].as_object().unwrap().len()), (0, 4));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn fn009_a_hub_that_is_replaced_hears_once_of_the_new_capability_list_and_is_the
     place.put("new", "x");
     place.build(&[]).succeeded();
     place.notify().succeeded();
-    assert_eq!(told(&new.next()), updated(Capability::ResourceList));
+    assert_eq!(told(&new.next()), lists_updated());
     old.heard_nothing_more();
     assert_eq!(status(&place)["hubs"].as_array().unwrap().len(), 1);
 }
@@ -156,7 +156,7 @@ fn a_build_does_not_wait_for_a_hub_and_what_it_made_is_left_for_the_next_run() {
     stream.write_all(ACCEPTED.as_bytes()).unwrap();
     assert!(first.wait().unwrap().success(), "the build came before the answer");
     let waiting = &status(&place)["hubs"][0]["pending"];
-    assert_eq!(waiting.as_array().unwrap().len(), 1, "{waiting}");
+    assert_eq!(waiting.as_array().unwrap().len(), 2, "{waiting}");
     assert_eq!(
         (&waiting[0]["change"], &waiting[0]["capability"]),
         (&"updated".into(), &"resourcelist".into())

@@ -29,8 +29,12 @@ fn up(heard: &Heard) -> Option<String> {
     document.link(&Relation::Up).map(|link| link.href.clone())
 }
 
+pub(crate) fn lists_updated() -> Vec<(Change, Capability)> {
+    vec![(Change::Updated, Capability::ResourceList), (Change::Updated, Capability::ChangeList)]
+}
+
 pub(crate) fn everything_created() -> Vec<(Change, Capability)> {
-    [Capability::ResourceList, Capability::CapabilityList, Capability::Description]
+    [Capability::ResourceList, Capability::ChangeList, Capability::CapabilityList, Capability::Description]
         .map(|capability| (Change::Created, capability))
         .into()
 }
@@ -42,7 +46,7 @@ fn fn033_fn034_the_post_is_xml_with_self_hub_and_resourcesync_in_one_link_header
     let run = run(&["notify", "--out", text(&place.out()), "--token", "s3cret"]).succeeded();
     assert_eq!(
         run.out,
-        "1 notification (Resource List created, Capability List created, Source Description created), hub accepted (202)\n"
+        "1 notification (Resource List created, Change List created, Capability List created, Source Description created), hub accepted (202)\n"
     );
     let heard = hub.next();
     assert_eq!(heard.line, "POST /websub/ HTTP/1.1");
@@ -77,7 +81,7 @@ fn nothing_changed_means_nothing_is_posted() {
 }
 
 #[test]
-fn fn010_fn022_a_changed_collection_is_an_updated_resource_list_with_up_to_its_capability_list() {
+fn fn010_fn022_a_changed_collection_is_two_updated_lists_with_up_to_its_capability_list() {
     let (place, hub) = (Place::new(), Hub::start());
     place.build(&["--hub", &hub.url()]).succeeded();
     place.notify().succeeded();
@@ -86,7 +90,7 @@ fn fn010_fn022_a_changed_collection_is_an_updated_resource_list_with_up_to_its_c
     place.build(&["--hub", &hub.url()]).succeeded();
     place.notify().succeeded();
     let heard = hub.next();
-    assert_eq!(told(&heard), [(Change::Updated, Capability::ResourceList)]);
+    assert_eq!(told(&heard), lists_updated());
     assert_eq!(up(&heard), Some(format!("{BASE}/resync/capabilitylist.xml")));
 }
 
@@ -269,7 +273,7 @@ fn a_build_cut_short_before_its_state_tells_nobody_and_the_next_build_completes_
     place.notify().failed_with(1, "run `resync-source build` again");
     place.build(&["--hub", &hub.url()]).succeeded();
     place.notify().succeeded();
-    assert_eq!(told(&hub.next()), [(Change::Updated, Capability::ResourceList)]);
+    assert_eq!(told(&hub.next()), lists_updated());
     hub.heard_nothing_more();
 }
 
@@ -290,8 +294,7 @@ fn publish_builds_and_notifies_and_status_tells_before_and_after() {
     let arguments =
         ["publish", text(&collection), "--base-url", BASE, "--out", text(&out), "--hub", &hub.url()];
     let published = run(&arguments).succeeded();
-    let summary =
-        "2 resources, 9 B → Resource List, Capability List, Source Description written · 1 notification";
+    let summary = "2 resources, 9 B → Resource List, Change List, Capability List, Source Description written · 1 notification";
     assert!(published.out.starts_with(summary), "{}", published.out);
     hub.next();
     let standing = || run(&["status", "--out", text(&place.out()), "--json"]).succeeded().out;
@@ -302,7 +305,7 @@ fn publish_builds_and_notifies_and_status_tells_before_and_after() {
     assert_eq!(pending(standing()), 0);
     place.put("new", "x");
     place.build(&["--hub", &hub.url()]).succeeded();
-    assert_eq!(pending(standing()), 1);
+    assert_eq!(pending(standing()), 2);
     let human = run(&["status", "--out", text(&place.out())]).succeeded();
     assert!(human.out.contains("waits: Resource List updated"), "{}", human.out);
 }

@@ -73,7 +73,13 @@ impl Place {
 
     /// Bytes of every document.
     pub(crate) fn documents(&self) -> BTreeMap<String, Vec<u8>> {
-        let paths = [".well-known/resourcesync", "resync/capabilitylist.xml", "resync/resourcelist.xml"];
+        let paths = [
+            ".well-known/resourcesync",
+            "resync/capabilitylist.xml",
+            "resync/resourcelist.xml",
+            "resync/changelist.xml",
+            "resync/changelist-1.xml",
+        ];
         paths.map(|path| (path.to_owned(), fs::read(self.out().join(path)).unwrap())).into()
     }
 }

@@ -456,3 +456,56 @@ fn a_file_stands_for_the_version_that_it_holds_and_for_no_other() {
     assert!(is_found(undigested.clone()));
     assert!(!is_found(Item { lastmod: "2001-01-01T00:00:00Z".parse().ok(), ..undigested }));
 }
+
+fn known(mut files: Files) -> (Vec<Known>, u64) {
+    let known = std::iter::from_fn(|| files.next_known()).collect::<Result<Vec<_>, _>>().unwrap();
+    (known, files.reads())
+}
+
+/// As a file that came to rest long ago.
+fn at_rest(folder: &tempfile::TempDir, known: &mut [Known]) {
+    for one in known {
+        let path = folder.path().join(one.item.loc.rsplit('/').next().unwrap());
+        one.stamp = Some(Stamp::of(&fs::metadata(path).unwrap()).unwrap());
+    }
+}
+
+#[test]
+fn files_that_are_known_and_the_same_are_not_read_again_and_all_others_are() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["b", "d", "f", "h"] {
+        fs::write(folder.path().join(name), name).unwrap();
+    }
+    let (mut before, reads) = known(of(&folder).start().unwrap());
+    assert_eq!(reads, 4);
+    at_rest(&folder, &mut before);
+    // What nobody could know but by the digest that was kept: that of `b` is not of its bytes.
+    before[0].item.hashes = Digest::of(Algorithm::Sha256, b"kept").into();
+    fs::remove_file(folder.path().join("d")).unwrap();
+    fs::write(folder.path().join("f"), "g").unwrap();
+    fs::write(folder.path().join("a"), "new").unwrap();
+    fs::write(folder.path().join("z"), "new").unwrap();
+    let walk = |known: Vec<Known>| of(&folder).known(known.into_iter().map(Ok));
+    let (after, reads) = known(walk(before.clone()).start().unwrap());
+    let names: Vec<_> = after.iter().map(|one| one.item.loc.rsplit('/').next().unwrap()).collect();
+    assert_eq!((names, reads), (vec!["a", "b", "f", "h", "z"], 3));
+    assert_eq!((&after[1], &after[3]), (&before[0], &before[3]));
+    assert_eq!(after[2].item.hashes, Digest::of(Algorithm::Sha256, b"g").into());
+    let (_, reads) = known(walk(before).algorithms([Algorithm::Md5]).start().unwrap());
+    assert_eq!(reads, 5, "other digests are asked for");
+}
+
+#[test]
+fn a_file_in_the_place_of_another_is_read_although_length_and_time_are_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("a"), folder.path().join(".b"));
+    fs::write(&path, "one").unwrap();
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    let (mut before, _) = known(of(&folder).start().unwrap());
+    at_rest(&folder, &mut before);
+    fs::write(&other, "two").unwrap();
+    fs::File::options().write(true).open(&other).unwrap().set_modified(time).unwrap();
+    fs::rename(other, path).unwrap();
+    let (after, reads) = known(of(&folder).known(before.into_iter().map(Ok)).start().unwrap());
+    assert_eq!((after[0].item.hashes.clone(), reads), (Digest::of(Algorithm::Sha256, b"two").into(), 1));
+}

@@ -1,0 +1,128 @@
+//! Whether a file is still the one that was read, as far as that can be seen without reading it again.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::io;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+use thiserror::Error;
+
+use super::Item;
+
+/// Rest that a file system with times finer than seconds needs, so that another change would have another time.
+const FINE: Duration = Duration::from_millis(50);
+/// The same for whole seconds, of which some file systems only have every second one.
+const COARSE: Duration = Duration::from_secs(3);
+
+/// What a file was like when it was read: length, times of its content and of its record, and number.
+///
+/// Two equal stamps of one path mean that nobody has written to it in between. There is none for a file that had changed so shortly before
+/// it was read that another change could have left the same times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    length: u64,
+    modified: i128,
+    changed: i128,
+    number: u64,
+}
+
+/// A resource as an earlier walk found it, and how to see that its file is the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The resource.
+    pub item: Item,
+    /// Its file, if that had come to rest.
+    pub stamp: Option<Stamp>,
+}
+
+/// A text that is no [`Stamp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no stamp of a file: write it as it was printed, four numbers and `:` between them")]
+pub struct StampError;
+
+impl Stamp {
+    /// The stamp of a file now, whether or not it has come to rest.
+    pub fn of(metadata: &Metadata) -> io::Result<Self> {
+        let (changed, number) = record(metadata);
+        Ok(Self { length: metadata.len(), modified: nanoseconds(metadata.modified()?), changed, number })
+    }
+
+    /// The stamp of a file that was read from this moment on.
+    pub(super) fn at_rest(metadata: &Metadata, reading: SystemTime) -> io::Result<Option<Self>> {
+        let stamp = Self::of(metadata)?;
+        let last = stamp.modified.max(stamp.changed);
+        let is_coarse = [stamp.modified, stamp.changed].iter().all(|time| time % 1_000_000_000 == 0);
+        let rest = if is_coarse { COARSE } else { FINE };
+        Ok((last + i128::try_from(rest.as_nanos()).unwrap_or(i128::MAX) < nanoseconds(reading))
+            .then_some(stamp))
+    }
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { length, modified, changed, number } = self;
+        write!(f, "{length}:{modified}:{changed}:{number}")
+    }
+}
+
+impl FromStr for Stamp {
+    type Err = StampError;
+
+    fn from_str(text: &str) -> Result<Self, StampError> {
+        fn part<T: FromStr>(part: Option<&str>) -> Result<T, StampError> {
+            part.and_then(|part| part.parse().ok()).ok_or(StampError)
+        }
+        let mut parts = text.splitn(4, ':');
+        Ok(Self {
+            length: part(parts.next())?,
+            modified: part(parts.next())?,
+            changed: part(parts.next())?,
+            number: part(parts.next())?,
+        })
+    }
+}
+
+fn nanoseconds(time: SystemTime) -> i128 {
+    let signed = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => signed(since),
+        Err(before) => -signed(before.duration()),
+    }
+}
+
+/// When the file's record last changed, which nobody can set back, and its number.
+#[cfg(unix)]
+fn record(metadata: &Metadata) -> (i128, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    (i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec()), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn record(_: &Metadata) -> (i128, u64) {
+    (0, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_read_as_it_was_printed_and_nothing_else_is() {
+        let stamp = Stamp { length: 5, modified: -7, changed: 1_800_000_000_123_456_789, number: u64::MAX };
+        assert_eq!(stamp.to_string().parse(), Ok(stamp));
+        for text in ["", "1:2:3", "1:2:3:4:5", "-1:2:3:4", "a:b:c:d"] {
+            assert_eq!(text.parse::<Stamp>(), Err(StampError), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_changed_just_before_it_was_read_has_no_stamp() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let metadata = file.as_file().metadata().unwrap();
+        let written = metadata.modified().unwrap();
+        assert_eq!(Stamp::at_rest(&metadata, written).unwrap(), None);
+        let later = Stamp::at_rest(&metadata, written + Duration::from_secs(10)).unwrap();
+        assert_eq!(later, Some(Stamp::of(&metadata).unwrap()));
+    }
+}

@@ -1,0 +1,272 @@
+//! Publishing what is planned: components, then their index, the Capability List, the Source Description, and last the state.
+//!
+//! Every step may have been done by a run that was cut short; taken again it changes nothing, or finishes what was begun.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    path::Path,
+};
+
+use resync_core::{
+    build::{self, ChangeLists, Completed, ResourceLists, Rotation, Sink, Stamp},
+    datetime::DateTime,
+    digest::{Algorithm, Digest, Hasher},
+    document::Capability,
+};
+
+use super::{BuildError, Written, desk::Desk};
+use crate::{
+    documents::{self, Composed},
+    files, inventory,
+    lock::Lock,
+    plan::{Plan, StoredPosition},
+    settings::{HubUrl, Settings},
+    site::{DOCUMENT_FOLDER, Location, Site},
+    state::{DocumentRecord, HubRecord, Part, Series, State},
+};
+
+/// What a run has published.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// All documents, in the order in which they were written or would have been.
+    pub(super) records: Vec<DocumentRecord>,
+    /// Those that were written.
+    pub(super) written: Vec<Written>,
+}
+
+/// Publishes what `plan` says, and notes it in the state. With `resumed`, some of it may have been done.
+pub(super) fn publish(plan: &Plan, resumed: bool, lock: &Lock) -> Result<Done, BuildError> {
+    let out = lock.out();
+    let before = State::load_if_built(out)?;
+    if before.as_ref().is_some_and(|state| state.builds >= plan.build) {
+        settle(lock)?;
+        return Ok(Done::default());
+    }
+    let site = Site::new(plan.settings.base_url.clone());
+    let now = DateTime::now();
+    let mut run = Run { out, plan, site: &site, before: before.as_ref(), now, done: Done::default() };
+    run.resource_lists()?;
+    let series = run.change_lists(resumed)?;
+    run.replace(&documents::capability_list(&site, &plan.settings.hubs)?)?;
+    run.replace(&documents::source_description(&site)?)?;
+    let Run { done, .. } = run;
+    let hubs = hub_records(&plan.settings, &site, before.as_ref(), now);
+    let counts = (plan.resources, plan.bytes);
+    let mut state = State::new(plan.settings.clone(), counts, done.records.clone(), hubs);
+    state.builds = plan.build;
+    state.series = Some(series);
+    state.notified_on = before.and_then(|before| before.notified_on);
+    state.save(lock)?;
+    settle(lock)?;
+    Ok(done)
+}
+
+/// The state tells of the run: what was kept for the case of a crash goes.
+fn settle(lock: &Lock) -> Result<(), BuildError> {
+    let out = lock.out();
+    inventory::advance(out).map_err(|source| BuildError::Write { path: out.to_owned(), source })?;
+    Ok(Plan::remove(lock)?)
+}
+
+struct Run<'a> {
+    out: &'a Path,
+    plan: &'a Plan,
+    site: &'a Site,
+    before: Option<&'a State>,
+    now: DateTime,
+    done: Done,
+}
+
+impl Run<'_> {
+    fn documents(&self) -> build::Site {
+        build::Site::new(&self.site.place(DOCUMENT_FOLDER).url)
+    }
+
+    fn known(&self, url: &str) -> Option<&DocumentRecord> {
+        self.before.into_iter().flat_map(|state| &state.documents).find(|record| record.url == url)
+    }
+
+    /// The lists of one snapshot are kept or replaced together, so that their times agree (RS-095).
+    fn resource_lists(&mut self) -> Result<(), BuildError> {
+        if !self.plan.lists_resources {
+            let known = self.before.into_iter().flat_map(|state| &state.documents);
+            let kept = known.filter(|record| record.capability == Capability::ResourceList).cloned();
+            self.done.records.extend(kept);
+            return Ok(());
+        }
+        let documents = self.documents();
+        let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+        let published = ResourceLists::new(&documents, self.plan.started)
+            .completed(Completed::At(self.plan.completed))
+            .write(inventory::newest(self.out)?, &mut sink)?;
+        let index = published.top().filter(|_| published.documents.len() > 1).map(|top| documents.url(top));
+        for name in &published.documents {
+            let location = self.site.place(&format!("{DOCUMENT_FOLDER}/{name}"));
+            let part = match &index {
+                None => Part::Whole,
+                Some(index) if *index == location.url => Part::Index,
+                Some(index) => Part::Component { index: index.clone() },
+            };
+            self.note(location, Capability::ResourceList, part)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the changes of the plan, each once whatever a run that was cut short has told.
+    fn change_lists(&mut self, resumed: bool) -> Result<Series, BuildError> {
+        let Plan { started, until, changes, ref settings, .. } = *self.plan;
+        let rules = settings.rules;
+        let rotation = Rotation { entries: Some(rules.change_list_entries), age: rules.change_list_age() };
+        let lists = ChangeLists::new(&self.documents()).rotation(rotation);
+        let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+        let position = match self.plan.position {
+            None => {
+                remove_series(&mut sink)?;
+                lists.record(&mut sink, started, [], until)?.position()
+            }
+            Some(position) if changes.total() == 0 => Some(position.into()),
+            Some(position) if resumed => {
+                let changes = inventory::changes(self.out)?;
+                lists.resume(&mut sink, position.into(), started, changes, until)?.position()
+            }
+            Some(_) => lists.record(&mut sink, started, inventory::changes(self.out)?, until)?.position(),
+        };
+        let position: StoredPosition = position.unwrap_or_default().into();
+        let index = self.site.change_list();
+        let part = Part::Component { index: index.url.clone() };
+        let open = self.site.change_list_component(position.document);
+        self.note(open, Capability::ChangeList, part)?;
+        self.note(index, Capability::ChangeList, Part::Index)?;
+        let earlier = self.before.and_then(|state| state.series.as_ref());
+        Ok(match earlier.filter(|_| !self.plan.lists_resources) {
+            Some(earlier) => {
+                let until = if changes.total() == 0 { earlier.until } else { until };
+                Series { until, position, listed: earlier.listed, since: earlier.since + changes.total() }
+            }
+            None => Series { until, position, listed: started, since: 0 },
+        })
+    }
+
+    /// Takes down what a document file says now; one that says what it said before keeps its version.
+    fn note(&mut self, location: Location, capability: Capability, part: Part) -> Result<(), BuildError> {
+        let Location { path, url } = location;
+        let is_known = |known: &&DocumentRecord| known.path == path && known.part == part;
+        if let Some(known) = self.known(&url).filter(is_known)
+            && is_in_place(self.out, known)
+        {
+            let known = known.clone();
+            self.done.records.push(known);
+            return Ok(());
+        }
+        let full = self.out.join(&path);
+        let content = digest_of(&full).map_err(|source| BuildError::Write { path: full.clone(), source })?;
+        self.wrote(DocumentRecord {
+            stamp: stamp_of(&full),
+            path,
+            url,
+            capability,
+            part,
+            meaning: content,
+            content,
+            version: self.plan.build,
+            changed: self.now,
+        });
+        Ok(())
+    }
+
+    /// Writes a document, unless it says the same and its file is as it was written.
+    ///
+    /// A file that was not as its record said is a new version too, whatever it is to say now: somebody may have read what stood there.
+    fn replace(&mut self, document: &Composed) -> Result<(), BuildError> {
+        let Composed { location, capability, part, bytes, meaning } = document;
+        let says_the_same = |record: &&DocumentRecord| {
+            record.path == location.path && record.part == *part && record.meaning == *meaning
+        };
+        if let Some(record) = self.known(&location.url).filter(says_the_same)
+            && is_in_place(self.out, record)
+        {
+            let record = record.clone();
+            self.done.records.push(record);
+            return Ok(());
+        }
+        let path = self.out.join(&location.path);
+        files::replace(&path, bytes).map_err(|source| BuildError::Write { path: path.clone(), source })?;
+        self.wrote(DocumentRecord {
+            path: location.path.clone(),
+            url: location.url.clone(),
+            capability: capability.clone(),
+            part: part.clone(),
+            meaning: *meaning,
+            content: Digest::of(Algorithm::Sha256, bytes),
+            stamp: stamp_of(&path),
+            version: self.plan.build,
+            changed: self.now,
+        });
+        Ok(())
+    }
+
+    fn wrote(&mut self, record: DocumentRecord) {
+        let (capability, url, is_index) =
+            (record.capability.clone(), record.url.clone(), record.part == Part::Index);
+        self.done.written.push(Written { capability, url, is_index });
+        self.done.records.push(record);
+    }
+}
+
+/// Removes the Change Lists of a series that cannot go on; what leads to them goes first.
+fn remove_series(sink: &mut Desk) -> Result<(), BuildError> {
+    let names = sink
+        .list("changelist")
+        .map_err(|source| build::BuildError::Names { prefix: "changelist".to_owned(), source })?;
+    let is_component = |name: &str| {
+        let number = name.strip_prefix("changelist-").and_then(|rest| rest.strip_suffix(".xml"));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let components = names.into_iter().filter(|name| is_component(name));
+    for name in std::iter::once("changelist.xml".to_owned()).chain(components) {
+        sink.remove(&name).map_err(|source| build::BuildError::Remove { name, source })?;
+    }
+    Ok(())
+}
+
+/// Whether a document's file holds the very bytes that were written.
+pub(crate) fn is_in_place(out: &Path, record: &DocumentRecord) -> bool {
+    let path = out.join(&record.path);
+    record.stamp.is_some_and(|stamp| stamp_of(&path) == Some(stamp))
+        || digest_of(&path).is_ok_and(|content| content == record.content)
+}
+
+fn stamp_of(path: &Path) -> Option<Stamp> {
+    Stamp::of(&fs::metadata(path).ok()?).ok()
+}
+
+fn digest_of(path: &Path) -> io::Result<Digest> {
+    let mut hasher = Hasher::new([Algorithm::Sha256]);
+    io::copy(&mut File::open(path)?, &mut hasher)?;
+    Ok(*hasher.finish().get(Algorithm::Sha256).expect("it was asked for SHA-256"))
+}
+
+/// Hubs keep what they know as long as the topic is the same. One that is named no more stays until it has been told so, if it ever heard of the
+/// site at all.
+fn hub_records(
+    settings: &Settings,
+    site: &Site,
+    before: Option<&State>,
+    now: DateTime,
+) -> BTreeMap<HubUrl, HubRecord> {
+    let topic = site.topic();
+    let mut records = BTreeMap::new();
+    for (hub, record) in before.into_iter().flat_map(|state| &state.hubs) {
+        let stays = settings.hubs.contains(hub);
+        if record.topic == topic && (stays || record.may_know_something()) {
+            let left = if stays { None } else { record.left.or(Some(now)) };
+            records.insert(hub.clone(), HubRecord { left, ..record.clone() });
+        }
+    }
+    for hub in &settings.hubs {
+        records.entry(hub.clone()).or_insert_with(|| HubRecord::new(topic.clone()));
+    }
+    records
+}

@@ -1,0 +1,237 @@
+use std::{collections::BTreeMap, fs};
+
+use resync_core::{document::Change, xml};
+
+use super::*;
+use crate::{BaseUrl, HubUrl, files::tests::cut_short_after, settings::Rules};
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(place.data()).unwrap();
+        place
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("site")
+    }
+
+    fn put(&self, name: &str, content: &str) {
+        fs::write(self.data().join(name), content).unwrap();
+    }
+
+    /// Two entries fill a Change List, so that lists are closed all the time.
+    fn settings(&self) -> Settings {
+        let mut settings = Settings::new(self.data(), BaseUrl::parse("http://example.org/").unwrap())
+            .hub(HubUrl::parse("http://hub.example.org/").unwrap());
+        settings.rules = Rules { change_list_entries: 2, ..Rules::default() };
+        settings
+    }
+
+    fn build(&self) -> Result<Built, BuildError> {
+        build(&self.settings(), &self.out())
+    }
+
+    fn read(&self, path: &str) -> resync_core::document::Document {
+        xml::read(&fs::read(self.out().join(path)).unwrap()).unwrap().into_document().unwrap()
+    }
+
+    /// All that the Change Lists tell, in the order of the index.
+    fn told(&self) -> Vec<(Change, String)> {
+        let index = self.read("resync/changelist.xml");
+        let mut told = Vec::new();
+        for list in index.entries() {
+            let list = self.read(list.loc.strip_prefix("http://example.org/").unwrap());
+            for entry in list.entries() {
+                let change = entry.metadata.as_ref().unwrap().change.unwrap();
+                told.push((change, entry.loc.replace("http://example.org/", "")));
+            }
+        }
+        told
+    }
+
+    /// What a Destination has that starts from the Resource List and then follows the Change Lists.
+    fn followed(&self) -> BTreeMap<String, Option<String>> {
+        let hash = |entry: &resync_core::document::Entry| {
+            entry.metadata.as_ref().map(|metadata| metadata.hash.to_string()).filter(|hash| !hash.is_empty())
+        };
+        let list = self.read("resync/resourcelist.xml");
+        let at = list.header().metadata.at.unwrap();
+        let mut copy: BTreeMap<_, _> =
+            list.entries().iter().map(|entry| (entry.loc.clone(), hash(entry))).collect();
+        for part in self.read("resync/changelist.xml").entries() {
+            for entry in self.read(part.loc.strip_prefix("http://example.org/").unwrap()).entries() {
+                let metadata = entry.metadata.as_ref().unwrap();
+                if metadata.datetime.unwrap() < at {
+                    continue;
+                }
+                match metadata.change.unwrap() {
+                    Change::Deleted => drop(copy.remove(&entry.loc)),
+                    Change::Created | Change::Updated => drop(copy.insert(entry.loc.clone(), hash(entry))),
+                }
+            }
+        }
+        copy
+    }
+
+    fn expected(&self) -> BTreeMap<String, Option<String>> {
+        let files = fs::read_dir(self.data()).unwrap().map(|entry| entry.unwrap());
+        files
+            .map(|file| {
+                let digest = resync_core::digest::Digest::of(
+                    resync_core::digest::Algorithm::Sha256,
+                    &fs::read(file.path()).unwrap(),
+                );
+                let loc = format!("http://example.org/{}", file.file_name().to_str().unwrap());
+                (loc, Some(digest.to_string()))
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn rs121_changes_are_told_in_the_order_in_which_they_were_seen_and_lists_are_closed_by_rule() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    assert_eq!(place.told(), []);
+    place.put("b", "1");
+    place.build().unwrap();
+    place.put("a", "22");
+    place.put("c", "1");
+    fs::remove_file(place.data().join("b")).unwrap();
+    let built = place.build().unwrap();
+    assert_eq!(built.changes, Changes { created: 1, updated: 1, deleted: 1 });
+    let expected =
+        [(Change::Created, "b"), (Change::Updated, "a"), (Change::Deleted, "b"), (Change::Created, "c")];
+    assert_eq!(place.told(), expected.map(|(change, name)| (change, name.to_owned())));
+    let index = place.read("resync/changelist.xml");
+    let until = |number: usize| index.entries()[number].metadata.as_ref().unwrap().until;
+    assert_eq!((index.entries().len(), until(0).is_some(), until(1)), (2, true, None));
+    assert_eq!(place.followed(), place.expected());
+}
+
+#[test]
+fn a_run_that_is_cut_short_anywhere_is_completed_by_the_next_and_tells_each_change_once() {
+    // One run after the other, so that every act of each is once the last.
+    let mut acts = 0;
+    loop {
+        let place = Place::new();
+        for name in ["a", "b", "c"] {
+            place.put(name, "1");
+        }
+        place.build().unwrap();
+        place.put("a", "22");
+        place.put("d", "1");
+        place.put("e", "1");
+        fs::remove_file(place.data().join("b")).unwrap();
+        cut_short_after(Some(acts));
+        let cut = place.build();
+        cut_short_after(None);
+        let changed = (Change::Updated, "a".to_owned());
+        if cut.is_ok() {
+            assert!(acts > 8, "lists, index, state and more: {acts} acts");
+            return;
+        }
+        // Readers find no list that an index leads to missing, and what they follow is one of the two states.
+        let between = place.followed();
+        assert!(between.len() == 3 || between == place.expected(), "after {acts} acts: {between:?}");
+        place.put("f", "after");
+        place.build().unwrap();
+        let told = place.told();
+        let mut once = told.clone();
+        once.sort_by(|one, other| one.1.cmp(&other.1));
+        let names: Vec<_> = once.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "d", "e", "f"], "after {acts} acts: {told:?}");
+        assert_eq!(told[0], changed);
+        assert_eq!(place.followed(), place.expected(), "after {acts} acts");
+        assert_eq!(place.build().unwrap().written, [], "after {acts} acts");
+        acts += 1;
+    }
+}
+
+#[test]
+fn a_first_run_that_is_cut_short_anywhere_is_completed_by_the_next() {
+    let mut acts = 0;
+    loop {
+        let place = Place::new();
+        place.put("a", "1");
+        cut_short_after(Some(acts));
+        let cut = place.build();
+        cut_short_after(None);
+        if cut.is_ok() {
+            return;
+        }
+        place.build().unwrap();
+        assert_eq!(place.followed(), place.expected(), "after {acts} acts");
+        assert_eq!(place.build().unwrap().written, [], "after {acts} acts");
+        acts += 1;
+    }
+}
+
+#[test]
+fn another_base_url_starts_another_series() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    place.put("b", "1");
+    place.build().unwrap();
+    let mut settings = place.settings();
+    settings.base_url = BaseUrl::parse("http://example.org/moved/").unwrap();
+    build(&settings, &place.out()).unwrap();
+    let index = place.read("resync/changelist.xml");
+    assert_eq!(index.entries()[0].loc, "http://example.org/moved/resync/changelist-1.xml");
+    let list = place.read("resync/changelist-1.xml");
+    assert_eq!((list.entries().len(), list.header().metadata.until), (0, None));
+    assert_eq!(list.header().metadata.from, place.read("resync/resourcelist.xml").header().metadata.at);
+}
+
+#[test]
+fn change_lists_that_somebody_damaged_start_anew_with_a_resource_list_of_the_same_moment() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    fs::write(place.out().join("resync/changelist-1.xml"), "<oops/>").unwrap();
+    place.put("b", "1");
+    place.build().unwrap();
+    let list = place.read("resync/changelist-1.xml");
+    assert_eq!((list.entries().len(), place.told()), (0, vec![]));
+    assert_eq!(list.header().metadata.from, place.read("resync/resourcelist.xml").header().metadata.at);
+    assert_eq!(place.followed(), place.expected());
+}
+
+#[test]
+fn a_large_resource_list_is_left_alone_until_the_changes_are_many_or_it_is_old() {
+    let noon: DateTime = "2026-01-03T12:00:00Z".parse().unwrap();
+    let settings = Place::new().settings();
+    let taken = |resources, total, started: DateTime| Taken {
+        started,
+        completed: started,
+        until: started,
+        resources,
+        bytes: 0,
+        reads: 0,
+        changes: Changes { updated: total, ..Changes::default() },
+        skipped: Vec::new(),
+        unportable: Vec::new(),
+    };
+    let position = crate::plan::StoredPosition { document: 1, entries: 0 };
+    let series = Series { until: noon, position, listed: noon, since: 600 };
+    let outdated =
+        |resources, total, started| is_outdated(&series, &settings, &taken(resources, total, started));
+    assert!(outdated(50_000, 0, noon), "a small one");
+    assert!(!outdated(2_400_000, 1_600, noon));
+    assert!(outdated(2_400_000, 240_000, noon));
+    let month_later = "2026-02-03T12:00:00Z".parse().unwrap();
+    assert!(outdated(2_400_000, 1, month_later));
+    let nothing = Series { since: 0, ..series.clone() };
+    assert!(!is_outdated(&nothing, &settings, &taken(10, 0, month_later)));
+}
