@@ -115,6 +115,9 @@ impl BuildArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
+    /// Try again for so long while a hub cannot be told, after 1 s, 2 s, 4 s and so on up to 5 min
+    #[arg(long, env = "RESYNC_SOURCE_RETRY", value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    pub(crate) retry: Duration,
     /// Bearer token for the hub; with several hubs `HUB_URL=TOKEN` (repeatable)
     #[arg(
         long,

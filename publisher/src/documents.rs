@@ -36,14 +36,18 @@ pub fn source_description(site: &Site) -> Result<Composed, Violations> {
     Ok(composed(site.source_description(), &document))
 }
 
-/// The Capability List, which leads to the Resource List, to the Change Lists and, with a hub, to the framework channel (FN-060).
+/// The Capability List, which leads to the Resource List, to the Change Lists and, with a hub, to both channels (CN-019, FN-060).
 pub fn capability_list(site: &Site, hubs: &[HubUrl]) -> Result<Composed, Violations> {
     let mut list = CapabilityList::new(site.source_description().url)
         .capability(Capability::ResourceList, site.resource_list().url)
         .capability(Capability::ChangeList, site.change_list().url);
     if !hubs.is_empty() {
-        let hubs = hubs.iter().map(HubUrl::as_str);
-        list = list.channel(Capability::FrameworkNotification, site.topic(), hubs);
+        let hubs = || hubs.iter().map(HubUrl::as_str);
+        list = list.channel(Capability::ChangeNotification, site.change_topic(), hubs()).channel(
+            Capability::FrameworkNotification,
+            site.topic(),
+            hubs(),
+        );
     }
     Ok(composed(site.capability_list(), &list.build()?))
 }
@@ -60,7 +64,7 @@ mod tests {
     use crate::settings::BaseUrl;
 
     #[test]
-    fn fn060_the_channel_is_advertised_with_every_hub_and_only_with_one() {
+    fn cn019_fn060_both_channels_are_advertised_with_every_hub_and_only_with_one() {
         let site = Site::new(BaseUrl::parse("http://example.org/").unwrap());
         let hubs = ["http://a.example/hub", "http://b.example/hub"].map(|hub| HubUrl::parse(hub).unwrap());
         let list = |hubs: &[HubUrl]| {
@@ -68,7 +72,8 @@ mod tests {
             xml::read(&bytes).unwrap().into_document().unwrap()
         };
         let with = list(&hubs);
-        let channel = &with.entries()[2];
+        assert_eq!(with.entries()[2].capability(), Some(&Capability::ChangeNotification));
+        let channel = &with.entries()[3];
         assert_eq!(channel.loc, "http://example.org/resync/framework/");
         assert_eq!(channel.capability(), Some(&Capability::FrameworkNotification));
         assert_eq!(channel.links_with(&resync_core::document::Relation::Hub).count(), 2);

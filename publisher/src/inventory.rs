@@ -36,7 +36,8 @@ const NEXT: &str = "inventory-next.jsonl";
 /// What differs between the two.
 const CHANGES: &str = "changes.jsonl";
 
-/// Changes that are told to have happened at one moment, so that a burst can be cut into notifications (CN-014).
+/// Changes that are told to have happened at one moment, so that a burst can be cut into notifications (CN-014). With the longest URLs and all
+/// digests they stay below the 1 MiB that a hub takes.
 pub(crate) const CHANGES_OF_A_MOMENT: u64 = 250;
 
 /// A snapshot of a collection. Every state in it is at least as new as `started` (RS-021).
@@ -377,7 +378,7 @@ mod tests {
         fs::create_dir(&data).unwrap();
         let first = taken(&data, &out, Before::Nothing);
         advance(&out).unwrap();
-        for number in 0..2 * CHANGES_OF_A_MOMENT + 1 {
+        for number in 0..=2 * CHANGES_OF_A_MOMENT {
             fs::write(data.join(format!("{number:04}")), "").unwrap();
         }
         let burst = taken(&data, &out, Before::Told(first.until));

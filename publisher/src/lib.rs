@@ -42,6 +42,7 @@ mod inventory;
 pub use inventory::Changes;
 mod lock;
 pub mod notify;
+mod outbox;
 mod plan;
 pub mod publish;
 pub mod serve;

@@ -7,12 +7,17 @@ mod words;
 use std::{
     io::{self, IsTerminal, Write as _},
     process::ExitCode,
+    time::{Duration, Instant},
 };
 
 use cli::{BuildArgs, CheckArgs, Cli, Command, Failure, NotifyArgs, ServeArgs, StatusArgs, TokenArgs};
 use progress::Progress;
 use resync_publisher::{BaseUrl, build, check, notify, notify::Outcome, serve, status};
 use tracing_subscriber::EnvFilter;
+
+/// The pauses between attempts to tell a hub double from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(300);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -54,8 +59,18 @@ async fn run_build(arguments: &BuildArgs) -> Result<String, Failure> {
 }
 
 async fn run_notify(arguments: &NotifyArgs) -> Result<String, Failure> {
-    let hubs = notify(&arguments.out.out, &arguments.token.token).await?;
-    let failed = hubs.iter().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count();
+    let begun = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    let (hubs, failed) = loop {
+        let hubs = notify(&arguments.out.out, &arguments.token.token).await?;
+        let failed = hubs.iter().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count();
+        if failed == 0 || begun.elapsed() + pause > arguments.token.retry {
+            break (hubs, failed);
+        }
+        eprintln!("{}\ntrying again in {} s", words::told(&hubs), pause.as_secs());
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    };
     if failed > 0 {
         eprintln!("{}", words::told(&hubs));
         return Err(Failure::Hubs { failed, all: hubs.len() });

@@ -1,4 +1,5 @@
-//! Telling the hubs: one Framework Notification per hub about everything that it is not known to know.
+//! Telling the hubs: the Change Notifications that wait, in their order, and then one Framework Notification per hub about all documents that it
+//! is not known to know in their present version.
 //!
 //! One run at a time tells the hubs of a site, so that none of them hears something old after something new; builds go on meanwhile. A run
 //! notes what each hub is about to hear, posts to all of them at once, and notes each answer when it comes. Knowledge advances only by a hub's 2xx,
@@ -28,9 +29,11 @@ use self::message::Message;
 use crate::{
     changes, files,
     lock::{Lock, Turn},
+    outbox,
     publish::is_in_place,
     settings::HubUrl,
-    state::{self, Acknowledgement, HubRecord, State, StateError},
+    site::Site,
+    state::{self, Acknowledgement, HubRecord, State, StateError, Trouble},
 };
 
 pub use self::{
@@ -48,7 +51,11 @@ pub struct Told {
     pub hub: HubUrl,
     /// Whether the site has left it, and it is told for the last time.
     pub leaving: bool,
-    /// The changes that it was to be told of.
+    /// How many Change Notifications it took.
+    pub sent: usize,
+    /// How many of them still wait.
+    pub waiting: usize,
+    /// The changes of documents that it was to be told of.
     pub changes: Vec<FrameworkChange>,
     /// What came of it.
     pub outcome: Outcome,
@@ -104,6 +111,14 @@ pub enum NotifyError {
     /// The HTTP client cannot be made.
     #[error("cannot set up the HTTP client: {0}")]
     Client(String),
+    /// A notification that waits cannot be read.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
     /// The copy for readers of the topic cannot be written.
     #[error("cannot write `{}`: {source}", path.display())]
     Write {
@@ -126,25 +141,31 @@ pub async fn notify(out: &Path, tokens: &[Token]) -> Result<Vec<Told>, NotifyErr
     };
     let mut posting = JoinSet::new();
     for (position, telling) in tellings.into_iter().enumerate() {
-        let client = client.clone();
+        let (client, out) = (client.clone(), out.to_owned());
         posting.spawn(async move {
-            let outcome = telling.post(&client).await;
-            (position, telling, outcome)
+            let posted = telling.post_changes(&client, &out).await;
+            let failed = posted.as_ref().ok().and_then(|posted| posted.failed.as_ref());
+            let outcome = telling.post(&client, failed).await;
+            (position, telling, posted, outcome)
         });
     }
     let (mut told, mut settled) = (BTreeMap::new(), Ok(()));
     while let Some(posted) = posting.join_next().await {
-        let (position, telling, outcome) =
+        let (position, telling, posted, outcome) =
             posted.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
         let out = out.to_owned();
-        let (telling, outcome, noted) = unblocked(move || {
-            let noted = settle(&out, &telling, &outcome);
-            (telling, outcome, noted)
+        let (posted, unread) =
+            posted.map_or_else(|error| (Posted::default(), Err(error)), |posted| (posted, Ok(())));
+        let (telling, posted, outcome, noted) = unblocked(move || {
+            let noted = settle(&out, &telling, &posted, &outcome);
+            (telling, posted, outcome, noted)
         })
         .await;
-        settled = settled.and(noted);
-        let Telling { hub, leaving, changes, .. } = telling;
-        told.insert(position, Told { hub, leaving, changes, outcome });
+        settled = settled.and(unread).and(noted);
+        let Telling { hub, leaving, changes, waiting, .. } = telling;
+        let (sent, waiting) = (posted.sent, waiting.len() - posted.sent);
+        let outcome = posted.and(outcome);
+        told.insert(position, Told { hub, leaving, sent, waiting, changes, outcome });
     }
     drop(turn);
     settled.map(|()| told.into_values().collect())
@@ -160,6 +181,12 @@ struct Telling {
     hub: HubUrl,
     authorization: Option<HeaderValue>,
     leaving: bool,
+    /// The topic of the framework channel.
+    topic: String,
+    /// The Change Notifications that wait, by number, their topic and their links.
+    waiting: Vec<u64>,
+    change_topic: String,
+    change_links: String,
     changes: Vec<FrameworkChange>,
     /// None when there is nothing to say.
     message: Option<Message>,
@@ -169,8 +196,28 @@ struct Telling {
     doubted: BTreeMap<String, state::Told>,
 }
 
+/// What came of posting Change Notifications.
+#[derive(Debug, Default)]
+struct Posted {
+    sent: usize,
+    status: Option<u16>,
+    failed: Option<PostError>,
+}
+
+impl Posted {
+    /// What came of it together with the Framework Notification.
+    fn and(self, outcome: Outcome) -> Outcome {
+        match (self, outcome) {
+            (_, Outcome::Failed(error)) | (Self { failed: Some(error), .. }, _) => Outcome::Failed(error),
+            (Self { status: Some(status), .. }, Outcome::NothingChanged) => Outcome::Accepted { status },
+            (_, outcome) => outcome,
+        }
+    }
+}
+
 impl Telling {
     fn of(
+        out: &Path,
         state: &State,
         hub: HubUrl,
         authorization: Option<HeaderValue>,
@@ -183,11 +230,57 @@ impl Telling {
             changes => Some(Message::new(state, &record.topic, &hub, changes, &told)?),
         };
         let (leaving, doubted) = (record.left.is_some(), record.doubt.clone());
-        Ok(Self { hub, authorization, leaving, changes, message, told, doubted })
+        let waits = |number: &u64| !leaving && outbox::path(out, *number).exists();
+        let waiting = (record.sent + 1..=state.outbox).filter(waits).collect();
+        let change_topic = Site::new(state.settings.base_url.clone()).change_topic();
+        let change_links = message::links(state, &change_topic, &hub);
+        let topic = record.topic.clone();
+        Ok(Self {
+            hub,
+            authorization,
+            leaving,
+            topic,
+            waiting,
+            change_topic,
+            change_links,
+            changes,
+            message,
+            told,
+            doubted,
+        })
     }
 
-    async fn post(&self, client: &reqwest::Client) -> Outcome {
+    /// Posts what waits, one after the other; the first that is not taken keeps those after it waiting.
+    async fn post_changes(&self, client: &reqwest::Client, out: &Path) -> Result<Posted, NotifyError> {
+        let mut posted = Posted::default();
+        for &number in &self.waiting {
+            let path = outbox::path(out, number);
+            let read = tokio::fs::read(&path).await;
+            let body = read.map_err(|source| NotifyError::Read { path, source })?;
+            let message = Message::of_changes(&self.change_topic, &self.change_links, number, body.clone());
+            match post::post(client, &self.hub, self.authorization.clone(), message).await {
+                Ok(status) => {
+                    let (out, hub, topic) = (out.to_owned(), self.hub.clone(), self.topic.clone());
+                    let change_topic = self.change_topic.clone();
+                    unblocked(move || note_sent(&out, &hub, &topic, change_topic, number, &body)).await?;
+                    posted.sent += 1;
+                    posted.status = Some(status.as_u16());
+                }
+                Err(error) => {
+                    posted.failed = Some(error);
+                    break;
+                }
+            }
+        }
+        Ok(posted)
+    }
+
+    /// Posts the Framework Notification, unless the hub could not even be reached just before.
+    async fn post(&self, client: &reqwest::Client, failed: Option<&PostError>) -> Outcome {
         let Some(message) = self.message.clone() else { return Outcome::NothingChanged };
+        if let Some(away @ PostError::Unreachable { .. }) = failed {
+            return Outcome::Failed(away.clone());
+        }
         match post::post(client, &self.hub, self.authorization.clone(), message).await {
             Ok(status) => Outcome::Accepted { status: status.as_u16() },
             Err(error) => Outcome::Failed(error),
@@ -211,7 +304,7 @@ fn begin(out: &Path, tokens: &[Token]) -> Result<(Turn, Vec<Telling>), NotifyErr
     let mut noted = true;
     for (hub, authorization) in token::credentials(&state, tokens)? {
         let Some(record) = state.hubs.get(&hub) else { continue };
-        let telling = Telling::of(&state, hub.clone(), authorization, record)?;
+        let telling = Telling::of(out, &state, hub.clone(), authorization, record)?;
         if telling.message.is_some() {
             let mut doubt = telling.doubted.clone();
             doubt.extend(telling.told.clone());
@@ -227,16 +320,26 @@ fn begin(out: &Path, tokens: &[Token]) -> Result<(Turn, Vec<Telling>), NotifyErr
 }
 
 /// Notes what came of telling a hub, in the state as it is by now: builds may have changed it meanwhile, other tellings have not.
-fn settle(out: &Path, telling: &Telling, outcome: &Outcome) -> Result<(), NotifyError> {
-    let Some(message) = &telling.message else { return Ok(()) };
+fn settle(out: &Path, telling: &Telling, posted: &Posted, outcome: &Outcome) -> Result<(), NotifyError> {
+    if telling.message.is_none() && telling.waiting.is_empty() {
+        return Ok(());
+    }
     let lock = Lock::acquire(out)?;
     let mut state = State::load(out)?;
-    let Some(record) = state.hubs.get_mut(&telling.hub).filter(|record| record.topic == message.topic) else {
+    let Some(record) = state.hubs.get_mut(&telling.hub).filter(|record| record.topic == telling.topic) else {
         return Ok(());
     };
-    let given_up = match outcome {
-        Outcome::NothingChanged => return Ok(()),
-        Outcome::Accepted { status } => {
+    let failed = match outcome {
+        Outcome::Failed(error) => Some(error),
+        _ => posted.failed.as_ref(),
+    };
+    record.trouble = failed.map(|error| Trouble {
+        since: record.trouble.as_ref().map_or_else(DateTime::now, |trouble| trouble.since),
+        reason: error.to_string(),
+    });
+    let given_up = match (outcome, &telling.message) {
+        (Outcome::NothingChanged, _) | (_, None) => false,
+        (Outcome::Accepted { status }, Some(message)) => {
             record.told.clone_from(&telling.told);
             record.doubt.clear();
             let key = message.key.clone();
@@ -246,7 +349,7 @@ fn settle(out: &Path, telling: &Telling, outcome: &Outcome) -> Result<(), Notify
             state.notified_on = Some(message.topic.clone());
             false
         }
-        Outcome::Failed(error) => {
+        (Outcome::Failed(error), _) => {
             if !error.leaves_doubt() {
                 record.doubt.clone_from(&telling.doubted);
             }
@@ -259,6 +362,26 @@ fn settle(out: &Path, telling: &Telling, outcome: &Outcome) -> Result<(), Notify
     if given_up || has_taken_leave(&state, &telling.hub) {
         state.hubs.remove(&telling.hub);
     }
+    state.save(&lock)?;
+    outbox::sweep(out, &state).map_err(|source| NotifyError::Write { path: out.to_owned(), source })
+}
+
+/// Notes that a hub took a Change Notification, before the next one is posted.
+fn note_sent(
+    out: &Path,
+    hub: &HubUrl,
+    topic: &str,
+    change_topic: String,
+    number: u64,
+    body: &[u8],
+) -> Result<(), NotifyError> {
+    let lock = Lock::acquire(out)?;
+    let mut state = State::load(out)?;
+    let Some(record) = state.hubs.get_mut(hub).filter(|record| record.topic == topic) else { return Ok(()) };
+    record.sent = record.sent.max(number);
+    let path = state::change_notification_path(out);
+    files::replace(&path, body).map_err(|source| NotifyError::Write { path, source })?;
+    state.changes_on = Some(change_topic);
     Ok(state.save(&lock)?)
 }
 
@@ -295,12 +418,16 @@ mod tests {
                 authorization: None,
                 leaving: true,
                 changes: Vec::new(),
+                topic: topic.into(),
+                waiting: Vec::new(),
+                change_topic: String::new(),
+                change_links: String::new(),
                 message: Some(Message { topic: topic.into(), links, key, body }),
                 told: BTreeMap::new(),
                 doubted: BTreeMap::new(),
             };
             let away = Outcome::Failed(PostError::Unreachable { reason: "no route".into() });
-            settle(out.path(), &telling, &away).unwrap();
+            settle(out.path(), &telling, &Posted::default(), &away).unwrap();
             State::load(out.path()).unwrap().hubs.len()
         };
         let days_ago = |days: u32| {

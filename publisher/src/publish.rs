@@ -24,6 +24,7 @@ use crate::{
     collection, files,
     inventory::{self, Before, Changes, Taken},
     lock::Lock,
+    outbox::OutboxError,
     plan::Plan,
     settings::Settings,
     site::{DOCUMENT_FOLDER, Site},
@@ -104,6 +105,16 @@ pub enum BuildError {
         /// The reason.
         source: io::Error,
     },
+}
+
+impl From<OutboxError> for BuildError {
+    fn from(error: OutboxError) -> Self {
+        match error {
+            OutboxError::Changes(error) => Self::Lists(error),
+            OutboxError::Notification(violations) => Self::Document(violations),
+            OutboxError::Write { path, source } => Self::Write { path, source },
+        }
+    }
 }
 
 /// Brings the site in `out` in step with the collection of `settings`. Documents whose meaning did not change keep their bytes and time.

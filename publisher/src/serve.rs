@@ -38,7 +38,7 @@ use crate::{
     collection,
     files::Version,
     settings::HubUrl,
-    site::{DOCUMENT_FOLDER, SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
+    site::{CHANGES_PATH, DOCUMENT_FOLDER, SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
     state::{self, State, StateError},
     url_path,
 };
@@ -122,16 +122,23 @@ struct View {
     base: PathBuf,
     documents: HashSet<PathBuf>,
     collection: Folder,
-    has_channel: bool,
-    topic_links: HeaderValue,
+    topics: Vec<Topic>,
     resource_links: Option<HeaderValue>,
-    has_notification: bool,
     source_description: String,
+}
+
+/// A channel, as readers of its topic URI see it.
+#[derive(Clone)]
+struct Topic {
+    path: &'static str,
+    links: HeaderValue,
+    /// The most recent notification, if there was one.
+    notification: Option<PathBuf>,
 }
 
 /// What a path stands for.
 enum Target {
-    Topic,
+    Topic(Topic),
     Document(PathBuf),
     Resource(PathBuf),
     Nothing,
@@ -175,9 +182,6 @@ impl View {
         let directory = &state.settings.directory;
         let collection = collection::open(directory, out)?;
         let site = Site::new(state.settings.base_url.clone());
-        let topic = site.topic();
-        let topic_links = (state.settings.hubs.iter().map(HubUrl::as_str))
-            .fold(LinkHeader::default().push(&topic, "self"), |links, hub| links.push(hub, "hub"));
         let capability_list = state.document(&Capability::CapabilityList);
         let resource_links = capability_list
             .map(|list| header(&LinkHeader::default().push(&list.url, "resourcesync")))
@@ -186,10 +190,8 @@ impl View {
             base: state.settings.base_url.folder().to_owned(),
             documents: state.documents.iter().map(|record| PathBuf::from(&record.path)).collect(),
             collection,
-            has_channel: !state.settings.hubs.is_empty(),
-            topic_links: header(&topic_links)?,
+            topics: topics(out, &state, &site)?,
             resource_links,
-            has_notification: state.notified_on.as_ref() == Some(&topic),
             source_description: site.source_description().url,
         })
     }
@@ -202,8 +204,8 @@ impl View {
             None => return Target::Nothing,
         };
         if is_folder {
-            let is_topic = self.has_channel && below_base.is_some() && wanted == Path::new(TOPIC_PATH);
-            return if is_topic { Target::Topic } else { Target::Nothing };
+            let is_topic = |topic: &&Topic| below_base.is_some() && wanted == Path::new(topic.path);
+            return self.topics.iter().find(is_topic).cloned().map_or(Target::Nothing, Target::Topic);
         }
         if self.documents.contains(wanted) || (below_base.is_some() && was_document(out, wanted)) {
             return Target::Document(out.join(wanted));
@@ -211,6 +213,23 @@ impl View {
         let located = below_base.and_then(|relative| self.collection.locate(relative).ok());
         located.filter(|file| file.is_file()).map_or(Target::Nothing, Target::Resource)
     }
+}
+
+/// The channels of a site with a hub.
+fn topics(out: &Path, state: &State, site: &Site) -> Result<Vec<Topic>, ServeError> {
+    if state.settings.hubs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let framework = (TOPIC_PATH, site.topic(), &state.notified_on, state::notification_path(out));
+    let changes =
+        (CHANGES_PATH, site.change_topic(), &state.changes_on, state::change_notification_path(out));
+    let topic = |(path, url, notified_on, file): (&'static str, String, &Option<String>, PathBuf)| {
+        let hubs = state.settings.hubs.iter().map(HubUrl::as_str);
+        let links = hubs.fold(LinkHeader::default().push(&url, "self"), |links, hub| links.push(hub, "hub"));
+        let notification = (notified_on.as_ref() == Some(&url)).then_some(file);
+        Ok(Topic { path, links: header(&links)?, notification })
+    };
+    [framework, changes].into_iter().map(topic).collect()
 }
 
 /// Whether it is a document that an index leads to, or led to a moment ago, and that stays for who is still reading.
@@ -246,7 +265,7 @@ async fn answer(Shared(server): Shared<Arc<Server>>, request: Request) -> Respon
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     match target {
-        Target::Topic => topic(&server, &view).await,
+        Target::Topic(topic) => answer_for(topic).await,
         Target::Document(path) => {
             let mut response = file(request, &path).await;
             as_document(response.headers_mut());
@@ -269,11 +288,10 @@ fn nothing(view: &View) -> Response {
 }
 
 /// The most recent notification, or nothing with a length of 0; in either case the links of the channel.
-async fn topic(server: &Server, view: &View) -> Response {
-    let read = if view.has_notification {
-        tokio::fs::read(state::notification_path(&server.out)).await
-    } else {
-        Ok(Vec::new())
+async fn answer_for(topic: Topic) -> Response {
+    let read = match topic.notification {
+        Some(path) => tokio::fs::read(path).await,
+        None => Ok(Vec::new()),
     };
     let body = match read {
         Ok(body) => body,
@@ -287,7 +305,7 @@ async fn topic(server: &Server, view: &View) -> Response {
     let mut response = Response::new(Body::from(body));
     as_document(response.headers_mut());
     response.headers_mut().insert(CONTENT_LENGTH, length);
-    response.headers_mut().insert(LINK, view.topic_links.clone());
+    response.headers_mut().insert(LINK, topic.links);
     response
 }
 

@@ -8,6 +8,9 @@ pub const DOCUMENT_FOLDER: &str = "resync";
 /// Path of the framework channel's topic, under the base URL.
 pub const TOPIC_PATH: &str = "resync/framework/";
 
+/// Path of the topic of the Change Notifications, under the base URL.
+pub const CHANGES_PATH: &str = "resync/changes/";
+
 /// Path of the Source Description, under the base URL (RS-071).
 pub const SOURCE_DESCRIPTION_PATH: &str = ".well-known/resourcesync";
 
@@ -60,6 +63,11 @@ impl Site {
     /// The topic URI of the framework channel.
     pub fn topic(&self) -> String {
         format!("{}{TOPIC_PATH}", self.base.as_str())
+    }
+
+    /// The topic URI of the Change Notifications.
+    pub fn change_topic(&self) -> String {
+        format!("{}{CHANGES_PATH}", self.base.as_str())
     }
 
     /// What lies at a path below OUT.

@@ -46,6 +46,12 @@ pub struct State {
     pub hubs: BTreeMap<HubUrl, HubRecord>,
     /// The topic of the last notification that a hub took.
     pub notified_on: Option<String>,
+    /// The topic of the last Change Notification that a hub took.
+    #[serde(default)]
+    pub changes_on: Option<String>,
+    /// The number of the last Change Notification; they are counted from 1.
+    #[serde(default)]
+    pub outbox: u64,
     /// How far the Change Lists have come; absent before the first and in sites of older programs.
     #[serde(default)]
     pub series: Option<Series>,
@@ -120,6 +126,12 @@ pub struct HubRecord {
     pub doubt: BTreeMap<String, Told>,
     /// The last acknowledgement.
     pub last: Option<Acknowledgement>,
+    /// The number of the last Change Notification that it took, or that was before its time.
+    #[serde(default)]
+    pub sent: u64,
+    /// Why it was not told the last time.
+    #[serde(default)]
+    pub trouble: Option<Trouble>,
     /// When a build dropped this hub. It stays until it took the news of the Capability List that names it no more (FN-009), without which its
     /// subscribers would wait here for ever.
     #[serde(with = "text_option")]
@@ -129,7 +141,8 @@ pub struct HubRecord {
 impl HubRecord {
     /// The record of a hub that knows nothing of `topic` yet.
     pub fn new(topic: impl Into<String>) -> Self {
-        Self { topic: topic.into(), told: BTreeMap::new(), doubt: BTreeMap::new(), last: None, left: None }
+        let (told, doubt) = (BTreeMap::new(), BTreeMap::new());
+        Self { topic: topic.into(), told, doubt, last: None, sent: 0, trouble: None, left: None }
     }
 
     /// Whether the hub has heard of the site, as far as anybody can tell.
@@ -148,6 +161,16 @@ pub struct Told {
     pub part: Part,
     /// Its version.
     pub version: u64,
+}
+
+/// Why a hub was not told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// When it was first tried in vain.
+    #[serde(with = "text")]
+    pub since: DateTime,
+    /// What came of it the last time.
+    pub reason: String,
 }
 
 /// A notification that a hub took.
@@ -208,8 +231,20 @@ impl State {
         documents: Vec<DocumentRecord>,
         hubs: BTreeMap<HubUrl, HubRecord>,
     ) -> Self {
-        let (builds, notified_on, series) = (1, None, None);
-        Self { format: FORMAT, settings, resources, bytes, builds, documents, hubs, notified_on, series }
+        let (builds, notified_on, changes_on, outbox, series) = (1, None, None, 0, None);
+        Self {
+            format: FORMAT,
+            settings,
+            resources,
+            bytes,
+            builds,
+            documents,
+            hubs,
+            notified_on,
+            changes_on,
+            outbox,
+            series,
+        }
     }
 
     /// Reads the state of the site in `out`. Takes no lock: the file is always whole.
@@ -263,6 +298,11 @@ pub fn path(out: &Path) -> PathBuf {
 /// Where the most recent notification is kept, for readers of the topic URI (FN-032).
 pub(crate) fn notification_path(out: &Path) -> PathBuf {
     out.join(FOLDER).join("notification.xml")
+}
+
+/// Where the most recent Change Notification is kept.
+pub(crate) fn change_notification_path(out: &Path) -> PathBuf {
+    out.join(FOLDER).join("change-notification.xml")
 }
 
 fn parse(bytes: &[u8], path: PathBuf) -> Result<State, StateError> {

@@ -19,6 +19,8 @@ pub struct Status {
     pub base_url: String,
     /// The topic URI of the framework channel.
     pub topic: String,
+    /// The topic URI of the Change Notifications.
+    pub change_topic: String,
     /// Number of resources.
     pub resources: u64,
     /// Sum of their lengths in bytes.
@@ -51,8 +53,21 @@ pub struct HubStatus {
     pub told_at: Option<String>,
     /// The status of that answer.
     pub answer: Option<u16>,
-    /// The changes that it does not know yet.
+    /// The changes of documents that it does not know yet.
     pub pending: Vec<PendingChange>,
+    /// How many Change Notifications wait for it.
+    pub waiting: u64,
+    /// Why it was not told the last time.
+    pub trouble: Option<HubTrouble>,
+}
+
+/// Why a hub was not told.
+#[derive(Clone, Debug, Serialize)]
+pub struct HubTrouble {
+    /// Since when it has been tried in vain.
+    pub since: String,
+    /// What came of it the last time.
+    pub reason: String,
 }
 
 /// A change that a hub does not know yet.
@@ -69,6 +84,7 @@ pub struct PendingChange {
 /// Reads how the site in `out` stands. Takes no lock and sends nothing.
 pub fn status(out: &Path) -> Result<Status, StateError> {
     let state = State::load(out)?;
+    let site = Site::new(state.settings.base_url.clone());
     let documents = state.documents.iter().map(|record| DocumentStatus {
         url: record.url.clone(),
         capability: record.capability.to_string(),
@@ -77,7 +93,8 @@ pub fn status(out: &Path) -> Result<Status, StateError> {
     Ok(Status {
         directory: state.settings.directory.display().to_string(),
         base_url: state.settings.base_url.to_string(),
-        topic: Site::new(state.settings.base_url.clone()).topic(),
+        topic: site.topic(),
+        change_topic: site.change_topic(),
         resources: state.resources,
         bytes: state.bytes,
         documents: documents.collect(),
@@ -100,6 +117,11 @@ fn hubs(state: &State) -> Vec<HubStatus> {
             told_at: record.last.as_ref().map(|last| last.at.to_string()),
             answer: record.last.as_ref().map(|last| last.status),
             pending: pending.collect(),
+            waiting: if record.left.is_some() { 0 } else { state.outbox.saturating_sub(record.sent) },
+            trouble: record.trouble.as_ref().map(|trouble| HubTrouble {
+                since: trouble.since.to_string(),
+                reason: trouble.reason.clone(),
+            }),
         }
     };
     state.hubs_to_tell().map(standing).collect()

@@ -112,11 +112,20 @@ pub(crate) fn told(hubs: &[Told]) -> String {
         let what = match &told.outcome {
             Outcome::NothingChanged => "the hub knows everything, nothing to send".to_owned(),
             Outcome::Accepted { status } => {
-                let kinds = told
+                let all = told.sent + usize::from(!told.changes.is_empty());
+                let resources = std::iter::repeat_n("changes of resources".to_owned(), told.sent);
+                let documents = told
                     .changes
                     .iter()
                     .map(|change| format!("{} {}", name(change.capability.token()), change.change.token()));
-                format!("1 notification ({}), hub accepted ({status})", counted(kinds))
+                let kinds = counted(resources.chain(documents));
+                format!("{} ({kinds}), hub accepted ({status})", count(all as u64, "notification"))
+            }
+            Outcome::Failed(error) if told.sent > 0 => {
+                format!(
+                    "not told of everything ({} accepted): {error}",
+                    count(told.sent as u64, "notification")
+                )
             }
             Outcome::Failed(error) => format!("not told: {error}"),
         };
@@ -161,10 +170,18 @@ fn hub_standing(hub: &HubStatus) -> String {
         (Some(at), Some(answer)) => format!("last told {at} ({answer})"),
         _ => "never told".to_owned(),
     };
-    match hub.pending.len() {
-        0 => format!("{last}, knows everything"),
-        waiting => format!("{last}, {} waiting: run `resync-source notify`", count(waiting as u64, "change")),
+    let waiting =
+        [(hub.waiting, "notification of changed resources"), (hub.pending.len() as u64, "changed document")];
+    let waiting: Vec<_> =
+        waiting.iter().filter(|(number, _)| *number > 0).map(|(number, what)| many(*number, what)).collect();
+    let why = match &hub.trouble {
+        Some(trouble) => format!(" (since {}: {})", trouble.since, trouble.reason),
+        None => String::new(),
+    };
+    if waiting.is_empty() {
+        return format!("{last}, knows everything");
     }
+    format!("{last}, waiting: {}{why}; run `resync-source notify`", waiting.join(", "))
 }
 
 fn name(token: &str) -> &str {
@@ -187,6 +204,7 @@ fn counted<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
     }
     let texts = groups.into_iter().map(|(name, number)| match number {
         1 => name,
+        _ if name.starts_with("changes") => format!("{name} ({number} notifications)"),
         _ => format!("{name} ({number} documents)"),
     });
     texts.collect::<Vec<_>>().join(", ")
@@ -195,6 +213,14 @@ fn counted<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
 fn count(number: u64, what: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
     format!("{number} {what}{end}")
+}
+
+/// "2 notifications of changed resources".
+fn many(number: u64, what: &str) -> String {
+    match what.split_once(' ') {
+        Some((what, rest)) if number != 1 && what == "notification" => format!("{number} {what}s {rest}"),
+        _ => count(number, what),
+    }
 }
 
 fn size(bytes: u64) -> impl std::fmt::Display {

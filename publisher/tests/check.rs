@@ -28,6 +28,7 @@ const DESCRIPTION: &str = ".well-known/resourcesync";
 const CAPABILITIES: &str = "resync/capabilitylist.xml";
 const LIST: &str = "resync/resourcelist.xml";
 const TOPIC: &str = "resync/framework/";
+const CHANGES: &str = "resync/changes/";
 const SITEMAP: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>"#;
 const URLSET: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">"#;
 
@@ -459,6 +460,8 @@ impl Web {
             self.gives(&path, head, &bytes);
         }
         self.gives_topic(&format!("<{}>; rel=\"self\", <{HUB}>; rel=\"hub\"", self.url(TOPIC)));
+        let changes = self.url(CHANGES);
+        self.gives(CHANGES, &format!("{XML}\r\nLink: <{changes}>; rel=\"self\", <{HUB}>; rel=\"hub\""), b"");
     }
 
     fn gives_topic(&self, links: &str) {

@@ -26,9 +26,10 @@ impl Event {
     pub fn new(change: Change, moment: DateTime, item: Item) -> Self {
         Self { change, moment, item }
     }
+}
 
-    fn into_entry(self) -> Entry {
-        let Self { change, moment, item } = self;
+impl From<Event> for ResourceChange {
+    fn from(Event { change, moment, item }: Event) -> Self {
         let mut told = ResourceChange::new(change, item.loc).datetime(moment).hashes(item.hashes);
         if let Some(length) = item.length {
             told = told.length(length);
@@ -39,8 +40,10 @@ impl Event {
         if let Some(encoding) = item.encoding {
             told = told.encoding(encoding);
         }
-        let lastmod = item.lastmod.filter(|_| change != Change::Deleted);
-        Entry { lastmod, links: item.links, ..told.into() }
+        if let Some(lastmod) = item.lastmod.filter(|_| change != Change::Deleted) {
+            told = told.lastmod(lastmod);
+        }
+        item.links.into_iter().fold(told, Self::link)
     }
 }
 
@@ -268,5 +271,5 @@ archived!(ChangeLists);
 fn entries(
     events: impl IntoIterator<Item = Result<Event, BuildError>>,
 ) -> impl Iterator<Item = Result<Entry, BuildError>> {
-    events.into_iter().map(|event| event.map(Event::into_entry))
+    events.into_iter().map(|event| event.map(|event| ResourceChange::from(event).into()))
 }

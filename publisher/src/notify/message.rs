@@ -25,6 +25,13 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// A Change Notification from the outbox. A number is never given twice under one topic, unless state and outbox are lost together.
+    pub(super) fn of_changes(topic: &str, links: &str, number: u64, body: Vec<u8>) -> Self {
+        let mut content = format!("{topic} {number}\n").into_bytes();
+        content.extend_from_slice(&body);
+        Self { topic: topic.to_owned(), links: links.to_owned(), key: key_of(&content), body }
+    }
+
     /// The news of `changes` for `hub`, after which it knows `told`.
     pub(super) fn new(
         state: &State,
@@ -69,7 +76,7 @@ fn up(state: &State, changes: &[FrameworkChange]) -> Option<String> {
 }
 
 /// `self`, the hub that is addressed, and the Capability List (FN-033, FN-034).
-fn links(state: &State, topic: &str, hub: &HubUrl) -> String {
+pub(super) fn links(state: &State, topic: &str, hub: &HubUrl) -> String {
     let links = LinkHeader::default().push(topic, "self").push(hub.as_str(), "hub");
     match state.document(&Capability::CapabilityList) {
         Some(list) => links.push(list.url.as_str(), "resourcesync").to_string(),
@@ -84,7 +91,11 @@ fn key(topic: &str, told: &BTreeMap<String, Told>, body: &[u8]) -> String {
         content.extend(format!("{url} {}\n", told.version).bytes());
     }
     content.extend_from_slice(body);
-    let digest = Digest::of(Algorithm::Sha256, &content).to_string();
+    key_of(&content)
+}
+
+fn key_of(content: &[u8]) -> String {
+    let digest = Digest::of(Algorithm::Sha256, content).to_string();
     digest.rsplit(':').next().unwrap_or_default().to_owned()
 }
 

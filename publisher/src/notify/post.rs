@@ -25,7 +25,7 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const SHOWN_OF_AN_ANSWER: usize = 2 * 1024;
 
 /// Why a hub did not take a notification.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostError {
     /// It heard nothing.

@@ -21,6 +21,7 @@ use crate::{
     documents::{self, Composed},
     files, inventory,
     lock::Lock,
+    outbox,
     plan::{Plan, StoredPosition},
     settings::{HubUrl, Settings},
     site::{DOCUMENT_FOLDER, Location, Site},
@@ -51,13 +52,17 @@ pub(super) fn publish(plan: &Plan, resumed: bool, lock: &Lock) -> Result<Done, B
     let series = run.change_lists(resumed)?;
     run.replace(&documents::capability_list(&site, &plan.settings.hubs)?)?;
     run.replace(&documents::source_description(&site)?)?;
+    let outbox = run.change_notifications()?;
     let Run { done, .. } = run;
-    let hubs = hub_records(&plan.settings, &site, before.as_ref(), now);
+    let hubs = hub_records(&plan.settings, &site, before.as_ref(), outbox, now);
     let counts = (plan.resources, plan.bytes);
     let mut state = State::new(plan.settings.clone(), counts, done.records.clone(), hubs);
     state.builds = plan.build;
     state.series = Some(series);
-    state.notified_on = before.and_then(|before| before.notified_on);
+    state.outbox = outbox;
+    if let Some(before) = before {
+        (state.notified_on, state.changes_on) = (before.notified_on, before.changes_on);
+    }
     state.save(lock)?;
     settle(lock)?;
     Ok(done)
@@ -147,6 +152,20 @@ impl Run<'_> {
             }
             None => Series { until, position, listed: started, since: 0 },
         })
+    }
+
+    /// Writes the Change Notifications of these changes, for when the state tells of the documents; gives the number of the last.
+    fn change_notifications(&self) -> Result<u64, BuildError> {
+        let last = self.before.map_or(0, |state| state.outbox);
+        let series = self.before.and_then(|state| state.series.as_ref());
+        let has_news = self.plan.position.is_some() && self.plan.changes.total() > 0;
+        match series.filter(|_| has_news && !self.plan.settings.hubs.is_empty()) {
+            Some(series) => {
+                let (up, changes) = (self.site.capability_list().url, inventory::changes(self.out)?);
+                Ok(outbox::fill(self.out, last, series.until, &up, changes)?)
+            }
+            None => Ok(last),
+        }
     }
 
     /// Takes down what a document file says now; one that says what it said before keeps its version.
@@ -254,6 +273,7 @@ fn hub_records(
     settings: &Settings,
     site: &Site,
     before: Option<&State>,
+    outbox: u64,
     now: DateTime,
 ) -> BTreeMap<HubUrl, HubRecord> {
     let topic = site.topic();
@@ -266,7 +286,9 @@ fn hub_records(
         }
     }
     for hub in &settings.hubs {
-        records.entry(hub.clone()).or_insert_with(|| HubRecord::new(topic.clone()));
+        records
+            .entry(hub.clone())
+            .or_insert_with(|| HubRecord { sent: outbox, ..HubRecord::new(topic.clone()) });
     }
     records
 }

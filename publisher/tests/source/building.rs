@@ -235,7 +235,10 @@ fn a_rebuild_keeps_hubs_and_digests_and_says_so_until_it_is_told_otherwise() {
     let place = Place::new();
     let hubs = |place: &Place| {
         let capabilities = place.document("resync/capabilitylist.xml");
-        let hubs = capabilities.entries().iter().flat_map(|entry| entry.links_with(&Relation::Hub));
+        let channels = capabilities.entries().iter();
+        let framework =
+            channels.filter(|entry| entry.capability() == Some(&Capability::FrameworkNotification));
+        let hubs = framework.flat_map(|entry| entry.links_with(&Relation::Hub));
         hubs.map(|link| link.href.clone()).collect::<Vec<_>>()
     };
     let digests = |place: &Place| {

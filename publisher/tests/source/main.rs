@@ -6,3 +6,4 @@ mod knowing;
 mod notifying;
 mod serving;
 mod support;
+mod telling;

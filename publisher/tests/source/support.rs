@@ -138,6 +138,12 @@ pub(crate) struct Heard {
     pub(crate) body: String,
 }
 
+impl Heard {
+    pub(crate) fn is_of_changes(&self) -> bool {
+        self.headers["link"].contains("resync/changes/>; rel=\"self\"")
+    }
+}
+
 /// A hub that keeps every request and gives the answer it is told to give.
 pub(crate) struct Hub {
     pub(crate) address: SocketAddr,
@@ -179,7 +185,17 @@ impl Hub {
         *self.answer.lock().unwrap() = answer;
     }
 
+    /// The next Framework Notification.
     pub(crate) fn next(&self) -> Heard {
+        loop {
+            let heard = self.next_of_any();
+            if !heard.is_of_changes() {
+                return heard;
+            }
+        }
+    }
+
+    pub(crate) fn next_of_any(&self) -> Heard {
         self.heard.recv_timeout(Duration::from_secs(20)).expect("the hub hears something")
     }
 

@@ -1,0 +1,195 @@
+//! `resync-source publish`: Change Notifications, their intervals, their order, and what waits while a hub is away.
+
+use std::net::TcpListener;
+
+use resync_core::{
+    datetime::DateTime,
+    document::{Capability, Change, Document, Relation},
+    xml,
+};
+
+use crate::support::{ACCEPTED, BASE, Heard, Hub, Place, run, text};
+
+const AWAY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfull";
+
+fn document(heard: &Heard) -> Document {
+    assert!(heard.is_of_changes(), "{heard:?}");
+    xml::read(heard.body.as_bytes()).unwrap().into_document().unwrap()
+}
+
+fn interval(heard: &Heard) -> (DateTime, DateTime) {
+    let document = document(heard);
+    let metadata = &document.header().metadata;
+    (metadata.from.unwrap(), metadata.until.unwrap())
+}
+
+fn changes(heard: &Heard) -> Vec<(Change, String)> {
+    let document = document(heard);
+    let entries = document.entries().iter();
+    entries.map(|entry| (entry.change().unwrap(), entry.loc.replace(&format!("{BASE}/"), ""))).collect()
+}
+
+fn publish(place: &Place) -> crate::support::Run {
+    run(&["publish", "--out", text(&place.out())])
+}
+
+/// A site whose hub knows everything.
+fn known() -> (Place, Hub) {
+    let (place, hub) = (Place::new(), Hub::start());
+    place.build(&["--hub", &hub.url()]).succeeded();
+    place.notify().succeeded();
+    hub.next();
+    (place, hub)
+}
+
+#[test]
+fn cn004_cn010_cn011_changes_of_resources_have_a_channel_of_their_own() {
+    let (place, hub) = known();
+    place.put("a.txt", "changed");
+    place.put("new.txt", "new");
+    place.remove("sub/b c.xml");
+    let run = publish(&place).succeeded();
+    assert_eq!(
+        run.out,
+        "2 resources, 10 B: 1 created, 1 updated, 1 deleted → Resource List, Change List written (as in the last build: --hub "
+            .to_owned()
+            + &hub.url()
+            + ") · 2 notifications (changes of resources, Resource List updated, Change List updated), hub accepted (202)\n"
+    );
+    let heard = hub.next_of_any();
+    let expected =
+        [(Change::Updated, "a.txt"), (Change::Created, "new.txt"), (Change::Deleted, "sub/b%20c.xml")];
+    assert_eq!(changes(&heard), expected.map(|(change, name)| (change, name.to_owned())));
+    let document = document(&heard);
+    assert_eq!(document.capability(), &Capability::ChangeNotification);
+    assert_eq!(document.link(&Relation::Up).unwrap().href, format!("{BASE}/resync/capabilitylist.xml"));
+    let metadata = document.entries()[0].metadata.as_ref().unwrap();
+    assert_eq!((metadata.length, metadata.hash.is_empty()), (Some(7), false));
+    assert_eq!(metadata.datetime, Some(interval(&heard).1));
+    let deleted = document.entries()[2].metadata.as_ref().unwrap();
+    assert!(deleted.hash.is_empty() && deleted.length.is_none());
+    let links = [("changes/", "self")].map(|(topic, rel)| format!("<{BASE}/resync/{topic}>; rel=\"{rel}\""));
+    assert!(heard.headers["link"].starts_with(&links[0]), "{}", heard.headers["link"]);
+    assert!(!hub.next_of_any().is_of_changes());
+    hub.heard_nothing_more();
+}
+
+#[test]
+fn cn008_cn015_intervals_are_consecutive_over_runs_with_and_without_changes() {
+    let (place, hub) = known();
+    let from = place.document("resync/changelist-1.xml").header().metadata.from;
+    let mut last = None;
+    for content in ["one", "one", "three"] {
+        place.put("a.txt", content);
+        publish(&place).succeeded();
+    }
+    for _ in 0..2 {
+        let heard = loop {
+            let heard = hub.next_of_any();
+            if heard.is_of_changes() {
+                break heard;
+            }
+        };
+        let (start, end) = interval(&heard);
+        assert_eq!(Some(start), last.or(from));
+        assert!(start < end);
+        last = Some(end);
+    }
+    assert_eq!(place.document("resync/changelist-1.xml").entries().len(), 2);
+}
+
+#[test]
+fn cn013_a_burst_is_split_and_all_of_it_arrives_in_order() {
+    let (place, hub) = known();
+    for number in 0..600 {
+        place.put(&format!("many/{number:04}"), "x");
+    }
+    let run = publish(&place).succeeded();
+    assert!(run.out.contains("4 notifications (changes of resources (3 notifications), "), "{}", run.out);
+    let heard: Vec<_> = (0..3).map(|_| hub.next_of_any()).collect();
+    assert!(heard.windows(2).all(|pair| interval(&pair[0]).1 == interval(&pair[1]).0));
+    let told: Vec<_> = heard.iter().flat_map(changes).collect();
+    assert!(told.is_sorted() && told.len() == 600);
+}
+
+#[test]
+fn what_waits_while_the_hub_is_away_is_told_in_order_each_once_and_status_says_why() {
+    let (place, hub) = known();
+    hub.answers(AWAY);
+    for content in ["one", "two", "three"] {
+        place.put("a.txt", content);
+        publish(&place).failed_with(1, "503");
+        // The first that waits, and the Framework Notification.
+        hub.next_of_any();
+        hub.next_of_any();
+    }
+    let status = run(&["status", "--out", text(&place.out())]).succeeded();
+    assert!(
+        status.out.contains("waiting: 3 notifications of changed resources, 2 changed documents (since "),
+        "{}",
+        status.out
+    );
+    assert!(status.out.contains("503 Service Unavailable: full"), "{}", status.out);
+    hub.answers(ACCEPTED);
+    place.notify().succeeded();
+    let heard: Vec<_> = (0..3).map(|_| hub.next_of_any()).collect();
+    assert!(heard.windows(2).all(|pair| interval(&pair[0]).1 == interval(&pair[1]).0));
+    assert_eq!(heard[2].headers["idempotency-key"].len(), 64);
+    hub.next();
+    hub.heard_nothing_more();
+    let outbox = place.out().join(".resync-source/outbox");
+    assert_eq!(std::fs::read_dir(outbox).unwrap().count(), 0, "what was taken is not kept");
+    assert!(!run(&["status", "--out", text(&place.out())]).succeeded().out.contains("waiting"));
+}
+
+#[test]
+fn a_change_notification_whose_answer_was_lost_is_repeated_with_the_same_bytes_and_key() {
+    let (place, hub) = known();
+    place.put("a.txt", "one");
+    hub.answers("");
+    publish(&place).failed_with(1, "no answer");
+    let first = hub.next_of_any();
+    hub.answers(ACCEPTED);
+    place.put("a.txt", "another");
+    publish(&place).succeeded();
+    let mut later = hub.next_of_any();
+    while !later.is_of_changes() {
+        later = hub.next_of_any();
+    }
+    assert_eq!(later, first);
+    assert_eq!(interval(&hub.next_of_any()).0, interval(&first).1);
+}
+
+#[test]
+fn one_hub_that_is_away_holds_up_no_other_and_catches_up_later() {
+    let (place, well) = (Place::new(), Hub::start());
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    place.build(&["--hub", &well.url(), "--hub", &format!("http://{address}/websub/")]).succeeded();
+    drop(nobody);
+    place.put("a.txt", "one");
+    publish(&place).failed_with(1, "1 of 2 hubs");
+    assert_eq!(changes(&well.next_of_any()), [(Change::Updated, "a.txt".to_owned())]);
+    let late = Hub::on(TcpListener::bind(address).unwrap());
+    place.notify().succeeded();
+    assert_eq!(changes(&late.next_of_any()), [(Change::Updated, "a.txt".to_owned())]);
+    well.next();
+    well.heard_nothing_more();
+}
+
+#[test]
+fn the_command_tries_again_for_as_long_as_it_is_told() {
+    let (place, hub) = known();
+    hub.answers(AWAY);
+    place.put("a.txt", "one");
+    place.build(&[]).succeeded();
+    let child = crate::support::program(&["notify", "--out", text(&place.out()), "--retry", "60s"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    hub.next_of_any();
+    hub.answers(ACCEPTED);
+    let run = crate::support::Run::from(child.wait_with_output().unwrap()).succeeded();
+    assert!(run.err.contains("trying again in 1 s"), "{}", run.err);
+}
