@@ -1,6 +1,12 @@
 //! The command line: flags, their environment variables, and what ends a run without success.
 
-use std::{ffi::OsString, io, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bytesize::ByteSize;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -11,9 +17,11 @@ use resync_core::{
 use resync_publisher::{
     BaseUrl, HubUrl, Settings, UrlError,
     check::{CheckError, PACKAGE_BYTES},
+    config::{self, Config, ConfigError},
     notify::{NotifyError, Token},
     publish::BuildError,
     serve::ServeError,
+    site,
     state::{State, StateError},
 };
 
@@ -30,6 +38,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Write a commented source.toml; asks for what no flag says
+    Init(InitArgs),
     /// Write the documents for the files of a folder
     Build(BuildArgs),
     /// Tell the hubs which documents changed since they were last told
@@ -40,6 +50,31 @@ pub(crate) enum Command {
         build: BuildArgs,
         #[command(flatten)]
         token: TokenArgs,
+    },
+    /// Build and notify now and whenever a file changes, until it is stopped
+    Watch {
+        #[command(flatten)]
+        build: BuildArgs,
+        /// Bearer token for the hub; with several hubs `HUB_URL=TOKEN` (repeatable)
+        #[arg(
+            long,
+            env = "RESYNC_SOURCE_TOKEN",
+            hide_env_values = true,
+            value_name = "TOKEN",
+            value_delimiter = ' '
+        )]
+        token: Vec<Token>,
+        /// Look at all files so often, whatever is heard of changes
+        #[arg(long, env = "RESYNC_SOURCE_RESCAN", value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
+        rescan: Duration,
+    },
+    /// Build, then pack every resource into a Resource Dump, or every change since the last one into a Change Dump
+    Dump {
+        #[command(flatten)]
+        build: BuildArgs,
+        /// Pack the changes, not the resources
+        #[arg(long, env = "RESYNC_SOURCE_CHANGES")]
+        changes: bool,
     },
     /// Serve the files, the documents and the topic URI over HTTP
     Serve(ServeArgs),
@@ -53,7 +88,60 @@ pub(crate) enum Command {
 pub(crate) struct OutArgs {
     /// The folder of the site: documents, and the state in `.resync-source`
     #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// What `init` wrote, read where no --out is given [default: source.toml, if there is one]
+    #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl OutArgs {
+    /// The configuration, where that says which site is meant.
+    fn config(&self) -> Result<Option<Config>, Failure> {
+        let named = self.config.clone();
+        let found = || Some(PathBuf::from(config::FILE)).filter(|path| path.exists());
+        match self.out {
+            Some(_) => Ok(None),
+            None => match named.or_else(found) {
+                Some(path) => Ok(Some(Config::load(&path)?)),
+                None => Err(Failure::NoSite),
+            },
+        }
+    }
+
+    /// The folder of the site.
+    pub(crate) fn out(&self) -> Result<PathBuf, Failure> {
+        match (&self.out, self.config()?) {
+            (Some(out), _) => Ok(out.clone()),
+            (None, Some(config)) => Ok(config.out),
+            (None, None) => Err(Failure::NoSite),
+        }
+    }
+
+    /// The folders of the sets that have been built, at least one.
+    pub(crate) fn outs(&self) -> Result<Vec<PathBuf>, Failure> {
+        let out = self.out()?;
+        let outs = site::outs(&out)?;
+        if outs.is_empty() { Err(StateError::NotBuilt { out }.into()) } else { Ok(outs) }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The file to write
+    #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE", default_value = config::FILE)]
+    pub(crate) config: PathBuf,
+    /// The folder whose files are the resources
+    #[arg(long, env = "RESYNC_SOURCE_DIR", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// The URL under which that folder is published
+    #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// The folder of the site
+    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER", default_value = "site")]
     pub(crate) out: PathBuf,
+    /// A hub (repeatable)
+    #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
+    pub(crate) hub: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -88,28 +176,51 @@ pub(crate) struct Chosen {
 }
 
 impl BuildArgs {
+    /// Each set with the folder of its documents. A configuration says all that no flag does.
+    pub(crate) fn chosen(&self) -> Result<Vec<(PathBuf, Chosen)>, Failure> {
+        let Some(config) = (if self.directory.is_some() { None } else { self.out.config()? }) else {
+            let out = self.out.out.clone().ok_or(Failure::NoSite)?;
+            let chosen = self.settings(&out)?;
+            return Ok(vec![(out, chosen)]);
+        };
+        let sets = config.sets.into_iter().map(|(out, settings)| {
+            let settings = self.override_in(settings)?;
+            Ok((out, Chosen { settings, kept_hubs: false, kept_hash: false }))
+        });
+        sets.collect()
+    }
+
     /// What the flags say; what they leave out stays as in the last build of the site.
-    pub(crate) fn settings(&self) -> Result<Chosen, Failure> {
-        let stored = State::load_if_built(&self.out.out)?.map(|state| state.settings);
+    fn settings(&self, out: &Path) -> Result<Chosen, Failure> {
+        let stored = State::load_if_built(out)?.map(|state| state.settings);
         let known = stored.is_some();
-        let mut settings = match (stored, &self.directory, &self.base_url) {
+        let settings = match (stored, &self.directory, &self.base_url) {
             (Some(stored), Some(directory), Some(base)) => {
                 Settings { directory: directory.clone(), base_url: BaseUrl::parse(base)?, ..stored }
             }
             (None, Some(directory), Some(base)) => Settings::new(directory, BaseUrl::parse(base)?),
             (Some(stored), ..) => stored,
-            (None, ..) => return Err(StateError::NotBuilt { out: self.out.out.clone() }.into()),
+            (None, ..) => return Err(StateError::NotBuilt { out: out.to_owned() }.into()),
         };
-        let keeps_hubs = self.hub.is_empty() && !self.no_hub;
-        if !keeps_hubs {
+        let settings = self.override_in(settings)?;
+        Ok(Chosen {
+            settings,
+            kept_hubs: known && self.keeps_hubs(),
+            kept_hash: known && self.hash.is_empty(),
+        })
+    }
+
+    fn keeps_hubs(&self) -> bool {
+        self.hub.is_empty() && !self.no_hub
+    }
+
+    fn override_in(&self, mut settings: Settings) -> Result<Settings, UrlError> {
+        if !self.keeps_hubs() {
             settings.hubs.clear();
         }
         let settings = settings.hashes(self.hash.iter().copied());
-        let settings = self
-            .hub
-            .iter()
-            .try_fold(settings, |settings, hub| HubUrl::parse(hub).map(|hub| settings.hub(hub)))?;
-        Ok(Chosen { settings, kept_hubs: known && keeps_hubs, kept_hash: known && self.hash.is_empty() })
+        let mut hubs = self.hub.iter();
+        hubs.try_fold(settings, |settings, hub| HubUrl::parse(hub).map(|hub| settings.hub(hub)))
     }
 }
 
@@ -183,6 +294,14 @@ pub(crate) struct CheckArgs {
 /// Everything that ends a run without success.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
+    #[error(
+        "no site is named: give --out FOLDER, or --config FILE, or run `resync-source init` to write a source.toml here"
+    )]
+    NoSite,
+    #[error("{0} is not known, and nobody can be asked: give it with {1}")]
+    NotAsked(&'static str, &'static str),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error(transparent)]
     Url(#[from] UrlError),
     #[error(transparent)]
@@ -212,12 +331,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// 64 where the configuration cannot work however often it is tried, else 1.
+    /// 2 for wrong usage, 64 where the configuration cannot work however often it is tried, else 1.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::NoSite | Self::NotAsked(..) => 2,
             Self::Url(_)
+            | Self::Config(ConfigError::Syntax { .. } | ConfigError::Problems { .. })
             | Self::Log(_)
-            | Self::Build(BuildError::CollectionInSite { .. })
+            | Self::Build(BuildError::CollectionInSite { .. } | BuildError::Ignore { .. })
             | Self::Check(CheckError::NoBaseUrl { .. })
             | Self::Notify(
                 NotifyError::NoHub { .. } | NotifyError::WhoseToken { .. } | NotifyError::BadToken,

@@ -2,23 +2,31 @@
 
 use std::path::Path;
 
-use resync_core::build::{BuildError, Folder};
+use resync_core::build::Folder;
 
-use crate::site::DOCUMENT_FOLDER;
+use crate::{publish, settings::Settings, site::DOCUMENT_FOLDER};
 
-/// The collection in `directory`, whose site is written to `out`. Both must exist.
+/// The collection of `settings`, whose site is written to `out`. Both folders must exist.
 ///
-/// Besides what is never a resource ([`Folder`]), the folder into which the site is written is left out, and the documents' own folder.
-pub(crate) fn open(directory: &Path, out: &Path) -> Result<Folder, BuildError> {
-    let folder = Folder::open(directory)?;
-    let site = Folder::open(out)?;
-    let (root, out) = (folder.root().to_owned(), site.root());
+/// Besides what is never a resource ([`Folder`]), the folder into which the site is written is left out, the documents' own folder, and what the
+/// settings ignore.
+pub(crate) fn open(settings: &Settings, out: &Path) -> Result<Folder, publish::BuildError> {
+    let mut folder = Folder::open(&settings.directory)?;
+    if !settings.ignore.is_empty() {
+        let patterns = settings.ignored();
+        let patterns = patterns.map_err(|error| publish::BuildError::Ignore { reason: error.to_string() })?;
+        folder = folder.ignore(move |path| patterns.matched_path_or_any_parents(path, false).is_ignore());
+    }
+    // A set of several lies in the folder of the whole site.
+    let whole = settings.root.as_ref().and_then(|_| out.parent()).unwrap_or(out);
+    let site = Folder::open(if whole.as_os_str().is_empty() { Path::new(".") } else { whole })?;
+    let (root, out) = (folder.root().to_owned(), site.root().to_owned());
     if root != out {
         let folder = folder.reserve(DOCUMENT_FOLDER);
-        return if out.starts_with(root) { folder.leave_out(out) } else { Ok(folder) };
+        return Ok(if out.starts_with(&root) { folder.leave_out(out)? } else { folder });
     }
     let documents = root.join(DOCUMENT_FOLDER);
-    if documents.exists() { folder.leave_out(documents) } else { Ok(folder) }
+    Ok(if documents.exists() { folder.leave_out(documents)? } else { folder })
 }
 
 #[cfg(test)]
@@ -27,7 +35,28 @@ mod tests {
 
     use resync_core::build::{Refusal, SkipReason};
 
-    use super::*;
+    use super::{Folder, Path, Settings, publish};
+
+    fn open(directory: &Path, out: &Path) -> Result<Folder, publish::BuildError> {
+        let base_url = crate::BaseUrl::parse("http://example.org/").unwrap();
+        super::open(&Settings::new(directory, base_url), out)
+    }
+
+    #[test]
+    fn what_the_settings_ignore_is_left_out_wherever_it_lies() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("drafts/deep")).unwrap();
+        for name in ["a.bak", "a.txt", "drafts/deep/b.txt", "keep.bak"] {
+            fs::write(place.path().join(name), "x").unwrap();
+        }
+        let base_url = crate::BaseUrl::parse("http://example.org/").unwrap();
+        let mut settings = Settings::new(place.path(), base_url);
+        settings.ignore = ["*.bak", "!keep.bak", "/drafts/"].map(str::to_owned).into();
+        let collection = super::open(&settings, place.path()).unwrap();
+        assert_eq!(refusal(&collection, "a.bak"), Some(Refusal::Hidden));
+        assert_eq!(refusal(&collection, "drafts/deep/b.txt"), Some(Refusal::Hidden));
+        assert_eq!((refusal(&collection, "a.txt"), refusal(&collection, "keep.bak")), (None, None));
+    }
 
     fn refusal(folder: &Folder, name: &str) -> Option<Refusal> {
         folder.locate(Path::new(name)).err().and_then(|error| error.refusal())

@@ -30,17 +30,26 @@ pub struct Composed {
     pub meaning: Digest,
 }
 
-/// The Source Description, which leads to the Capability List.
-pub fn source_description(site: &Site) -> Result<Composed, Violations> {
-    let document = SourceDescription::new().capability_list(site.capability_list().url).build()?;
-    Ok(composed(site.source_description(), &document))
+/// The Source Description, which leads to the Capability List of each set.
+pub fn source_description(
+    site: &Site,
+    capability_lists: impl IntoIterator<Item = String>,
+) -> Result<Composed, Violations> {
+    let description = SourceDescription::new();
+    let description = capability_lists.into_iter().fold(description, SourceDescription::capability_list);
+    Ok(composed(site.source_description(), &description.build()?))
 }
 
-/// The Capability List, which leads to the Resource List, to the Change Lists and, with a hub, to both channels (CN-019, FN-060).
-pub fn capability_list(site: &Site, hubs: &[HubUrl]) -> Result<Composed, Violations> {
+/// The Capability List, which leads to the Resource List, to the Change Lists, to `more` and, with a hub, to both channels (CN-019, FN-060).
+pub fn capability_list(
+    site: &Site,
+    hubs: &[HubUrl],
+    more: impl IntoIterator<Item = (Capability, String)>,
+) -> Result<Composed, Violations> {
     let mut list = CapabilityList::new(site.source_description().url)
         .capability(Capability::ResourceList, site.resource_list().url)
         .capability(Capability::ChangeList, site.change_list().url);
+    list = more.into_iter().fold(list, |list, (capability, url)| list.capability(capability, url));
     if !hubs.is_empty() {
         let hubs = || hubs.iter().map(HubUrl::as_str);
         list = list.channel(Capability::ChangeNotification, site.change_topic(), hubs()).channel(
@@ -68,7 +77,7 @@ mod tests {
         let site = Site::new(BaseUrl::parse("http://example.org/").unwrap());
         let hubs = ["http://a.example/hub", "http://b.example/hub"].map(|hub| HubUrl::parse(hub).unwrap());
         let list = |hubs: &[HubUrl]| {
-            let bytes = capability_list(&site, hubs).unwrap().bytes;
+            let bytes = capability_list(&site, hubs, []).unwrap().bytes;
             xml::read(&bytes).unwrap().into_document().unwrap()
         };
         let with = list(&hubs);

@@ -4,6 +4,8 @@
 //! that are as they were are not read again.
 
 use std::{
+    cmp::Ordering,
+    collections::BTreeMap,
     fs::File,
     io::{self, BufRead as _, BufReader, BufWriter, Lines},
     path::{Path, PathBuf},
@@ -13,7 +15,7 @@ use std::{
 
 use resync_core::{
     build::{
-        BuildError, Event, FileInventory, Files, Folder, FolderSink, Item, Known, Sink as _, SkipReason,
+        BuildError, Event, FileInventory, Folder, FolderSink, Inventory, Item, Known, Sink as _, SkipReason,
         Skipped, Stamp, Unportable, differences,
     },
     datetime::DateTime,
@@ -125,7 +127,7 @@ pub(crate) fn take(
         .known(last(out)?)
         .start()?;
     let started = files.started();
-    let Compared { resources, bytes, changes, until } = compare(&mut files, out, before)?;
+    let Compared { resources, bytes, changes, until } = compare(started, || files.next_known(), out, before)?;
     // What vanished is no news.
     let mut skipped: Vec<_> = skipped.iter().filter(|one| one.reason != SkipReason::Dangling).collect();
     skipped.sort_by(|one, other| one.path.cmp(&other.path));
@@ -133,6 +135,87 @@ pub(crate) fn take(
     unportable.sort_by(|one, other| one.path.cmp(&other.path));
     let (reads, completed) = (files.reads(), DateTime::now().max(started));
     Ok(Taken { started, completed, until, resources, bytes, reads, changes, skipped, unportable })
+}
+
+/// The same for resources that are no files, in the order of their URIs.
+pub(crate) fn take_from(
+    mut resources: impl Inventory,
+    out: &Path,
+    before: Before,
+) -> Result<Taken, BuildError> {
+    let started = DateTime::now();
+    let next = || resources.next().map(|item| item.map(|item| Known { item, stamp: None }));
+    Ok(Taken::of(started, &compare(started, next, out, before)?))
+}
+
+/// The same where changes are told and everything else is as it was. They are told as they are, in their order.
+pub(crate) fn take_changes(
+    told: &[(Change, Item)],
+    out: &Path,
+    until: DateTime,
+) -> Result<Taken, BuildError> {
+    let started = DateTime::now();
+    let first = started.max(later(until, 1));
+    let mut sink = FolderSink::open(out.join(FOLDER))?;
+    let mut lines = BufWriter::new(sink.create(CHANGES)?);
+    let (mut changes, mut until, mut outcome) = (Changes::default(), first, BTreeMap::new());
+    for (change, item) in told {
+        until = later(first, changes.total() / CHANGES_OF_A_MOMENT);
+        changes.count(*change);
+        write_line(&mut lines, &EventLine::from(Event::new(*change, until, item.clone())))?;
+        outcome.insert(item.loc.clone(), (*change != Change::Deleted).then(|| item.clone()));
+    }
+    let mut next = BufWriter::new(sink.create(NEXT)?);
+    let (mut resources, mut bytes) = (0, 0);
+    for known in with_changes(last(out)?, outcome) {
+        let known = known?;
+        resources += 1;
+        bytes += known.item.length.unwrap_or(0);
+        write_line(&mut next, &Line::from(known))?;
+    }
+    for lines in [next, lines] {
+        let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
+        sink.publish(staged)?;
+    }
+    Ok(Taken::of(started, &Compared { resources, bytes, changes, until }))
+}
+
+/// An inventory in which some resources are another way, or gone.
+fn with_changes(
+    known: impl Iterator<Item = Result<Known, BuildError>>,
+    changes: BTreeMap<String, Option<Item>>,
+) -> impl Iterator<Item = Result<Known, BuildError>> {
+    let mut known = known.peekable();
+    let mut changes = changes.into_iter().peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let order = match (known.peek(), changes.peek()) {
+                (None, None) => return None,
+                (Some(_), None) | (Some(Err(_)), _) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(Ok(known)), Some((loc, _))) => known.item.loc.cmp(loc),
+            };
+            if order == Ordering::Less {
+                return known.next();
+            }
+            if order == Ordering::Equal {
+                known.next();
+            }
+            if let Some((_, Some(item))) = changes.next() {
+                return Some(Ok(Known { item, stamp: None }));
+            }
+        }
+    })
+}
+
+impl Taken {
+    /// Of resources that are no files.
+    fn of(started: DateTime, compared: &Compared) -> Self {
+        let Compared { resources, bytes, changes, until } = *compared;
+        let completed = DateTime::now().max(started);
+        let (skipped, unportable) = (Vec::new(), Vec::new());
+        Self { started, completed, until, resources, bytes, reads: 0, changes, skipped, unportable }
+    }
 }
 
 struct Compared {
@@ -143,7 +226,12 @@ struct Compared {
 }
 
 /// One pass over both inventories: the new one is kept, and what differs is, too.
-fn compare(files: &mut Files, out: &Path, before: Before) -> Result<Compared, BuildError> {
+fn compare(
+    started: DateTime,
+    next: impl FnMut() -> Option<Result<Known, BuildError>>,
+    out: &Path,
+    before: Before,
+) -> Result<Compared, BuildError> {
     let mut sink = FolderSink::open(out.join(FOLDER))?;
     let mut lines = BufWriter::new(sink.create(NEXT)?);
     let mut told = BufWriter::new(sink.create(CHANGES)?);
@@ -153,11 +241,11 @@ fn compare(files: &mut Files, out: &Path, before: Before) -> Result<Compared, Bu
         Before::Nothing => Box::new(std::iter::empty()),
     };
     let first = match before {
-        Before::Told(until) => files.started().max(later(until, 1)),
-        Before::Nothing => files.started(),
+        Before::Told(until) => started.max(later(until, 1)),
+        Before::Nothing => started,
     };
     let mut until = first;
-    let after = std::iter::from_fn(|| files.next_known()).map(|known| {
+    let after = std::iter::from_fn(next).map(|known| {
         let known = known?;
         resources += 1;
         bytes += known.item.length.unwrap_or(0);
@@ -259,21 +347,24 @@ struct Line {
     length: Option<u64>,
     hashes: String,
     media_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
     #[serde(default, with = "text_option", skip_serializing_if = "Option::is_none")]
     stamp: Option<Stamp>,
 }
 
 impl From<Known> for Line {
     fn from(Known { item, stamp }: Known) -> Self {
-        let Item { loc, lastmod, length, hashes, media_type, .. } = item;
-        Self { loc, lastmod, length, hashes: hashes.to_string(), media_type, stamp }
+        let Item { loc, lastmod, length, hashes, media_type, encoding, .. } = item;
+        Self { loc, lastmod, length, hashes: hashes.to_string(), media_type, encoding, stamp }
     }
 }
 
 impl From<Line> for Known {
     fn from(line: Line) -> Self {
-        let Line { loc, lastmod, length, hashes, media_type, stamp } = line;
-        let item = Item { lastmod, length, hashes: Hashes::parse(&hashes), media_type, ..Item::new(loc) };
+        let Line { loc, lastmod, length, hashes, media_type, encoding, stamp } = line;
+        let hashes = Hashes::parse(&hashes);
+        let item = Item { lastmod, length, hashes, media_type, encoding, ..Item::new(loc) };
         Self { item, stamp }
     }
 }
@@ -307,12 +398,13 @@ mod tests {
     use resync_core::digest::Digest;
 
     use super::*;
-    use crate::collection;
+    use crate::{collection, settings::Settings};
 
     fn taken(data: &Path, out: &Path, before: Before) -> Taken {
         fs::create_dir_all(out).unwrap();
         let base = BaseUrl::parse("http://example.org/c").unwrap();
-        take(collection::open(data, out).unwrap(), &base, &[Algorithm::Sha256], out, before).unwrap()
+        let collection = collection::open(&Settings::new(data, base.clone()), out).unwrap();
+        take(collection, &base, &[Algorithm::Sha256], out, before).unwrap()
     }
 
     fn told(out: &Path) -> Vec<(Change, String)> {

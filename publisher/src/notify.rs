@@ -232,7 +232,7 @@ impl Telling {
         let (leaving, doubted) = (record.left.is_some(), record.doubt.clone());
         let waits = |number: &u64| !leaving && outbox::path(out, *number).exists();
         let waiting = (record.sent + 1..=state.outbox).filter(waits).collect();
-        let change_topic = Site::new(state.settings.base_url.clone()).change_topic();
+        let change_topic = Site::of(&state.settings).change_topic();
         let change_links = message::links(state, &change_topic, &hub);
         let topic = record.topic.clone();
         Ok(Self {

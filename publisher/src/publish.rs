@@ -4,6 +4,7 @@
 //! cut short is completed by the next before that looks at the collection anew.
 
 mod desk;
+mod dumps;
 mod run;
 
 use std::{
@@ -13,12 +14,13 @@ use std::{
 };
 
 use resync_core::{
-    build::{self, Skipped, Unportable},
+    build::{self, Inventory, Item, Skipped, Unportable},
     datetime::DateTime,
-    document::Capability,
+    document::{Capability, Change},
     rules::Violations,
 };
 
+pub use self::dumps::{Dump, Dumped, dump};
 pub(crate) use self::run::is_in_place;
 use crate::{
     collection, files,
@@ -32,7 +34,7 @@ use crate::{
 };
 
 /// The folders under OUT in which nothing but the site's own files lies.
-const OWN_FOLDERS: [&str; 3] = [DOCUMENT_FOLDER, ".well-known", state::FOLDER];
+pub(crate) const OWN_FOLDERS: [&str; 3] = [DOCUMENT_FOLDER, ".well-known", state::FOLDER];
 
 /// What a build did.
 #[derive(Clone, Debug)]
@@ -94,6 +96,12 @@ pub enum BuildError {
     /// A document would break a rule of its specification.
     #[error("a document would not conform: {0}")]
     Document(#[from] Violations),
+    /// A pattern of files to ignore is none.
+    #[error("`ignore` of the collection: {reason}")]
+    Ignore {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The state cannot be read or written.
     #[error(transparent)]
     State(#[from] StateError),
@@ -127,34 +135,95 @@ pub fn build(settings: &Settings, out: &Path) -> Result<Built, BuildError> {
     let directory = directory.canonicalize().map_err(unopened)?;
     let lock = Lock::acquire(out)?;
     refuse_own_documents(&directory, out)?;
-    let collection = collection::open(&directory, out)?;
-    sweep(out)?;
-    let (mut changes, mut written) = complete(&lock)?;
     let settings = Settings { directory, ..settings.clone() };
-    let before = State::load_if_built(out)?;
-    let series = before.as_ref().and_then(|state| continued(state, &settings, out));
-    let told = series.map_or(Before::Nothing, |series| Before::Told(series.until));
-    let taken = inventory::take(collection, &settings.base_url, &settings.hash, out, told)?;
-    let plan = decide(settings, before.as_ref(), series, &taken, out);
-    if plan.lists_resources || plan.changes.total() > 0 {
-        plan.save(&lock)?;
+    let collection = collection::open(&settings, out)?;
+    let run = Run::begin(settings, lock)?;
+    let Settings { base_url, hash, .. } = &run.settings;
+    let taken = inventory::take(collection, base_url, hash, out, run.told())?;
+    run.carry_out(taken)
+}
+
+/// The same for resources that are no files, in ascending order of their URIs; [`source`](crate::source) is the way to it.
+pub(crate) fn build_from(
+    settings: &Settings,
+    out: &Path,
+    resources: impl Inventory,
+) -> Result<Built, BuildError> {
+    let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
+    let taken = inventory::take_from(resources, out, run.told())?;
+    run.carry_out(taken)
+}
+
+/// The same where changes are told and everything else is as it was.
+pub(crate) fn record(
+    settings: &Settings,
+    out: &Path,
+    changes: &[(Change, Item)],
+) -> Result<Built, BuildError> {
+    State::load(out)?;
+    let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
+    let Before::Told(until) = run.told() else {
+        return Err(StateError::NotBuilt { out: out.to_owned() }.into());
+    };
+    let taken = inventory::take_changes(changes, out, until)?;
+    run.carry_out(taken)
+}
+
+/// A run, between the one before and its own plan.
+struct Run {
+    lock: Lock,
+    settings: Settings,
+    before: Option<State>,
+    /// The Change Lists, if they can go on.
+    series: Option<Series>,
+    /// What a run that was cut short had still to tell, and what was written to complete it.
+    changes: Changes,
+    written: Vec<Written>,
+}
+
+impl Run {
+    fn begin(settings: Settings, lock: Lock) -> Result<Self, BuildError> {
+        sweep(lock.out())?;
+        let (changes, written) = complete(&lock)?;
+        let before = State::load_if_built(lock.out())?;
+        let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
+        Ok(Self { lock, settings, before, series, changes, written })
     }
-    let done = run::publish(&plan, false, &lock)?;
-    let kept = done.records.len() - done.written.len();
-    changes = changes.and(taken.changes);
-    written.retain(|document| !done.written.contains(document));
-    written.extend(done.written);
-    Ok(Built {
-        resources: taken.resources,
-        bytes: taken.bytes,
-        reads: taken.reads,
-        changes,
-        written,
-        kept,
-        skipped: taken.skipped,
-        unportable: taken.unportable,
-        source_description: Site::new(plan.settings.base_url).source_description().url,
-    })
+
+    fn told(&self) -> Before {
+        self.series.as_ref().map_or(Before::Nothing, |series| Before::Told(series.until))
+    }
+
+    fn carry_out(self, taken: Taken) -> Result<Built, BuildError> {
+        let Self { lock, settings, before, series, changes, mut written } = self;
+        let plan = decide(settings, before.as_ref(), series.as_ref(), &taken, lock.out());
+        if plan.lists_resources || plan.changes.total() > 0 {
+            plan.save(&lock)?;
+        }
+        let done = run::publish(&plan, false, &lock)?;
+        let kept = done.records.len() - done.written.len();
+        written.retain(|document| !done.written.contains(document));
+        written.extend(done.written);
+        Ok(Built {
+            resources: taken.resources,
+            bytes: taken.bytes,
+            reads: taken.reads,
+            changes: changes.and(taken.changes),
+            written,
+            kept,
+            skipped: taken.skipped,
+            unportable: taken.unportable,
+            source_description: Site::of(&plan.settings).source_description().url,
+        })
+    }
+}
+
+/// Brings the Source Description of a site of several sets in step with them, for the set in `out`: once all of them are built, so that it leads to
+/// no set before there is one, and each channel tells of it.
+pub fn describe(out: &Path) -> Result<Vec<Written>, BuildError> {
+    let lock = Lock::acquire(out)?;
+    complete(&lock)?;
+    run::describe(&lock)
 }
 
 /// Completes a run that was cut short.
@@ -169,7 +238,7 @@ fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
 /// The Change Lists, if they can go on: of the same base URL, and as they were written.
 fn continued<'a>(state: &'a State, settings: &Settings, out: &Path) -> Option<&'a Series> {
     let series = state.series.as_ref()?;
-    if state.settings.base_url != settings.base_url {
+    if state.settings.base_url != settings.base_url || state.settings.root != settings.root {
         return None;
     }
     let mut lists = state.documents.iter().filter(|record| record.capability == Capability::ChangeList);

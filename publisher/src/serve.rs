@@ -26,10 +26,7 @@ use http::{
     },
 };
 use resync_core::{
-    build::{BuildError, Folder},
-    document::Capability,
-    websub::XML_CONTENT_TYPE,
-    websub::link_header::LinkHeader,
+    build::Folder, document::Capability, websub::XML_CONTENT_TYPE, websub::link_header::LinkHeader,
 };
 use tower_http::services::ServeFile;
 
@@ -37,8 +34,9 @@ use self::connections::Limits;
 use crate::{
     collection,
     files::Version,
+    publish,
     settings::HubUrl,
-    site::{CHANGES_PATH, DOCUMENT_FOLDER, SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
+    site::{self, CHANGES_PATH, DOCUMENT_FOLDER, SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
     state::{self, State, StateError},
     url_path,
 };
@@ -64,16 +62,22 @@ pub enum ServeError {
     State(#[from] StateError),
     /// The collection's folder cannot be opened; build the site again if it has moved.
     #[error(transparent)]
-    Collection(#[from] BuildError),
+    Collection(#[from] publish::BuildError),
     /// A URL of the site that no header can carry.
     #[error("`{0}` cannot stand in a Link header")]
     Link(String),
 }
 
-/// A router for the site in `out`, to be served at the host of its base URL or mounted in a larger server at its root.
+/// A router for the site in `out`, each of the sets that it has now, to be served at the host of its base URL or mounted in a larger server at its root.
 pub fn router(out: impl Into<PathBuf>) -> Result<Router, ServeError> {
-    let server = Server::open(out.into())?;
-    Ok(Router::new().fallback(answer).with_state(Arc::new(server)))
+    let out = out.into();
+    let mut outs =
+        site::outs(&out).map_err(|source| StateError::Io { action: "read", path: out.clone(), source })?;
+    if outs.is_empty() {
+        outs.push(out);
+    }
+    let sets = outs.into_iter().map(Server::open).collect::<Result<Vec<_>, _>>()?;
+    Ok(Router::new().fallback(answer).with_state(sets.into()))
 }
 
 /// Serves the site in `out` until `shutdown` is ready and open requests are answered, at most [`DRAIN`] longer.
@@ -119,7 +123,11 @@ struct Server {
 
 /// The site as of one version of its state.
 struct View {
+    /// Paths of the URLs that the resources, the documents and the Source Description have.
     base: PathBuf,
+    documents_base: PathBuf,
+    described_at: PathBuf,
+    description: PathBuf,
     documents: HashSet<PathBuf>,
     collection: Folder,
     topics: Vec<Topic>,
@@ -140,7 +148,7 @@ struct Topic {
 enum Target {
     Topic(Topic),
     Document(PathBuf),
-    Resource(PathBuf),
+    Resource(PathBuf, Option<HeaderValue>),
     Nothing,
 }
 
@@ -166,28 +174,37 @@ impl Server {
         }
         Arc::clone(&current.1)
     }
+}
 
-    /// Looks the path of a request up, on disk where it must.
-    fn resolve(&self, path: &str) -> (Arc<View>, Target) {
-        let view = self.view();
-        let target = url_path::decode(path)
-            .map_or(Target::Nothing, |(path, is_folder)| view.find(&self.out, &path, is_folder));
-        (view, target)
+/// Looks the path of a request up in each set, on disk where it must; also gives the URL of the Source Description.
+fn resolve(sets: &[Server], path: &str) -> (Target, String) {
+    let (mut target, mut start) = (Target::Nothing, String::new());
+    let path = url_path::decode(path);
+    for set in sets {
+        let view = set.view();
+        if let (Target::Nothing, Some((path, is_folder))) = (&target, &path) {
+            target = view.find(&set.out, path, *is_folder);
+        }
+        start.clone_from(&view.source_description);
     }
+    (target, start)
 }
 
 impl View {
     fn of(out: &Path) -> Result<Self, ServeError> {
         let state = State::load(out)?;
-        let directory = &state.settings.directory;
-        let collection = collection::open(directory, out)?;
-        let site = Site::new(state.settings.base_url.clone());
+        let collection = collection::open(&state.settings, out)?;
+        let site = Site::of(&state.settings);
+        let root = state.settings.root.as_ref().map_or(&state.settings.base_url, |root| &root.base_url);
         let capability_list = state.document(&Capability::CapabilityList);
         let resource_links = capability_list
             .map(|list| header(&LinkHeader::default().push(&list.url, "resourcesync")))
             .transpose()?;
         Ok(Self {
             base: state.settings.base_url.folder().to_owned(),
+            documents_base: site.base().folder().to_owned(),
+            described_at: root.folder().join(SOURCE_DESCRIPTION_PATH),
+            description: out.join(site.source_description().path),
             documents: state.documents.iter().map(|record| PathBuf::from(&record.path)).collect(),
             collection,
             topics: topics(out, &state, &site)?,
@@ -197,21 +214,21 @@ impl View {
     }
 
     fn find(&self, out: &Path, path: &Path, is_folder: bool) -> Target {
-        let below_base = path.strip_prefix(&self.base).ok();
-        let wanted = match below_base {
-            Some(relative) => relative,
-            None if path == Path::new(SOURCE_DESCRIPTION_PATH) => path,
-            None => return Target::Nothing,
-        };
+        let wanted = path.strip_prefix(&self.documents_base).ok();
         if is_folder {
-            let is_topic = |topic: &&Topic| below_base.is_some() && wanted == Path::new(topic.path);
+            let is_topic = |topic: &&Topic| wanted == Some(Path::new(topic.path));
             return self.topics.iter().find(is_topic).cloned().map_or(Target::Nothing, Target::Topic);
         }
-        if self.documents.contains(wanted) || (below_base.is_some() && was_document(out, wanted)) {
+        if path == self.described_at || path == Path::new(SOURCE_DESCRIPTION_PATH) {
+            return Target::Document(self.description.clone());
+        }
+        let is_document = |wanted: &&Path| self.documents.contains(*wanted) || was_document(out, wanted);
+        if let Some(wanted) = wanted.filter(is_document) {
             return Target::Document(out.join(wanted));
         }
-        let located = below_base.and_then(|relative| self.collection.locate(relative).ok());
-        located.filter(|file| file.is_file()).map_or(Target::Nothing, Target::Resource)
+        let located = path.strip_prefix(&self.base).ok().and_then(|path| self.collection.locate(path).ok());
+        let links = || self.resource_links.clone();
+        located.filter(|file| file.is_file()).map_or(Target::Nothing, |file| Target::Resource(file, links()))
     }
 }
 
@@ -235,8 +252,9 @@ fn topics(out: &Path, state: &State, site: &Site) -> Result<Vec<Topic>, ServeErr
 /// Whether it is a document that an index leads to, or led to a moment ago, and that stays for who is still reading.
 fn was_document(out: &Path, wanted: &Path) -> bool {
     let name = wanted.file_name().unwrap_or_default().as_encoded_bytes();
-    let begins = [&b"resourcelist-"[..], b"changelist-"].iter().any(|stem| name.starts_with(stem));
-    let is_list = begins && name.ends_with(b".xml");
+    let stems = [&b"resourcelist-"[..], b"changelist-", b"resourcedump-", b"changedump-"];
+    let is_list = stems.iter().any(|stem| name.starts_with(stem))
+        && [&b".xml"[..], b".zip"].iter().any(|end| name.ends_with(end));
     is_list && wanted.parent() == Some(Path::new(DOCUMENT_FOLDER)) && out.join(wanted).is_file()
 }
 
@@ -249,7 +267,7 @@ fn header(links: &LinkHeader) -> Result<HeaderValue, ServeError> {
     HeaderValue::from_str(&text).map_err(|_| ServeError::Link(text))
 }
 
-async fn answer(Shared(server): Shared<Arc<Server>>, request: Request) -> Response {
+async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return (
             StatusCode::METHOD_NOT_ALLOWED,
@@ -260,30 +278,31 @@ async fn answer(Shared(server): Shared<Arc<Server>>, request: Request) -> Respon
     }
     tracing::debug!(method = %request.method(), path = request.uri().path(), "request");
     let path = request.uri().path().to_owned();
-    let resolving = Arc::clone(&server);
-    let Ok((view, target)) = tokio::task::spawn_blocking(move || resolving.resolve(&path)).await else {
+    let Ok((target, start)) = tokio::task::spawn_blocking(move || resolve(&sets, &path)).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     match target {
         Target::Topic(topic) => answer_for(topic).await,
         Target::Document(path) => {
             let mut response = file(request, &path).await;
-            as_document(response.headers_mut());
-            response
-        }
-        Target::Resource(path) => {
-            let mut response = file(request, &path).await;
-            if let Some(links) = &view.resource_links {
-                response.headers_mut().insert(LINK, links.clone());
+            if path.extension().is_none_or(|extension| extension != "zip") {
+                as_document(response.headers_mut());
             }
             response
         }
-        Target::Nothing => nothing(&view),
+        Target::Resource(path, links) => {
+            let mut response = file(request, &path).await;
+            if let Some(links) = links {
+                response.headers_mut().insert(LINK, links);
+            }
+            response
+        }
+        Target::Nothing => nothing(&start),
     }
 }
 
-fn nothing(view: &View) -> Response {
-    let text = format!("nothing is published here; the Source Description is {}\n", view.source_description);
+fn nothing(start: &str) -> Response {
+    let text = format!("nothing is published here; the Source Description is {start}\n");
     (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }
 

@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use resync_core::{build::url_path_of, digest::Algorithm};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::url_path;
+use crate::{site::DOCUMENT_FOLDER, url_path};
 
 /// Everything a build depends on besides the files. Kept in the state, so that later commands need only OUT.
 ///
@@ -36,6 +37,51 @@ pub struct Settings {
     /// When lists are closed or written anew.
     #[serde(default)]
     pub rules: Rules,
+    /// Patterns of files that are no resources, as `.gitignore` has them.
+    #[serde(default)]
+    pub ignore: Vec<String>,
+    /// The site of several sets that this is one of; `None` for a site of one set.
+    #[serde(default)]
+    pub root: Option<Root>,
+}
+
+/// A site of several sets of resources, as one of them sees it. The documents of each lie in a folder of their own, named like the set; the Source
+/// Description leads to all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// The URL of the site.
+    pub base_url: BaseUrl,
+    /// The name of the set.
+    pub name: SetName,
+}
+
+/// The name of a set of resources, which stands in the URLs of its documents: small letters, digits, `-` and `_`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SetName(String);
+
+/// A text that cannot be the name of a set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{name}` cannot be the name of a set: write up to 64 small letters, digits, `-` and `_`, and not `resync`"
+)]
+pub struct SetNameError {
+    name: String,
+}
+
+impl SetName {
+    /// Checks a name.
+    pub fn parse(text: &str) -> Result<Self, SetNameError> {
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+        let is_name = (1..=64).contains(&text.len()) && text.bytes().all(is_plain) && text != DOCUMENT_FOLDER;
+        if is_name { Ok(Self(text.to_owned())) } else { Err(SetNameError { name: text.to_owned() }) }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// When a Change List is closed, and when the Resource List is written anew.
@@ -83,7 +129,8 @@ impl Settings {
     /// Settings with SHA-256 hashes and no hub.
     pub fn new(directory: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
         let (hash, rules) = (vec![Algorithm::Sha256], Rules::default());
-        Self { directory: directory.into(), base_url, hubs: Vec::new(), hash, rules }
+        let (directory, hubs, ignore) = (directory.into(), Vec::new(), Vec::new());
+        Self { directory, base_url, hubs, hash, rules, ignore, root: None }
     }
 
     /// Adds a hub; one named twice counts once.
@@ -93,6 +140,15 @@ impl Settings {
             self.hubs.push(hub);
         }
         self
+    }
+
+    /// What the patterns make of a path below the directory.
+    pub(crate) fn ignored(&self) -> Result<Gitignore, ignore::Error> {
+        let mut patterns = GitignoreBuilder::new(&self.directory);
+        for pattern in &self.ignore {
+            patterns.add_line(None, pattern)?;
+        }
+        patterns.build()
     }
 
     /// Replaces the hash algorithms; an empty choice leaves the default, one named twice counts once.
@@ -141,6 +197,14 @@ impl BaseUrl {
     /// Its path, decoded and without the slashes around it: empty at the root of a host, or `some/path`.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The URL of a set's folder below this one.
+    #[must_use]
+    pub fn below(&self, set: &SetName) -> Self {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}{}/", self.url.path(), set.as_str()));
+        Self { url, folder: self.folder.join(set.as_str()) }
     }
 
     /// The URL of a file, by its path below the folder.
@@ -222,7 +286,7 @@ pub enum UrlError {
 }
 
 macro_rules! text_form {
-    ($type:ty) => {
+    ($type:ty: $error:ty) => {
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(self.as_str())
@@ -234,14 +298,14 @@ macro_rules! text_form {
             }
         }
         impl std::str::FromStr for $type {
-            type Err = UrlError;
-            fn from_str(text: &str) -> Result<Self, UrlError> {
+            type Err = $error;
+            fn from_str(text: &str) -> Result<Self, $error> {
                 Self::parse(text)
             }
         }
         impl TryFrom<String> for $type {
-            type Error = UrlError;
-            fn try_from(text: String) -> Result<Self, UrlError> {
+            type Error = $error;
+            fn try_from(text: String) -> Result<Self, $error> {
                 Self::parse(&text)
             }
         }
@@ -252,8 +316,9 @@ macro_rules! text_form {
         }
     };
 }
-text_form!(BaseUrl);
-text_form!(HubUrl);
+text_form!(BaseUrl: UrlError);
+text_form!(HubUrl: UrlError);
+text_form!(SetName: SetNameError);
 
 pub(crate) fn parse_http(text: &str) -> Result<Url, UrlError> {
     let url = Url::parse(text.trim()).map_err(|reason| UrlError::Syntax { url: text.to_owned(), reason })?;

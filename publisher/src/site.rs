@@ -1,6 +1,14 @@
 //! Where everything on the site lives: one path under OUT and one URL for each document, and the topic.
 
-use crate::settings::BaseUrl;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    settings::{BaseUrl, Settings},
+    state,
+};
 
 /// The folder of the documents, under the base URL and under OUT. A collection cannot publish resources below it.
 pub const DOCUMENT_FOLDER: &str = "resync";
@@ -24,20 +32,42 @@ pub struct Location {
 }
 
 /// The layout of a site: fixed paths below a base URL.
+///
+/// A set of a site of several lies below it, in a folder of its name, as a site of one set would; it shares the Source Description.
 #[derive(Clone, Debug)]
 pub struct Site {
     base: BaseUrl,
+    root: Option<BaseUrl>,
 }
 
 impl Site {
     /// The site at `base`.
     pub fn new(base: BaseUrl) -> Self {
-        Self { base }
+        Self { base, root: None }
+    }
+
+    /// The site, or the part of a site, of a set of resources.
+    pub fn of(settings: &Settings) -> Self {
+        match &settings.root {
+            None => Self::new(settings.base_url.clone()),
+            Some(root) => Self { base: root.base_url.below(&root.name), root: Some(root.base_url.clone()) },
+        }
+    }
+
+    /// The URL of the folder that the documents lie in.
+    pub fn base(&self) -> &BaseUrl {
+        &self.base
     }
 
     /// The Source Description, `.well-known/resourcesync`.
     pub fn source_description(&self) -> Location {
-        self.place(SOURCE_DESCRIPTION_PATH)
+        match &self.root {
+            None => self.place(SOURCE_DESCRIPTION_PATH),
+            Some(root) => Location {
+                path: format!("../{SOURCE_DESCRIPTION_PATH}"),
+                url: format!("{root}{SOURCE_DESCRIPTION_PATH}"),
+            },
+        }
     }
 
     /// The Capability List of the one set of resources.
@@ -74,4 +104,27 @@ impl Site {
     pub fn place(&self, path: &str) -> Location {
         Location { path: path.to_owned(), url: format!("{}{path}", self.base.as_str()) }
     }
+}
+
+/// The folders under which the sets of the site in `out` have their documents and state: `out` itself, or one for each set, in the order of
+/// their names. Empty before the first build.
+pub fn outs(out: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    if state::path(out).is_file() {
+        found.push(out.to_owned());
+    }
+    let entries = match fs::read_dir(out) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries?,
+    };
+    let mut sets = Vec::new();
+    for entry in entries {
+        let folder = entry?.path();
+        if state::path(&folder).is_file() {
+            sets.push(folder);
+        }
+    }
+    sets.sort();
+    found.extend(sets);
+    Ok(found)
 }

@@ -13,6 +13,8 @@ use crate::{
 /// The standing of a site. Its JSON form is what `status --json` prints; names are stable, new ones may be added.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
+    /// The name of the set, in a site of several.
+    pub set: Option<String>,
     /// The collection's folder.
     pub directory: String,
     /// Its URL.
@@ -84,13 +86,14 @@ pub struct PendingChange {
 /// Reads how the site in `out` stands. Takes no lock and sends nothing.
 pub fn status(out: &Path) -> Result<Status, StateError> {
     let state = State::load(out)?;
-    let site = Site::new(state.settings.base_url.clone());
+    let site = Site::of(&state.settings);
     let documents = state.documents.iter().map(|record| DocumentStatus {
         url: record.url.clone(),
         capability: record.capability.to_string(),
         changed: record.changed.to_string(),
     });
     Ok(Status {
+        set: state.settings.root.as_ref().map(|root| root.name.to_string()),
         directory: state.settings.directory.display().to_string(),
         base_url: state.settings.base_url.to_string(),
         topic: site.topic(),
@@ -103,7 +106,7 @@ pub fn status(out: &Path) -> Result<Status, StateError> {
 }
 
 fn hubs(state: &State) -> Vec<HubStatus> {
-    let unknown = HubRecord::new(Site::new(state.settings.base_url.clone()).topic());
+    let unknown = HubRecord::new(Site::of(&state.settings).topic());
     let standing = |hub| {
         let record = state.hubs.get(hub).unwrap_or(&unknown);
         let pending = changes::since_told(&state.documents, record).into_iter().map(|change| PendingChange {

@@ -1,20 +1,29 @@
 //! The words in which a run reports.
 
-use std::{fmt::Write as _, path::Path};
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+    path::Path,
+};
 
 use bytesize::ByteSize;
 use resync_core::digest::Algorithm;
 use resync_publisher::{
     Changes,
     notify::{Outcome, Told},
-    publish::Built,
+    publish::{Built, Dumped},
     status::{HubStatus, Status},
+    watch::Report,
 };
 
 use crate::cli::Chosen;
 
 /// "12 resources, 48.2 kB → Resource List written", and what the build took over from the last one.
 pub(crate) fn built(built: &Built, chosen: &Chosen) -> String {
+    format!("{}{}", summary(built), kept(chosen))
+}
+
+fn summary(built: &Built) -> String {
     let what = match built.written.as_slice() {
         [] => "nothing changed".to_owned(),
         written => {
@@ -23,9 +32,44 @@ pub(crate) fn built(built: &Built, chosen: &Chosen) -> String {
             format!("{} written", counted(kinds))
         }
     };
-    let kept = kept(chosen);
     let changes = changed(built.changes);
-    format!("{}, {}{changes} → {what}{kept}", count(built.resources, "resource"), size(built.bytes))
+    format!("{}, {}{changes} → {what}", count(built.resources, "resource"), size(built.bytes))
+}
+
+/// "2 packages → Resource Dump, Capability List written".
+pub(crate) fn dumped(dumped: &Dumped) -> String {
+    let lists = dumped.written.iter().filter(|document| !document.is_index);
+    let what = counted(lists.map(|document| name(document.capability.token())));
+    let gone = match dumped.gone {
+        0 => String::new(),
+        gone => {
+            format!(", without {} whose bytes are gone", count(gone, "entry").replace("entrys", "entries"))
+        }
+    };
+    let what = if what.is_empty() { "nothing changed".to_owned() } else { format!("{what} written") };
+    format!("{}{gone} → {what}", count(dumped.packages, "package"))
+}
+
+/// A line on stdout, or on stderr for what went wrong. A watch goes on when nobody reads any more.
+pub(crate) fn watched(report: &Report) {
+    let say = |line: &str| drop(writeln!(io::stdout(), "{line}"));
+    let complain = |line: &str| drop(writeln!(io::stderr(), "{line}"));
+    match report {
+        Report::Blind(_, reason) => complain(&format!(
+            "warning: changes cannot be heard of ({reason}); they are found when all files are looked at, see --rescan"
+        )),
+        Report::Built(_, built) if built.written.is_empty() => {}
+        Report::Built(_, built) => {
+            for line in warnings(built) {
+                complain(&format!("warning: {line}"));
+            }
+            say(&summary(built));
+        }
+        Report::NotBuilt(_, error) => complain(&format!("error: {error}; tried again at the next change")),
+        Report::Told(_, hubs) => say(&told(hubs)),
+        Report::NotTold(_, error) => complain(&format!("error: {error}; tried again soon")),
+        _ => {}
+    }
 }
 
 /// ": 3 created, 1 updated"; nothing where nothing changed.
@@ -190,6 +234,8 @@ fn name(token: &str) -> &str {
         "capabilitylist" => "Capability List",
         "resourcelist" => "Resource List",
         "changelist" => "Change List",
+        "resourcedump" => "Resource Dump",
+        "changedump" => "Change Dump",
         other => other,
     }
 }

@@ -139,6 +139,7 @@ pub struct Folder {
     root: PathBuf,
     links: SymbolicLinks,
     admit: Option<Admit>,
+    ignored: Option<Admit>,
     reserved: Vec<OsString>,
     left_out: Vec<PathBuf>,
 }
@@ -151,8 +152,8 @@ impl Folder {
             .canonicalize()
             .and_then(|real| if real.is_dir() { Ok(real) } else { Err(io::ErrorKind::NotADirectory.into()) });
         let root = opened.map_err(|source| BuildError::File { path: named.to_owned(), source })?;
-        let (links, admit) = (SymbolicLinks::default(), None);
-        Ok(Self { root, links, admit, reserved: Vec::new(), left_out: Vec::new() })
+        let (links, reserved, left_out) = (SymbolicLinks::default(), Vec::new(), Vec::new());
+        Ok(Self { root, links, admit: None, ignored: None, reserved, left_out })
     }
 
     /// What becomes of symbolic links.
@@ -167,6 +168,13 @@ impl Folder {
     #[must_use]
     pub fn admit(mut self, admit: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
         self.admit = Some(Arc::new(admit));
+        self
+    }
+
+    /// Which files, and which folders with all in them, are no resources besides those that never are, by their path below the folder.
+    #[must_use]
+    pub fn ignore(mut self, ignored: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
+        self.ignored = Some(Arc::new(ignored));
         self
     }
 
@@ -214,6 +222,9 @@ impl Folder {
     pub(super) fn admit_name(&self, relative: &Path) -> Result<(), Refusal> {
         if self.reserved.iter().any(|name| relative == Path::new(name)) {
             return Err(Refusal::Skipped(SkipReason::Reserved));
+        }
+        if self.ignored.as_ref().is_some_and(|ignored| ignored(relative)) {
+            return Err(Refusal::Hidden);
         }
         match &self.admit {
             Some(admit) => admit(relative).then_some(()).ok_or(Refusal::Hidden),

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use resync_core::build::{BuildError, FolderDraft, FolderSink, Sink, StagedFile};
+use resync_core::build::{BuildError, Documents, FolderDraft, FolderSink, Sink, StagedFile};
 
 use crate::files;
 
@@ -19,10 +19,21 @@ impl Desk {
     }
 }
 
+impl Documents for Desk {
+    type Published = File;
+
+    fn open(&self, name: &str) -> io::Result<Option<File>> {
+        self.0.open(name)
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.0.list(prefix)
+    }
+}
+
 impl Sink for Desk {
     type Draft = FolderDraft;
     type Staged = StagedFile;
-    type Published = File;
 
     fn create(&mut self, name: &str) -> io::Result<FolderDraft> {
         self.0.create(name)
@@ -37,17 +48,9 @@ impl Sink for Desk {
         self.0.publish(staged)
     }
 
-    fn open(&self, name: &str) -> io::Result<Option<File>> {
-        self.0.open(name)
-    }
-
     fn remove(&mut self, name: &str) -> io::Result<bool> {
         files::act()?;
         self.0.remove(name)
-    }
-
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        self.0.list(prefix)
     }
 
     fn scratch_folder(&self) -> Option<&Path> {

@@ -3,14 +3,14 @@
 //! Every step may have been done by a run that was cut short; taken again it changes nothing, or finishes what was begun.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io,
     path::Path,
 };
 
 use resync_core::{
-    build::{self, ChangeLists, Completed, ResourceLists, Rotation, Sink, Stamp},
+    build::{self, ChangeLists, Completed, Documents, ResourceLists, Rotation, Sink, Stamp},
     datetime::DateTime,
     digest::{Algorithm, Digest, Hasher},
     document::Capability,
@@ -24,7 +24,7 @@ use crate::{
     outbox,
     plan::{Plan, StoredPosition},
     settings::{HubUrl, Settings},
-    site::{DOCUMENT_FOLDER, Location, Site},
+    site::{self, DOCUMENT_FOLDER, Location, Site},
     state::{DocumentRecord, HubRecord, Part, Series, State},
 };
 
@@ -45,13 +45,14 @@ pub(super) fn publish(plan: &Plan, resumed: bool, lock: &Lock) -> Result<Done, B
         settle(lock)?;
         return Ok(Done::default());
     }
-    let site = Site::new(plan.settings.base_url.clone());
+    let site = Site::of(&plan.settings);
     let now = DateTime::now();
     let mut run = Run { out, plan, site: &site, before: before.as_ref(), now, done: Done::default() };
     run.resource_lists()?;
     let series = run.change_lists(resumed)?;
-    run.replace(&documents::capability_list(&site, &plan.settings.hubs)?)?;
-    run.replace(&documents::source_description(&site)?)?;
+    run.dumps();
+    run.capability_list()?;
+    run.replace(&documents::source_description(&site, capability_lists(&plan.settings, out)?)?)?;
     let outbox = run.change_notifications()?;
     let Run { done, .. } = run;
     let hubs = hub_records(&plan.settings, &site, before.as_ref(), outbox, now);
@@ -66,6 +67,67 @@ pub(super) fn publish(plan: &Plan, resumed: bool, lock: &Lock) -> Result<Done, B
     state.save(lock)?;
     settle(lock)?;
     Ok(done)
+}
+
+/// Takes down what a dump wrote, with its kind and place, and tells of it in the Capability List.
+pub(super) fn note_dump(
+    lock: &Lock,
+    before: State,
+    documents: Vec<(String, Capability, Part)>,
+) -> Result<Vec<Written>, BuildError> {
+    let plan = Plan::new(before.builds + 1, before.settings.clone(), DateTime::now());
+    let site = Site::of(&plan.settings);
+    let (now, done) = (plan.started, Done::default());
+    let mut run = Run { out: lock.out(), plan: &plan, site: &site, before: Some(&before), now, done };
+    let kinds: Vec<_> = documents.iter().map(|(_, capability, _)| capability.clone()).collect();
+    run.done
+        .records
+        .extend(before.documents.iter().filter(|known| !kinds.contains(&known.capability)).cloned());
+    for (name, capability, part) in documents {
+        run.note(site.place(&format!("{DOCUMENT_FOLDER}/{name}")), capability, part)?;
+    }
+    run.done.records.retain(|record| record.capability != Capability::CapabilityList);
+    run.capability_list()?;
+    let Done { records, written } = run.done;
+    let mut state = before;
+    (state.documents, state.builds) = (records, plan.build);
+    state.save(lock)?;
+    Ok(written)
+}
+
+/// Brings the Source Description in step with the sets that there are, on the record of one of them (FN-004).
+pub(super) fn describe(lock: &Lock) -> Result<Vec<Written>, BuildError> {
+    let out = lock.out();
+    let before = State::load(out)?;
+    let plan = Plan::new(before.builds + 1, before.settings.clone(), DateTime::now());
+    let site = Site::of(&plan.settings);
+    let (now, done) = (plan.started, Done::default());
+    let mut run = Run { out, plan: &plan, site: &site, before: Some(&before), now, done };
+    run.replace(&documents::source_description(&site, capability_lists(&plan.settings, out)?)?)?;
+    let Done { records, written } = run.done;
+    if !written.is_empty() {
+        let mut state = before;
+        state.documents.retain(|known| records.iter().all(|record| record.url != known.url));
+        state.documents.extend(records);
+        state.builds = plan.build;
+        state.save(lock)?;
+    }
+    Ok(written)
+}
+
+/// The Capability Lists of all sets of the site, this one's included.
+fn capability_lists(settings: &Settings, out: &Path) -> Result<BTreeSet<String>, BuildError> {
+    let mut lists = BTreeSet::from([Site::of(settings).capability_list().url]);
+    if let (Some(root), Some(above)) = (&settings.root, out.parent()) {
+        let unread = |source| BuildError::Write { path: above.to_owned(), source };
+        for other in site::outs(above).map_err(unread)? {
+            let other = State::load(&other)?.settings;
+            if other.root.as_ref().is_some_and(|other| other.base_url == root.base_url) {
+                lists.insert(Site::of(&other).capability_list().url);
+            }
+        }
+    }
+    Ok(lists)
 }
 
 /// The state tells of the run: what was kept for the case of a crash goes.
@@ -91,6 +153,37 @@ impl Run<'_> {
 
     fn known(&self, url: &str) -> Option<&DocumentRecord> {
         self.before.into_iter().flat_map(|state| &state.documents).find(|record| record.url == url)
+    }
+
+    /// Dumps go on being there, unless their changes are told anew.
+    fn dumps(&mut self) {
+        let Some(before) =
+            self.before.filter(|before| before.settings.base_url == self.plan.settings.base_url)
+        else {
+            return;
+        };
+        let goes_on = |record: &&DocumentRecord| match record.capability {
+            Capability::ResourceDump => true,
+            Capability::ChangeDump => self.plan.position.is_some(),
+            _ => false,
+        };
+        let dumps: Vec<_> = before.documents.iter().filter(goes_on).cloned().collect();
+        self.done.records.extend(dumps);
+    }
+
+    /// Tells of the lists, and of the dumps that are on record.
+    fn capability_list(&mut self) -> Result<(), BuildError> {
+        let dumps =
+            [(Capability::ResourceDump, "resourcedump.xml"), (Capability::ChangeDump, "changedump.xml")];
+        let is_there =
+            |capability: &Capability| self.done.records.iter().any(|record| record.capability == *capability);
+        let dumps =
+            dumps.into_iter().filter(|(capability, _)| is_there(capability)).map(|(capability, name)| {
+                (capability, self.site.place(&format!("{DOCUMENT_FOLDER}/{name}")).url)
+            });
+        let list =
+            documents::capability_list(self.site, &self.plan.settings.hubs, dumps.collect::<Vec<_>>())?;
+        self.replace(&list)
     }
 
     /// The lists of one snapshot are kept or replaced together, so that their times agree (RS-095).
@@ -128,7 +221,8 @@ impl Run<'_> {
         let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
         let position = match self.plan.position {
             None => {
-                remove_series(&mut sink)?;
+                remove_series(&mut sink, "changelist")?;
+                remove_series(&mut sink, "changedump")?;
                 lists.record(&mut sink, started, [], until)?.position()
             }
             Some(position) if changes.total() == 0 => Some(position.into()),
@@ -234,17 +328,17 @@ impl Run<'_> {
     }
 }
 
-/// Removes the Change Lists of a series that cannot go on; what leads to them goes first.
-fn remove_series(sink: &mut Desk) -> Result<(), BuildError> {
-    let names = sink
-        .list("changelist")
-        .map_err(|source| build::BuildError::Names { prefix: "changelist".to_owned(), source })?;
+/// Removes the documents of a series that cannot go on; what leads to them goes first.
+fn remove_series(sink: &mut Desk, stem: &str) -> Result<(), BuildError> {
+    let names =
+        sink.list(stem).map_err(|source| build::BuildError::Names { prefix: stem.to_owned(), source })?;
     let is_component = |name: &str| {
-        let number = name.strip_prefix("changelist-").and_then(|rest| rest.strip_suffix(".xml"));
+        let rest = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
+        let number = rest.and_then(|rest| rest.strip_suffix(".xml"));
         number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     };
     let components = names.into_iter().filter(|name| is_component(name));
-    for name in std::iter::once("changelist.xml".to_owned()).chain(components) {
+    for name in std::iter::once(format!("{stem}.xml")).chain(components) {
         sink.remove(&name).map_err(|source| build::BuildError::Remove { name, source })?;
     }
     Ok(())

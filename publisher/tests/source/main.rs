@@ -2,8 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod building;
+mod configured;
+mod dumping;
+mod killing;
 mod knowing;
 mod notifying;
 mod serving;
 mod support;
 mod telling;
+mod watching;

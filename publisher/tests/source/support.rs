@@ -205,7 +205,7 @@ impl Hub {
     }
 }
 
-fn read_request(stream: &TcpStream) -> Heard {
+pub(crate) fn read_request(stream: &TcpStream) -> Heard {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();

@@ -1,0 +1,155 @@
+//! Dumps on request: packages with every resource, or with every change since the last such dump.
+//!
+//! They tell what the lists tell, as of the last build (RS-007). A dump that was cut short is made anew by the next.
+
+use std::{
+    fs::File,
+    io::{self, BufReader},
+    path::Path,
+};
+
+use resync_core::{
+    build::{self, ChangeDumps, Completed, Event, FileInventory, Item, Published, ResourceDumps},
+    datetime::DateTime,
+    document::Capability,
+    xml::{ReadError, Reader},
+};
+
+use super::{BuildError, Written, complete, desk::Desk, run};
+use crate::{
+    collection, inventory,
+    lock::Lock,
+    plan::StoredPosition,
+    site::{DOCUMENT_FOLDER, Site},
+    state::{Part, State, StateError},
+};
+
+/// What is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dump {
+    /// Every resource (RS-100).
+    Resources,
+    /// Every change since the last Change Dump, with the bytes that it led to (RS-140).
+    Changes,
+}
+
+impl Dump {
+    /// The capability of its documents.
+    pub fn capability(self) -> Capability {
+        match self {
+            Self::Resources => Capability::ResourceDump,
+            Self::Changes => Capability::ChangeDump,
+        }
+    }
+}
+
+/// What a dump holds.
+#[derive(Clone, Debug)]
+pub struct Dumped {
+    /// Number of packages that were added.
+    pub packages: u64,
+    /// How many resources or changes it does not tell of, because their bytes are gone.
+    pub gone: u64,
+    /// The documents that were written, in that order.
+    pub written: Vec<Written>,
+}
+
+/// Packs the resources, or the changes, that the last build of the set in `out` told of. Build first, so that the dump is of now.
+pub fn dump(out: &Path, what: Dump) -> Result<Dumped, BuildError> {
+    let lock = Lock::acquire(out)?;
+    complete(&lock)?;
+    let before = State::load(out)?;
+    let Some(series) = before.series.clone() else {
+        return Err(StateError::NotBuilt { out: out.to_owned() }.into());
+    };
+    let collection = collection::open(&before.settings, out)?;
+    let contents = FileInventory::below(collection, before.settings.base_url.as_str()).contents();
+    let site = Site::of(&before.settings);
+    let documents = build::Site::new(&site.place(DOCUMENT_FOLDER).url);
+    let mut sink = Desk::open(out.join(DOCUMENT_FOLDER))?;
+    let published = match what {
+        Dump::Resources => ResourceDumps::new(&documents, series.until).completed(Completed::Now).write(
+            inventory::newest(out)?,
+            contents,
+            &mut sink,
+        )?,
+        Dump::Changes => {
+            let dumps = ChangeDumps::new(&documents);
+            let end = dumps.end(&sink)?;
+            let changes = told(out, &site, series.position, end)?;
+            dumps.record(
+                &mut sink,
+                changes.from,
+                changes.events.into_iter().map(Ok),
+                contents,
+                series.until,
+            )?
+        }
+    };
+    drop(sink);
+    let documents = documents_of(what, &site, &published);
+    let written = run::note_dump(&lock, before, documents)?;
+    Ok(Dumped { packages: published.entries, gone: published.gone, written })
+}
+
+/// The documents to note, with their places among each other.
+fn documents_of(what: Dump, site: &Site, published: &Published) -> Vec<(String, Capability, Part)> {
+    let index = |name: &str| site.place(&format!("{DOCUMENT_FOLDER}/{name}")).url;
+    let names: Vec<String> = match what {
+        Dump::Resources => {
+            let is_list = |name: &&String| {
+                let bytes = name.as_bytes();
+                bytes.ends_with(b".xml") && !bytes.ends_with(b"-manifest.xml")
+            };
+            published.documents.iter().filter(is_list).cloned().collect()
+        }
+        Dump::Changes => {
+            let open = published.position().unwrap_or_default().document;
+            vec![format!("changedump-{open}.xml"), "changedump.xml".to_owned()]
+        }
+    };
+    let top = names.last().cloned().unwrap_or_default();
+    let is_one = names.len() == 1;
+    let part = |name: &str| match (is_one, name == top) {
+        (true, _) => Part::Whole,
+        (_, true) => Part::Index,
+        _ => Part::Component { index: index(&top) },
+    };
+    names.iter().map(|name| (name.clone(), what.capability(), part(name))).collect()
+}
+
+struct Told {
+    from: DateTime,
+    events: Vec<Event>,
+}
+
+/// What the Change Lists tell after a moment, oldest first; all of it without one.
+fn told(out: &Path, site: &Site, open: StoredPosition, after: Option<DateTime>) -> Result<Told, BuildError> {
+    let mut lists = Vec::new();
+    let mut from = None;
+    // Closed lists that end before the moment have nothing to add, and neither have those before them.
+    for number in (1..=open.document).rev() {
+        let name = site.change_list_component(number).path;
+        let unreadable = |source| build::BuildError::Published { name: name.clone(), source };
+        let file = File::open(out.join(&name)).map_err(|source| unreadable(ReadError::Io(source)))?;
+        let list = Reader::new(BufReader::new(file)).map_err(unreadable)?;
+        let metadata = list.header().metadata.clone();
+        from = metadata.from.or(from);
+        if metadata.until.zip(after).is_some_and(|(until, after)| until <= after) {
+            break;
+        }
+        let mut events = Vec::new();
+        for entry in list {
+            let entry = entry.map_err(unreadable)?;
+            let told = entry.metadata.as_ref().and_then(|metadata| metadata.change.zip(metadata.datetime));
+            let Some((change, moment)) = told else { continue };
+            if after.is_none_or(|after| moment > after) {
+                events.push(Event::new(change, moment, Item::from_entry(entry)));
+            }
+        }
+        lists.push(events);
+    }
+    let from =
+        from.ok_or_else(|| io::Error::other("a Change List has no from")).map_err(build::BuildError::from)?;
+    Ok(Told { from, events: lists.into_iter().rev().flatten().collect() })
+}

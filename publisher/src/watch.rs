@@ -1,0 +1,245 @@
+//! Watching collections: what changes is built and told within moments, in bursts and one by one.
+//!
+//! Events only say *that* something changed; what did is found by a build, which looks at all files and reads those that are not as they were.
+//! So an event too many or too few does no harm, and a rescan now and then finds what no event told. Building waits for a pause in the
+//! events, though not for long; telling the hubs goes on beside it, so that a hub that is away holds up no build.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::{Notify, mpsc},
+    task::{JoinSet, spawn_blocking},
+    time::{sleep, timeout},
+};
+use watcher::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use crate::{
+    notify::{NotifyError, Outcome, Token, Told, notify},
+    publish::{self, BuildError, Built, build},
+    settings::Settings,
+};
+
+/// How patient a watch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// A build begins when nothing has changed for so long,
+    pub quiet: Duration,
+    /// or so long after the first change.
+    pub most: Duration,
+    /// All files are looked at so long after the last time, whatever events say.
+    pub rescan: Duration,
+    /// The first pause before a hub that could not be told is tried again; the next ones double.
+    pub first_pause: Duration,
+    /// The longest such pause.
+    pub last_pause: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            quiet: Duration::from_millis(100),
+            most: Duration::from_millis(400),
+            rescan: Duration::from_secs(600),
+            first_pause: Duration::from_secs(1),
+            last_pause: Duration::from_secs(300),
+        }
+    }
+}
+
+/// What happened while watching, with the folder of the set's documents.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Report {
+    /// The events of a collection cannot be had; only rescans see its changes.
+    Blind(PathBuf, String),
+    /// A build is through.
+    Built(PathBuf, Box<Built>),
+    /// A build failed; the next one is tried at the next change or rescan.
+    NotBuilt(PathBuf, BuildError),
+    /// The hubs were told, or some of them could not be, and will be tried again.
+    Told(PathBuf, Vec<Told>),
+    /// No hub could be told.
+    NotTold(PathBuf, NotifyError),
+}
+
+/// One set under watch.
+struct Watched {
+    out: PathBuf,
+    settings: Settings,
+    has_changed: Arc<AtomicBool>,
+    has_news: Arc<Notify>,
+    /// Events end when this is dropped.
+    _watcher: Option<RecommendedWatcher>,
+}
+
+/// Builds every set, tells its hubs, and goes on with that whenever a file changes, until `shutdown` is ready. Reports go to `tell` as they come.
+pub async fn watch(
+    sets: Vec<(PathBuf, Settings)>,
+    tokens: Vec<Token>,
+    patience: Patience,
+    shutdown: impl Future<Output = ()>,
+    mut tell: impl FnMut(Report),
+) {
+    let changed = Arc::new(Notify::new());
+    let (report, mut reports) = mpsc::unbounded_channel();
+    let mut tellers = JoinSet::new();
+    let mut watched = Vec::new();
+    for (out, settings) in sets {
+        let one = Watched::start(out, settings, &changed, &report);
+        let (out, news) = (one.out.clone(), Arc::clone(&one.has_news));
+        tellers.spawn(tell_hubs(out, news, tokens.clone(), patience, report.clone()));
+        watched.push(one);
+    }
+    let building = keep_built(watched, &changed, patience, &report);
+    tokio::pin!(building, shutdown);
+    loop {
+        tokio::select! {
+            () = &mut building => return,
+            () = &mut shutdown => return,
+            Some(one) = reports.recv() => tell(one),
+        }
+    }
+}
+
+impl Watched {
+    /// Events are listened to before anything is looked at, so that nothing falls in between.
+    fn start(
+        out: PathBuf,
+        settings: Settings,
+        changed: &Arc<Notify>,
+        report: &mpsc::UnboundedSender<Report>,
+    ) -> Self {
+        let has_changed = Arc::new(AtomicBool::new(true));
+        let (flag, changed) = (Arc::clone(&has_changed), Arc::clone(changed));
+        let own = own_folder(&out);
+        let hear = move |event: watcher::Result<watcher::Event>| {
+            if is_of_interest(&event, &own) {
+                flag.store(true, Ordering::Release);
+                changed.notify_one();
+            }
+        };
+        let listening = watcher::recommended_watcher(hear).and_then(|mut watcher| {
+            watcher.watch(&settings.directory, RecursiveMode::Recursive)?;
+            Ok(watcher)
+        });
+        let watcher =
+            listening.map_err(|error| report.send(Report::Blind(out.clone(), error.to_string()))).ok();
+        Self { out, settings, has_changed, has_news: Arc::new(Notify::new()), _watcher: watcher }
+    }
+}
+
+/// What a build itself writes is no change of the collection, even should it lie inside.
+fn own_folder(out: &Path) -> PathBuf {
+    out.canonicalize().unwrap_or_else(|_| out.to_owned())
+}
+
+fn is_of_interest(event: &watcher::Result<watcher::Event>, own: &Path) -> bool {
+    let Ok(event) = event else { return true };
+    let is_own = |path: &PathBuf| {
+        path.strip_prefix(own).is_ok_and(|below| {
+            let first = below.components().next().map(|name| name.as_os_str().to_owned());
+            first.is_none_or(|name| OWN.iter().any(|own| name == *own))
+        })
+    };
+    !matches!(event.kind, EventKind::Access(_)) && (event.paths.is_empty() || !event.paths.iter().all(is_own))
+}
+
+/// The names under OUT that builds and servers write to.
+const OWN: [&str; 3] = publish::OWN_FOLDERS;
+
+/// Builds what has changed, again and again.
+async fn keep_built(
+    watched: Vec<Watched>,
+    changed: &Notify,
+    patience: Patience,
+    report: &mpsc::UnboundedSender<Report>,
+) {
+    loop {
+        for set in &watched {
+            if set.has_changed.swap(false, Ordering::AcqRel) {
+                let (out, settings) = (set.out.clone(), set.settings.clone());
+                let built = unblocked(move || build(&settings, &out)).await;
+                // Who listens no more has ended the watch.
+                let _ = report.send(match built {
+                    Ok(built) => Report::Built(set.out.clone(), Box::new(built)),
+                    Err(error) => Report::NotBuilt(set.out.clone(), error),
+                });
+                set.has_news.notify_one();
+            }
+        }
+        if timeout(patience.rescan, changed.notified()).await.is_err() {
+            for set in &watched {
+                set.has_changed.store(true, Ordering::Release);
+            }
+            continue;
+        }
+        let first = Instant::now();
+        while first.elapsed() < patience.most && timeout(patience.quiet, changed.notified()).await.is_ok() {}
+    }
+}
+
+/// Tells the hubs of one set whenever there is news, and tries again for as long as one of them cannot be told.
+async fn tell_hubs(
+    out: PathBuf,
+    news: Arc<Notify>,
+    tokens: Vec<Token>,
+    patience: Patience,
+    report: mpsc::UnboundedSender<Report>,
+) {
+    let mut pause = patience.first_pause;
+    news.notified().await;
+    loop {
+        let told = notify(&out, &tokens).await;
+        let (is_told, one) = match told {
+            // Nobody is to be told; a later build may name a hub.
+            Err(NotifyError::NoHub { .. }) => (true, None),
+            Err(error) => (false, Some(Report::NotTold(out.clone(), error))),
+            Ok(told) => {
+                let is_told = !told.iter().any(|told| matches!(told.outcome, Outcome::Failed(_)));
+                let is_news = told.iter().any(|told| !matches!(told.outcome, Outcome::NothingChanged));
+                (is_told, is_news.then(|| Report::Told(out.clone(), told)))
+            }
+        };
+        if one.is_some_and(|one| report.send(one).is_err()) {
+            return;
+        }
+        if is_told {
+            pause = patience.first_pause;
+            news.notified().await;
+        } else {
+            sleep(pause).await;
+            pause = (pause * 2).min(patience.last_pause);
+        }
+    }
+}
+
+async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    spawn_blocking(work).await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
+}
+
+#[cfg(test)]
+mod tests {
+    use watcher::event::{AccessKind, CreateKind, Event};
+
+    use super::*;
+
+    #[test]
+    fn what_a_build_writes_and_who_reads_is_no_change_and_all_else_is() {
+        let own = Path::new("/srv/data");
+        let hears = |kind, path: &str| is_of_interest(&Ok(Event::new(kind).add_path(path.into())), own);
+        let created = EventKind::Create(CreateKind::Any);
+        assert!(hears(created, "/srv/data/a.txt") && hears(created, "/srv/other"));
+        for path in ["resync/changelist.xml", ".resync-source/plan.json", ".well-known/resourcesync"] {
+            assert!(!hears(created, &format!("/srv/data/{path}")), "{path}");
+        }
+        assert!(!hears(EventKind::Access(AccessKind::Any), "/srv/data/a.txt"));
+        assert!(is_of_interest(&Err(watcher::Error::generic("overflow")), own));
+    }
+}

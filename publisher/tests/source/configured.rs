@@ -1,0 +1,164 @@
+//! `source.toml`: `init`, several sets of resources with documents and channels of their own, and what is wrong with a file.
+
+use std::{fs, path::PathBuf};
+
+use resync_core::{
+    document::{Capability, Change, Document},
+    xml,
+};
+
+use crate::{
+    notifying::told,
+    support::{Hub, Place, Run, program, run, text},
+};
+
+/// A place whose folder holds a `source.toml`.
+fn configured(place: &Place, content: &str) -> PathBuf {
+    let path = place.collection().parent().unwrap().join("source.toml");
+    fs::write(&path, content).unwrap();
+    path
+}
+
+fn two_sets(hub: &str) -> String {
+    format!(
+        r#"
+        out = "site"
+        base_url = "http://source.example/"
+        hubs = [{hub}]
+        [[set]]
+        name = "articles"
+        directory = "collection"
+        ignore = ["*.xml"]
+        [[set]]
+        name = "images"
+        directory = "images"
+        base_url = "http://images.example/"
+        hash = "md5"
+        "#
+    )
+}
+
+fn with_images(place: &Place) {
+    let images = place.collection().parent().unwrap().join("images");
+    fs::create_dir(&images).unwrap();
+    fs::write(images.join("one.png"), "png").unwrap();
+}
+
+fn document(place: &Place, path: &str) -> Document {
+    xml::read(&fs::read(place.out().join(path)).unwrap()).unwrap().into_document().unwrap()
+}
+
+fn locs(document: &Document) -> Vec<&str> {
+    document.entries().iter().map(|entry| entry.loc.as_str()).collect()
+}
+
+#[test]
+fn init_writes_a_file_from_which_everything_else_works() {
+    let place = Place::new();
+    let folder = place.collection().parent().unwrap().to_owned();
+    let here = |arguments: &[&str]| Run::from(program(arguments).current_dir(&folder).output().unwrap());
+    here(&["build"]).failed_with(2, "resync-source init");
+    here(&["init", "--directory", "collection"]).failed_with(2, "--base-url URL");
+    let hub = Hub::start();
+    here(&["init", "--directory", "collection", "--base-url", "http://source.example/", "--hub", &hub.url()])
+        .succeeded();
+    here(&["init", "--directory", "x", "--base-url", "http://source.example/"])
+        .failed_with(1, "is there already");
+    let published = here(&["publish"]).succeeded();
+    assert!(
+        published.out.contains("2 resources, 9 B → ") && published.out.contains("1 notification"),
+        "{}",
+        published.out
+    );
+    assert!(here(&["status"]).succeeded().out.contains("knows everything"));
+    assert!(here(&["notify"]).succeeded().out.contains("nothing to send"));
+    let list = document(&place, "resync/resourcelist.xml");
+    assert_eq!(locs(&list), ["http://source.example/a.txt", "http://source.example/sub/b%20c.xml"]);
+}
+
+#[test]
+fn rs070_rs080_each_set_has_its_capability_list_and_the_source_description_leads_to_all() {
+    let place = Place::new();
+    with_images(&place);
+    let config = configured(&place, &two_sets(""));
+    let run = run(&["build", "--config", text(&config)]).succeeded();
+    assert!(
+        run.out.starts_with("articles: 1 resource") && run.out.contains("\nimages: 1 resource"),
+        "{}",
+        run.out
+    );
+    let description = document(&place, ".well-known/resourcesync");
+    let lists =
+        ["articles", "images"].map(|set| format!("http://source.example/{set}/resync/capabilitylist.xml"));
+    assert_eq!(locs(&description), lists);
+    let articles = document(&place, "articles/resync/resourcelist.xml");
+    assert_eq!(locs(&articles), ["http://source.example/articles/a.txt"], "what is ignored is no resource");
+    let images = document(&place, "images/resync/resourcelist.xml");
+    assert_eq!(locs(&images), ["http://images.example/one.png"]);
+    let hash = images.entries()[0].metadata.as_ref().unwrap().hash.to_string();
+    assert!(hash.starts_with("md5:"), "{hash}");
+    crate::support::run(&["check", text(&place.out())]).succeeded();
+    let again = crate::support::run(&["build", "--config", text(&config)]).succeeded();
+    assert_eq!(again.out.matches("nothing changed").count(), 2, "{}", again.out);
+}
+
+#[test]
+fn fn002_fn004_cn002_each_set_has_its_channels_and_a_new_set_is_told_on_all_of_them() {
+    let (place, hub) = (Place::new(), Hub::start());
+    with_images(&place);
+    let quoted = format!("\"{}\"", hub.url());
+    let both = two_sets(&quoted);
+    let first = both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]");
+    let config = configured(&place, &first);
+    let publish = || run(&["publish", "--config", text(&config)]).succeeded();
+    publish();
+    assert!(hub.next().headers["link"].contains("articles/resync/framework/>; rel=\"self\""));
+    configured(&place, &both);
+    publish();
+    let (articles, images) = (hub.next(), hub.next());
+    assert!(articles.headers["link"].contains("/articles/resync/framework/>; rel=\"self\""));
+    assert_eq!(told(&articles), [(Change::Updated, Capability::Description)]);
+    assert!(images.headers["link"].contains("/images/resync/framework/>; rel=\"self\""));
+    assert_eq!(told(&images).len(), 4);
+    place.put("a.txt", "changed");
+    publish();
+    let changes = hub.next_of_any();
+    assert!(changes.headers["link"].contains("/articles/resync/changes/>; rel=\"self\""), "{changes:?}");
+    assert!(changes.headers["link"].contains("/articles/resync/capabilitylist.xml>; rel=\"resourcesync\""));
+    hub.next();
+    hub.heard_nothing_more();
+}
+
+#[test]
+fn all_sets_of_a_site_are_served() {
+    let place = Place::new();
+    with_images(&place);
+    let config = configured(&place, &two_sets("\"http://hub.example/\""));
+    run(&["build", "--config", text(&config)]).succeeded();
+    let server = crate::support::Server::start(&place);
+    for path in [
+        "/.well-known/resourcesync",
+        "/articles/resync/capabilitylist.xml",
+        "/images/resync/resourcelist.xml",
+        "/articles/resync/changelist-1.xml",
+        "/articles/a.txt",
+        "/one.png",
+        "/images/resync/framework/",
+        "/articles/resync/changes/",
+    ] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    assert_eq!(server.get("/articles/sub/b%20c.xml").status, 404, "what is ignored is not served");
+    let links = server.get("/articles/a.txt");
+    assert!(links.header("link").contains("/articles/resync/capabilitylist.xml>"), "{:?}", links.headers);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_named_at_once() {
+    let place = Place::new();
+    let config =
+        configured(&place, "outt = \"site\"\nbase_url = \"http://source.example/\"\ndirectory = 1\n");
+    let run = run(&["build", "--config", text(&config)]).failed_with(64, "did you mean out?");
+    assert!(run.err.contains("directory: write it in quotes"), "{}", run.err);
+    assert!(!place.out().exists());
+}

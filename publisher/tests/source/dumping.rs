@@ -1,0 +1,85 @@
+//! `resync-source dump`: Resource Dumps and Change Dumps, and where they are told of.
+
+use std::{collections::BTreeMap, fs::File, io::BufReader};
+
+use resync_core::{
+    document::{Capability, Change},
+    package::Package,
+};
+
+use crate::{
+    notifying::told,
+    support::{BASE, Hub, Place, Server, run, text},
+};
+
+/// What the packages of a dump hold: change, and bytes.
+fn unpacked(place: &Place, list: &str) -> BTreeMap<String, (Option<Change>, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    for entry in place.document(list).entries() {
+        let path = place.out().join(entry.loc.strip_prefix(&format!("{BASE}/")).unwrap());
+        let mut package = Package::open(BufReader::new(File::open(path).unwrap())).unwrap();
+        while let Some(entry) = package.next_entry().unwrap() {
+            let mut bytes = Vec::new();
+            if entry.change() != Some(Change::Deleted) {
+                package.copy(&entry, &mut bytes).unwrap();
+            }
+            all.insert(entry.loc.replace(&format!("{BASE}/"), ""), (entry.change(), bytes));
+        }
+    }
+    all
+}
+
+#[test]
+fn rs100_rs007_a_resource_dump_holds_what_the_resource_list_names_and_is_told_of() {
+    let (place, hub) = (Place::new(), Hub::start());
+    place.build(&["--hub", &hub.url()]).succeeded();
+    place.notify().succeeded();
+    hub.next();
+    let dumped = run(&["dump", "--out", text(&place.out())]).succeeded();
+    assert!(dumped.out.ends_with("1 package → Resource Dump, Capability List written\n"), "{}", dumped.out);
+    let held = unpacked(&place, "resync/resourcedump.xml");
+    let expected = [("a.txt", "alpha"), ("sub/b%20c.xml", "<b/>")];
+    let expected = expected.map(|(name, bytes)| (name.to_owned(), (None, bytes.as_bytes().to_vec())));
+    assert_eq!(held, expected.into());
+    place.notify().succeeded();
+    let mut heard = told(&hub.next());
+    heard.sort_by_key(|(_, capability)| capability.token().to_owned());
+    assert_eq!(
+        heard,
+        [(Change::Updated, Capability::CapabilityList), (Change::Created, Capability::ResourceDump)]
+    );
+    run(&["check", text(&place.out())]).succeeded();
+    place.put("a.txt", "changed");
+    let built = place.build(&[]).succeeded();
+    assert!(
+        built.out.contains("→ Resource List, Change List written"),
+        "the dump is left alone: {}",
+        built.out
+    );
+    let server = Server::start(&place);
+    let package =
+        place.document("resync/resourcedump.xml").entries()[0].loc.replace("http://source.example", "");
+    let answer = server.get(&package);
+    assert_eq!((answer.status, answer.header("content-type")), (200, "application/zip"));
+}
+
+#[test]
+fn rs140_rs143_change_dumps_go_on_from_each_other_and_hold_the_changes_with_their_bytes() {
+    let place = Place::new();
+    place.build(&[]).succeeded();
+    place.put("a.txt", "one");
+    place.put("new.txt", "new");
+    let dump = || run(&["dump", "--changes", "--out", text(&place.out())]).succeeded();
+    dump();
+    let held = unpacked(&place, "resync/changedump-1.xml");
+    let entry =
+        |name: &str, change, bytes: &str| (name.to_owned(), (Some(change), bytes.as_bytes().to_vec()));
+    let expected = [entry("a.txt", Change::Updated, "one"), entry("new.txt", Change::Created, "new")];
+    assert_eq!(held, expected.into());
+    place.remove("new.txt");
+    dump();
+    assert_eq!(unpacked(&place, "resync/changedump-1.xml")["new.txt"], (Some(Change::Deleted), vec![]));
+    assert_eq!(place.document("resync/changedump-1.xml").entries().len(), 2);
+    assert!(dump().out.ends_with("0 packages → nothing changed\n"));
+    run(&["check", text(&place.out())]).succeeded();
+}

@@ -1,0 +1,105 @@
+//! `resync-source watch`: what changes is told, singly and in bursts, and nothing is lost while a hub is away.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader},
+    process::{Child, Stdio},
+};
+
+use resync_core::{document::Change, xml};
+
+use crate::support::{ACCEPTED, BASE, Heard, Hub, Place, program, text};
+
+struct Watch {
+    child: Child,
+}
+
+impl Watch {
+    /// Ready when the first build is through.
+    fn start(place: &Place, hub: &Hub) -> Self {
+        let (collection, out) = (place.collection(), place.out());
+        let mut child = program(&[
+            "watch",
+            text(&collection),
+            "--base-url",
+            BASE,
+            "--out",
+            text(&out),
+            "--hub",
+            &hub.url(),
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert!(line.contains("2 resources"), "{line}");
+        std::thread::spawn(move || lines.lines().for_each(drop));
+        hub.next();
+        Self { child }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn changes(heard: &Heard) -> Vec<(Change, String)> {
+    let document = xml::read(heard.body.as_bytes()).unwrap().into_document().unwrap();
+    let entries = document.entries().iter();
+    entries.map(|entry| (entry.change().unwrap(), entry.loc.replace(&format!("{BASE}/"), ""))).collect()
+}
+
+fn next_changes(hub: &Hub) -> Vec<(Change, String)> {
+    loop {
+        let heard = hub.next_of_any();
+        if heard.is_of_changes() {
+            return changes(&heard);
+        }
+    }
+}
+
+#[test]
+fn cn001_each_change_of_a_file_becomes_a_change_notification_and_an_entry_of_the_change_list() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let _watch = Watch::start(&place, &hub);
+    place.put("new/folder/x.txt", "x");
+    assert_eq!(next_changes(&hub), [(Change::Created, "new/folder/x.txt".to_owned())]);
+    place.put("a.txt", "changed");
+    assert_eq!(next_changes(&hub), [(Change::Updated, "a.txt".to_owned())]);
+    place.remove("a.txt");
+    assert_eq!(next_changes(&hub), [(Change::Deleted, "a.txt".to_owned())]);
+    assert_eq!(place.document("resync/changelist-1.xml").entries().len(), 3);
+}
+
+#[test]
+fn cn013_a_burst_of_10_000_files_arrives_whole() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let _watch = Watch::start(&place, &hub);
+    for number in 0..10_000 {
+        place.put(&format!("burst/{:02}/{number:05}", number % 50), "x");
+    }
+    let mut told = BTreeSet::new();
+    while told.len() < 10_000 {
+        for (change, name) in next_changes(&hub) {
+            // A file may be seen before it is written to the end, and then once more.
+            assert!(change == Change::Updated || told.insert(name), "each is created once");
+        }
+    }
+}
+
+#[test]
+fn what_happens_while_the_hub_is_away_is_told_when_it_is_back() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let _watch = Watch::start(&place, &hub);
+    hub.answers("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    place.put("one.txt", "1");
+    let one = vec![(Change::Created, "one.txt".to_owned())];
+    assert_eq!(next_changes(&hub), one);
+    hub.answers(ACCEPTED);
+    assert_eq!(next_changes(&hub), one, "it was not taken the first time");
+}
