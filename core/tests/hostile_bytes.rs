@@ -87,8 +87,12 @@ fn agree(text: &str) -> Result<(), TestCaseError> {
     let beyond = without(&told, &linted);
     prop_assert!(beyond.iter().all(|rule| SITE_RULES.contains(rule)), "{:?}", beyond);
 
-    let checked = rules(&check(&read.document));
-    prop_assert_eq!(without(&told, &checked), Vec::new(), "{}", read.violations);
+    let mut untold = without(&told, &rules(&check(&read.document)));
+    if read.dialect == Dialect::Alpha0_1 {
+        // What broke a rule before the entry that showed the draft is not told again for each.
+        untold.retain(|rule| !told.contains(rule));
+    }
+    prop_assert_eq!(untold, Vec::new(), "{}", read.violations);
     Ok(())
 }
 

@@ -34,9 +34,16 @@ pub(super) struct Sequence {
     level: Option<Level>,
 }
 
-/// What no two entries of a document have in common, as a hash, with the rule that a second one breaks; `None` when the
-/// entry has nothing of the kind. It is computed once, to be looked for and to be remembered.
-pub(super) type Mark = Option<(Rule, u64)>;
+/// What no two entries of a document have in common; `None` when the entry has nothing of the kind.
+pub(super) type Mark = Option<Marked>;
+
+/// It is computed once, to be looked for and to be remembered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marked {
+    /// What a second one breaks; `None` where that shows only when a later entry has shown what the document is.
+    rule: Option<Rule>,
+    hash: u64,
+}
 
 /// A hash of a hash: itself.
 #[derive(Debug, Default)]
@@ -93,7 +100,7 @@ impl Sequence {
     pub(super) fn judge(&self, entry: &Entry, mark: Mark, broken: &mut impl FnMut(Rule, String)) {
         let metadata = entry.metadata.as_ref().unwrap_or(&NO_METADATA);
         self.check_datetime(metadata, broken);
-        if let Some((rule, hash)) = mark
+        if let Some(Marked { rule: Some(rule), hash }) = mark
             && self.seen.contains(&hash)
         {
             broken(rule, "an earlier entry has the same".to_owned());
@@ -118,7 +125,7 @@ impl Sequence {
         self.count += 1;
         // Beyond the entries that a document may have, nothing more is remembered.
         if self.seen.len() < MAX_ENTRIES {
-            self.seen.extend(mark.map(|(_, hash)| hash));
+            self.seen.extend(mark.map(|mark| mark.hash));
         }
         let Some(shape) = self.shape else { return };
         let metadata = entry.metadata.as_ref();
@@ -201,23 +208,24 @@ impl Sequence {
     /// What no other entry may have.
     pub(super) fn mark(&self, entry: &Entry) -> Mark {
         let metadata = entry.metadata.as_ref();
-        // An index of whatever kind points at documents.
-        let once = self.shape.map_or(Once::of(self.root), |shape| shape.once);
-        match once {
-            Once::Nothing => None,
-            Once::Loc => Some((Rule::EntryRepeated, self.key.hash_one(&entry.loc))),
-            Once::Resource => Some((Rule::ResourceRepeated, self.key.hash_one(&entry.loc))),
-            Once::Capability => {
-                let capability = metadata?.capability.as_ref()?;
-                Some((Rule::CapabilityRepeated, self.key.hash_one(capability)))
-            }
-            Once::Path => Some((Rule::PathRepeated, self.key.hash_one(metadata?.path.as_ref()?))),
+        let hash = |text: &String| self.key.hash_one(text);
+        let Some(shape) = self.shape else {
+            // An index of whatever kind points at documents; what is no index may turn out to be a Resource List.
+            let rule = (self.root == Root::SitemapIndex).then_some(Rule::EntryRepeated);
+            return Some(Marked { rule, hash: hash(&entry.loc) });
+        };
+        let (rule, hash) = match shape.once {
+            Once::Nothing => return None,
+            Once::Loc => (Rule::EntryRepeated, hash(&entry.loc)),
+            Once::Resource => (Rule::ResourceRepeated, hash(&entry.loc)),
+            Once::Capability => (Rule::CapabilityRepeated, self.key.hash_one(metadata?.capability.as_ref()?)),
+            Once::Path => (Rule::PathRepeated, hash(metadata?.path.as_ref()?)),
             Once::NewUnderIndex => {
                 entry.change().filter(|&change| change == Change::Created)?;
-                let index = entry.link(&Relation::Index)?;
-                Some((Rule::FrameworkIndexRepeated, self.key.hash_one(&index.href)))
+                (Rule::FrameworkIndexRepeated, hash(&entry.link(&Relation::Index)?.href))
             }
-        }
+        };
+        Some(Marked { rule: Some(rule), hash })
     }
 
     fn check_format(&self, metadata: &Metadata, broken: &mut impl FnMut(Rule, String)) {

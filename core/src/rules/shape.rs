@@ -135,16 +135,6 @@ pub(super) enum Once {
     NewUnderIndex,
 }
 
-impl Once {
-    /// What holds for a root whatever the kind of document.
-    pub(super) fn of(root: Root) -> Self {
-        match root {
-            UrlSet => Self::Nothing,
-            SitemapIndex => Self::Loc,
-        }
-    }
-}
-
 /// The row for a kind of document; `None` for a root this capability cannot have, and for capabilities of others.
 pub(super) fn shape(capability: &Capability, root: Root) -> Option<&'static Shape> {
     TABLE.iter().find(|shape| shape.capability == *capability && shape.root == root)
