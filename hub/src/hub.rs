@@ -138,6 +138,7 @@ impl Hub {
                 hub_url: Arc::clone(&url),
             },
             catch_up: CatchUp::new(Arc::clone(&store), budget),
+            open_log: config.publish.open_log,
             limits: Limits::new(&config.limits),
             proxies: TrustedProxies::new(&config.ingress),
             hub_url: Arc::clone(&url),

@@ -49,7 +49,8 @@ fn signed(callback: &str, secret: &str, seconds: i64, more: &[(&str, &str)]) -> 
     pairs.extend_from_slice(more);
     let query = query(&pairs);
     let secret = Secret::new(secret).expect("tests use good secrets");
-    let signature = SigningKey::new(SignatureMethod::Sha256, &secret).sign(query.as_bytes());
+    let signed = format!("resync-hub catch-up\n{query}");
+    let signature = SigningKey::new(SignatureMethod::Sha256, &secret).sign(signed.as_bytes());
     format!("{query}&signature={signature}")
 }
 
@@ -108,7 +109,10 @@ async fn only_a_subscriptions_secret_or_a_token_opens_the_log() {
     open.stop().await;
 
     let data = folder.path().display().to_string();
-    let environment = [("RESYNC_HUB_ADMIN_LISTEN".to_owned(), "127.0.0.1:0".to_owned())].into();
+    // Who may publish says nothing about who may read.
+    let environment = [("ADMIN_LISTEN", "127.0.0.1:0"), ("PUBLISH_POLICY", "open")]
+        .map(|(name, value)| (format!("RESYNC_HUB_{name}"), value.to_owned()))
+        .into();
     let mut hub =
         Process::start("resync-hub", &["--listen", "127.0.0.1:0", "--data-dir", &data], &environment);
     let line = hub.line("listening on http://").await;
@@ -122,6 +126,10 @@ async fn only_a_subscriptions_secret_or_a_token_opens_the_log() {
     assert!(page.text().contains("\"body\":\"news\"") && !page.text().contains("/cb"), "{}", page.text());
     assert_eq!(status(good.replace("after=0", "after=1")).await, 401, "what is not signed is not asked");
     assert_eq!(status(signed(&callback, "wrong", 60, &[])).await, 401);
+    let (query_alone, _) = good.rsplit_once("&signature=").unwrap();
+    let delivery = SigningKey::new(SignatureMethod::Sha256, &Secret::new("s3cret").unwrap());
+    let as_delivery = format!("{query_alone}&signature={}", delivery.sign(query_alone.as_bytes()));
+    assert_eq!(status(as_delivery).await, 401, "the signature of a delivery with this body opens nothing");
     assert_eq!(status(signed(&callback, "s3cret", -5, &[])).await, 401, "it has ended");
     assert_eq!(status(signed(&callback, "s3cret", 7_200, &[])).await, 401, "it would last too long");
     assert_eq!(status(signed(&plain, "s3cret", 60, &[])).await, 401, "a subscription without a secret");
@@ -177,6 +185,13 @@ async fn rs120_cn016_a_gap_is_repaired_from_a_valid_change_list() {
     let negotiated = format!("/websub/notifications?{}", after("0"));
     assert_eq!(list(negotiated, "Accept: application/xml\r\n").await, all);
     assert_eq!(list(path(after("4")), "").await, ("07-07".to_owned(), vec![]), "nothing since");
+
+    for _ in 0..4 {
+        hub.publish(TOPIC, &"x".repeat(1 << 20)).await.unwrap();
+    }
+    publish_changes(&hub, 7, 8).await;
+    let bounded = list(path(after("0")), "").await;
+    assert_eq!(bounded, ("07-08".to_owned(), locs(&[7])), "whatever lies between counts too");
 
     let plain = "http://example.com/plain/";
     hub.publish(plain, "no changes").await.unwrap();

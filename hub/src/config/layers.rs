@@ -264,6 +264,7 @@ mod tests {
     fn dev_opens_everything_but_only_on_loopback() {
         let dev = load(None, nothing, &Vec::new()).unwrap().into_dev().unwrap();
         assert_eq!(dev.publish.policy, super::super::PublishPolicy::Open);
+        assert!(dev.publish.open_log);
         let public = load(None, nothing, &vec![("listen", "0.0.0.0:80".to_owned())]).unwrap();
         assert!(public.into_dev().unwrap_err().to_string().contains("loopback only"));
     }

@@ -160,6 +160,9 @@ pub struct RetentionConfig {
 pub struct PublishConfig {
     /// Who may post content.
     pub policy: PublishPolicy,
+    /// Anybody may read logs again. No key sets it: only `--dev` does, which listens on loopback.
+    #[serde(skip)]
+    pub open_log: bool,
     /// The largest body taken, in bytes.
     #[serde(deserialize_with = "values::size")]
     pub max_body: u64,
@@ -406,6 +409,7 @@ impl Config {
             return Err(ConfigError::Problems(vec![problem]));
         }
         self.publish.policy = PublishPolicy::Open;
+        self.publish.open_log = true;
         self.limits.enabled = false;
         self.ingress.connections_per_client = self.ingress.connections;
         self.lease.min = self.lease.min.min(Duration::from_secs(1));

@@ -4,22 +4,24 @@
 //! loses no byte, else as base64.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, LINK};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use resync_core::websub::{LinkHeader, TopicUrl, XML_CONTENT_TYPE};
-use resync_core::xml;
 use serde::Serialize;
 
 use super::endpoint::{EndpointState, too_many};
-use super::reply::{json, later, refuse, unavailable};
+use super::reply::{later, refuse, unavailable};
 use crate::store::{Notification, Offset};
-use crate::topics::{NotRead, Page};
+use crate::topics::{NotRead, Page, Reserved};
 
 /// Notifications of a page, unless the query says otherwise …
 const USUAL: usize = 100;
@@ -92,15 +94,15 @@ pub(super) async fn read(
     };
     let as_list = uri.path() == "/websub/notifications.xml" || prefers_xml(&headers);
     let read = async {
-        if !state.publish.intake.knows_publisher(&headers, &asked.topic) {
+        if !state.open_log && !state.publish.intake.has_token(&headers, &asked.topic) {
             state.catch_up.check_proof(&query, &asked.topic).await?;
         }
         if as_list {
             let list = state.catch_up.change_list(&asked.topic, asked.after).await?;
-            return Ok(list_answer(xml::write(&list)));
+            return Ok(answer(XML_CONTENT_TYPE, list.bytes, list.room));
         }
         let page = state.catch_up.page(&asked.topic, asked.after, asked.limit).await?;
-        Ok(page_answer(&page, &asked, &state.hub_url))
+        page_answer(page, asked, state.hub_url).await
     };
     read.await.unwrap_or_else(|why| not_read(&why))
 }
@@ -129,33 +131,51 @@ fn prefers_xml(headers: &HeaderMap) -> bool {
     matches!(first, "application/xml" | "text/xml")
 }
 
-fn list_answer(bytes: Vec<u8>) -> Response {
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(XML_CONTENT_TYPE)),
-        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    ];
-    (StatusCode::OK, headers, bytes).into_response()
+/// What is answered, and the room that it takes until the last byte is written.
+struct Held {
+    bytes: Vec<u8>,
+    _room: Reserved,
 }
 
-fn page_answer(page: &Page, asked: &Asked, hub_url: &str) -> Response {
-    let last = page.notifications.last().filter(|_| page.more);
-    let next = last.map(|last| next_url(hub_url, asked, last.offset));
-    let mut response = json(
-        StatusCode::OK,
-        &PageView {
-            topic: page.topic.url.as_str(),
-            first: page.topic.first.0,
-            head: page.topic.head.0,
-            notifications: page.notifications.iter().map(|notification| view(notification)).collect(),
-            next: next.as_deref(),
-        },
-    );
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn answer(content_type: &'static str, bytes: Vec<u8>, room: Reserved) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(content_type)),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    let body = Body::from(Bytes::from_owner(Held { bytes, _room: room }));
+    (StatusCode::OK, headers, body).into_response()
+}
+
+async fn page_answer(page: Page, asked: Asked, hub_url: Arc<str>) -> Result<Response, NotRead> {
+    let (bytes, next, room) = page.encode(move |page| written(page, &asked, &hub_url)).await?;
+    let mut response = answer("application/json", bytes, room);
     let link = next
         .and_then(|next| HeaderValue::try_from(LinkHeader::default().push(next, "next").to_string()).ok());
     if let Some(link) = link {
         response.headers_mut().insert(LINK, link);
     }
-    response
+    Ok(response)
+}
+
+/// The page as JSON, and where the next one is.
+fn written(page: &Page, asked: &Asked, hub_url: &str) -> (Vec<u8>, Option<String>) {
+    let last = page.notifications.last().filter(|_| page.more);
+    let next = last.map(|last| next_url(hub_url, asked, last.offset));
+    let view = PageView {
+        topic: page.topic.url.as_str(),
+        first: page.topic.first.0,
+        head: page.topic.head.0,
+        notifications: page.notifications.iter().map(|notification| view(notification)).collect(),
+        next: next.as_deref(),
+    };
+    let bytes = serde_json::to_vec(&view).expect("a page has text for keys only");
+    (bytes, next)
 }
 
 /// Whoever signs its queries signs this one anew.
@@ -192,7 +212,31 @@ fn not_read(why: &NotRead) -> Response {
         }
         NotRead::Expired { .. } => refuse(StatusCode::GONE, why),
         NotRead::List(_) => refuse(StatusCode::CONFLICT, why),
-        NotRead::Busy(_) => later(StatusCode::SERVICE_UNAVAILABLE, ROOM_RETRY, why),
+        NotRead::Busy(_) | NotRead::Turn => later(StatusCode::SERVICE_UNAVAILABLE, ROOM_RETRY, why),
         NotRead::Store(error) => unavailable(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::topics::{BodyBudget, BudgetSpent};
+
+    #[tokio::test]
+    async fn an_answer_holds_its_room_until_its_last_byte_is_gone() {
+        let budget = BodyBudget::new(1_024);
+        let (mut room, mut other) = (budget.reserve(), budget.reserve());
+        room.grow_to(1_024, Duration::ZERO).await.unwrap();
+        let mut response = answer("application/json", b"{}".to_vec(), room);
+        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetSpent));
+        let frame = response.body_mut().frame().await.unwrap().unwrap();
+        drop(response);
+        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetSpent), "it may still be unwritten");
+        assert_eq!(frame.into_data().unwrap(), "{}");
+        assert_eq!(other.grow_to(1, Duration::ZERO).await, Ok(()));
     }
 }

@@ -35,6 +35,8 @@ pub struct EndpointState {
     pub publish: PublishState,
     /// Logs read again.
     pub catch_up: CatchUp,
+    /// Anybody may read them.
+    pub open_log: bool,
     /// Rate limits.
     pub limits: Limits,
     /// Who may say on whose behalf it asks.

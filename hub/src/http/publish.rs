@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use resync_core::websub::{self, NotificationId};
+use tokio::time::timeout;
 
 use super::body::{self, Bodies};
 use super::notifications::Statuses;
@@ -20,6 +21,8 @@ use crate::topics::{Announced, Denied, Intake, Pings, Refused};
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const REPRESENTATION: &str = "return=representation";
+/// How long a publisher waits for it. What was accepted is not to look lost because its status is slow to come.
+const REPRESENTATION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What publishers' requests are handed over to.
 #[derive(Clone, Debug)]
@@ -64,23 +67,26 @@ impl PublishState {
         let (body, room) = body::read(headers, body, self.max_body, &self.bodies).await?;
         let id = self.intake.post(announced, body).await.map_err(|refused| refuse_content(&refused))?;
         drop(room);
-        Ok(self.accepted(id, &note, headers).await)
+        Ok(accepted(&self.statuses, id, &note, headers).await)
     }
+}
 
-    async fn accepted(&self, id: NotificationId, note: &str, headers: &HeaderMap) -> Response {
-        let mut response = if wants_representation(headers) {
-            let mut response = self.statuses.show(id).await;
-            response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static(REPRESENTATION));
-            response
-        } else {
-            text(StatusCode::ACCEPTED, format_args!("accepted as {id}{note}"))
-        };
-        // An own URL with hexadecimal digits in it is a header value.
-        if let Ok(location) = HeaderValue::try_from(self.statuses.url(id)) {
-            response.headers_mut().insert(LOCATION, location);
+/// 202, or the status if that is asked for and to be had: whatever else becomes of it, the notification is accepted.
+async fn accepted(statuses: &Statuses, id: NotificationId, note: &str, headers: &HeaderMap) -> Response {
+    let status = async { timeout(REPRESENTATION_TIMEOUT, statuses.show(id)).await.ok() };
+    let shown = if wants_representation(headers) { status.await } else { None };
+    let mut response = match shown.filter(|shown| shown.status() == StatusCode::OK) {
+        Some(mut shown) => {
+            shown.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static(REPRESENTATION));
+            shown
         }
-        response
+        None => text(StatusCode::ACCEPTED, format_args!("accepted as {id}{note}")),
+    };
+    // An own URL with hexadecimal digits in it is a header value.
+    if let Ok(location) = HeaderValue::try_from(statuses.url(id)) {
+        response.headers_mut().insert(LOCATION, location);
     }
+    response
 }
 
 fn wants_representation(headers: &HeaderMap) -> bool {
@@ -124,7 +130,11 @@ pub(super) fn deny(denied: &Denied) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use resync_core::websub::Secret;
+
     use super::*;
+    use crate::store::{self, Engine, Keyring};
+    use crate::topics::Tickets;
 
     #[test]
     fn rfc7240_the_preference_is_found_however_it_is_written() {
@@ -136,5 +146,22 @@ mod tests {
         assert!(!wants("return=minimal"));
         assert!(!wants("handling=lenient"));
         assert!(!wants_representation(&HeaderMap::new()));
+    }
+
+    #[tokio::test]
+    async fn fn035_what_is_accepted_is_answered_202_even_if_its_status_cannot_be_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let statuses =
+            Statuses::new(store, Tickets::new(Secret::random()), "http://hub.example/websub/".into());
+        // As if the log had let it go already.
+        let id = NotificationId { topic: 7, offset: 1 };
+        assert_eq!(statuses.show(id).await.status(), StatusCode::GONE);
+        let headers = HeaderMap::from_iter([(PREFER, HeaderValue::from_static(REPRESENTATION))]);
+        let answer = accepted(&statuses, id, "", &headers).await;
+        assert_eq!(answer.status(), StatusCode::ACCEPTED);
+        assert!(
+            answer.headers().contains_key(LOCATION) && !answer.headers().contains_key(PREFERENCE_APPLIED)
+        );
     }
 }

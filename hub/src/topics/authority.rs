@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
@@ -20,6 +20,9 @@ use tracing::error;
 use super::prefixes::{NoPrefix, Prefixes};
 use super::uses::Uses;
 use crate::config::PublishPolicy;
+
+/// How often a file of tokens that cannot be used is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a publisher is turned away.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +99,14 @@ type Stamp = (SystemTime, u64, u64);
 struct Cached {
     tokens: Tokens,
     stamp: Option<Stamp>,
+    unusable: Option<Unusable>,
+}
+
+/// A version of the file that could not be used, and when it was tried last.
+#[derive(Clone, Copy, Debug)]
+struct Unusable {
+    stamp: Option<Stamp>,
+    tried: Instant,
 }
 
 impl Authority {
@@ -104,7 +115,7 @@ impl Authority {
     /// # Errors
     /// When the file exists and cannot be used.
     pub fn new(policy: PublishPolicy, tokens: &Path) -> Result<Self, TokensError> {
-        let cached = Cached { stamp: stamp(tokens), tokens: Tokens::open(tokens)? };
+        let cached = Cached { stamp: stamp(tokens), tokens: Tokens::open(tokens)?, unusable: None };
         Ok(Self { policy, tokens: Arc::new(Mutex::new(cached)), uses: Uses::beside(tokens) })
     }
 
@@ -113,7 +124,7 @@ impl Authority {
         self.uses.clone()
     }
 
-    /// Whether whoever has this token may speak for this topic.
+    /// Whether whoever has this token may speak for this topic. With policy `open` everybody may.
     ///
     /// # Errors
     /// [`Denied`], saying what is missing.
@@ -121,9 +132,17 @@ impl Authority {
         if self.policy == PublishPolicy::Open {
             return Ok(());
         }
+        self.knows(token, topic)
+    }
+
+    /// Whether this is a token for this topic, whatever the policy.
+    ///
+    /// # Errors
+    /// [`Denied`], saying what is missing.
+    pub fn knows(&self, token: Option<&str>, topic: &TopicUrl) -> Result<(), Denied> {
         let token = token.ok_or(Denied::NoToken)?;
         let mut cached = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.refresh();
+        cached.refresh(Instant::now());
         let (name, info) = cached.tokens.find(token).ok_or(Denied::NoToken)?;
         if !info.covers(topic) {
             return Err(Denied::OtherTopics);
@@ -134,14 +153,24 @@ impl Authority {
 }
 
 impl Cached {
-    fn refresh(&mut self) {
+    /// A file that cannot be used is tried now and then, since what is wrong with it need not change its stamp.
+    fn refresh(&mut self, now: Instant) {
+        if self.unusable.is_some_and(|unusable| now < unusable.tried + LOOK_AGAIN) {
+            return;
+        }
         let stamp = stamp(&self.tokens.path);
         if stamp == self.stamp {
+            self.unusable = None;
             return;
         }
         match Tokens::open(&self.tokens.path) {
-            Ok(tokens) => *self = Self { tokens, stamp },
-            Err(error) => error!(%error, "the publishers' tokens stay as they were"),
+            Ok(tokens) => *self = Self { tokens, stamp, unusable: None },
+            Err(error) => {
+                if self.unusable.is_none_or(|unusable| unusable.stamp != stamp) {
+                    error!(%error, "the publishers' tokens stay as they were");
+                }
+                self.unusable = Some(Unusable { stamp, tried: now });
+            }
         }
     }
 }
@@ -319,8 +348,28 @@ mod tests {
     }
 
     #[test]
-    fn an_open_hub_asks_for_nothing() {
+    fn an_open_hub_asks_publishers_for_nothing_and_still_knows_who_has_a_token() {
         let authority = Authority::new(PublishPolicy::Open, Path::new("/nonexistent/tokens")).unwrap();
         assert_eq!(authority.allows(None, &topic("http://anybody.example/")), Ok(()));
+        assert_eq!(authority.knows(None, &topic("http://anybody.example/")), Err(Denied::NoToken));
+    }
+
+    #[test]
+    fn an_unusable_file_is_tried_once_a_second_and_the_old_tokens_hold_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let mut tokens = Tokens::open(&path).unwrap();
+        let NewToken(old) = tokens.add("library", vec!["http://source.example/".to_owned()]).unwrap();
+        let mut cached = Cached { stamp: stamp(&path), tokens: Tokens::open(&path).unwrap(), unusable: None };
+        let begun = Instant::now();
+        fs::write(&path, "{").unwrap();
+        cached.refresh(begun);
+        assert!(cached.tokens.find(&old).is_some() && cached.unusable.is_some());
+
+        let NewToken(new) = tokens.add("museum", vec!["http://museum.example/".to_owned()]).unwrap();
+        cached.refresh(begun + LOOK_AGAIN / 2);
+        assert!(cached.tokens.find(&new).is_none(), "it is not looked at again so soon");
+        cached.refresh(begun + LOOK_AGAIN);
+        assert!(cached.tokens.find(&new).is_some() && cached.unusable.is_none());
     }
 }

@@ -11,12 +11,16 @@ const UNIT: usize = 1_024;
 
 /// The bytes that all bodies together may take.
 #[derive(Clone, Debug)]
-pub struct BodyBudget(Arc<Semaphore>);
+pub struct BodyBudget {
+    semaphore: Arc<Semaphore>,
+    /// Units of the whole.
+    whole: usize,
+}
 
 /// Bytes that are taken from the budget until this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
-    budget: Arc<Semaphore>,
+    budget: BodyBudget,
     held: Option<OwnedSemaphorePermit>,
 }
 
@@ -29,12 +33,13 @@ impl BodyBudget {
     /// A budget of so many bytes.
     pub fn new(bytes: u64) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        Self(Arc::new(Semaphore::new(units(bytes).min(Semaphore::MAX_PERMITS))))
+        let whole = units(bytes).min(Semaphore::MAX_PERMITS);
+        Self { semaphore: Arc::new(Semaphore::new(whole)), whole }
     }
 
     /// A reservation of nothing yet.
     pub fn reserve(&self) -> Reserved {
-        Reserved { budget: Arc::clone(&self.0), held: None }
+        Reserved { budget: self.clone(), held: None }
     }
 }
 
@@ -44,12 +49,35 @@ impl Reserved {
     /// # Errors
     /// [`BudgetSpent`] when they do not; what was reserved before stays.
     pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetSpent> {
-        let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let Some(missing) = units(bytes).checked_sub(held).filter(|missing| *missing > 0) else {
+        self.grow_to_units(units(bytes), patience).await
+    }
+
+    /// The same for what must go out even if it is larger than the whole budget: then it waits for the whole.
+    ///
+    /// # Errors
+    /// [`BudgetSpent`] when others do not leave in time; what was reserved before stays.
+    pub async fn grow_to_at_most_all(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetSpent> {
+        self.grow_to_units(units(bytes).min(self.budget.whole), patience).await
+    }
+
+    /// Gives back what is more than this.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let spare = self.held().saturating_sub(units(bytes));
+        if let Some(held) = &mut self.held {
+            drop(held.split(spare));
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+
+    async fn grow_to_units(&mut self, units: usize, patience: Duration) -> Result<(), BudgetSpent> {
+        let Some(missing) = units.checked_sub(self.held()).filter(|missing| *missing > 0) else {
             return Ok(());
         };
         let missing = u32::try_from(missing).map_err(|_| BudgetSpent)?;
-        let waiting = Arc::clone(&self.budget).acquire_many_owned(missing);
+        let waiting = Arc::clone(&self.budget.semaphore).acquire_many_owned(missing);
         let more = timeout(patience, waiting).await.map_err(|_| BudgetSpent)?.map_err(|_| BudgetSpent)?;
         match &mut self.held {
             Some(held) => held.merge(more),
@@ -80,5 +108,16 @@ mod tests {
         assert_eq!(one.grow_to(2_049, AT_ONCE).await, Err(BudgetSpent));
         drop(other);
         one.grow_to(3_072, AT_ONCE).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_given_back_others_can_take_and_what_is_too_large_takes_all() {
+        let budget = BodyBudget::new(3 * 1_024);
+        let (mut one, mut other) = (budget.reserve(), budget.reserve());
+        one.grow_to_at_most_all(1 << 20, AT_ONCE).await.unwrap();
+        assert_eq!(other.grow_to_at_most_all(1, AT_ONCE).await, Err(BudgetSpent));
+        one.shrink_to(2_000);
+        other.grow_to(1_024, AT_ONCE).await.unwrap();
+        assert_eq!(other.grow_to(1_025, AT_ONCE).await, Err(BudgetSpent));
     }
 }

@@ -11,16 +11,26 @@ use resync_core::document::{Capability, Document, Header, Link, Metadata, RawDoc
 use resync_core::rules::Violations;
 use resync_core::websub::{CallbackUrl, Signature, TopicUrl};
 use resync_core::xml::{self, MAX_ENTRIES, Options};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::budget::{BodyBudget, BudgetSpent, Reserved};
-use crate::store::{Notification, Offset, Store, StoreError, Topic};
+use crate::store::{Notification, Offset, Store, StoreError, Topic, TopicId};
 
-/// A page ends with the notification that brings its bodies above this; so does a Change List with the one before.
+/// A page ends with the notification that brings its bodies above this. A Change List ends with the one before; for it everything
+/// read counts, Change Notification or not.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// How long a page waits for room in memory.
+/// Notifications read for a Change List at most, whatever becomes of them.
+const MOST_READ: usize = 10_000;
+/// Topics share so many turns.
+const TURNS: usize = 64;
+/// How long a reader waits for room in memory, or for its turn.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// How far in the future a signed query may end.
 const LONGEST_PROOF: Duration = Duration::from_secs(3_600);
+/// What is signed begins with this, so that the signature of a query is none of a delivery with the query as its body.
+const PURPOSE: &str = "resync-hub catch-up\n";
 /// What stands before the signature of a query.
 const SIGNATURE: &str = "&signature=";
 
@@ -29,6 +39,8 @@ const SIGNATURE: &str = "&signature=";
 pub struct CatchUp {
     store: Arc<dyn Store>,
     budget: BodyBudget,
+    /// One Change List of a topic is made at a time, since that reads and parses much.
+    turns: Arc<[Mutex<()>; TURNS]>,
 }
 
 /// A part of a topic's log.
@@ -44,12 +56,21 @@ pub struct Page {
     pub room: Reserved,
 }
 
+/// The changes of a topic as a Change List.
+#[derive(Debug)]
+pub struct List {
+    /// XML.
+    pub bytes: Vec<u8>,
+    /// What they take in memory.
+    pub room: Reserved,
+}
+
 /// Why nothing can be read. Every text says what would be right.
 #[derive(Debug, thiserror::Error)]
 pub enum NotRead {
     /// Neither token nor signature, or not the right one.
     #[error(
-        "reading notifications again needs Authorization: Bearer with a token for the topic, or a query with callback, expires (Unix time, at most an hour ahead) and, last, signature: the HMAC of the query before &signature= with the subscription's secret, written like X-Hub-Signature"
+        "reading notifications again needs Authorization: Bearer with a token for the topic, or a query with callback, expires (Unix time, at most an hour ahead) and, last, signature: the HMAC, with the subscription's secret, of a line \"resync-hub catch-up\" and the query before &signature=, written like X-Hub-Signature"
     )]
     NoProof,
     /// Nobody ever published to this topic or subscribed.
@@ -78,6 +99,9 @@ pub enum NotRead {
     /// There is no room in memory now.
     #[error(transparent)]
     Busy(#[from] BudgetSpent),
+    /// Others wait for Change Lists of this topic too.
+    #[error("the hub is making other Change Lists of this topic: try again")]
+    Turn,
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -86,7 +110,7 @@ pub enum NotRead {
 impl CatchUp {
     /// `budget` bounds what pages take in memory.
     pub fn new(store: Arc<dyn Store>, budget: BodyBudget) -> Self {
-        Self { store, budget }
+        Self { store, budget, turns: Arc::new(std::array::from_fn(|_| Mutex::default())) }
     }
 
     /// Whether a query is signed with the secret of a subscription in force. `query` is the query as it was sent.
@@ -110,7 +134,7 @@ impl CatchUp {
         let secret = in_force.and_then(|subscription| subscription.secret.clone()).ok_or(NotRead::NoProof)?;
         // A form may write the = of the signature as %3D.
         let signature = Signature::parse(&signature.replace("%3D", "=")).map_err(|_| NotRead::NoProof)?;
-        signature.verify(&secret, signed.as_bytes()).map_err(|_| NotRead::NoProof)
+        signature.verify(&secret, [PURPOSE, signed].concat().as_bytes()).map_err(|_| NotRead::NoProof)
     }
 
     /// At most `limit` notifications after this offset; without one, from the oldest that the log holds.
@@ -127,7 +151,7 @@ impl CatchUp {
                 return Err(NotRead::Expired { first: notification.offset });
             }
             bytes += notification.body.len();
-            room.grow_to(bytes, ROOM_TIMEOUT).await?;
+            room.grow_to_at_most_all(bytes, ROOM_TIMEOUT).await?;
             next = notification.offset.next();
             notifications.push(notification);
         }
@@ -139,31 +163,76 @@ impl CatchUp {
     ///
     /// # Errors
     /// [`NotRead`]
-    pub async fn change_list(&self, topic: &TopicUrl, after: Option<Offset>) -> Result<Document, NotRead> {
+    pub async fn change_list(&self, topic: &TopicUrl, after: Option<Offset>) -> Result<List, NotRead> {
         let topic = self.store.topic(topic).await?.ok_or(NotRead::UnknownTopic)?;
         let chain = self.store.chain(topic.id).await?.ok_or(NotRead::NoChanges)?;
         let oldest = beginning(&topic, after)?;
+        let _turn = self.turn(topic.id).await?;
         let mut run = Run { from: chain.until, until: chain.until, up: None, parts: Vec::new() };
-        let (mut bytes, mut entries, mut room) = (0, 0, self.budget.reserve());
+        let (mut bytes, mut kept, mut entries, mut room) = (0, 0, 0, self.budget.reserve());
         let mut offset = chain.offset;
-        // At least the newest one is read, since it names the Capability List.
-        while offset >= oldest.min(chain.offset) && offset.0 > 0 {
+        for _ in 0..MOST_READ {
+            // At least the newest one is read, since it names the Capability List.
+            if offset < oldest.min(chain.offset) || offset.0 == 0 {
+                break;
+            }
             let found = self.store.notification_from(topic.id, offset).await?;
             let Some(notification) = found.filter(|found| found.offset == offset) else { break };
-            bytes += notification.body.len();
-            room.grow_to(bytes, ROOM_TIMEOUT).await?;
-            if let Some(changes) = changes(&notification) {
-                run.up = run.up.or_else(|| up(&notification, &changes));
+            let length = notification.body.len();
+            bytes += length;
+            let is_enough = offset < oldest || bytes > PAGE_BYTES;
+            if is_enough && offset < chain.offset {
+                break;
+            }
+            if let Some((changes, up)) = compute(move || changes(&notification)).await {
+                run.up = run.up.or(up);
                 entries += changes.entries.len();
-                if offset < oldest || bytes > PAGE_BYTES || entries > MAX_ENTRIES || !run.put_before(changes)
-                {
+                if is_enough || entries > MAX_ENTRIES || !run.put_before(changes) {
                     break;
                 }
+                kept += length;
+                room.grow_to_at_most_all(kept, ROOM_TIMEOUT).await?;
             }
             offset = Offset(offset.0 - 1);
         }
-        run.into_list()
+        let bytes = compute(|| run.into_list().map(|list| xml::write(&list))).await?;
+        room.grow_to_at_most_all(bytes.len(), ROOM_TIMEOUT).await?;
+        room.shrink_to(bytes.len());
+        Ok(List { bytes, room })
     }
+
+    async fn turn(&self, topic: TopicId) -> Result<MutexGuard<'_, ()>, NotRead> {
+        let place = usize::try_from(topic.0 % TURNS as u64).unwrap_or_default();
+        timeout(ROOM_TIMEOUT, self.turns[place].lock()).await.map_err(|_| NotRead::Turn)
+    }
+}
+
+impl Page {
+    /// The page written out by `write`, with the room that it takes from now on.
+    ///
+    /// # Errors
+    /// [`NotRead::Busy`]
+    pub async fn encode<T: Send + 'static>(
+        self,
+        write: impl FnOnce(&Self) -> (Vec<u8>, T) + Send + 'static,
+    ) -> Result<(Vec<u8>, T, Reserved), NotRead> {
+        let (bytes, more, Self { notifications, mut room, .. }) = compute(move || {
+            let (bytes, more) = write(&self);
+            (bytes, more, self)
+        })
+        .await;
+        let read: usize = notifications.iter().map(|notification| notification.body.len()).sum();
+        room.grow_to_at_most_all(read + bytes.len(), ROOM_TIMEOUT).await?;
+        drop(notifications);
+        room.shrink_to(bytes.len());
+        Ok((bytes, more, room))
+    }
+}
+
+/// Runs what takes long where it holds up nobody.
+async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    // It is never aborted, so that only a panic ends it early.
+    spawn_blocking(work).await.unwrap_or_else(|fault| std::panic::resume_unwind(fault.into_panic()))
 }
 
 /// Change Notifications that follow each other, gathered from the newest to the oldest.
@@ -209,16 +278,15 @@ fn beginning(topic: &Topic, after: Option<Offset>) -> Result<Offset, NotRead> {
     }
 }
 
-/// The Change Notification, if it is one. It was checked when it was taken.
-fn changes(notification: &Notification) -> Option<RawDocument> {
-    let read = xml::read_with(&notification.body, Options::PLAIN).ok()?;
-    (read.document.header.capability() == Some(&Capability::ChangeNotification)).then_some(read.document)
-}
-
-/// The Capability List.
-fn up(notification: &Notification, changes: &RawDocument) -> Option<String> {
+/// The Change Notification, if it is one, with its Capability List. It was checked when it was taken.
+fn changes(notification: &Notification) -> Option<(RawDocument, Option<String>)> {
+    let changes = xml::read_with(&notification.body, Options::PLAIN).ok()?.document;
+    if changes.header.capability() != Some(&Capability::ChangeNotification) {
+        return None;
+    }
     let linked = changes.header.link(&Relation::Up).map(|link| link.href.clone());
-    linked.or_else(|| notification.links.resourcesync.clone())
+    let up = linked.or_else(|| notification.links.resourcesync.clone());
+    Some((changes, up))
 }
 
 fn is_soon(expires: Duration) -> bool {

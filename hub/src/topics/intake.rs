@@ -129,6 +129,11 @@ impl Intake {
         self.authority.allows(bearer(headers), topic).is_ok()
     }
 
+    /// Whether the sender has a token for this topic, whatever the policy.
+    pub fn has_token(&self, headers: &HeaderMap, topic: &TopicUrl) -> bool {
+        self.authority.knows(bearer(headers), topic).is_ok()
+    }
+
     /// Checks the body and appends the notification to its topic's log. When this returns, it is durable.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ mod uses;
 
 pub use authority::{Authority, Denied, NewToken, TokenInfo, Tokens, TokensError};
 pub use budget::{BodyBudget, BudgetSpent, Reserved};
-pub use catch_up::{CatchUp, NotRead, Page};
+pub use catch_up::{CatchUp, List, NotRead, Page};
 pub use fetch::{Fetching, Pings};
 pub use get::TopicClient;
 pub use intake::{Announced, Intake, Refused};
