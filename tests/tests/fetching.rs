@@ -204,7 +204,8 @@ async fn d13_a_closed_hub_serves_topics_that_name_it_or_that_are_allowed_and_den
     });
     hub.subscribe(&publisher.url("/ours"), &destination.url("/ours"), &[], 1).await;
     hub.subscribe(&publisher.url("/allowed/any"), &destination.url("/allowed"), &[], 2).await;
-    for (path, word) in [("/theirs", "does not name this hub"), ("/alias", "/canonical"), ("/missing", "404")]
+    for (path, word) in
+        [("/theirs", "does not name this hub"), ("/alias", "/canonical"), ("/missing", "cannot be seen")]
     {
         let (topic, callback) = (publisher.url(path), destination.url(path));
         let parameters =
@@ -218,4 +219,35 @@ async fn d13_a_closed_hub_serves_topics_that_name_it_or_that_are_allowed_and_den
         assert!(reason.contains(word), "{reason}");
     }
     hub.until_subscribed(2).await;
+}
+
+#[tokio::test]
+async fn w062_a_closed_hub_ends_no_subscription_because_of_a_request() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_with(folder.path(), &[("TOPICS_POLICY", "advertised")]).await;
+    let (publisher, destination) = (Receiver::start().await, Receiver::start().await);
+    let (topic, callback, own) = (publisher.url("/topic"), destination.url("/cb"), hub.url());
+    publisher.behave(move |_| page(&[("link", &format!("<{own}>; rel=hub"))], "names this hub"));
+    hub.subscribe(&topic, &callback, &[], 1).await;
+    let subscribe = async |callback: &str| {
+        let parameters =
+            [("hub.mode", "subscribe"), ("hub.topic", topic.as_str()), ("hub.callback", callback)];
+        assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
+    };
+
+    publisher.behave(|_| Reply::Status(503, String::new()));
+    subscribe(&callback).await;
+    publisher.until_verified(4).await;
+    publisher.behave(|_| page(&[("link", "<http://other.example/hub>; rel=hub")], "names another hub"));
+    subscribe(&callback).await;
+    publisher.until_verified(5).await;
+    let other = destination.url("/other");
+    subscribe(&other).await;
+    destination.until("another is refused", |log| log.iter().any(|seen| seen.path() == "/other")).await;
+
+    hub.publish(&topic, "news").await.unwrap();
+    assert_eq!(destination.until_delivered(1).await[0].path(), "/cb");
+    let told = |seen: &Seen| seen.path() == "/cb" && seen.parameter("hub.mode").as_deref() == Some("denied");
+    assert!(!destination.seen().iter().any(told), "it is not told what is not so");
+    hub.until_subscribed(1).await;
 }

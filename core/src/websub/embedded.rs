@@ -12,6 +12,8 @@ use super::LinkHeader;
 const LOOKED_THROUGH: usize = 512 * 1024;
 /// How many links of a page are taken.
 const MOST_LINKS: usize = 256;
+/// How many attributes of a link are looked at.
+const MOST_ATTRIBUTES: usize = 64;
 
 /// The links of content of this type, as they are written; none if it is no HTML and no XML.
 ///
@@ -61,7 +63,10 @@ fn feed_links(text: &str) -> LinkHeader {
 
 fn with_xml_link(links: LinkHeader, start: &BytesStart<'_>) -> LinkHeader {
     let value = |wanted: &str| {
-        let attribute = start.attributes().flatten().find(|one| one.key.as_ref() == wanted)?;
+        // Unchecked: looking for an attribute's double takes time in proportion to the square of their number.
+        let mut attributes = start.attributes();
+        attributes.with_checks(false);
+        let attribute = attributes.take(MOST_ATTRIBUTES).flatten().find(|one| one.key.as_ref() == wanted)?;
         attribute.normalized_value(XmlVersion::Implicit1_0).ok().map(Cow::into_owned)
     };
     match (value("rel"), value("href")) {
@@ -88,7 +93,9 @@ fn html_links(page: &str) -> LinkHeader {
         } else if is_tag(rest, "body") || rest.starts_with("/head") || links.iter().len() >= MOST_LINKS {
             break;
         } else if is_tag(rest, "link") {
-            links = with_html_link(links, &page[at + "link".len()..]);
+            let (attributes, after) = attributes(&page[at + "link".len()..]);
+            links = with_html_link(links, &attributes);
+            at = page.len() - after.len();
         }
     }
     links
@@ -99,10 +106,9 @@ fn is_tag(rest: &str, name: &str) -> bool {
         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-'))
 }
 
-/// `rest` is what follows the name of a `link` tag.
-fn with_html_link(links: LinkHeader, rest: &str) -> LinkHeader {
+fn with_html_link(links: LinkHeader, attributes: &[(&str, &str)]) -> LinkHeader {
     let (mut rel, mut href) = (None, None);
-    for (name, value) in attributes(rest) {
+    for &(name, value) in attributes {
         let place = match name.to_ascii_lowercase().as_str() {
             "rel" => &mut rel,
             "href" => &mut href,
@@ -116,17 +122,18 @@ fn with_html_link(links: LinkHeader, rest: &str) -> LinkHeader {
     }
 }
 
-/// The attributes of a tag up to its end, with and without quotes.
-fn attributes(mut rest: &str) -> Vec<(&str, &str)> {
+/// The attributes of a tag up to its end, with and without quotes, and what follows them: whatever was read here is not read
+/// again, or else many tags without an end would take time in proportion to the square of their number.
+fn attributes(mut rest: &str) -> (Vec<(&str, &str)>, &str) {
     let mut found = Vec::new();
-    loop {
+    for _ in 0..MOST_ATTRIBUTES {
         rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
         let end = rest
             .find(|c: char| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/'))
             .unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         if name.is_empty() {
-            return found;
+            break;
         }
         let Some(value) = after.trim_ascii_start().strip_prefix('=') else {
             rest = after;
@@ -140,5 +147,45 @@ fn attributes(mut rest: &str) -> Vec<(&str, &str)> {
         };
         found.push((name, value));
         rest = after;
+    }
+    (found, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hubs(content_type: &str, text: &str) -> Vec<String> {
+        embedded_links(content_type, text.as_bytes()).with_rel("hub").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn d20_a_page_of_tags_without_an_end_is_read_once() {
+        for part in ["<link a ", "<link ", "<link rel=hub href='", "<link a=b/", "<link\n=", "<!-- <link a "]
+        {
+            let page = part.repeat(LOOKED_THROUGH / part.len());
+            assert!(hubs("text/html", &page).len() <= MOST_LINKS, "{part}");
+        }
+        let feed = format!("<feed><link {}rel='hub' href='/hub'/></feed>", "a='' ".repeat(40_000));
+        assert!(hubs("application/atom+xml", &feed).is_empty());
+    }
+
+    #[test]
+    fn d20_of_a_tag_with_endless_attributes_a_few_are_looked_at_and_the_next_tag_counts() {
+        let (few, many) = ("a ".repeat(MOST_ATTRIBUTES - 2), "a ".repeat(MOST_ATTRIBUTES));
+        let page = format!("<link {few}rel=hub href=/1><link {many}rel=hub href=/2><link rel=hub href=/3>");
+        assert_eq!(hubs("text/html", &page), ["/1", "/3"]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_follows_the_attributes_is_the_end_of_what_was_given(text in "([a-c=>'\"/ü< ]|rel=|href=x){0,200}") {
+            let (found, after) = attributes(&text);
+            prop_assert!(text.ends_with(after) && found.len() <= MOST_ATTRIBUTES);
+            let read: usize = found.iter().map(|(name, value)| name.len() + value.len()).sum();
+            prop_assert!(read + after.len() <= text.len());
+        }
     }
 }

@@ -41,6 +41,8 @@ pub enum ReadLimit {
     /// Keep the body, as it comes over the wire; more than so many bytes are an error, and so is a compressed body, which
     /// the request does not ask for.
     Keep(usize),
+    /// Keep so many bytes of the body from its beginning and leave the rest; a compressed body is an error here too.
+    First(usize),
 }
 
 /// What came back.
@@ -107,7 +109,7 @@ impl EgressClient {
         mut request: Request<Full<Bytes>>,
         limit: ReadLimit,
     ) -> Result<Answer, EgressError> {
-        if matches!(limit, ReadLimit::Keep(_)) {
+        if !matches!(limit, ReadLimit::Discard(_)) {
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         let deadline = Instant::now() + self.total;
@@ -121,8 +123,9 @@ impl EgressClient {
                 let _ = timeout_at(patience, discard(body, most)).await;
                 Bytes::new()
             }
-            ReadLimit::Keep(_) if is_compressed(&head.headers) => return Err(EgressError::Compressed),
+            _ if is_compressed(&head.headers) => return Err(EgressError::Compressed),
             ReadLimit::Keep(most) => timeout_at(deadline, collect(body, most)).await.map_err(late)??,
+            ReadLimit::First(most) => timeout_at(deadline, beginning(body, most)).await.map_err(late)??,
         };
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
@@ -155,6 +158,19 @@ async fn collect(mut body: Incoming, most: usize) -> Result<Bytes, EgressError> 
                 return Err(EgressError::TooLarge(most));
             }
             kept.extend_from_slice(&data);
+        }
+    }
+    Ok(kept.freeze())
+}
+
+async fn beginning(mut body: Incoming, most: usize) -> Result<Bytes, EgressError> {
+    let mut kept = BytesMut::new();
+    while kept.len() < most
+        && let Some(frame) = body.frame().await
+    {
+        let frame = frame.map_err(|error| EgressError::Network(error.to_string()))?;
+        if let Ok(data) = frame.into_data() {
+            kept.extend_from_slice(&data[..data.len().min(most - kept.len())]);
         }
     }
     Ok(kept.freeze())
@@ -227,6 +243,17 @@ mod tests {
         assert!(matches!(stalled, Err(EgressError::Timeout(_))), "{stalled:?}");
         let large = send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", ReadLimit::Keep(4)).await;
         assert!(matches!(large, Err(EgressError::TooLarge(4))), "{large:?}");
+    }
+
+    #[tokio::test]
+    async fn of_a_body_whose_beginning_is_wanted_no_more_is_kept_however_long_it_is() {
+        let endless = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nabcde";
+        assert_eq!(send(endless, ReadLimit::First(4)).await.unwrap().body, "abcd");
+        let short = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+        assert_eq!(send(short, ReadLimit::First(4)).await.unwrap().body, "abc");
+        let compressed = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc";
+        let compressed = send(compressed, ReadLimit::First(4)).await;
+        assert!(matches!(compressed, Err(EgressError::Compressed)), "{compressed:?}");
     }
 
     #[tokio::test]

@@ -132,7 +132,8 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     // Denials that were acknowledged and not yet told.
 
     /// Ends the subscription of the pair and forgets its waiting request, and remembers that the callback has to be told. `None`
-    /// when there is neither, or when the request that is denied no longer waits: nothing was changed.
+    /// when there is neither, or when the request that is denied no longer waits: nothing was changed. Denying a request leaves
+    /// a subscription in force as it is (W-062): the request is forgotten, and `None` says that there is nothing to tell.
     async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>>;
     /// Forgets a denial that was told. One that was replaced meanwhile is left alone.
     async fn remove_denial(&self, denial: &Denial) -> Result<()>;

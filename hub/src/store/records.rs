@@ -319,7 +319,7 @@ pub struct NewDenial {
     pub callback: CallbackUrl,
     /// Why, for the subscriber's people.
     pub reason: String,
-    /// The request that is denied; `None` denies whatever there is of this pair.
+    /// The request that is denied, and only that; `None` denies whatever there is of this pair.
     pub request: Option<RequestId>,
 }
 

@@ -11,7 +11,7 @@ mod verified;
 
 pub use denial::{Denials, Telling};
 pub use lease::LeasePolicy;
-pub use policy::{EveryTopic, TopicPolicy};
+pub use policy::{EveryTopic, TopicPolicy, Verdict};
 pub use requests::{NotAccepted, Requests, Waiting};
 pub use resting::Resting;
 pub use verification::Verification;

@@ -3,11 +3,22 @@
 use async_trait::async_trait;
 use resync_core::websub::TopicUrl;
 
+/// What a policy makes of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may be subscribed to.
+    Accepted,
+    /// It may not. Strangers read why, so this says nothing about what the hub saw on the network.
+    Refused(String),
+    /// It cannot be told now, for a reason that may pass: nothing follows from it (W-062).
+    Unknown,
+}
+
 /// Decides about topics. It may take its time and ask others: nobody's answer waits for it (W-090).
 #[async_trait]
 pub trait TopicPolicy: std::fmt::Debug + Send + Sync + 'static {
-    /// Why this topic may not be subscribed to, as the subscriber is told; `None` accepts it.
-    async fn refusal(&self, topic: &TopicUrl) -> Option<String>;
+    /// Whether this topic may be subscribed to.
+    async fn judge(&self, topic: &TopicUrl) -> Verdict;
 }
 
 /// The policy of an open hub.
@@ -16,7 +27,7 @@ pub struct EveryTopic;
 
 #[async_trait]
 impl TopicPolicy for EveryTopic {
-    async fn refusal(&self, _: &TopicUrl) -> Option<String> {
-        None
+    async fn judge(&self, _: &TopicUrl) -> Verdict {
+        Verdict::Accepted
     }
 }

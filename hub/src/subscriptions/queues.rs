@@ -85,7 +85,7 @@ impl Queues {
         self.sweep(&request.callback.origin());
     }
 
-    fn is_newest(&self, request: &PendingRequest) -> bool {
+    pub(super) fn is_newest(&self, request: &PendingRequest) -> bool {
         self.books().newest.get(&pair(request)) == Some(&request.id)
     }
 

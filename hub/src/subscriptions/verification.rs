@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 
 use super::denial::{Denials, Telling};
 use super::lease::LeasePolicy;
-use super::policy::TopicPolicy;
+use super::policy::{TopicPolicy, Verdict};
 use super::queues::Queues;
 use super::requests::Waiting;
 use super::resting::Resting;
@@ -28,6 +28,8 @@ use crate::store::{Activation, Intent, NewDenial, PendingRequest, Store, StoreEr
 const ANSWER_READ: usize = 4 * 1024;
 /// An unreachable callback is asked once more after this pause; an answer, whatever it says, is final (C-08).
 const SECOND_TRY_AFTER: Duration = Duration::from_secs(5);
+/// How often a topic is looked at, with that pause between, before what cannot be told counts as not verified.
+const POLICY_TRIES: usize = 3;
 /// When the store does not take the result, it is offered again.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -98,13 +100,34 @@ impl Verification {
     /// Policy first: whoever is not accepted is not asked but told (W-097, W-098). Everybody may unsubscribe.
     async fn judge(&self, waiting: &Waiting, denials: &Denials) {
         let request = waiting.request.clone();
-        let subscribes = matches!(request.intent, Intent::Subscribe { .. });
-        let refusal = if subscribes { self.policy.refusal(&request.topic).await } else { None };
-        let Some(reason) = refusal else { return self.verify(request).await };
+        let reason = match self.verdict(&request).await {
+            Verdict::Accepted => return self.verify(request).await,
+            Verdict::Refused(reason) => reason,
+            Verdict::Unknown => {
+                self.queues.done(&request);
+                let (topic, origin) = (request.topic.as_str(), request.callback.origin());
+                warn!(topic, origin, "request not verified, the topic cannot be judged: nothing changes");
+                return self.until_stored(|| self.store.remove_request(&request)).await;
+            }
+        };
         self.queues.done(&request);
         let PendingRequest { id, topic, callback, .. } = request;
+        debug!(topic = topic.as_str(), origin = callback.origin(), reason, "request refused by policy");
         let denial = NewDenial { topic, callback, reason, request: Some(id) };
         self.until_stored(|| denials.deny(denial.clone())).await;
+    }
+
+    async fn verdict(&self, request: &PendingRequest) -> Verdict {
+        if request.intent == Intent::Unsubscribe {
+            return Verdict::Accepted;
+        }
+        for _ in 1..POLICY_TRIES {
+            match self.policy.judge(&request.topic).await {
+                Verdict::Unknown if self.queues.is_newest(request) => sleep(SECOND_TRY_AFTER).await,
+                verdict => return verdict,
+            }
+        }
+        self.policy.judge(&request.topic).await
     }
 
     async fn verify(&self, request: PendingRequest) {

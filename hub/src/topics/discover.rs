@@ -6,7 +6,13 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LINK};
 use http::{HeaderMap, HeaderValue};
 use resync_core::websub::{LinkHeader, embedded_links};
+use tokio::task::spawn_blocking;
 use url::Url;
+
+use super::get::Fetched;
+
+/// A body beyond this is looked through where it holds up no other task.
+const LARGE: usize = 32 * 1024;
 
 /// What discovery on a topic yields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +26,7 @@ pub(super) struct Discovered {
 }
 
 /// Finds the links of an answer whose content came from `url`. Relative targets are made absolute (W-034).
-pub(super) fn discover(url: &Url, headers: &HeaderMap, body: &Bytes) -> Discovered {
+fn discover(url: &Url, headers: &HeaderMap, body: &Bytes) -> Discovered {
     let header = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes)).resolve(url);
     let mut found = Discovered::of(&header);
     if found.hubs.is_empty() || found.canonical.is_none() {
@@ -32,6 +38,17 @@ pub(super) fn discover(url: &Url, headers: &HeaderMap, body: &Bytes) -> Discover
         found.resourcesync = found.resourcesync.or(embedded.resourcesync);
     }
     found
+}
+
+/// The same, without holding up other tasks while a large body is looked through.
+pub(super) async fn discover_in(fetched: &Fetched) -> Discovered {
+    let Fetched { url, answer } = fetched;
+    if answer.body.len() <= LARGE {
+        return discover(url, &answer.headers, &answer.body);
+    }
+    let (url, headers, body) = (url.clone(), answer.headers.clone(), answer.body.clone());
+    // It does not panic, and it is not aborted but where the hub stops: then nobody asks any more.
+    spawn_blocking(move || discover(&url, &headers, &body)).await.unwrap_or_default()
 }
 
 impl Discovered {

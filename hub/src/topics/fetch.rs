@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::budget::{BodyBudget, BudgetSpent};
-use super::discover::discover;
+use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::turns::Turns;
 use crate::egress::EgressError;
@@ -168,7 +168,7 @@ impl Fetching {
             return Ok(());
         }
         let (bytes, mut now) = (fetched.answer.body.len(), fetched.validators(known.latest));
-        let appended = self.store.append(self.notification(topic, fetched), Duration::ZERO).await?;
+        let appended = self.store.append(self.notification(topic, fetched).await, Duration::ZERO).await?;
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
         now.offset = Offset(appended.id().offset);
         Ok(self.store.put_validators(known.id, now).await?)
@@ -191,8 +191,9 @@ impl Fetching {
     }
 
     /// What the topic says about itself goes out as it says it (W-147, D-11, D-12).
-    fn notification(&self, topic: &TopicUrl, Fetched { url, answer }: Fetched) -> NewNotification {
-        let mut found = discover(&url, &answer.headers, &answer.body);
+    async fn notification(&self, topic: &TopicUrl, fetched: Fetched) -> NewNotification {
+        let mut found = discover_in(&fetched).await;
+        let Fetched { url, answer } = fetched;
         if found.hubs.is_empty() {
             found.hubs.push(self.public_hub.to_string());
         }

@@ -20,6 +20,7 @@ const REDIRECTS: usize = 5;
 pub struct TopicClient {
     client: EgressClient,
     largest: usize,
+    limit: ReadLimit,
 }
 
 /// A topic's content with the address where it finally was.
@@ -47,10 +48,17 @@ pub(super) enum Unfetched {
 impl TopicClient {
     /// `largest` bounds a topic's size in bytes.
     pub fn new(client: EgressClient, largest: usize) -> Self {
-        Self { client, largest }
+        Self { client, largest, limit: ReadLimit::Keep(largest) }
     }
 
-    /// How many bytes a topic may take.
+    /// The same, but of a topic's content only so many bytes from the beginning are kept.
+    #[must_use]
+    pub(super) fn beginnings(self, bytes: usize) -> Self {
+        let largest = self.largest.min(bytes);
+        Self { largest, limit: ReadLimit::First(largest), ..self }
+    }
+
+    /// How many bytes a topic takes at most.
     pub(super) fn largest(&self) -> usize {
         self.largest
     }
@@ -65,7 +73,7 @@ impl TopicClient {
         for _ in 0..=REDIRECTS {
             let known = known.filter(|known| known.url == url.as_str());
             let request = asking(&url, known).body(Full::new(Bytes::new()))?;
-            let answer = self.client.send(request, ReadLimit::Keep(self.largest)).await?;
+            let answer = self.client.send(request, self.limit).await?;
             match answer.status {
                 StatusCode::OK => return Ok(Some(Fetched { url, answer })),
                 StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),

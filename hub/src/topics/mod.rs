@@ -3,6 +3,7 @@
 mod authority;
 mod budget;
 mod catch_up;
+mod checks;
 mod discover;
 mod fetch;
 mod get;

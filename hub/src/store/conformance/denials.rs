@@ -7,6 +7,7 @@ on_every_engine!(
     a_denial_ends_the_subscription_and_waits_to_be_told,
     a_denial_takes_the_waiting_request_with_it,
     only_the_newest_request_of_a_pair_can_be_denied,
+    w062_a_denied_request_leaves_the_subscription_in_force,
     where_there_is_nothing_there_is_nothing_to_deny,
     a_newer_denial_of_a_pair_replaces_the_older_one,
 );
@@ -50,6 +51,21 @@ async fn only_the_newest_request_of_a_pair_can_be_denied(place: Place) {
     assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
     assert!(store.deny(denial("d", Some(newer.id))).await.unwrap().is_some());
     assert!(store.requests().await.unwrap().is_empty());
+}
+
+async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
+    let store = place.open();
+    let (_, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "a stranger's").await;
+    let mut events = store.watch();
+    assert!(store.deny(denial("d", Some(renewal.id))).await.unwrap().is_none());
+    assert!(told(&mut events).is_empty());
+    assert!(store.requests().await.unwrap().is_empty());
+    assert!(store.denials().await.unwrap().is_empty(), "it is not told what is not so");
+    drop(events);
+    let store = place.reopen(store);
+    let still = store.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
+    assert_eq!((still.id, still.lease_end), (subscription.id, subscription.lease_end));
 }
 
 async fn where_there_is_nothing_there_is_nothing_to_deny(place: Place) {

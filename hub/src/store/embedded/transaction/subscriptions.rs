@@ -98,6 +98,10 @@ impl Transaction<'_> {
             return Ok(None);
         }
         self.forget_pending(pair);
+        // Anybody can send a request in a subscriber's name, so a refused one must not end what that subscriber has confirmed.
+        if request.is_some() && known.is_some() {
+            return Ok(None);
+        }
         let counters = self.counters();
         counters.request += 1;
         let id = DenialId(counters.request);
