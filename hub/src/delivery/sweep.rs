@@ -274,16 +274,7 @@ impl TopicState {
             return false;
         }
         self.parked.retain(|parked| *parked != id);
-        let member = self.members.entry(id).or_insert(Member {
-            cursor: to,
-            attempts: 0,
-            failing_since: None,
-            class: FailureClass::Slow,
-            phase: Phase::Waiting,
-            suspect: None,
-            saved: false,
-            joined: 0,
-        });
+        let member = self.members.entry(id).or_insert(Member::waiting(to, 0));
         member.rewind(to);
         self.detach(id);
         true
@@ -348,17 +339,7 @@ impl TopicState {
             if slot.start >= pass.target || self.members.contains_key(&id) {
                 continue;
             }
-            let member = Member {
-                cursor: self.done.max(slot.start),
-                attempts: 0,
-                failing_since: None,
-                class: FailureClass::Slow,
-                phase: Phase::Waiting,
-                suspect: None,
-                saved: false,
-                joined: checkpoint,
-            };
-            self.members.insert(id, member);
+            self.members.insert(id, Member::waiting(self.done.max(slot.start), checkpoint));
             self.attached.insert(id);
             return Step::Wait(slot.host, id);
         }
@@ -487,6 +468,20 @@ pub(super) struct TopicCheckpoint {
 }
 
 impl Member {
+    /// One that is done through here and has not failed; since which checkpoint it is a member.
+    fn waiting(cursor: Offset, joined: u32) -> Self {
+        Self {
+            cursor,
+            attempts: 0,
+            failing_since: None,
+            class: FailureClass::Slow,
+            phase: Phase::Waiting,
+            suspect: None,
+            saved: false,
+            joined,
+        }
+    }
+
     /// It has got what stands at this offset.
     pub(super) fn delivered(&mut self, offset: Offset) {
         self.cursor = offset;
