@@ -55,15 +55,8 @@ pub(crate) enum Command {
     Watch {
         #[command(flatten)]
         build: BuildArgs,
-        /// Bearer token for the hub; with several hubs `HUB_URL=TOKEN` (repeatable)
-        #[arg(
-            long,
-            env = "RESYNC_SOURCE_TOKEN",
-            hide_env_values = true,
-            value_name = "TOKEN",
-            value_delimiter = ' '
-        )]
-        token: Vec<Token>,
+        #[command(flatten)]
+        tokens: Tokens,
         /// Look at all files so often, whatever is heard of changes
         #[arg(long, env = "RESYNC_SOURCE_RESCAN", value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
         rescan: Duration,
@@ -229,6 +222,12 @@ pub(crate) struct TokenArgs {
     /// Try again for so long while a hub cannot be told, after 1 s, 2 s, 4 s and so on up to 5 min
     #[arg(long, env = "RESYNC_SOURCE_RETRY", value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     pub(crate) retry: Duration,
+    #[command(flatten)]
+    pub(crate) tokens: Tokens,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tokens {
     /// Bearer token for the hub; with several hubs `HUB_URL=TOKEN` (repeatable)
     #[arg(
         long,

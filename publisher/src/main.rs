@@ -50,7 +50,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Notify(arguments) => say(&run_notify(&arguments).await?),
         Command::Publish { build, token } => run_publish(build, token).await,
         Command::Dump { build, changes } => run_dump(&build, changes).await,
-        Command::Watch { build, token, rescan } => run_watch(&build, token, rescan).await,
+        Command::Watch { build, tokens, rescan } => run_watch(&build, tokens.token, rescan).await,
         Command::Serve(arguments) => run_serve(arguments).await,
         Command::Check(arguments) => run_check(&arguments).await,
         Command::Status(arguments) => run_status(&arguments),
@@ -115,7 +115,7 @@ async fn run_notify(arguments: &NotifyArgs) -> Result<String, Failure> {
     let mut pause = FIRST_PAUSE;
     let outs = arguments.out.outs()?;
     let (hubs, failed) = loop {
-        let hubs = tell(&outs, &arguments.token.token).await?;
+        let hubs = tell(&outs, &arguments.token.tokens.token).await?;
         let failed = hubs.iter().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count();
         if failed == 0 || begun.elapsed() + pause > arguments.token.retry {
             break (hubs, failed);
