@@ -69,6 +69,7 @@ pub mod listen;
 pub mod notification;
 pub mod relay;
 mod server;
+mod service;
 pub mod state;
 pub mod subscriber;
 pub mod subscription;

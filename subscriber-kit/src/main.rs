@@ -106,7 +106,7 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
             Ok(verdict(report.in_step()))
         }
         Command::Subscribe(flags) => hand_on(*flags).await,
-        Command::Listen(flags) => keep_in_step(*flags).await,
+        Command::Listen(flags) => Box::pin(keep_in_step(*flags)).await,
         Command::Status { into, state, json } => {
             let folder = state.unwrap_or_else(|| into.join(STATE_FOLDER));
             let found = status(&folder).map_err(Failure::configuration)?;

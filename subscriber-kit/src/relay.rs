@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
@@ -12,16 +13,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use url::Url;
 
-use crate::callback::{Callback, CallbackOptions};
+use crate::callback::CallbackOptions;
 use crate::channel::keep_at_some_hub;
 use crate::discover::{Channel, DiscoverError, channels};
 use crate::fetch::{Client, ClientOptions, FetchError};
 use crate::hook::{Heard, Hook};
 use crate::inbox::{Deliveries, Receipt};
-use crate::listen::{leave_all, own_url};
-use crate::server::Server;
+use crate::service::{Service, ServiceOptions};
 use crate::state::{StateError, Subscriptions};
-use crate::subscriber::{ROTATE_AFTER, SubscribeError, Subscriber, SubscriberOptions, jittered};
+use crate::subscriber::{ROTATE_AFTER, SubscribeError, Subscriber, jittered};
 
 /// How often the hook is run for one notification, before that is left for the next start.
 const HOOK_TRIES: u32 = 5;
@@ -160,21 +160,20 @@ pub async fn relay(
     mut events: impl FnMut(Relayed) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), RelayError> {
-    tokio::pin!(shutdown);
     let client = Client::new(options.client.clone())?;
     let subscriptions = Subscriptions::open(&options.state)?;
-    let bind_error = |source| RelayError::Bind { address: options.listen, source };
-    let server = Server::bind(options.listen).await.map_err(bind_error)?;
-    let address = server.address().map_err(bind_error)?;
-    events(Relayed::Listening { address });
-    let (callback, deliveries) = Callback::new(&subscriptions, options.callback.clone());
-    let prefix = options.callback_url.clone().unwrap_or_else(|| own_url(address));
-    let subscriber_options = SubscriberOptions {
+    let service_options = ServiceOptions {
+        listen: options.listen,
+        callback_url: options.callback_url.clone(),
         lease: options.lease,
         rotate_secret_after: options.rotate_secret_after,
-        ..SubscriberOptions::new(prefix)
+        callback: options.callback.clone(),
     };
-    let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), subscriber_options);
+    let bind_error = |source| RelayError::Bind { address: options.listen, source };
+    let (service, deliveries) =
+        Service::bind(service_options, client.clone(), subscriptions.clone()).await.map_err(bind_error)?;
+    events(Relayed::Listening { address: service.address });
+    let subscriber = service.subscriber.clone();
     let work = async {
         let mut found = Vec::new();
         for topic in &options.topics {
@@ -182,19 +181,7 @@ pub async fn relay(
         }
         run(found, &subscriber, &subscriptions, deliveries, options.hook.as_ref(), &mut events).await
     };
-    let result = tokio::select! {
-        () = server.run(callback.clone()) => Ok(()),
-        result = work => result,
-        () = &mut shutdown => Ok(()),
-    };
-    if result.is_ok() && options.unsubscribe_on_exit {
-        tokio::select! {
-            () = server.run(callback) => {}
-            () = leave_all(&subscriber, &subscriptions) => {}
-        }
-    }
-    server.shut_down().await;
-    result
+    service.run(pin!(work), shutdown, options.unsubscribe_on_exit).await
 }
 
 async fn run(

@@ -7,27 +7,23 @@ mod work;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use url::Url;
 
-use crate::callback::{Callback, CallbackOptions};
-use crate::channel::leave;
+use crate::callback::CallbackOptions;
 use crate::discover::DiscoverError;
 use crate::fetch::{Client, ClientOptions, FetchError};
 use crate::hook::Hook;
-use crate::server::Server;
+use crate::service::{Service, ServiceOptions};
 use crate::state::{STATE_FOLDER, StateError, Subscriptions};
-use crate::subscriber::{ROTATE_AFTER, SubscribeError, Subscriber, SubscriberOptions};
+use crate::subscriber::{ROTATE_AFTER, SubscribeError};
 use crate::sync::{Report, SyncOptions};
 use mirror::Mirror;
 use work::Work;
-
-/// How long leaving may take.
-const UNSUBSCRIBE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What [`listen`] is to do.
 #[derive(Clone, Debug)]
@@ -201,76 +197,27 @@ pub async fn listen(
     mut events: impl FnMut(Event) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ListenError> {
-    tokio::pin!(shutdown);
     let client = Client::new(options.client.clone())?;
     let no_directory = |source| ListenError::Directory { directory: options.into.clone(), source };
     std::fs::create_dir_all(&options.into).map_err(no_directory)?;
     let state = options.state.clone().unwrap_or_else(|| options.into.join(STATE_FOLDER));
     let subscriptions = Subscriptions::open(&state).map_err(ListenError::OpenState)?;
 
-    let bind_error = |source| ListenError::Bind { address: options.listen, source };
-    let server = Server::bind(options.listen).await.map_err(bind_error)?;
-    let address = server.address().map_err(bind_error)?;
-    events(Event::Listening { address });
-    let prefix = match &options.callback_url {
-        Some(url) => url.clone(),
-        None => own_url(address),
-    };
-    let (callback, deliveries) = Callback::new(&subscriptions, options.callback.clone());
-    let subscriber_options = SubscriberOptions {
+    let service_options = ServiceOptions {
+        listen: options.listen,
+        callback_url: options.callback_url.clone(),
         lease: options.lease,
         rotate_secret_after: options.rotate_secret_after,
-        ..SubscriberOptions::new(prefix)
+        callback: options.callback.clone(),
     };
-    let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), subscriber_options);
-
+    let bind_error = |source| ListenError::Bind { address: options.listen, source };
+    let (service, deliveries) =
+        Service::bind(service_options, client.clone(), subscriptions.clone()).await.map_err(bind_error)?;
+    events(Event::Listening { address: service.address });
+    let subscriber = service.subscriber.clone();
     let keeping = async {
         let mirror = Mirror::find_patiently(&options, client, &subscriptions, &state, &mut events).await?;
         Work::new(mirror, subscriptions.clone(), &options)?.run(&subscriber, deliveries, &mut events).await
     };
-    let result = tokio::select! {
-        () = server.run(callback.clone()) => Ok(()),
-        result = keeping => result,
-        () = &mut shutdown => Ok(()),
-    };
-    if result.is_ok() && options.unsubscribe_on_exit {
-        tokio::select! {
-            () = server.run(callback) => {}
-            () = leave_all(&subscriber, &subscriptions) => {}
-        }
-    }
-    server.shut_down().await;
-    result
-}
-
-pub(crate) async fn leave_all(subscriber: &Subscriber, subscriptions: &Subscriptions) {
-    let all = subscriptions.active().into_iter().map(|id| leave(subscriber.clone(), id));
-    if tokio::time::timeout(UNSUBSCRIBE_PATIENCE, join_all(all)).await.is_err() {
-        tracing::warn!("not unsubscribed in time; the lease will run out");
-    }
-}
-
-/// A server on all addresses is reached over loopback, until a `--callback-url` says better.
-pub(crate) fn own_url(address: SocketAddr) -> Url {
-    let mut host = address;
-    if address.ip().is_unspecified() {
-        host.set_ip(match address {
-            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    Url::parse(&format!("http://{host}/")).expect("an address and a port make a URL")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_on_all_addresses_is_reached_over_loopback() {
-        let own = |address: &str| own_url(address.parse().unwrap()).to_string();
-        assert_eq!(own("0.0.0.0:81"), "http://127.0.0.1:81/");
-        assert_eq!(own("[::]:81"), "http://[::1]:81/");
-        assert_eq!(own("10.1.2.3:81"), "http://10.1.2.3:81/");
-    }
+    service.run(pin!(keeping), shutdown, options.unsubscribe_on_exit).await
 }
