@@ -26,7 +26,7 @@ use crate::subscriptions::{
     Denials, EveryTopic, LeasePolicy, Requests, Resting, TopicPolicy, Verification, Waiting,
 };
 use crate::topics::{
-    Authority, BodyBudget, CatchUp, ClosedHub, Fetching, Intake, Pings, Tickets, TokensError, TopicClient,
+    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, Fetching, Intake, Pings, Tickets, TokensError, TopicClient,
     keep_trimming,
 };
 
@@ -106,15 +106,14 @@ impl Hub {
         let guard = guard(&config.egress)?;
         let (stop, stopped) = watch::channel(false);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
-        let bodies = bodies(config);
-        let budget = bodies.budget.clone();
+        let budgets = Budgets::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
-        let policy = topic_policy(config, &guard, &url, &budget);
+        let policy = topic_policy(config, &guard, &url);
         let (requests, denials) =
             start_verification(config, &store, &guard, (delivery.halts(), policy), &stopped, &mut tasks)
                 .await?;
         let pings =
-            start_fetching(config, &store, &guard, (&url, &bodies.budget), &stopped, &mut tasks).await?;
+            start_fetching(config, &store, &guard, (&url, &budgets.fetches), &stopped, &mut tasks).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
@@ -132,12 +131,12 @@ impl Hub {
                 intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
                 pings,
                 ping_limit: PingLimit::new(&config.limits),
-                bodies,
+                bodies: Bodies { pace: pace(config), posts: budgets.posts, forms: budgets.forms },
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),
                 hub_url: Arc::clone(&url),
             },
-            catch_up: CatchUp::new(Arc::clone(&store), budget),
+            catch_up: CatchUp::new(Arc::clone(&store), budgets.pages),
             open_log: config.publish.open_log,
             limits: Limits::new(&config.limits),
             proxies: TrustedProxies::new(&config.ingress),
@@ -236,12 +235,12 @@ async fn start_verification(
     Ok((Requests::new(Arc::clone(store), guard.clone(), resting, sender), denials))
 }
 
-fn topic_policy(config: &Config, guard: &Guard, url: &Arc<str>, budget: &BodyBudget) -> Arc<dyn TopicPolicy> {
+fn topic_policy(config: &Config, guard: &Guard, url: &Arc<str>) -> Arc<dyn TopicPolicy> {
     match config.topics.policy {
         SubscribePolicy::Any => Arc::new(EveryTopic),
         SubscribePolicy::Advertised => {
             let (allowed, client) = (config.topics.allowed.clone(), topic_client(config, guard));
-            Arc::new(ClosedHub::new(allowed, client, budget.clone(), Arc::clone(url)))
+            Arc::new(ClosedHub::new(allowed, client, Arc::clone(url)))
         }
     }
 }
@@ -275,9 +274,8 @@ fn queue<T>(sender: &mpsc::UnboundedSender<T>, waiting: impl IntoIterator<Item =
     }
 }
 
-fn bodies(config: &Config) -> Bodies {
-    let (patience, bytes_per_second) = (config.ingress.body_timeout, config.ingress.body_rate);
-    Bodies { pace: Pace { patience, bytes_per_second }, budget: BodyBudget::new(config.publish.body_memory) }
+fn pace(config: &Config) -> Pace {
+    Pace { patience: config.ingress.body_timeout, bytes_per_second: config.ingress.body_rate }
 }
 
 fn delivery_settings(config: &Config) -> delivery::Settings {

@@ -155,7 +155,7 @@ async fn bodies_beyond_the_budget_wait_or_are_told_to_come_back() {
     let folder = tempdir().unwrap();
     let tight = [("PUBLISH_MAX_BODY", "64 KiB"), ("PUBLISH_BODY_MEMORY", "64 KiB")];
     let hub = HubProcess::start_with(folder.path(), &tight).await;
-    // Holds the whole budget: all but the last byte of its body has been sent.
+    // Holds the whole budget of posts: all but the last byte of its body has been sent.
     let mut greedy = tokio::net::TcpStream::connect(hub.address).await.unwrap();
     let head = format!(
         "POST /websub/ HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nLink: {}\r\nContent-Length: 65536\r\nConnection: close\r\n\r\n",
@@ -163,17 +163,23 @@ async fn bodies_beyond_the_budget_wait_or_are_told_to_come_back() {
     );
     greedy.write_all(head.as_bytes()).await.unwrap();
     greedy.write_all(&vec![b'x'; 65_535]).await.unwrap();
-    let mut refused = hub.publish(TOPIC, "small").await.unwrap();
+    let large = "x".repeat(60_000);
+    let mut refused = hub.publish(TOPIC, &large).await.unwrap();
     while refused.status == 202 {
         // The greedy one has not arrived yet.
-        refused = hub.publish(TOPIC, "small").await.unwrap();
+        refused = hub.publish(TOPIC, &large).await.unwrap();
     }
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.header("retry-after").is_some());
     assert!(refused.text().contains("body_memory"), "{}", refused.text());
+    assert_eq!(hub.publish(TOPIC, "small").await.unwrap().status, 202, "a usual one finds room");
+    let topics = "&hub.url=http%3A%2F%2Fexample.com%2F".repeat(600);
+    let pings = format!("hub.mode=publish{topics}");
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    assert_eq!(post(hub.address, &form, pings.as_bytes()).await.unwrap().status, 204, "forms have their own");
     greedy.write_all(b"x").await.unwrap();
     let mut answer = String::new();
     greedy.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
-    assert_eq!(hub.publish(TOPIC, "small").await.unwrap().status, 202, "there is room again");
+    assert_eq!(hub.publish(TOPIC, &large).await.unwrap().status, 202, "there is room again");
 }

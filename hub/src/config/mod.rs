@@ -166,7 +166,7 @@ pub struct PublishConfig {
     /// The largest body taken, in bytes.
     #[serde(deserialize_with = "values::size")]
     pub max_body: u64,
-    /// What all bodies together may take in memory on their way in, in bytes.
+    /// What bodies of one kind may take in memory, in bytes: posts, fetched topics, logs read again; forms half of it.
     #[serde(deserialize_with = "values::size")]
     pub body_memory: u64,
     /// How long an idempotency key is remembered.
@@ -239,7 +239,7 @@ pub struct IngressConfig {
     /// For a request's header, and for the next request on a connection that is kept open.
     #[serde(deserialize_with = "values::duration")]
     pub header_timeout: Duration,
-    /// For a body's beginning; each byte that has come in extends it by `body_rate`.
+    /// How long a body may pause in all; each byte that has come in earns some of it back by `body_rate`.
     #[serde(deserialize_with = "values::duration")]
     pub body_timeout: Duration,
     /// The slowest body, in bytes per second.

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
@@ -45,6 +46,24 @@ pub enum ReadLimit {
     First(usize),
 }
 
+/// Where a body is kept as it comes in.
+#[async_trait]
+pub trait Room: Send {
+    /// Whether there is room for so many bytes in all.
+    async fn hold(&mut self, bytes: usize) -> bool;
+}
+
+/// For bodies that are small, or of which there are few.
+#[derive(Clone, Copy, Debug)]
+pub struct Unmeasured;
+
+#[async_trait]
+impl Room for Unmeasured {
+    async fn hold(&mut self, _: usize) -> bool {
+        true
+    }
+}
+
 /// What came back.
 #[derive(Debug)]
 pub struct Answer {
@@ -71,6 +90,9 @@ pub enum EgressError {
     /// This process has no file descriptor left for a connection: nothing was asked.
     #[error("no file descriptor is left for a connection: raise the limit (LimitNOFILE, ulimit -n)")]
     Exhausted,
+    /// The hub has no room for the body.
+    #[error("there is no room in memory for the answer ([publish] body_memory)")]
+    NoRoom,
     /// Not within the time.
     #[error("no complete answer within {0:?}")]
     Timeout(Duration),
@@ -104,10 +126,19 @@ impl EgressClient {
     ///
     /// # Errors
     /// [`EgressError`], by what the caller can do about it. An answer of any status is no error.
-    pub async fn send(
+    pub async fn send(&self, request: Request<Full<Bytes>>, limit: ReadLimit) -> Result<Answer, EgressError> {
+        self.send_into(request, limit, &mut Unmeasured).await
+    }
+
+    /// The same, keeping in `room` what is kept of the body.
+    ///
+    /// # Errors
+    /// The same, and [`EgressError::NoRoom`].
+    pub async fn send_into(
         &self,
         mut request: Request<Full<Bytes>>,
         limit: ReadLimit,
+        room: &mut impl Room,
     ) -> Result<Answer, EgressError> {
         if !matches!(limit, ReadLimit::Discard(_)) {
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -124,7 +155,7 @@ impl EgressClient {
                 Bytes::new()
             }
             _ if is_compressed(&head.headers) => return Err(EgressError::Compressed),
-            ReadLimit::Keep(most) => timeout_at(deadline, collect(body, most)).await.map_err(late)??,
+            ReadLimit::Keep(most) => timeout_at(deadline, collect(body, most, room)).await.map_err(late)??,
             ReadLimit::First(most) => timeout_at(deadline, beginning(body, most)).await.map_err(late)??,
         };
         Ok(Answer { status: head.status, headers: head.headers, body })
@@ -149,13 +180,16 @@ fn is_compressed(headers: &HeaderMap) -> bool {
         .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-async fn collect(mut body: Incoming, most: usize) -> Result<Bytes, EgressError> {
+async fn collect(mut body: Incoming, most: usize, room: &mut impl Room) -> Result<Bytes, EgressError> {
     let mut kept = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| EgressError::Network(error.to_string()))?;
         if let Ok(data) = frame.into_data() {
             if kept.len() + data.len() > most {
                 return Err(EgressError::TooLarge(most));
+            }
+            if !room.hold(kept.len() + data.len()).await {
+                return Err(EgressError::NoRoom);
             }
             kept.extend_from_slice(&data);
         }

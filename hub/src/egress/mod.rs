@@ -11,7 +11,7 @@ mod resolver;
 mod target;
 mod trust;
 
-pub use client::{Answer, EgressClient, EgressError, ReadLimit, USER_AGENT};
+pub use client::{Answer, EgressClient, EgressError, ReadLimit, Room, USER_AGENT, Unmeasured};
 pub use guard::{Forbidden, Guard, PublicAddress};
 pub use resolver::{Resolver, Unresolved};
 pub use target::{RedirectError, redirect, target};

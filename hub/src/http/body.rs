@@ -17,13 +17,16 @@ use crate::topics::{BodyBudget, Reserved};
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// When a client should come back for whose body there was no room.
 const ROOM_RETRY: u64 = 5;
+/// So much of each body needs no room in the budget: the number of connections bounds it. Slow strangers who fill the budget
+/// with large bodies then hold up no body of the usual size.
+const FREE: usize = 4 * 1_024;
 
 /// How slowly a body may come in.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Every body may take so long …
+    /// Nothing may come for so long …
     pub patience: Duration,
-    /// … and a second for so many bytes.
+    /// … and the time that has passed is earned back at so many bytes a second.
     pub bytes_per_second: u64,
 }
 
@@ -32,16 +35,23 @@ pub struct Pace {
 pub struct Bodies {
     /// How slowly they may come in.
     pub pace: Pace,
-    /// What they may take in memory.
-    pub budget: BodyBudget,
+    /// What content that is posted may take in memory.
+    pub posts: BodyBudget,
+    /// What forms may take.
+    pub forms: BodyBudget,
 }
 
 impl Pace {
-    /// When the next bytes must have come, with so many here already.
-    fn deadline(self, begun: Instant, seen: usize) -> Instant {
+    /// By when more must have come, after so many bytes: never later than the patience allows from now, so that whoever has sent
+    /// much at once cannot keep it here for long.
+    pub(super) fn extend(self, deadline: Instant, bytes: usize) -> Instant {
         let earned =
-            Duration::from_millis((seen as u64).saturating_mul(1_000) / self.bytes_per_second.max(1));
-        begun + self.patience + earned
+            Duration::from_millis((bytes as u64).saturating_mul(1_000) / self.bytes_per_second.max(1));
+        (deadline + earned).min(self.from_now())
+    }
+
+    pub(super) fn from_now(self) -> Instant {
+        Instant::now() + self.patience
     }
 }
 
@@ -54,22 +64,23 @@ pub(super) async fn read(
     headers: &HeaderMap,
     mut body: Body,
     limit: usize,
-    bodies: &Bodies,
+    pace: Pace,
+    budget: &BodyBudget,
 ) -> Result<(Bytes, Reserved), Response> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));
     }
-    let (mut read, mut room) = (BytesMut::new(), bodies.budget.reserve());
-    let mut begun = Instant::now();
+    let (mut read, mut room) = (BytesMut::new(), budget.reserve());
+    let mut deadline = pace.from_now();
     loop {
-        let frame = match timeout_at(bodies.pace.deadline(begun, read.len()), body.frame()).await {
+        let frame = match timeout_at(deadline, body.frame()).await {
             Ok(None) => return Ok((read.freeze(), room)),
             Ok(Some(Ok(frame))) => frame,
             Ok(Some(Err(_))) => {
                 return Err(refuse(StatusCode::BAD_REQUEST, "the body ended before it was complete"));
             }
-            Err(_) => return Err(too_slow(bodies.pace)),
+            Err(_) => return Err(too_slow(pace)),
         };
         let Ok(data) = frame.into_data() else { continue };
         let length = read.len() + data.len();
@@ -79,9 +90,9 @@ pub(super) async fn read(
         let spent =
             |why| later(StatusCode::SERVICE_UNAVAILABLE, ROOM_RETRY, format_args!("{why}: try again"));
         let waits_since = Instant::now();
-        room.grow_to(length, ROOM_TIMEOUT).await.map_err(spent)?;
+        room.grow_to(length.saturating_sub(FREE), ROOM_TIMEOUT).await.map_err(spent)?;
         // The client is not to blame for others.
-        begun += waits_since.elapsed();
+        deadline = pace.extend(deadline + waits_since.elapsed(), data.len());
         read.extend_from_slice(&data);
     }
 }
@@ -92,7 +103,7 @@ fn too_large(limit: usize) -> Response {
 
 fn too_slow(Pace { patience, bytes_per_second }: Pace) -> Response {
     let why = format_args!(
-        "the body came too slowly: it may take {patience:?} and a second for each {bytes_per_second} bytes"
+        "the body came too slowly: it may pause for {patience:?} in all, and earns a second back by each {bytes_per_second} bytes"
     );
     refuse(StatusCode::REQUEST_TIMEOUT, why)
 }
@@ -107,8 +118,8 @@ mod tests {
 
     const PACE: Pace = Pace { patience: Duration::from_secs(10), bytes_per_second: 1_000 };
 
-    fn bodies() -> Bodies {
-        Bodies { pace: PACE, budget: BodyBudget::new(1 << 20) }
+    async fn taken(headers: &HeaderMap, body: Body, limit: usize) -> Result<(Bytes, Reserved), Response> {
+        read(headers, body, limit, PACE, &BodyBudget::new(1 << 20)).await
     }
 
     /// A body that sends a piece of 100 bytes after every pause.
@@ -122,23 +133,62 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_at_a_decent_pace_may_take_longer_than_the_patience() {
         let steady = dripping(1_000, Duration::from_millis(100));
-        assert_eq!(read(&HeaderMap::new(), steady, 1 << 20, &bodies()).await.unwrap().0.len(), 100_000);
+        assert_eq!(taken(&HeaderMap::new(), steady, 1 << 20).await.unwrap().0.len(), 100_000);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_drips_is_refused_when_its_time_is_over() {
         let begun = Instant::now();
         let slow = dripping(1_000, Duration::from_secs(5));
-        let refused = read(&HeaderMap::new(), slow, 1 << 20, &bodies()).await.unwrap_err();
+        let refused = taken(&HeaderMap::new(), slow, 1 << 20).await.unwrap_err();
         assert_eq!(refused.status(), StatusCode::REQUEST_TIMEOUT);
         assert!(begun.elapsed() < Duration::from_secs(11));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_came_fast_and_then_drips_is_not_kept_for_what_it_has_earned() {
+        let begun = Instant::now();
+        let fast = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b'x'; 500_000]))]);
+        let slow = dripping(1_000, Duration::from_secs(5)).into_data_stream().map(|piece| Ok(piece.unwrap()));
+        let refused = taken(&HeaderMap::new(), Body::from_stream(fast.chain(slow)), 1 << 20).await.unwrap_err();
+        assert_eq!(refused.status(), StatusCode::REQUEST_TIMEOUT);
+        assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_body_holds_what_has_come_and_small_ones_pass_when_all_is_held() {
+        let budget = BodyBudget::new(16 * 1_024);
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel::<Bytes>();
+        let sent = stream::unfold(receiver, async |mut receiver| {
+            receiver.recv().await.map(|piece| (Ok::<_, Infallible>(piece), receiver))
+        });
+        let headers = HeaderMap::from_iter([(CONTENT_LENGTH, (1 << 20).into())]);
+        let slow_budget = budget.clone();
+        let slow = tokio::spawn(async move {
+            read(&headers, Body::from_stream(sent), 1 << 20, PACE, &slow_budget).await.is_ok()
+        });
+        let piece = |bytes: usize| sender.send(Bytes::from(vec![b'x'; bytes])).unwrap();
+        piece(4 * 1_024);
+        tokio::task::yield_now().await;
+        let take = async |bytes: usize| {
+            let body = Body::from(vec![b'x'; bytes]);
+            read(&HeaderMap::new(), body, 1 << 20, PACE, &budget).await.map(|(body, _)| body.len()).is_ok()
+        };
+        assert!(take(20 * 1_024).await, "what is only announced holds nothing");
+        piece(16 * 1_024);
+        while budget.reserve().grow_to(1, Duration::ZERO).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        assert!(take(4 * 1_024).await, "a usual form needs no room");
+        drop(sender);
+        assert!(slow.await.unwrap());
     }
 
     #[tokio::test]
     async fn a_body_beyond_the_limit_is_refused_announced_or_not() {
         let announced = HeaderMap::from_iter([(CONTENT_LENGTH, 11.into())]);
         for headers in [announced, HeaderMap::new()] {
-            let refused = read(&headers, Body::from("hello world"), 10, &bodies()).await.unwrap_err();
+            let refused = taken(&headers, Body::from("hello world"), 10).await.unwrap_err();
             assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
         }
     }

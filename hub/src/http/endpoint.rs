@@ -84,7 +84,8 @@ async fn post(state: &EndpointState, peer: SocketAddr, request: Request<Body>) -
     if !form {
         return state.publish.content(&head.headers, body).await.unwrap_or_else(|refusal| refusal);
     }
-    match body::read(&head.headers, body, FORM_LIMIT, &state.publish.bodies).await {
+    let bodies = &state.publish.bodies;
+    match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, &bodies.forms).await {
         Ok((body, _room)) => take_form(state, client, &head.headers, &body).await,
         Err(refusal) => refusal,
     }

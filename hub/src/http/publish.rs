@@ -64,7 +64,8 @@ impl PublishState {
     pub(super) async fn content(&self, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
         let note = other_hub(&announced, &self.hub_url);
-        let (body, room) = body::read(headers, body, self.max_body, &self.bodies).await?;
+        let (body, room) =
+            body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await?;
         let id = self.intake.post(announced, body).await.map_err(|refused| refuse_content(&refused))?;
         drop(room);
         Ok(accepted(&self.statuses, id, &note, headers).await)

@@ -1,15 +1,42 @@
-//! How many bytes of bodies the hub holds in memory at once, on their way into the log.
+//! How many bytes of bodies the hub holds in memory at once. What comes in by one way takes nothing from another.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+
+use crate::egress::Room;
 
 /// Bytes are counted in units of this size, rounded up.
 const UNIT: usize = 1_024;
 
-/// The bytes that all bodies together may take.
+/// How long a fetch waits for others to leave room, which a bounded number of fetches soon do.
+const FETCH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A budget for each way by which bodies come into memory.
+#[derive(Clone, Debug)]
+pub struct Budgets {
+    /// Content that publishers post.
+    pub posts: BodyBudget,
+    /// Forms, which anybody may send. Half as much.
+    pub forms: BodyBudget,
+    /// Topics that are fetched after a ping.
+    pub fetches: BodyBudget,
+    /// Logs read again.
+    pub pages: BodyBudget,
+}
+
+impl Budgets {
+    /// So many bytes (`[publish] body_memory`) for each but forms.
+    pub fn new(bytes: u64) -> Self {
+        let budget = || BodyBudget::new(bytes);
+        Self { posts: budget(), forms: BodyBudget::new(bytes / 2), fetches: budget(), pages: budget() }
+    }
+}
+
+/// The bytes that the bodies of one kind may take together.
 #[derive(Clone, Debug)]
 pub struct BodyBudget {
     semaphore: Arc<Semaphore>,
@@ -26,7 +53,7 @@ pub struct Reserved {
 
 /// Other bodies hold all there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the hub holds as many bodies in memory as it may ([publish] body_memory)")]
+#[error("the hub holds as many bodies of this kind in memory as it may ([publish] body_memory)")]
 pub struct BudgetSpent;
 
 impl BodyBudget {
@@ -87,6 +114,14 @@ impl Reserved {
     }
 }
 
+/// A topic takes room as it comes in.
+#[async_trait]
+impl Room for Reserved {
+    async fn hold(&mut self, bytes: usize) -> bool {
+        self.grow_to(bytes, FETCH_PATIENCE).await.is_ok()
+    }
+}
+
 fn units(bytes: usize) -> usize {
     bytes.div_ceil(UNIT)
 }
@@ -96,6 +131,17 @@ mod tests {
     use super::*;
 
     const AT_ONCE: Duration = Duration::ZERO;
+
+    #[tokio::test]
+    async fn who_fills_one_budget_leaves_the_others_as_they_were() {
+        let budgets = Budgets::new(4 * 1_024);
+        let mut forms = budgets.forms.reserve();
+        forms.grow_to(2 * 1_024, AT_ONCE).await.unwrap();
+        assert_eq!(budgets.forms.reserve().grow_to(1, AT_ONCE).await, Err(BudgetSpent));
+        for other in [&budgets.posts, &budgets.fetches, &budgets.pages] {
+            other.reserve().grow_to(4 * 1_024, AT_ONCE).await.unwrap();
+        }
+    }
 
     #[tokio::test]
     async fn what_one_body_holds_another_has_to_wait_for() {

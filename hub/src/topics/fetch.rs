@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-use super::budget::{BodyBudget, BudgetSpent};
+use super::budget::BodyBudget;
 use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::turns::Turns;
@@ -27,8 +27,6 @@ use crate::store::{
 
 /// Fetches at once.
 const AT_ONCE: usize = 32;
-/// How long a fetch waits for room in memory before that counts as a failure.
-const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pauses before a topic that cannot be fetched is tried again; then the ping is given up.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
@@ -81,8 +79,13 @@ enum Failed {
     Topic(#[from] Unfetched),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error(transparent)]
-    Budget(#[from] BudgetSpent),
+}
+
+impl Failed {
+    /// The topic is not to blame: the hub lacks something.
+    fn is_shortage(&self) -> bool {
+        matches!(self, Self::Topic(Unfetched::Egress(EgressError::Exhausted | EgressError::NoRoom)))
+    }
 }
 
 impl Fetching {
@@ -131,7 +134,7 @@ impl Fetching {
             let result = self.fetch_once(topic).await;
             drop(permit);
             let Err(error) = result else { return };
-            if matches!(error, Failed::Topic(Unfetched::Egress(EgressError::Exhausted)) | Failed::Budget(_)) {
+            if error.is_shortage() {
                 warn!(topic = topic.as_str(), %error, "topic not fetched yet");
                 sleep(AGAIN_AFTER[0]).await;
                 continue;
@@ -154,8 +157,7 @@ impl Fetching {
         let validators =
             self.store.validators(known.id).await?.filter(|validators| validators.offset == known.latest);
         let mut room = self.budget.reserve();
-        room.grow_to(self.client.largest(), ROOM_TIMEOUT).await?;
-        let Some(fetched) = self.client.get(topic.url(), validators.as_ref()).await? else {
+        let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut room).await? else {
             debug!(topic = topic.as_str(), "topic asked: unchanged");
             return Ok(());
         };

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit, RedirectError};
+use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit, RedirectError, Room};
 use crate::store::{Offset, Validators};
 
 /// Redirects followed, each of which the address guard judges anew.
@@ -58,22 +58,19 @@ impl TopicClient {
         Self { largest, limit: ReadLimit::First(largest), ..self }
     }
 
-    /// How many bytes a topic takes at most.
-    pub(super) fn largest(&self) -> usize {
-        self.largest
-    }
-
-    /// The topic's content; `None` when it says that this is what `known` is about. Only a 200 is content (D-11).
+    /// The topic's content, kept in `room`; `None` when it says that this is what `known` is about. Only a 200 is content
+    /// (D-11).
     pub(super) async fn get(
         &self,
         topic: &Url,
         known: Option<&Validators>,
+        room: &mut impl Room,
     ) -> Result<Option<Fetched>, Unfetched> {
         let mut url = topic.clone();
         for _ in 0..=REDIRECTS {
             let known = known.filter(|known| known.url == url.as_str());
             let request = asking(&url, known).body(Full::new(Bytes::new()))?;
-            let answer = self.client.send(request, self.limit).await?;
+            let answer = self.client.send_into(request, self.limit, room).await?;
             match answer.status {
                 StatusCode::OK => return Ok(Some(Fetched { url, answer })),
                 StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),

@@ -16,7 +16,7 @@ mod turns;
 mod uses;
 
 pub use authority::{Authority, Denied, NewToken, TokenInfo, Tokens, TokensError};
-pub use budget::{BodyBudget, BudgetSpent, Reserved};
+pub use budget::{BodyBudget, BudgetSpent, Budgets, Reserved};
 pub use catch_up::{CatchUp, List, NotRead, Page};
 pub use fetch::{Fetching, Pings};
 pub use get::TopicClient;

@@ -1,24 +1,21 @@
 //! Which topics this hub serves: any, or only its own (D-13).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use http::StatusCode;
 use resync_core::websub::TopicUrl;
 use tracing::debug;
 
-use super::budget::BodyBudget;
 use super::checks::Checks;
 use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::prefixes::Prefixes;
-use crate::egress::EgressError;
+use crate::egress::{EgressError, Unmeasured};
 use crate::subscriptions::{TopicPolicy, Verdict};
 
-/// How long a check waits for room in memory.
-const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
-/// How much of a topic is read: what it says of itself stands at its beginning (W-026).
+/// How much of a topic is read: what it says of itself stands at its beginning (W-026). So few are read at once that this needs
+/// no budget.
 const LOOKED_THROUGH: usize = 512 * 1024;
 /// All that is said of a topic that could not be looked at. It goes to a stranger's callback, which must not learn from it what
 /// there is in this hub's network (D-20); the log says more.
@@ -29,16 +26,15 @@ const UNSEEN: &str = "this hub serves topics that name it, and whether this one 
 pub struct ClosedHub {
     allowed: Prefixes,
     client: TopicClient,
-    budget: BodyBudget,
     hub_url: Arc<str>,
     checks: Checks,
 }
 
 impl ClosedHub {
     /// Topics below `allowed` are served unasked; others are asked whether they name `hub_url`.
-    pub fn new(allowed: Prefixes, client: TopicClient, budget: BodyBudget, hub_url: Arc<str>) -> Self {
+    pub fn new(allowed: Prefixes, client: TopicClient, hub_url: Arc<str>) -> Self {
         let client = client.beginnings(LOOKED_THROUGH);
-        Self { allowed, client, budget, hub_url, checks: Checks::default() }
+        Self { allowed, client, hub_url, checks: Checks::default() }
     }
 
     /// The verdict on a topic that was looked at.
@@ -70,12 +66,7 @@ impl TopicPolicy for ClosedHub {
         let Some(_place) = self.checks.place(topic.url().host_str().unwrap_or_default()).await else {
             return Verdict::Unknown;
         };
-        let mut room = self.budget.reserve();
-        if let Err(error) = room.grow_to(self.client.largest(), ROOM_TIMEOUT).await {
-            debug!(topic = topic.as_str(), %error, "the topic is not looked at now");
-            return Verdict::Unknown;
-        }
-        match self.client.get(topic.url(), None).await {
+        match self.client.get(topic.url(), None, &mut Unmeasured).await {
             Ok(Some(fetched)) => self.read(topic, &fetched).await,
             Ok(None) => Verdict::Refused(UNSEEN.to_owned()),
             Err(error) => {
@@ -104,6 +95,8 @@ fn may_pass(error: &Unfetched) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -123,15 +116,15 @@ mod tests {
         format!("http://{address}/").parse().unwrap()
     }
 
-    fn hub(open_to: &[&str], budget: u64) -> ClosedHub {
+    fn hub(open_to: &[&str]) -> ClosedHub {
         let second = Duration::from_secs(1);
         let client = TopicClient::new(EgressClient::new(Guard::open_to(open_to), second, second, 1), 4_096);
-        ClosedHub::new(Prefixes::default(), client, BodyBudget::new(budget), "http://hub.example/".into())
+        ClosedHub::new(Prefixes::default(), client, "http://hub.example/".into())
     }
 
     #[tokio::test]
     async fn w062_what_may_pass_refuses_nothing() {
-        let hub = hub(&["127.0.0.0/8"], 4_096);
+        let hub = hub(&["127.0.0.0/8"]);
         for status in ["408 Timeout", "425 Early", "429 Many", "500 Error", "502 Gateway", "503 Busy"] {
             let answer =
                 format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").leak();
@@ -148,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn d20_of_a_topic_that_cannot_be_looked_at_nobody_learns_why() {
-        let hub = hub(&["127.0.0.0/8"], 4_096);
+        let hub = hub(&["127.0.0.0/8"]);
         for answer in [
             "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -161,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn d20_an_address_that_may_not_be_contacted_looks_like_one_where_nobody_is() {
-        let hub = hub(&[], 4_096);
+        let hub = hub(&[]);
         assert_eq!(hub.judge(&"http://10.1.2.3/".parse().unwrap()).await, Verdict::Unknown);
     }
 
@@ -170,11 +163,12 @@ mod tests {
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), second, second, 1);
         let client = TopicClient::new(client, 64 * LOOKED_THROUGH);
-        let budget = BodyBudget::new(LOOKED_THROUGH as u64);
-        let hub = ClosedHub::new(Prefixes::default(), client, budget, "http://hub.example/".into());
-        let topic =
-            topic("HTTP/1.1 200 OK\r\nLink: <http://hub.example/>; rel=hub\r\nContent-Length: 2\r\n\r\nok")
-                .await;
-        assert_eq!(hub.judge(&topic).await, Verdict::Accepted);
+        let hub = ClosedHub::new(Prefixes::default(), client, "http://hub.example/".into());
+        let endless = format!(
+            "HTTP/1.1 200 OK\r\nLink: <http://hub.example/>; rel=hub\r\nContent-Length: {}\r\n\r\n{}",
+            64 * LOOKED_THROUGH,
+            "x".repeat(LOOKED_THROUGH)
+        );
+        assert_eq!(hub.judge(&topic(endless.leak()).await).await, Verdict::Accepted);
     }
 }
