@@ -26,8 +26,8 @@ use crate::subscriptions::{
     Denials, EveryTopic, LeasePolicy, Requests, Resting, TopicPolicy, Verification, Waiting,
 };
 use crate::topics::{
-    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, Fetching, Intake, Pings, Tickets, TokensError, TopicClient,
-    keep_trimming,
+    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, Fetching, Intake, Pings, Tickets, TokensError,
+    TopicClient, keep_trimming,
 };
 
 /// Connections kept for verification and topic fetches, per host.

@@ -70,6 +70,26 @@ async fn a_body_that_does_not_come_is_refused_with_408() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_read_its_answer_loses_its_connection() {
+    let folder = tempdir().unwrap();
+    let keys = [("INGRESS_ANSWER_TIMEOUT", "500ms"), ("INGRESS_CONNECTIONS", "1")];
+    let hub = HubProcess::start_with(folder.path(), &keys).await;
+    let news = "x".repeat(1_000_000);
+    for _ in 0..4 {
+        eventually("it is taken", || async { hub.publish(TOPIC, &news).await.unwrap().status == 202 }).await;
+    }
+    eventually("the place is free", || async { get(hub.address).await.status == 200 }).await;
+    let mut lazy = TcpStream::connect(hub.address).await.unwrap();
+    let target = "/websub/notifications?topic=http%3A%2F%2Fexample.com%2Fframework%2F";
+    lazy.write_all(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).await.unwrap();
+    let mut first = [0; 15];
+    lazy.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    eventually("the only place is free again", || async { get(hub.address).await.status == 200 }).await;
+    assert!(rest(&mut lazy).await.len() < 4_000_000, "it was cut off");
+}
+
+#[tokio::test]
 async fn one_client_cannot_take_all_connections() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start_public(folder.path(), &[("INGRESS_CONNECTIONS_PER_CLIENT", "4")]).await;

@@ -242,9 +242,12 @@ pub struct IngressConfig {
     /// How long a body may pause in all; each byte that has come in earns some of it back by `body_rate`.
     #[serde(deserialize_with = "values::duration")]
     pub body_timeout: Duration,
-    /// The slowest body, in bytes per second.
+    /// The slowest body, and the slowest reader, in bytes per second.
     #[serde(deserialize_with = "values::size")]
     pub body_rate: u64,
+    /// How long reading an answer may pause in all; each byte that is taken earns some of it back by `body_rate`.
+    #[serde(deserialize_with = "values::duration")]
+    pub answer_timeout: Duration,
     /// Whose word counts about who the client is.
     pub trusted_proxies: Vec<IpNet>,
     /// Where they give it.
@@ -484,6 +487,7 @@ impl Config {
             ("publish.fetch_timeout", self.publish.fetch_timeout),
             ("ingress.header_timeout", self.ingress.header_timeout),
             ("ingress.body_timeout", self.ingress.body_timeout),
+            ("ingress.answer_timeout", self.ingress.answer_timeout),
         ] {
             let sensible = !value.is_zero() && value <= LONGEST_TIMEOUT;
             claim(sensible, format!("{key} must be more than 0 and at most 10 minutes, it is {value:?}"));

@@ -155,7 +155,9 @@ impl EgressClient {
                 Bytes::new()
             }
             _ if is_compressed(&head.headers) => return Err(EgressError::Compressed),
-            ReadLimit::Keep(most) => timeout_at(deadline, collect(body, most, room)).await.map_err(late)??,
+            ReadLimit::Keep(most) => {
+                timeout_at(deadline, collect(body, most, room)).await.map_err(late)??
+            }
             ReadLimit::First(most) => timeout_at(deadline, beginning(body, most)).await.map_err(late)??,
         };
         Ok(Answer { status: head.status, headers: head.headers, body })

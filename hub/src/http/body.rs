@@ -21,10 +21,10 @@ const ROOM_RETRY: u64 = 5;
 /// with large bodies then hold up no body of the usual size.
 const FREE: usize = 4 * 1_024;
 
-/// How slowly a body may come in.
+/// How slowly a body may come in, or an answer be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Nothing may come for so long …
+    /// Nothing may move for so long in all …
     pub patience: Duration,
     /// … and the time that has passed is earned back at so many bytes a second.
     pub bytes_per_second: u64,
@@ -44,13 +44,16 @@ pub struct Bodies {
 impl Pace {
     /// By when more must have come, after so many bytes: never later than the patience allows from now, so that whoever has sent
     /// much at once cannot keep it here for long.
-    pub(super) fn extend(self, deadline: Instant, bytes: usize) -> Instant {
-        let earned =
-            Duration::from_millis((bytes as u64).saturating_mul(1_000) / self.bytes_per_second.max(1));
-        (deadline + earned).min(self.from_now())
+    fn extend(self, deadline: Instant, bytes: usize) -> Instant {
+        (deadline + self.earned(bytes)).min(self.latest())
     }
 
-    pub(super) fn from_now(self) -> Instant {
+    /// How much time so many bytes are worth.
+    pub(super) fn earned(self, bytes: usize) -> Duration {
+        Duration::from_millis((bytes as u64).saturating_mul(1_000) / self.bytes_per_second.max(1))
+    }
+
+    fn latest(self) -> Instant {
         Instant::now() + self.patience
     }
 }
@@ -72,7 +75,7 @@ pub(super) async fn read(
         return Err(too_large(limit));
     }
     let (mut read, mut room) = (BytesMut::new(), budget.reserve());
-    let mut deadline = pace.from_now();
+    let mut deadline = pace.latest();
     loop {
         let frame = match timeout_at(deadline, body.frame()).await {
             Ok(None) => return Ok((read.freeze(), room)),
@@ -150,7 +153,8 @@ mod tests {
         let begun = Instant::now();
         let fast = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b'x'; 500_000]))]);
         let slow = dripping(1_000, Duration::from_secs(5)).into_data_stream().map(|piece| Ok(piece.unwrap()));
-        let refused = taken(&HeaderMap::new(), Body::from_stream(fast.chain(slow)), 1 << 20).await.unwrap_err();
+        let refused =
+            taken(&HeaderMap::new(), Body::from_stream(fast.chain(slow)), 1 << 20).await.unwrap_err();
         assert_eq!(refused.status(), StatusCode::REQUEST_TIMEOUT);
         assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
     }

@@ -9,6 +9,7 @@ mod deliveries;
 mod endpoint;
 mod limits;
 mod notifications;
+mod paced;
 mod ping_limit;
 mod publish;
 mod reply;

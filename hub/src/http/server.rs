@@ -1,4 +1,4 @@
-//! Serving a router on a listener: bounded connections, headers and time, and a graceful end.
+//! Serving a router on a listener: bounded connections, headers, time and answers that wait to be read, and a graceful end.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,7 +21,9 @@ use tokio_rustls::server::TlsStream;
 use tower_service::Service;
 use tracing::{debug, warn};
 
+use super::body::Pace;
 use super::connections::{Connections, NoPlace};
+use super::paced::Paced;
 use super::tls::Tls;
 use crate::config::IngressConfig;
 
@@ -33,6 +35,12 @@ const GRACE: Duration = Duration::from_secs(8);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The same trouble is told no more often than this.
 const TELL_EVERY: Duration = Duration::from_secs(10);
+/// So much of an answer the system may hold for a client that does not read yet (it takes twice of what it is told): what lies
+/// there counts as written.
+const SEND_BUFFER: usize = 128 * 1024;
+/// A client that is gone without a word is noticed after so many milliseconds.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: u32 = 30_000;
 /// Connections without a place that are told so at once; further ones are closed without a word.
 const TURNED_AWAY_AT_ONCE: usize = 64;
 /// How long telling them may take.
@@ -43,6 +51,7 @@ const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Ingress {
     connections: Connections,
     header_timeout: Duration,
+    reading: Pace,
     turning_away: Arc<Semaphore>,
     tls: Option<Tls>,
 }
@@ -53,6 +62,7 @@ impl Ingress {
         Self {
             connections: Connections::new(config),
             header_timeout: config.header_timeout,
+            reading: Pace { patience: config.answer_timeout, bytes_per_second: config.body_rate },
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
             tls,
         }
@@ -98,15 +108,19 @@ fn take(
     let tls = ingress.tls.clone();
     match ingress.connections.admit(client.ip()) {
         Ok(place) => {
-            let (router, header_timeout) = (router.clone(), ingress.header_timeout);
+            let (router, header_timeout, reading) = (router.clone(), ingress.header_timeout, ingress.reading);
             tokio::spawn(async move {
                 // Answers are small and whole; waiting for more to send only delays them.
                 let _ = stream.set_nodelay(true);
-                give_up_on_readers_that_stall(&stream);
+                bound_what_is_not_read(&stream);
                 match tls {
-                    None => converse(stream, client, router, header_timeout, watcher).await,
+                    None => {
+                        let stream = Paced::new(stream, reading);
+                        converse(stream, client, router, header_timeout, watcher).await;
+                    }
                     Some(tls) => {
-                        if let Some(stream) = shake_hands(stream, &tls, header_timeout, stop).await {
+                        if let Some(stream) = shake_hands(stream, &tls, (header_timeout, reading), stop).await
+                        {
                             converse(stream, client, router, header_timeout, watcher).await;
                         }
                     }
@@ -137,11 +151,11 @@ fn take(
 async fn shake_hands(
     stream: TcpStream,
     tls: &Tls,
-    limit: Duration,
+    (limit, reading): (Duration, Pace),
     mut stop: watch::Receiver<bool>,
-) -> Option<TlsStream<TcpStream>> {
+) -> Option<TlsStream<Paced<TcpStream>>> {
     let shaken = tokio::select! {
-        shaken = timeout(limit, tls_or_advice(stream, tls)) => shaken,
+        shaken = timeout(limit, tls_or_advice(stream, tls, reading)) => shaken,
         _ = stop.wait_for(|stop| *stop) => return None,
     };
     match shaken {
@@ -158,7 +172,11 @@ async fn shake_hands(
 }
 
 /// Whoever speaks plain HTTP is told in plain HTTP what is spoken here.
-async fn tls_or_advice(stream: TcpStream, tls: &Tls) -> std::io::Result<Option<TlsStream<TcpStream>>> {
+async fn tls_or_advice(
+    stream: TcpStream,
+    tls: &Tls,
+    reading: Pace,
+) -> std::io::Result<Option<TlsStream<Paced<TcpStream>>>> {
     let mut first = [0];
     stream.peek(&mut first).await?;
     if first[0].is_ascii_uppercase() {
@@ -166,7 +184,7 @@ async fn tls_or_advice(stream: TcpStream, tls: &Tls) -> std::io::Result<Option<T
         say(stream, "400 Bad Request", "", text).await?;
         return Ok(None);
     }
-    tls.accept(stream).await.map(Some)
+    tls.accept(Paced::new(stream, reading)).await.map(Some)
 }
 
 /// All requests of one connection.
@@ -193,14 +211,14 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// A client that asks and does not read its answers would keep its connection for ever.
-fn give_up_on_readers_that_stall(stream: &TcpStream) {
+/// The pace of reading says little about what the system has taken off our hands.
+fn bound_what_is_not_read(stream: &TcpStream) {
+    let bounded = rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER);
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, 30_000) {
-        debug!(%error, "answers that nobody reads are not bounded in time");
+    let bounded = bounded.and_then(|()| rustix::net::sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT));
+    if let Err(error) = bounded {
+        debug!(%error, "answers that the system holds for a client are not bounded");
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = stream;
 }
 
 /// An honest refusal without reading the request, as far as it is worth waiting for.
