@@ -3,7 +3,7 @@
 //! One thread walks, as many as there are cores read and hash, and the one that asks for items gets them in order. Files travel in
 //! batches; how many are on the way is bounded, so memory does not depend on how many there are.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use std::{fmt, fs, thread, vec};
 
-use super::folder::{Identity, LocateError, open_judged};
+use super::folder::{LocateError, open_judged};
 use super::names::folder_url;
+use super::status::{Identity, Status};
 use super::walk::{Found, Listener, Walker};
 use super::{
     BuildError, Contents, Event, Folder, Item, Known, Refusal, Skipped, Stamp, SymbolicLinks, Unportable,
@@ -25,9 +26,9 @@ use crate::digest::{Algorithm, Hasher, Hashes};
 /// How often a file that changes while it is read is read again.
 pub const MAX_READS: usize = 4;
 /// Files of one batch, once many have been seen.
-const BATCH: usize = 32;
+const BATCH: usize = 128;
 /// Batches on the way for each thread that reads.
-const AHEAD: usize = 16;
+const AHEAD: usize = 8;
 const BUFFER: usize = 256 * 1024;
 
 type MediaType = Arc<dyn Fn(&Path) -> Option<String> + Send + Sync>;
@@ -249,7 +250,7 @@ fn hand_out(walker: Walker, known: Earlier, jobs: &SyncSender<Job>, order: &Sync
             if !hand_over(&mut files) {
                 return;
             }
-            size = (size + 1).min(BATCH);
+            size = (size * 2).min(BATCH);
         }
     }
     if hand_over(&mut files) {
@@ -428,20 +429,17 @@ fn read(
             meanwhile();
             continue;
         };
-        let (length, hashes) = hash(&mut file, before.len(), algorithms, buffer)?;
+        let before = before.stamp;
+        let (length, hashes) = hash(&mut file, before.length(), algorithms, buffer)?;
         meanwhile();
-        let after = file.metadata()?;
-        modified = after.modified()?;
-        if length == before.len() && is_same(&before, &after)? {
-            let stamp = Stamp::at_rest(&after, begun)?;
+        let after = Status::of_open(&file)?.stamp;
+        modified = after.modified();
+        if length == before.length() && before.is_same_content(&after) {
+            let stamp = Some(after).filter(|after| after.is_at_rest(begun));
             return Ok(Reading::Steady { modified, length, hashes, stamp });
         }
     }
     Ok(Reading::Restless { modified })
-}
-
-fn is_same(before: &Metadata, after: &Metadata) -> io::Result<bool> {
-    Ok(before.len() == after.len() && before.modified()? == after.modified()?)
 }
 
 /// Stops at the length that the file had; whether it grew is seen afterwards, and one call less is made for each small file.
@@ -475,7 +473,7 @@ pub struct FileContents {
 }
 
 impl FileContents {
-    fn find(&self, item: &Item) -> io::Result<Option<(File, Metadata)>> {
+    fn find(&self, item: &Item) -> io::Result<Option<(File, Stamp)>> {
         let Some(path) = item.loc.strip_prefix(&self.url).and_then(path_of) else { return Ok(None) };
         for _ in 0..MAX_READS {
             let real = match self.folder.locate(&path) {
@@ -483,8 +481,8 @@ impl FileContents {
                 Err(LocateError::Refused(_)) => return Ok(None),
                 Err(LocateError::Unknown(error)) => return Err(error),
             };
-            if let Some(found) = open_judged(&real, None)? {
-                return Ok(Some(found));
+            if let Some((file, status)) = open_judged(&real, None)? {
+                return Ok(Some((file, status.stamp)));
             }
             match self.folder.judge_again(&real) {
                 Ok(_) | Err(LocateError::Refused(Refusal::Missing)) => {}
@@ -511,12 +509,10 @@ impl Versions for FileContents {
 
     fn open_version(&mut self, event: &Event) -> io::Result<Option<File>> {
         let item = &event.item;
-        let Some((file, metadata)) = self.find(item)? else { return Ok(None) };
-        let is_length = item.length.is_none_or(|length| length == metadata.len());
+        let Some((file, stamp)) = self.find(item)? else { return Ok(None) };
+        let is_length = item.length.is_none_or(|length| length == stamp.length());
         let is_time = item.hashes.iter().next().is_some()
-            || item
-                .lastmod
-                .is_none_or(|time| metadata.modified().is_ok_and(|modified| time == lastmod_of(modified)));
+            || item.lastmod.is_none_or(|time| time == lastmod_of(stamp.modified()));
         Ok((is_length && is_time).then_some(file))
     }
 }

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::BuildError;
 use super::names::is_temporary;
+use super::status::{Identity, Status};
 
 /// What becomes of symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -345,30 +346,9 @@ impl LocateError {
     }
 }
 
-/// Which file or folder it is, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity(u64, u64);
-
-impl Identity {
-    #[cfg(test)]
-    pub(super) const NOBODY: Self = Self(u64::MAX, u64::MAX);
-
-    #[cfg(unix)]
-    #[expect(clippy::unnecessary_wraps, reason = "other systems do not tell")]
-    pub(super) fn of(metadata: &Metadata) -> Option<Self> {
-        use std::os::unix::fs::MetadataExt as _;
-        Some(Self(metadata.dev(), metadata.ino()))
-    }
-
-    #[cfg(not(unix))]
-    pub(super) fn of(_: &Metadata) -> Option<Self> {
-        None
-    }
-}
-
 /// Opens a file as it was judged: itself and not what a symbolic link has put in its place since, or with `target` what the link led to.
 /// `None` when it is gone, or another, which has to be judged again.
-pub(super) fn open_judged(path: &Path, target: Option<Identity>) -> io::Result<Option<(File, Metadata)>> {
+pub(super) fn open_judged(path: &Path, target: Option<Identity>) -> io::Result<Option<(File, Status)>> {
     let mut options = OpenOptions::new();
     options.read(true);
     wait_for_nobody(&mut options, target.is_none());
@@ -377,9 +357,9 @@ pub(super) fn open_judged(path: &Path, target: Option<Identity>) -> io::Result<O
         Err(error) if is_gone(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let metadata = file.metadata()?;
-    let is_another = target.is_some() && target != Identity::of(&metadata);
-    Ok((metadata.is_file() && !is_another).then_some((file, metadata)))
+    let status = Status::of_open(&file)?;
+    let is_another = target.is_some() && target != status.identity;
+    Ok((status.is_file && !is_another).then_some((file, status)))
 }
 
 /// A pipe in the place of a file does not wait for its writer, and a link, where none is expected, is not followed.

@@ -63,6 +63,7 @@ mod snapshot;
 mod source_description;
 mod spool;
 mod stamp;
+mod status;
 mod walk;
 mod zip;
 

@@ -56,6 +56,11 @@ pub enum Foreign {
 impl Foreign {
     /// What in the names of a relative path some systems cannot keep.
     pub(super) fn of(relative: &Path) -> Option<Self> {
+        // Nearly all names are of this kind, and no part of theirs needs a look of its own.
+        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\\';
+        if relative.as_os_str().as_encoded_bytes().iter().all(is_plain) {
+            return None;
+        }
         relative.components().find_map(|part| {
             let Component::Normal(name) = part else { return None };
             match name.to_str() {

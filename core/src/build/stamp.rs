@@ -14,6 +14,8 @@ use super::Item;
 const FINE: Duration = Duration::from_millis(50);
 /// The same for whole seconds, of which some file systems only have every second one.
 const COARSE: Duration = Duration::from_secs(3);
+/// In nanoseconds.
+const SECOND: i128 = 1_000_000_000;
 
 /// What a file was like when it was read: length, times of its content and of its record, and number.
 ///
@@ -48,14 +50,45 @@ impl Stamp {
         Ok(Self { length: metadata.len(), modified: nanoseconds(metadata.modified()?), changed, number })
     }
 
-    /// The stamp of a file that was read from this moment on.
-    pub(super) fn at_rest(metadata: &Metadata, reading: SystemTime) -> io::Result<Option<Self>> {
-        let stamp = Self::of(metadata)?;
-        let last = stamp.modified.max(stamp.changed);
-        let is_coarse = [stamp.modified, stamp.changed].iter().all(|time| time % 1_000_000_000 == 0);
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    pub(super) fn of_status(status: &rustix::fs::Stat) -> Self {
+        let time = |seconds: i64, rest: u64| i128::from(seconds) * SECOND + i128::from(rest);
+        Self {
+            length: status.st_size.cast_unsigned(),
+            modified: time(status.st_mtime, status.st_mtime_nsec),
+            changed: time(status.st_ctime, status.st_ctime_nsec),
+            number: status.st_ino,
+        }
+    }
+
+    /// In bytes.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// When the content was last modified.
+    pub(super) fn modified(&self) -> SystemTime {
+        let distance =
+            |nanoseconds: i128| u64::try_from(nanoseconds).map_or(Duration::MAX, Duration::from_nanos);
+        let time = if self.modified < 0 {
+            SystemTime::UNIX_EPOCH.checked_sub(distance(-self.modified))
+        } else {
+            SystemTime::UNIX_EPOCH.checked_add(distance(self.modified))
+        };
+        time.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// Whether nobody has written to it in between, going by length and time.
+    pub(super) fn is_same_content(&self, later: &Self) -> bool {
+        (self.length, self.modified) == (later.length, later.modified)
+    }
+
+    /// Whether a file that was read from this moment on had come to rest before.
+    pub(super) fn is_at_rest(&self, reading: SystemTime) -> bool {
+        let last = self.modified.max(self.changed);
+        let is_coarse = [self.modified, self.changed].iter().all(|time| time % SECOND == 0);
         let rest = if is_coarse { COARSE } else { FINE };
-        Ok((last + i128::try_from(rest.as_nanos()).unwrap_or(i128::MAX) < nanoseconds(reading))
-            .then_some(stamp))
+        last + i128::try_from(rest.as_nanos()).unwrap_or(i128::MAX) < nanoseconds(reading)
     }
 }
 
@@ -95,7 +128,7 @@ fn nanoseconds(time: SystemTime) -> i128 {
 #[cfg(unix)]
 fn record(metadata: &Metadata) -> (i128, u64) {
     use std::os::unix::fs::MetadataExt as _;
-    (i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec()), metadata.ino())
+    (i128::from(metadata.ctime()) * SECOND + i128::from(metadata.ctime_nsec()), metadata.ino())
 }
 
 #[cfg(not(unix))]
@@ -117,12 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changed_just_before_it_was_read_has_no_stamp() {
+    fn a_file_that_changed_just_before_it_was_read_is_not_at_rest() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let metadata = file.as_file().metadata().unwrap();
         let written = metadata.modified().unwrap();
-        assert_eq!(Stamp::at_rest(&metadata, written).unwrap(), None);
-        let later = Stamp::at_rest(&metadata, written + Duration::from_secs(10)).unwrap();
-        assert_eq!(later, Some(Stamp::of(&metadata).unwrap()));
+        let stamp = Stamp::of(&metadata).unwrap();
+        assert!(!stamp.is_at_rest(written));
+        assert!(stamp.is_at_rest(written + Duration::from_secs(10)));
+        assert_eq!(stamp.modified(), written);
     }
 }

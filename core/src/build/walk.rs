@@ -10,8 +10,9 @@ use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
-use super::folder::{Folder, Identity, LocateError, Refusal, SkipReason, Skipped, SymbolicLinks, is_gone};
+use super::folder::{Folder, LocateError, Refusal, SkipReason, Skipped, SymbolicLinks, is_gone};
 use super::names::{Foreign, MAX_LOC, Unportable, name_of, segment_of};
+use super::status::Identity;
 
 /// Hears what a walk comes across.
 pub(super) struct Listener {
@@ -185,7 +186,7 @@ impl Iterator for Walker {
                 self.stack.pop();
                 continue;
             };
-            let loc = format!("{}{segment}", level.url);
+            let loc = [level.url.as_str(), segment].concat();
             let segment = segment.strip_suffix('/').unwrap_or(segment);
             let Some(name) = name_of(segment) else {
                 // On some systems a name can be what no text stands for.
