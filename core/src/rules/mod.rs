@@ -16,6 +16,7 @@ mod registered;
 #[cfg(test)]
 mod requirements;
 mod rule;
+mod seen;
 mod sequence;
 mod shape;
 mod syntax;

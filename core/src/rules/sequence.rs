@@ -1,14 +1,11 @@
 //! What entries must satisfy towards the header and towards the entries before them.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
-
 use super::framework::{self, Level};
+use super::seen::{Seen, Trace};
 use super::shape::{Once, Order, Parts, Shape};
 use super::{Rule, Times};
 use crate::datetime::DateTime;
 use crate::document::{Capability, Change, Entry, Header, Metadata, NO_METADATA, Relation, Root, ZIP};
-use crate::xml::MAX_ENTRIES;
 
 /// What is remembered of a document while its entries pass by.
 #[derive(Debug)]
@@ -24,10 +21,8 @@ pub(super) struct Sequence {
     latest: Option<DateTime>,
     previous: Option<Times>,
     count: usize,
-    /// What was seen that may come only once, by a keyed 64-bit hash: two different texts out of 50,000 are taken for one in
-    /// less than a billionth of all documents, and memory stays below a megabyte.
-    seen: HashSet<u64, BuildHasherDefault<Hashed>>,
-    key: RandomState,
+    /// What may come only once.
+    seen: Seen,
     /// The media type of the first package.
     format: Option<String>,
     points_up: bool,
@@ -42,27 +37,7 @@ pub(super) type Mark = Option<Marked>;
 pub(super) struct Marked {
     /// What a second one breaks; `None` where that shows only when a later entry has shown what the document is.
     rule: Option<Rule>,
-    hash: u64,
-}
-
-/// A hash of a hash: itself.
-#[derive(Debug, Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
+    trace: Trace,
 }
 
 impl Sequence {
@@ -75,8 +50,7 @@ impl Sequence {
             latest: None,
             previous: None,
             count: 0,
-            seen: HashSet::default(),
-            key: RandomState::new(),
+            seen: Seen::default(),
             format: None,
             points_up: header.link(&Relation::Up).is_some(),
             level: None,
@@ -100,8 +74,8 @@ impl Sequence {
     pub(super) fn judge(&self, entry: &Entry, mark: Mark, broken: &mut impl FnMut(Rule, String)) {
         let metadata = entry.metadata.as_ref().unwrap_or(&NO_METADATA);
         self.check_datetime(metadata, broken);
-        if let Some(Marked { rule: Some(rule), hash }) = mark
-            && self.seen.contains(&hash)
+        if let Some(Marked { rule: Some(rule), trace }) = mark
+            && self.seen.contains(trace)
         {
             broken(rule, "an earlier entry has the same".to_owned());
         }
@@ -123,9 +97,8 @@ impl Sequence {
     /// Remembers an entry as one of the document.
     pub(super) fn take(&mut self, entry: &Entry, mark: Mark) {
         self.count += 1;
-        // Beyond the entries that a document may have, nothing more is remembered.
-        if self.seen.len() < MAX_ENTRIES {
-            self.seen.extend(mark.map(|mark| mark.hash));
+        if let (Some(Marked { trace, .. }), Some((text, _))) = (mark, self.unique(entry)) {
+            self.seen.remember(text, trace);
         }
         let Some(shape) = self.shape else { return };
         let metadata = entry.metadata.as_ref();
@@ -205,27 +178,32 @@ impl Sequence {
         }
     }
 
-    /// What no other entry may have.
+    /// What is to be known of an entry before it is judged.
     pub(super) fn mark(&self, entry: &Entry) -> Mark {
+        let (text, rule) = self.unique(entry)?;
+        Some(Marked { rule, trace: self.seen.trace(text) })
+    }
+
+    /// What no other entry may have, and what a second one breaks.
+    fn unique<'e>(&self, entry: &'e Entry) -> Option<(&'e str, Option<Rule>)> {
         let metadata = entry.metadata.as_ref();
-        let hash = |text: &String| self.key.hash_one(text);
         let Some(shape) = self.shape else {
             // An index of whatever kind points at documents; what is no index may turn out to be a Resource List.
             let rule = (self.root == Root::SitemapIndex).then_some(Rule::EntryRepeated);
-            return Some(Marked { rule, hash: hash(&entry.loc) });
+            return Some((&entry.loc, rule));
         };
-        let (rule, hash) = match shape.once {
+        let (rule, text) = match shape.once {
             Once::Nothing => return None,
-            Once::Loc => (Rule::EntryRepeated, hash(&entry.loc)),
-            Once::Resource => (Rule::ResourceRepeated, hash(&entry.loc)),
-            Once::Capability => (Rule::CapabilityRepeated, self.key.hash_one(metadata?.capability.as_ref()?)),
-            Once::Path => (Rule::PathRepeated, hash(metadata?.path.as_ref()?)),
+            Once::Loc => (Rule::EntryRepeated, entry.loc.as_str()),
+            Once::Resource => (Rule::ResourceRepeated, entry.loc.as_str()),
+            Once::Capability => (Rule::CapabilityRepeated, metadata?.capability.as_ref()?.token()),
+            Once::Path => (Rule::PathRepeated, metadata?.path.as_deref()?),
             Once::NewUnderIndex => {
                 entry.change().filter(|&change| change == Change::Created)?;
-                (Rule::FrameworkIndexRepeated, hash(&entry.link(&Relation::Index)?.href))
+                (Rule::FrameworkIndexRepeated, entry.link(&Relation::Index)?.href.as_str())
             }
         };
-        Some(Marked { rule: Some(rule), hash })
+        Some((text, Some(rule)))
     }
 
     fn check_format(&self, metadata: &Metadata, broken: &mut impl FnMut(Rule, String)) {

@@ -96,12 +96,14 @@ impl Markup {
         self.text.push_str(text);
     }
 
+    #[inline]
     fn indent(&mut self, indent: &str) {
         if self.layout == Layout::Pretty {
             self.text.push_str(indent);
         }
     }
 
+    #[inline]
     fn end_line(&mut self) {
         if self.layout == Layout::Pretty {
             self.text.push('\n');
@@ -109,6 +111,7 @@ impl Markup {
     }
 
     /// A child with text that never needs escaping.
+    #[inline]
     fn field(&mut self, start: &str, value: &str, end: &str) {
         self.indent("    ");
         self.push(start);
@@ -184,12 +187,14 @@ impl Markup {
     }
 
     /// The name of an attribute comes with the space before it and the `="` behind it, here and below.
+    #[inline]
     fn optional(&mut self, name: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.attribute(name, value);
         }
     }
 
+    #[inline]
     fn time(&mut self, name: &str, value: Option<DateTime>) {
         let Some(value) = value else { return };
         self.push(name);
@@ -197,6 +202,7 @@ impl Markup {
         self.push("\"");
     }
 
+    #[inline]
     fn number(&mut self, name: &str, value: Option<u64>) {
         let Some(mut rest) = value else { return };
         self.push(name);
