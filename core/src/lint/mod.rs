@@ -54,6 +54,7 @@ mod site;
 #[cfg(test)]
 mod tests;
 mod topic;
+mod uniform;
 
 pub use chain::check_chain;
 pub use fetch::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer};

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher as _, Hash, Hasher as _, RandomState};
 
 use super::Kind;
+use super::uniform::Tally;
 use crate::datetime::DateTime;
 use crate::digest::Hashes;
 use crate::document::{Capability, Entry, Header, Relation, Root, ZIP};
@@ -21,6 +22,10 @@ pub(super) struct Summary {
     pub(super) up: Option<String>,
     /// The earliest and latest change that it tells of.
     pub(super) changes: Option<(DateTime, DateTime)>,
+    /// How many entries it has.
+    pub(super) entries: usize,
+    /// Of Resource Lists and manifests that were read to their end: which resources they name.
+    pub(super) resources: Option<Tally>,
     /// Of manifests: equal for equal content.
     pub(super) fingerprint: Option<u64>,
 }
@@ -87,6 +92,7 @@ pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
         }
     };
     let mut collector = Collector::new(reader.header(), reader.header_position(), key);
+    let mut is_whole = true;
     while let Some(entry) = reader.next() {
         match entry {
             Ok(entry) => {
@@ -95,25 +101,29 @@ pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
             }
             Err(error) => {
                 unreadable(&error, &mut violations);
+                is_whole = false;
                 break;
             }
         }
     }
     violations.append(reader.take_violations());
-    let summary = collector.summary(reader.header());
+    let summary = collector.summary(reader.header(), is_whole);
     Reading { summary: Some(summary), leads: collector.leads, violations }
 }
 
-struct Collector {
+struct Collector<'k> {
     kind: Kind,
+    key: &'k RandomState,
+    entries: usize,
+    resources: Tally,
     changes: Option<(DateTime, DateTime)>,
     leads: Vec<Lead>,
     fingerprint: std::hash::DefaultHasher,
     sampled: bool,
 }
 
-impl Collector {
-    fn new(header: &Header, position: crate::xml::Position, key: &RandomState) -> Self {
+impl<'k> Collector<'k> {
+    fn new(header: &Header, position: crate::xml::Position, key: &'k RandomState) -> Self {
         let place = Place { position: Some(position), entry: None };
         let roles =
             [(Relation::Up, Role::Up), (Relation::Index, Role::Index), (Relation::Archives, Role::Archives)];
@@ -123,10 +133,23 @@ impl Collector {
         });
         let mut fingerprint = key.build_hasher();
         header.hash(&mut fingerprint);
-        Self { kind: Kind::of(header), changes: None, leads: leads.collect(), fingerprint, sampled: false }
+        Self {
+            kind: Kind::of(header),
+            key,
+            entries: 0,
+            resources: Tally::default(),
+            changes: None,
+            leads: leads.collect(),
+            fingerprint,
+            sampled: false,
+        }
     }
 
     fn entry(&mut self, entry: &Entry, place: Place) {
+        self.entries += 1;
+        if self.names_resources() {
+            self.resources.add(entry, self.key);
+        }
         if let Some(datetime) = entry.metadata.as_ref().and_then(|metadata| metadata.datetime) {
             let (first, last) = self.changes.unwrap_or((datetime, datetime));
             self.changes = Some((first.min(datetime), last.max(datetime)));
@@ -196,13 +219,20 @@ impl Collector {
         self.leads.push(Lead { role, href: href.to_owned(), place, times });
     }
 
+    fn names_resources(&self) -> bool {
+        self.kind.is(&Capability::ResourceDumpManifest)
+            || self.kind.root == Root::UrlSet && self.kind.is(&Capability::ResourceList)
+    }
+
     fn is_manifest(&self) -> bool {
         self.kind.is(&Capability::ResourceDumpManifest) || self.kind.is(&Capability::ChangeDumpManifest)
     }
 
     /// By the header as it is after the last entry.
-    fn summary(&self, header: &Header) -> Summary {
+    fn summary(&self, header: &Header, is_whole: bool) -> Summary {
         Summary {
+            entries: self.entries,
+            resources: (is_whole && self.names_resources()).then_some(self.resources),
             kind: Kind::of(header),
             times: Times::of(&header.metadata),
             up: header.link(&Relation::Up).map(|up| up.href.clone()).filter(|up| up.len() <= MAX_URL),

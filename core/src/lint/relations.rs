@@ -6,6 +6,7 @@ use super::Kind;
 use super::chain;
 use super::reading::{Role, Summary, archived};
 use super::site::{Edge, Site};
+use super::uniform;
 use crate::document::{Capability, Root};
 use crate::rules::{Place, Rule, Times};
 
@@ -18,6 +19,7 @@ pub(super) fn check(site: &mut Site, is_in_order: bool) {
     }
     check_contents(site, &edges);
     check_indexes(site, &edges);
+    uniform::check(site, &edges);
     check_channels(site, is_in_order);
 }
 

@@ -361,7 +361,8 @@ fn rs013_an_index_that_is_a_urlset_is_told_by_its_lists_and_by_a_look_at_an_entr
     let part = "http://example.org/resourcelist-1.xml";
     let index = ResourceListIndex::new(day(1), UP).list(part, None, None).build().unwrap();
     web.put(LIST, &index);
-    web.put(part, &ResourceList::new(day(1), UP).index(LIST).build().unwrap());
+    let resource = Resource::new("http://example.org/a.html");
+    web.put(part, &ResourceList::new(day(1), UP).resource(resource).index(LIST).build().unwrap());
     assert_eq!(web.broken(), []);
     for (from, to) in [("sitemapindex", "urlset"), ("sitemap>", "url>")] {
         web.edit(LIST, from, to);
@@ -404,6 +405,46 @@ fn rs091_a_resource_that_is_listed_twice_is_told() {
     let list = ResourceList::new(day(1), UP).resource(resource()).resource(resource());
     web.put(LIST, &list.build().unwrap());
     assert_eq!(web.broken(), only(LIST, Rule::ResourceRepeated));
+}
+
+#[test]
+fn rs007_a_list_and_a_dump_of_one_moment_hold_the_same_resources_and_those_of_two_need_not() {
+    let list = |on, resources: &[&str]| {
+        let resources = resources.iter().map(|name| Resource::new(format!("http://example.org/{name}")));
+        resources.fold(ResourceList::new(on, UP), ResourceList::resource).build().unwrap()
+    };
+    let broken = |list: &Document| {
+        let mut web = web();
+        web.put(LIST, list);
+        web.broken()
+    };
+    assert_eq!(broken(&list(day(1), &["a.html"])), []);
+    for resources in [&["b.html"][..], &["a.html", "b.html"], &[]] {
+        assert_eq!(broken(&list(day(1), resources)), only(DUMP, Rule::SetsDiffer), "{resources:?}");
+        assert_eq!(broken(&list(day(2), resources)), [], "{resources:?}");
+    }
+    // What was not looked into is not missed.
+    let mut web = web();
+    web.put(LIST, &list(day(1), &["b.html"]));
+    web.pack(&[("manifest.xml", &xml::write(&manifest().build().unwrap())), ("a.html", CONTENT)], false);
+    web.packages.clear();
+    assert_eq!(web.broken(), only(DUMP, Rule::Unreachable));
+}
+
+#[test]
+fn rs007_a_list_in_parts_is_compared_as_a_whole() {
+    let mut web = web();
+    let part = |resource| ResourceList::new(day(1), UP).resource(Resource::new(resource)).index(LIST);
+    let index = ResourceListIndex::new(day(1), UP);
+    let index = ["http://example.org/1.xml", "http://example.org/2.xml"]
+        .into_iter()
+        .fold(index, |index, part| index.list(part, Some(day(1)), None));
+    web.put(LIST, &index.build().unwrap());
+    web.put("http://example.org/1.xml", &part("http://example.org/a.html").build().unwrap());
+    web.put("http://example.org/2.xml", &ResourceList::new(day(1), UP).index(LIST).build().unwrap());
+    assert_eq!(web.broken(), []);
+    web.put("http://example.org/2.xml", &part("http://example.org/b.html").build().unwrap());
+    assert_eq!(web.broken(), only(DUMP, Rule::SetsDiffer));
 }
 
 #[test]
@@ -495,7 +536,8 @@ fn ar004_ar016_archives_are_archives_and_what_they_hold_is_closed() {
     assert_eq!(web.broken(), only(ARCHIVE, Rule::ArchivedOpen));
 
     let mut web = self::web();
-    let list = ResourceList::new(day(1), UP).archives(ARCHIVE);
+    let list = ResourceList::new(day(1), UP).resource(Resource::new("http://example.org/a.html"));
+    let list = list.archives(ARCHIVE);
     web.put(LIST, &list.build().unwrap());
     assert_eq!(web.broken(), only(LIST, Rule::ArchivesTarget));
 }

@@ -18,6 +18,7 @@ use Level::{Free, Must, Should};
 #[rustfmt::skip]
 const REQUIREMENTS: &[(&str, Level, &str, &str)] = &[
     ("RS-002", Free, "C4, C7", "entries"),
+    ("RS-007", Must, "C1.3, C9", "the same resources"),
     ("RS-010", Must, "C7", "capability"),
     ("RS-011", Free, "C7", "tokens"),
     ("RS-013", Free, "C6.1, C7", "sitemapindex"),

@@ -65,6 +65,7 @@ macro_rules! rules {
 
 rules! {
     EntryElement "RS-002" Error "C4, C7" "a urlset has url entries and a sitemapindex has sitemap entries";
+    SetsDiffer "RS-007" Error "C1.3, C9" "a Resource List and a Resource Dump of the same moment hold the same resources";
     CapabilityMissing "RS-010" Error "C7" "the root has one rs:md, which names the document's capability";
     CapabilityUnknown "RS-011" Warning "C7" "a capability is one of the tokens that the specifications define";
     IndexAsUrlset "RS-013" Error "C6.1, C7" "an index is a sitemapindex";
