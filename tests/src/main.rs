@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use resync_tests::demo;
-use resync_tests::load::{Failure, Fanout, Limit, fanout, limit};
+use resync_tests::load::{Attack, Failure, Fanout, Limit, attack, fanout, limit};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -71,6 +71,24 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// What honest publishers notice of slow connections and a flood of bad requests
+    Attack {
+        /// Honest notifications a second, at most 50 (limits.client)
+        #[arg(long, default_value_t = 40)]
+        rate: u32,
+        /// Seconds of each of the two measurements
+        #[arg(long, default_value_t = 30)]
+        seconds: u32,
+        /// Slow connections
+        #[arg(long, default_value_t = 2_000)]
+        slow: usize,
+        /// Bad requests a second
+        #[arg(long, default_value_t = 2_000)]
+        flood: u32,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -97,6 +115,12 @@ fn run(command: Command) -> Result<(), Failure> {
             let rounds = rounds.max(1);
             let plan = Fanout { subscribers, hosts, notifications, payload, at_once, rounds, engine };
             let report = Runtime::new()?.block_on(fanout(&plan, folder.path()))?;
+            show(&report, json)
+        }
+        Command::Attack { rate, seconds, slow, flood, json } => {
+            let folder = tempfile::tempdir_in(".")?;
+            let plan = Attack { rate: rate.clamp(1, 50), seconds: seconds.max(1), slow, flood };
+            let report = Runtime::new()?.block_on(attack(&plan, folder.path()))?;
             show(&report, json)
         }
     }

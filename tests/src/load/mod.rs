@@ -2,8 +2,10 @@
 //!
 //! * `receiver` takes requests as fast as the kernel brings them, at any address of 127/8;
 //! * `bare` is a loop over the client that the hub uses, with signatures and without anything else;
-//! * `limit` measures these bounds, `fanout` a hub in a process of its own against the same receiver.
+//! * `limit` measures these bounds, `fanout` a hub in a process of its own against the same receiver;
+//! * `attack` is about publishers: what they notice when others try to bring the hub down.
 
+mod attack;
 mod bare;
 mod fanout;
 mod limit;
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use attack::{Attack, AttackReport, Latency, attack};
 pub use fanout::{Fanout, FanoutReport, fanout};
 pub use limit::{Limit, LimitReport, limit};
 
