@@ -1,36 +1,198 @@
 //! Retention: the log keeps notifications for a promised time, within a bounded space.
+//!
+//! The promise is for subscribers that are behind, so only time in which they could be served counts. What the wall clock
+//! leaps over, because it was set or because the machine slept or the hub was down, is held back from the age of everything that
+//! was there before. The limit on space knows no clock.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use resync_core::datetime::DateTime;
 use tokio::sync::watch;
 use tokio::time::interval;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::config::RetentionConfig;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// How often the log is trimmed.
 const EVERY: Duration = Duration::from_secs(60);
+/// What the wall clock may gain between two looks without having leapt.
+const TOLERATED: Duration = Duration::from_secs(30);
 
 /// Trims the log again and again until `stop` turns true.
 pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut stop: watch::Receiver<bool>) {
     let mut ticks = interval(EVERY);
+    let mut known = None;
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
-        let now = DateTime::now().to_system_time();
-        let oldest =
-            DateTime::from_system_time(now.checked_sub(config.age).unwrap_or(SystemTime::UNIX_EPOCH));
-        match store.trim(oldest, config.size).await {
-            Ok(trimmed) if trimmed.notifications > 0 => {
-                info!(notifications = trimmed.notifications, bytes = trimmed.bytes, "log trimmed");
-            }
-            Ok(_) => {}
-            Err(error) => error!(%error, "log not trimmed"),
+        if let Err(error) = trim(store.as_ref(), &config, &mut known).await {
+            error!(%error, "log not trimmed");
         }
+    }
+}
+
+async fn trim(
+    store: &dyn Store,
+    config: &RetentionConfig,
+    known: &mut Option<Age>,
+) -> Result<(), StoreError> {
+    let (wall, monotonic) = (SystemTime::now(), Instant::now());
+    let age = match known {
+        Some(age) => age,
+        None => known.insert(Age::new(config.age, newest(store).await?.unwrap_or(wall), monotonic)),
+    };
+    let oldest = DateTime::from_system_time(age.oldest_kept(wall, monotonic));
+    let trimmed = store.trim(oldest, config.size).await?;
+    if trimmed.notifications > 0 {
+        info!(notifications = trimmed.notifications, bytes = trimmed.bytes, "log trimmed");
+    }
+    Ok(())
+}
+
+/// When the newest notification of all came in: the hub was up then.
+async fn newest(store: &dyn Store) -> Result<Option<SystemTime>, StoreError> {
+    let mut newest = None;
+    for topic in store.topics().await? {
+        if let Some(last) = store.notification_from(topic.id, topic.head).await? {
+            newest = newest.max(Some(last.received_at.to_system_time()));
+        }
+    }
+    Ok(newest)
+}
+
+/// How old notifications are, by the clock that they were marked with.
+#[derive(Debug)]
+struct Age {
+    /// How old they may become.
+    promised: Duration,
+    looked: (SystemTime, Instant),
+    /// What the wall clock leapt over, and when that was noticed.
+    leaps: Vec<(Instant, Duration)>,
+}
+
+impl Age {
+    /// `seen_up` is when the hub was certainly up the last time, by the wall clock.
+    fn new(promised: Duration, seen_up: SystemTime, monotonic: Instant) -> Self {
+        Self { promised, looked: (seen_up, monotonic), leaps: Vec::new() }
+    }
+
+    /// What came in before this moment may be forgotten.
+    fn oldest_kept(&mut self, wall: SystemTime, monotonic: Instant) -> SystemTime {
+        let (wall_before, monotonic_before) = self.looked;
+        self.looked = (wall, monotonic);
+        let passed = monotonic.saturating_duration_since(monotonic_before);
+        // A clock that was set back makes everything younger.
+        let leap = wall.duration_since(wall_before).unwrap_or_default().saturating_sub(passed);
+        // Whatever was there before a leap has come of age by itself after the promised time.
+        self.leaps.retain(|(noticed, _)| monotonic.saturating_duration_since(*noticed) < self.promised);
+        if leap > TOLERATED {
+            warn!(
+                seconds = leap.as_secs(),
+                "time in which nothing was delivered: the log is kept for so much longer"
+            );
+            self.leaps.push((monotonic, leap));
+        }
+        let held_back: Duration = self.leaps.iter().map(|(_, leap)| *leap).sum();
+        wall.checked_sub(self.promised + held_back).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const PROMISED: Duration = Duration::from_secs(72 * 3_600);
+
+    /// Both clocks of a machine, and what retention makes of them.
+    struct Machine {
+        wall: SystemTime,
+        monotonic: Instant,
+        age: Age,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let (wall, monotonic) = (SystemTime::UNIX_EPOCH + 100_000 * HOUR, Instant::now());
+            Self { wall, monotonic, age: Age::new(PROMISED, wall, monotonic) }
+        }
+
+        fn keeps(&mut self, received_at: SystemTime) -> bool {
+            received_at >= self.age.oldest_kept(self.wall, self.monotonic)
+        }
+
+        /// Time passes, and retention looks once a minute.
+        fn pass(&mut self, time: Duration) {
+            for _ in 0..time.as_secs() / EVERY.as_secs() {
+                self.wall += EVERY;
+                self.monotonic += EVERY;
+                self.age.oldest_kept(self.wall, self.monotonic);
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_been_there_for_the_promised_time_may_go_and_nothing_else() {
+        let mut machine = Machine::new();
+        let received_at = machine.wall;
+        machine.pass(PROMISED);
+        assert!(machine.keeps(received_at));
+        machine.pass(EVERY);
+        assert!(!machine.keeps(received_at));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_forward_by_days_takes_nothing_from_the_promised_time() {
+        let mut machine = Machine::new();
+        let received_at = machine.wall;
+        machine.pass(HOUR);
+        machine.wall += 100 * HOUR;
+        assert!(machine.keeps(received_at));
+        machine.pass(70 * HOUR);
+        assert!(machine.keeps(received_at), "71 hours have passed in truth");
+        machine.pass(3 * HOUR);
+        assert!(!machine.keeps(received_at), "it is not kept for ever");
+    }
+
+    #[test]
+    fn what_comes_after_a_leap_is_kept_for_the_promised_time_too() {
+        let mut machine = Machine::new();
+        machine.pass(HOUR);
+        machine.wall += 100 * HOUR;
+        machine.pass(HOUR);
+        let received_at = machine.wall;
+        machine.pass(PROMISED);
+        assert!(machine.keeps(received_at));
+        machine.pass(EVERY);
+        assert!(!machine.keeps(received_at));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_and_right_again_takes_nothing() {
+        let mut machine = Machine::new();
+        let before = machine.wall;
+        machine.wall -= 100 * HOUR;
+        machine.pass(HOUR);
+        let meanwhile = machine.wall;
+        machine.wall += 100 * HOUR;
+        assert!(machine.keeps(before) && machine.keeps(meanwhile));
+        machine.pass(70 * HOUR);
+        assert!(machine.keeps(before) && machine.keeps(meanwhile));
+    }
+
+    #[test]
+    fn a_hub_that_was_down_for_days_still_serves_what_it_owed() {
+        let mut machine = Machine::new();
+        let received_at = machine.wall;
+        machine.wall += 100 * HOUR;
+        assert!(machine.keeps(received_at));
+        machine.pass(71 * HOUR);
+        assert!(machine.keeps(received_at));
+        machine.pass(2 * HOUR);
+        assert!(!machine.keeps(received_at));
     }
 }
