@@ -333,10 +333,16 @@ fn own_secret(path: &Path) -> Result<String, StartError> {
     Ok(secret)
 }
 
+/// After a crash the file is whole or missing.
 fn make_secret(path: &Path) -> io::Result<String> {
     let secret = String::from_utf8_lossy(Secret::random().as_bytes()).into_owned();
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let draft = path.with_extension("draft");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     io::Write::write_all(&mut file, secret.as_bytes())?;
     file.sync_all()?;
+    fs::rename(&draft, path)?;
+    // A path without a folder is in the working directory.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(folder)?.sync_all()?;
     Ok(secret)
 }

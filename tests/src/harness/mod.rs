@@ -1,5 +1,6 @@
-//! The test harness: real processes, raw HTTP, and subscribers whose temper can change.
+//! The test harness: real processes, raw HTTP, disks that fail, and subscribers whose temper can change.
 
+mod disk;
 mod judge;
 mod names;
 mod process;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+pub use disk::{Disk, Faults, Loss};
 pub use judge::{DOCUMENTS, Documents, PublishedSchemas, SCHEMAS, complaints, files_below, grammar};
 pub use names::NameServer;
 pub use process::{HubProcess, Process, binary, free_address};

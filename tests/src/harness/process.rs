@@ -105,6 +105,26 @@ impl Process {
         }
     }
 
+    /// Waits for a line that contains this text; `Err` with everything it said when it ends before.
+    ///
+    /// # Errors
+    /// When it ends before.
+    ///
+    /// # Panics
+    /// When neither happens within [`PATIENCE`].
+    pub async fn line_or_end(&mut self, text: &str) -> Result<(), String> {
+        let mut output = self.output.clone();
+        let said = |lines: &Vec<String>| lines.iter().any(|line| line.contains(text));
+        let waited = timeout(PATIENCE, output.wait_for(said)).await;
+        match waited.map(|found| found.is_ok()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.said()),
+            Err(elapsed) => {
+                panic!("{} neither said {text:?} nor ended ({elapsed}); it said:\n{}", self.name, self.said())
+            }
+        }
+    }
+
     /// Everything it said so far, on both outputs.
     pub fn said(&self) -> String {
         self.output.borrow().iter().fold(String::new(), |mut text, line| {
@@ -228,7 +248,8 @@ impl HubProcess {
         hub
     }
 
-    fn prepare(data: &Path, keys: &[(&str, &str)]) -> Self {
+    /// A hub in `--dev`, not yet started.
+    pub fn prepare(data: &Path, keys: &[(&str, &str)]) -> Self {
         let (address, admin) = (free_address(), free_address());
         let mut environment: HashMap<_, _> =
             keys.iter().map(|(key, value)| (format!("RESYNC_HUB_{key}"), (*value).to_owned())).collect();
@@ -237,7 +258,18 @@ impl HubProcess {
     }
 
     /// Starts it again after it was killed.
+    ///
+    /// # Panics
+    /// When it does not come up.
     pub async fn restart(&mut self) {
+        self.try_restart().await.unwrap_or_else(|said| panic!("the hub did not come up; it said:\n{said}"));
+    }
+
+    /// The same for a hub that may have reasons not to come up.
+    ///
+    /// # Errors
+    /// When it ends instead; with everything it said.
+    pub async fn try_restart(&mut self) -> Result<(), String> {
         let (listen, data) = (self.address.to_string(), self.data.display().to_string());
         let mut arguments = vec!["--listen", &listen, "--data-dir", &data];
         arguments.extend(self.dev.then_some("--dev"));
@@ -245,8 +277,9 @@ impl HubProcess {
             Some(files) => Process::start_with_files(files, "resync-hub", &arguments, &self.environment),
             None => Process::start("resync-hub", &arguments, &self.environment),
         };
-        process.line("listening on").await;
+        process.line_or_end("listening on").await?;
         self.process = Some(process);
+        Ok(())
     }
 
     /// `kill -9`.
@@ -315,6 +348,11 @@ impl HubProcess {
             body.len()
         );
         raw::request(self.admin, bytes.as_bytes()).await.expect("a running hub answers its operator")
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn until_ready(&self) {
+        eventually("the hub is ready", || async { self.admin("/readyz").await.status == 200 }).await;
     }
 
     /// Waits until so many subscriptions are in force.

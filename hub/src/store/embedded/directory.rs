@@ -4,7 +4,7 @@
 //! The data itself is in a folder with the engine's name.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use crate::store::{Engine, Result, StoreError};
@@ -12,6 +12,8 @@ use crate::store::{Engine, Result, StoreError};
 /// The version of the data format that this code writes and reads.
 pub(super) const FORMAT: u16 = 1;
 const MARK: &str = "engine";
+/// Bytes that are rewritten at once.
+const CHUNK: usize = 64 * 1024;
 
 /// Takes the directory over, making it if need be. The store is unlocked when the returned file is closed.
 pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
@@ -27,6 +29,48 @@ pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
     }
     check_mark(engine, directory)?;
     Ok(lock)
+}
+
+/// Makes the names of everything in the directory durable, and its own. Engines sync what is in their folders, but not always
+/// the folders that these folders are in.
+pub(super) fn settle(directory: &Path) -> Result<()> {
+    settle_below(directory).map_err(|e| cannot("sync", directory, &e))?;
+    // Whether the folder above may be opened is up to others.
+    if let Some(Err(error)) = directory.parent().map(sync_directory) {
+        tracing::debug!(%error, "the folder of the data folder is not synced");
+    }
+    Ok(())
+}
+
+fn settle_below(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            settle_below(&entry.path())?;
+        }
+    }
+    sync_directory(directory)
+}
+
+/// Writes once more what a file holds, and syncs it. After a failed sync the system takes for clean what it did not write, so
+/// that no later sync would bring it to the disk.
+pub(super) fn rewrite(path: &Path) -> io::Result<()> {
+    let mut file = File::options().read(true).write(true).open(path)?;
+    let mut chunk = vec![0; CHUNK];
+    let mut at = 0;
+    loop {
+        file.seek(SeekFrom::Start(at))?;
+        let read = file.read(&mut chunk)?;
+        if read == 0 {
+            return file.sync_all();
+        }
+        // Holes stay holes.
+        if chunk[..read].iter().any(|byte| *byte != 0) {
+            file.seek(SeekFrom::Start(at))?;
+            file.write_all(&chunk[..read])?;
+        }
+        at += read as u64;
+    }
 }
 
 /// Secrets and callbacks are in there: nobody but the hub's user may look.

@@ -1,12 +1,15 @@
 //! The default engine: fjall 3, a keyspace per space, one journal for all of them.
 
 use std::fmt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
+use super::directory;
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use crate::store::{Result, StoreError};
 
@@ -46,6 +49,20 @@ impl Fjall {
     pub(super) fn open(directory: &Path) -> Result<Self> {
         let opened = Arc::new(Opened::open(directory)?);
         Ok(Self { directory: directory.to_owned(), opened: RwLock::new(Some(opened)) })
+    }
+
+    fn rewrite_journals(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "jnl") {
+                match directory::rewrite(&path) {
+                    // fjall may remove one that it needs no more.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    rewritten => rewritten?,
+                }
+            }
+        }
+        Ok(())
     }
 
     fn opened(&self) -> Result<Arc<Opened>> {
@@ -95,7 +112,10 @@ impl Engine for Fjall {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         // The old one has to let go of its files first. A reader that still holds it makes the new one fail for now.
         *opened = None;
-        *opened = Some(Arc::new(Opened::open(&self.directory)?));
+        let anew = Opened::open(&self.directory)?;
+        // What the system's cache has of the journals is what was just read; the disk may have less.
+        self.rewrite_journals().map_err(|e| StoreError::Write(e.to_string()))?;
+        *opened = Some(Arc::new(anew));
         Ok(())
     }
 

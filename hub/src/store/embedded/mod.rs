@@ -74,6 +74,7 @@ pub(super) fn open(
         super::Engine::Fjall => Box::new(fjall::Fjall::open(&data)?),
         super::Engine::Sled => Box::new(sled::Sled::open(&data)?),
     };
+    directory::settle(directory)?;
     let store = Embedded::over(opened, keys, Some(lock), Room::on_disk(directory, reserve))?;
     tracing::info!(
         engine = engine.name(),

@@ -1,0 +1,272 @@
+/* A disk under a program: preloaded, it keeps beside the program's files what of them is durable, and fails on demand.
+ *
+ * RESYNC_DISK_FOLDER is the folder that is watched. RESYNC_DISK_PLATTER is a folder in which each file has its durable bytes
+ * under the number of its inode, and each directory its durable names under the same with ".names". Bytes become durable by
+ * fsync and fdatasync of the file, names by fsync of their directory; sync_file_range promises nothing, as its manual says.
+ * RESYNC_DISK_CONTROL is a file of `struct control`, which may change at any time.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Chances are in 65536. A sync that fails loses what it was about: the system does not try again. */
+struct control {
+  uint32_t write_fails, write_error, sync_fails, seed;
+  /* Microseconds at most. */
+  uint32_t sync_takes;
+};
+
+struct range {
+  off_t from, to;
+};
+
+/* A file that is watched, with what was written to it since its last sync. */
+struct file {
+  dev_t dev;
+  ino_t ino;
+  int watched;
+  size_t count, room;
+  struct range *dirty;
+};
+
+#define FILES 65536
+static struct file *files;
+static const char *folder, *platter;
+static volatile struct control *control;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static uint64_t state;
+
+static void die(const char *what) {
+  fprintf(stderr, "the disk of the test broke: %s: %s\n", what, strerror(errno));
+  _exit(99);
+}
+
+static void begin(void) {
+  folder = getenv("RESYNC_DISK_FOLDER");
+  platter = getenv("RESYNC_DISK_PLATTER");
+  const char *path = getenv("RESYNC_DISK_CONTROL");
+  if (!folder || !platter || !path) {
+    folder = NULL;
+    return;
+  }
+  files = mmap(NULL, FILES * sizeof *files, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+  control = mmap(NULL, sizeof *control, PROT_READ, MAP_SHARED, fd, 0);
+  if (fd < 0 || control == MAP_FAILED || files == MAP_FAILED) die("control");
+  close(fd);
+  state = control->seed * 2654435769u + 1;
+}
+
+/* A random number; the lock is held. */
+static uint32_t next(void) {
+  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+  return (uint32_t)(state >> 16);
+}
+
+/* Whether something with this chance happens; the lock is held. */
+static int happens(uint32_t chance) { return (next() & 0xffff) < chance; }
+
+/* The file behind a descriptor; NULL if it is none that is watched. The lock is held. */
+static struct file *find(int fd, const struct stat *st) {
+  size_t at = (st->st_ino * 2654435761u ^ st->st_dev) % FILES;
+  while (files[at].ino && (files[at].ino != st->st_ino || files[at].dev != st->st_dev)) at = (at + 1) % FILES;
+  struct file *file = &files[at];
+  if (!file->ino) {
+    char name[64], path[4096];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(name, path, sizeof path - 1);
+    path[length < 0 ? 0 : length] = 0;
+    file->dev = st->st_dev;
+    file->ino = st->st_ino;
+    file->watched = !strncmp(path, folder, strlen(folder));
+    /* As long as this is open, no other file gets the number. */
+    if (file->watched && syscall(SYS_openat, AT_FDCWD, name, O_PATH | O_CLOEXEC, 0) < 0) die("pin");
+  }
+  return file->watched ? file : NULL;
+}
+
+static void soil(struct file *file, off_t from, off_t to) {
+  if (from >= to) return;
+  struct range *last = file->count ? &file->dirty[file->count - 1] : NULL;
+  if (last && last->to == from) {
+    last->to = to;
+    return;
+  }
+  if (file->count == file->room) {
+    file->room = file->room ? 2 * file->room : 16;
+    file->dirty = realloc(file->dirty, file->room * sizeof *file->dirty);
+    if (!file->dirty) die("memory");
+  }
+  file->dirty[file->count++] = (struct range){from, to};
+}
+
+/* Before a write of `count` bytes; `at` < 0: at the descriptor's place. Returns how many of them may be written; -1: none. */
+static ssize_t before_write(int fd, off_t at, size_t count) {
+  struct stat st;
+  pthread_once(&once, begin);
+  if (!folder || fstat(fd, &st) || !S_ISREG(st.st_mode)) return (ssize_t)count;
+  pthread_mutex_lock(&lock);
+  struct file *file = find(fd, &st);
+  if (file) {
+    if (happens(control->write_fails)) {
+      if (happens(32768)) {
+        errno = (int)control->write_error;
+        pthread_mutex_unlock(&lock);
+        return -1;
+      }
+      count = count > 1 ? count / 2 : count;
+    }
+    int flags = fcntl(fd, F_GETFL);
+    if (at < 0) at = flags & O_APPEND ? st.st_size : lseek(fd, 0, SEEK_CUR);
+    soil(file, at, at + (off_t)count);
+  }
+  pthread_mutex_unlock(&lock);
+  return (ssize_t)count;
+}
+
+ssize_t write(int fd, const void *bytes, size_t count) {
+  ssize_t allowed = before_write(fd, -1, count);
+  return allowed < 0 ? -1 : syscall(SYS_write, fd, bytes, (size_t)allowed);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t at) {
+  ssize_t allowed = before_write(fd, at, count);
+  return allowed < 0 ? -1 : syscall(SYS_pwrite64, fd, bytes, (size_t)allowed, at);
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) { return pwrite64(fd, bytes, count, at); }
+
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+  size_t total = 0;
+  for (int i = 0; i < count; i++) total += parts[i].iov_len;
+  ssize_t allowed = before_write(fd, -1, total);
+  if (allowed < 0) return -1;
+  if ((size_t)allowed == total) return syscall(SYS_writev, fd, parts, count);
+  size_t first = parts[0].iov_len < (size_t)allowed ? parts[0].iov_len : (size_t)allowed;
+  return syscall(SYS_write, fd, parts[0].iov_base, first);
+}
+
+int ftruncate64(int fd, off_t size) {
+  struct stat st;
+  pthread_once(&once, begin);
+  if (folder && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
+    pthread_mutex_lock(&lock);
+    struct file *file = find(fd, &st);
+    /* What was there reads as zeros if the file grows again. */
+    if (file) soil(file, size, st.st_size);
+    pthread_mutex_unlock(&lock);
+  }
+  return (int)syscall(SYS_ftruncate, fd, size);
+}
+
+int ftruncate(int fd, off_t size) { return ftruncate64(fd, size); }
+
+static int opened(int at, const char *path, int flags, mode_t mode) {
+  struct stat st;
+  pthread_once(&once, begin);
+  int cuts = folder && flags & O_TRUNC && !fstatat(at, path, &st, 0) && S_ISREG(st.st_mode);
+  int fd = (int)syscall(SYS_openat, at, path, flags, mode);
+  if (fd >= 0 && cuts) {
+    pthread_mutex_lock(&lock);
+    struct file *file = find(fd, &st);
+    if (file) soil(file, 0, st.st_size);
+    pthread_mutex_unlock(&lock);
+  }
+  return fd;
+}
+
+/* The mode is there only where a file may be made. */
+#define OPEN(name, parameters, at)                   \
+  int name(parameters const char *path, int flags, ...) { \
+    va_list rest;                                    \
+    va_start(rest, flags);                           \
+    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0; \
+    va_end(rest);                                    \
+    return opened(at, path, flags, mode);            \
+  }
+#define NOTHING
+#define FOLDER int at,
+OPEN(open, NOTHING, AT_FDCWD)
+OPEN(open64, NOTHING, AT_FDCWD)
+OPEN(openat, FOLDER, at)
+OPEN(openat64, FOLDER, at)
+
+/* The names in a directory are durable now, whoever put them there. */
+static void sync_names(int fd, const struct stat *st) {
+  char name[64], draft[4128], path[4096];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  snprintf(path, sizeof path, "%s/%lu.names", platter, (unsigned long)st->st_ino);
+  snprintf(draft, sizeof draft, "%s.%d", path, (int)syscall(SYS_gettid));
+  DIR *directory = opendir(name);
+  FILE *out = fopen(draft, "w");
+  if (!directory || !out) die("names");
+  for (struct dirent *entry; (entry = readdir(directory));)
+    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+      fprintf(out, "%lu %c %s\n", (unsigned long)entry->d_ino, entry->d_type == DT_DIR ? 'd' : 'f', entry->d_name);
+  closedir(directory);
+  if (fclose(out) || rename(draft, path)) die("names");
+}
+
+/* What was written before the call is durable now. */
+static void sync_bytes(int fd, const struct stat *st, const struct range *ranges, size_t count) {
+  static char buffer[65536];
+  char name[64], path[4096];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  snprintf(path, sizeof path, "%s/%lu", platter, (unsigned long)st->st_ino);
+  int from = (int)syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC, 0);
+  int to = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (from < 0 || to < 0) die("bytes");
+  for (size_t i = 0; i < count; i++)
+    for (off_t at = ranges[i].from; at < ranges[i].to;) {
+      size_t length = (size_t)(ranges[i].to - at) < sizeof buffer ? (size_t)(ranges[i].to - at) : sizeof buffer;
+      ssize_t read = pread(from, buffer, length, at);
+      if (read <= 0) break;
+      if (syscall(SYS_pwrite64, to, buffer, (size_t)read, at) != read) die("bytes");
+      at += read;
+    }
+  if (syscall(SYS_ftruncate, to, st->st_size)) die("size");
+  close(from);
+  close(to);
+}
+
+static int synced(int fd) {
+  struct stat st;
+  pthread_once(&once, begin);
+  if (!folder || fstat(fd, &st) || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))) return 0;
+  int failed = 0;
+  pthread_mutex_lock(&lock);
+  struct file *file = find(fd, &st);
+  if (file && control->sync_takes) {
+    useconds_t pause = (useconds_t)(next() % control->sync_takes);
+    pthread_mutex_unlock(&lock);
+    usleep(pause);
+    pthread_mutex_lock(&lock);
+    fstat(fd, &st);
+  }
+  if (file) {
+    failed = happens(control->sync_fails);
+    if (!failed && S_ISDIR(st.st_mode)) sync_names(fd, &st);
+    if (!failed && S_ISREG(st.st_mode)) sync_bytes(fd, &st, file->dirty, file->count);
+    file->count = 0;
+  }
+  pthread_mutex_unlock(&lock);
+  if (failed) errno = EIO;
+  return failed ? -1 : 0;
+}
+
+/* The true disk is never waited for: what counts is the platter. */
+int fsync(int fd) { return synced(fd); }
+int fdatasync(int fd) { return synced(fd); }

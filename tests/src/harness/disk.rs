@@ -1,0 +1,314 @@
+//! A disk that can lose power and fail: a library under the hub keeps apart what is durable (`disk.c`), and from that a test
+//! builds the folder that would be there after a power cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fastrand::Rng;
+use rustix::io::Errno;
+use tempfile::TempDir;
+use walkdir::WalkDir;
+
+/// What the disk forgets or keeps as one, unless it tears it.
+const PAGE: usize = 4_096;
+/// Microseconds that a sync takes at most.
+const SYNC_TAKES: u32 = 6_000;
+/// What it never tears.
+const SECTOR: usize = 512;
+/// How much of what was not synced a power cut may leave; drawn anew for each.
+const LEFT: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
+
+/// The disk under a folder.
+#[derive(Debug)]
+pub struct Disk {
+    data: PathBuf,
+    /// Library, platter and control.
+    folder: TempDir,
+    control: File,
+    /// As long as they are open, no new file gets the number of an old one.
+    held: Vec<File>,
+}
+
+/// How often the disk fails from now on, in 65,536.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// Writes that fail, or are cut short.
+    pub writes: u16,
+    /// By which error.
+    pub error: Errno,
+    /// Syncs that fail; what they were about will not reach the disk by a later one.
+    pub syncs: u16,
+}
+
+impl Faults {
+    /// A disk in order.
+    pub const NONE: Self = Self { writes: 0, error: Errno::IO, syncs: 0 };
+}
+
+/// What a power cut took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loss {
+    /// Pages that were written and not synced.
+    pub pages: usize,
+    /// Pages of which a part was lost.
+    pub torn: usize,
+    /// Names that were made, replaced or removed, and whose folder was not synced.
+    pub names: usize,
+}
+
+/// How much survives one power cut.
+struct Cut<'a> {
+    rng: &'a mut Rng,
+    pages: f64,
+    names: f64,
+    loss: Loss,
+}
+
+/// A name in a folder stands for this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Node {
+    number: u64,
+    folder: bool,
+}
+
+impl Disk {
+    /// The disk under `data`; whatever is there now is durable.
+    ///
+    /// # Panics
+    /// When the library cannot be built: the system has no C compiler.
+    pub fn under(data: &Path, seed: u32) -> Self {
+        let folder = tempfile::tempdir_in(data.parent().expect("a data folder is in a folder"))
+            .expect("a temporary folder can be made");
+        let source = folder.path().join("disk.c");
+        fs::write(&source, include_str!("disk.c")).expect("a source can be written");
+        let built = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-pthread", "-o"])
+            .arg(folder.path().join("disk.so"))
+            .arg(&source)
+            .output()
+            .expect("there is a C compiler");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let control = File::create(folder.path().join("control")).expect("a file can be made");
+        let words = [0, 0, 0, seed, SYNC_TAKES].map(u32::to_ne_bytes).concat();
+        control.write_all_at(&words, 0).expect("a file can be written");
+        let mut disk =
+            Self { data: data.canonicalize().expect("it is there"), folder, control, held: Vec::new() };
+        disk.settle().expect("a folder can be copied");
+        disk
+    }
+
+    /// The environment of a process that lives on this disk.
+    pub fn environment(&self) -> [(String, String); 4] {
+        let inside = |name| self.folder.path().join(name).display().to_string();
+        [
+            ("LD_PRELOAD".to_owned(), inside("disk.so")),
+            ("RESYNC_DISK_FOLDER".to_owned(), self.data.display().to_string()),
+            ("RESYNC_DISK_PLATTER".to_owned(), inside("platter")),
+            ("RESYNC_DISK_CONTROL".to_owned(), inside("control")),
+        ]
+    }
+
+    /// From now on the disk fails so often.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written.
+    pub fn fail(&self, faults: Faults) {
+        let error = u32::try_from(faults.error.raw_os_error()).expect("numbers of errors are positive");
+        let words = [faults.writes.into(), error, faults.syncs.into()];
+        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+        self.control.write_all_at(&bytes, 0).expect("a file can be written");
+    }
+
+    /// The folder as it is after a power cut, once no process lives on it any more.
+    ///
+    /// # Panics
+    /// When files cannot be read or written.
+    pub fn cut_power(&mut self, rng: &mut Rng) -> Loss {
+        let (pages, names) = (rng.choice(LEFT).unwrap_or(0.0), rng.choice(LEFT).unwrap_or(0.0));
+        let mut cut = Cut { rng, pages, names, loss: Loss::default() };
+        let (before, after) = (self.folder.path().join("before"), self.folder.path().join("after"));
+        let live = paths(&self.data).expect("a folder can be read");
+        let root = number(&self.data).expect("the folder is there");
+        self.rebuild_folder(root, &live, &after, &mut cut).expect("a folder can be built");
+        fs::rename(&self.data, &before).expect("a folder can be renamed");
+        fs::rename(&after, &self.data).expect("a folder can be renamed");
+        fs::remove_dir_all(&before).expect("a folder can be removed");
+        let loss = cut.loss;
+        self.settle().expect("a folder can be copied");
+        loss
+    }
+
+    fn platter(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join("platter").join(name)
+    }
+
+    /// Whatever is in the folder is durable.
+    fn settle(&mut self) -> io::Result<()> {
+        let platter = self.platter("");
+        if platter.exists() {
+            fs::remove_dir_all(&platter)?;
+        }
+        fs::create_dir(&platter)?;
+        self.held.clear();
+        for (number, path) in paths(&self.data)? {
+            if path.is_dir() {
+                let line = |(name, node): (String, Node)| {
+                    format!("{} {} {name}\n", node.number, if node.folder { 'd' } else { 'f' })
+                };
+                let text: String = names(&path)?.into_iter().map(line).collect();
+                fs::write(self.platter(format!("{number}.names")), text)?;
+            } else {
+                copy(&path, &self.platter(number.to_string()))?;
+            }
+            self.held.push(File::open(&path)?);
+        }
+        Ok(())
+    }
+
+    fn rebuild_folder(
+        &self,
+        number: u64,
+        live: &BTreeMap<u64, PathBuf>,
+        to: &Path,
+        cut: &mut Cut<'_>,
+    ) -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(to)?;
+        let durable = self.durable_names(number)?;
+        let newest = live.get(&number).map_or_else(|| Ok(BTreeMap::new()), |path| names(path))?;
+        for name in durable.keys().chain(newest.keys()).collect::<BTreeSet<_>>() {
+            let (old, new) = (durable.get(name), newest.get(name));
+            let Some(node) = cut.name(old, new) else { continue };
+            let to = to.join(name);
+            if node.folder {
+                self.rebuild_folder(node.number, live, &to, cut)?;
+            } else {
+                let durable = self.platter(node.number.to_string());
+                rebuild_file(&durable, live.get(&node.number), &to, cut)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn durable_names(&self, number: u64) -> io::Result<BTreeMap<String, Node>> {
+        let path = self.platter(format!("{number}.names"));
+        let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
+        let parsed = text.lines().filter_map(|line| {
+            let mut parts = line.splitn(3, ' ');
+            let (number, kind, name) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+            Some((name.to_owned(), Node { number, folder: kind == "d" }))
+        });
+        Ok(parsed.collect())
+    }
+}
+
+impl Cut<'_> {
+    fn name<'n>(&mut self, old: Option<&'n Node>, new: Option<&'n Node>) -> Option<&'n Node> {
+        if old == new || self.rng.f64() < self.names {
+            return new;
+        }
+        self.loss.names += 1;
+        old
+    }
+
+    fn length(&mut self, old: u64, new: u64) -> u64 {
+        match self.rng.u8(0..4) {
+            0 => old,
+            1 => self.rng.u64(old.min(new)..=old.max(new)),
+            _ => new,
+        }
+    }
+
+    fn page(&mut self, old: &[u8], new: &[u8]) -> Vec<u8> {
+        if old == new || self.rng.f64() < self.pages {
+            return new.to_vec();
+        }
+        if self.rng.u8(0..4) > 0 {
+            self.loss.pages += 1;
+            return old.to_vec();
+        }
+        self.loss.torn += 1;
+        let sectors = old.chunks(SECTOR).zip(new.chunks(SECTOR));
+        sectors.flat_map(|(old, new)| if self.rng.bool() { old } else { new }).copied().collect()
+    }
+}
+
+fn rebuild_file(durable: &Path, live: Option<&PathBuf>, to: &Path, cut: &mut Cut<'_>) -> io::Result<()> {
+    let durable = durable.exists().then(|| File::open(durable)).transpose()?;
+    // What is not in any folder any more keeps its durable bytes, in case that its name comes back.
+    let live = live.map(File::open).transpose()?;
+    let size =
+        |file: &Option<File>| file.as_ref().map_or(Ok(0), |file| file.metadata().map(|found| found.len()));
+    let old_size = size(&durable)?;
+    let new_size = if live.is_some() { size(&live)? } else { old_size };
+    let length = if old_size == new_size { new_size } else { cut.length(old_size, new_size) };
+    let out = File::create(to)?;
+    out.set_permissions(Permissions::from_mode(0o600))?;
+    out.set_len(length)?;
+    for at in (0..length).step_by(PAGE) {
+        let old = read_page(durable.as_ref(), at)?;
+        let new = if live.is_some() { read_page(live.as_ref(), at)? } else { old.clone() };
+        let page = cut.page(&old, &new);
+        let wanted = usize::try_from(length - at).unwrap_or(PAGE).min(PAGE);
+        if page.iter().any(|byte| *byte != 0) {
+            out.write_all_at(&page[..wanted], at)?;
+        }
+    }
+    Ok(())
+}
+
+/// A page of a file; what is beyond its end reads as zeros.
+fn read_page(file: Option<&File>, at: u64) -> io::Result<Vec<u8>> {
+    let mut page = vec![0; PAGE];
+    let mut filled = 0;
+    while let Some(file) = file.filter(|_| filled < PAGE) {
+        match file.read_at(&mut page[filled..], at + filled as u64)? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(page)
+}
+
+/// Copies a file without giving its holes a place.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) = (File::open(from)?, File::create(to)?);
+    let length = from.metadata()?.len();
+    to.set_len(length)?;
+    for at in (0..length).step_by(PAGE) {
+        let page = read_page(Some(&from), at)?;
+        let wanted = usize::try_from(length - at).unwrap_or(PAGE).min(PAGE);
+        if page.iter().any(|byte| *byte != 0) {
+            to.write_all_at(&page[..wanted], at)?;
+        }
+    }
+    Ok(())
+}
+
+fn number(path: &Path) -> io::Result<u64> {
+    Ok(fs::symlink_metadata(path)?.ino())
+}
+
+/// Everything below a folder, and the folder itself.
+fn paths(folder: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
+    WalkDir::new(folder)
+        .into_iter()
+        .map(|entry| {
+            let path = entry?.into_path();
+            Ok((number(&path)?, path))
+        })
+        .collect()
+}
+
+fn names(folder: &Path) -> io::Result<BTreeMap<String, Node>> {
+    fs::read_dir(folder)?
+        .map(|entry| {
+            let entry = entry?;
+            let node = Node { number: number(&entry.path())?, folder: entry.file_type()?.is_dir() };
+            Ok((entry.file_name().to_string_lossy().into_owned(), node))
+        })
+        .collect()
+}
