@@ -6,7 +6,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use resync_tests::demo;
-use resync_tests::load::{Attack, Failure, Fanout, Limit, attack, fanout, limit};
+use resync_tests::load::{
+    Attack, Failure, Fanout, Isolation, Limit, Recovery, Scale, attack, fanout, isolation, limit, recovery,
+    scale,
+};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -71,6 +74,72 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// What healthy subscribers notice of hosts that hang and hosts that refuse
+    Isolation {
+        /// Subscriptions of the one topic
+        #[arg(long, default_value_t = 2_000)]
+        subscribers: usize,
+        /// Hosts on 127/8 that they are on
+        #[arg(long, default_value_t = 1_000)]
+        hosts: usize,
+        /// One of so many hosts hangs, and another one of so many refuses
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(2..))]
+        sick_one_in: u16,
+        /// Notifications of a burst, for throughput
+        #[arg(long, default_value_t = 50)]
+        burst: u32,
+        /// Notifications a second after that, for delays
+        #[arg(long, default_value_t = 5)]
+        rate: u32,
+        /// Seconds of that
+        #[arg(long, default_value_t = 6)]
+        seconds: u32,
+        /// Pairs of measurements, of which the middle ones count
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// A host with many subscriptions comes back after it was away
+    Recovery {
+        /// Subscriptions on the one host
+        #[arg(long, default_value_t = 50_000)]
+        subscriptions: usize,
+        /// Notifications that it misses
+        #[arg(long, default_value_t = 1)]
+        missed: u32,
+        /// Requests at once that it gets at most
+        #[arg(long, default_value_t = 8)]
+        per_host: usize,
+        /// Seconds that it is away at least
+        #[arg(long, default_value_t = 5)]
+        away: u64,
+        /// The engine of the hub's store
+        #[arg(long, default_value = "fjall")]
+        engine: String,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Many subscriptions: memory, start and a full fan-out, against a small hub
+    Scale {
+        /// Topics
+        #[arg(long, default_value_t = 1)]
+        topics: usize,
+        /// Subscribers of each
+        #[arg(long, default_value_t = 1_000_000)]
+        subscribers: usize,
+        /// Keep the hub's data in this folder, and use what is there; without it, in a temporary one
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+        /// The engine of the hub's store
+        #[arg(long, default_value = "fjall")]
+        engine: String,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// What honest publishers notice of slow connections and a flood of bad requests
     Attack {
         /// Honest notifications a second, at most 50 (limits.client)
@@ -116,6 +185,23 @@ fn run(command: Command) -> Result<(), Failure> {
             let plan = Fanout { subscribers, hosts, notifications, payload, at_once, rounds, engine };
             let report = Runtime::new()?.block_on(fanout(&plan, folder.path()))?;
             show(&report, json)
+        }
+        Command::Isolation { subscribers, hosts, sick_one_in, burst, rate, seconds, rounds, json } => {
+            let (rate, rounds, sick_one_in) = (rate.max(1), rounds.max(1), sick_one_in.into());
+            let plan = Isolation { subscribers, hosts, sick_one_in, burst, rate, seconds, rounds };
+            show(&Runtime::new()?.block_on(isolation(&plan))?, json)
+        }
+        Command::Recovery { subscriptions, missed, per_host, away, engine, json } => {
+            let folder = tempfile::tempdir_in(".")?;
+            let plan = Recovery { subscriptions, missed, per_host, away, engine };
+            show(&Runtime::new()?.block_on(recovery(&plan, folder.path()))?, json)
+        }
+        Command::Scale { topics, subscribers, keep, engine, json } => {
+            let temporary = tempfile::tempdir_in(".")?;
+            let folder = keep.unwrap_or_else(|| temporary.path().to_owned());
+            std::fs::create_dir_all(&folder)?;
+            let plan = Scale { topics, subscribers, engine };
+            show(&Runtime::new()?.block_on(scale(&plan, &folder))?, json)
         }
         Command::Attack { rate, seconds, slow, flood, json } => {
             let folder = tempfile::tempdir_in(".")?;

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use super::Failure;
-use crate::harness::{HubProcess, PATIENCE};
+use super::wire::{connect, exchange};
+use crate::harness::HubProcess;
 
 const TOPIC: &str = "http://source.example/load/";
 /// Between two bytes of a slow client: none of the hub's limits for bytes ends it, only those for time do.
@@ -268,45 +269,4 @@ fn request(head: &str, body: &str) -> Vec<u8> {
 fn address(net: u8, number: usize) -> IpAddr {
     let part = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);
     IpAddr::V4(Ipv4Addr::new(127, net, part(number / 250 % 250), part(1 + number % 250)))
-}
-
-async fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::new(from, 0))?;
-    let stream = timeout(PATIENCE, socket.connect(to)).await??;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
-struct Answer {
-    status: u16,
-    /// Whether the connection can be used again.
-    again: bool,
-}
-
-/// A request, and the whole of its answer.
-async fn exchange(stream: &mut TcpStream, request: &[u8]) -> io::Result<Answer> {
-    stream.write_all(request).await?;
-    let (mut received, mut part) = (Vec::new(), [0; 2_048]);
-    loop {
-        let read = timeout(PATIENCE, stream.read(&mut part)).await??;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        received.extend_from_slice(&part[..read]);
-        let text = String::from_utf8_lossy(&received);
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let field = |name: &str| {
-            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
-            lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-        };
-        let length = field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        if body.len() >= length {
-            let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-            let again = field("connection") != Some("close");
-            return status
-                .map(|status| Answer { status, again })
-                .ok_or_else(|| io::ErrorKind::InvalidData.into());
-        }
-    }
 }

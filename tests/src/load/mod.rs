@@ -3,13 +3,21 @@
 //! * `receiver` takes requests as fast as the kernel brings them, at any address of 127/8;
 //! * `bare` is a loop over the client that the hub uses, with signatures and without anything else;
 //! * `limit` measures these bounds, `fanout` a hub in a process of its own against the same receiver;
+//! * `isolation`, `recovery` and `scale` are about what else happens to a hub: sick hosts, a host that comes back, and growth,
+//!   on the common ground of `stage`;
 //! * `attack` is about publishers: what they notice when others try to bring the hub down.
 
 mod attack;
 mod bare;
+mod delays;
 mod fanout;
+mod isolation;
 mod limit;
 mod receiver;
+mod recovery;
+mod scale;
+mod stage;
+mod wire;
 
 use std::error::Error;
 use std::time::Duration;
@@ -18,7 +26,10 @@ use serde::Serialize;
 
 pub use attack::{Attack, AttackReport, Latency, attack};
 pub use fanout::{Fanout, FanoutReport, fanout};
+pub use isolation::{Health, Isolation, IsolationReport, isolation};
 pub use limit::{Limit, LimitReport, limit};
+pub use recovery::{Recovery, RecoveryReport, recovery};
+pub use scale::{Scale, ScaleReport, Size, scale};
 
 /// What a measurement may fail by.
 pub type Failure = Box<dyn Error + Send + Sync>;

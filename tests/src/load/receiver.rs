@@ -1,8 +1,9 @@
 //! A receiver that is not what limits a measurement: one listener for all of 127/8, a parser of a few lines, answers from memory.
+//! Its hosts can fall ill and recover.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::Failure;
+use super::delays::Delays;
 
 const DONE: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 /// How long nothing may come before a measurement is given up.
@@ -24,19 +26,66 @@ pub(super) struct Receiver {
     tally: Arc<Tally>,
 }
 
+/// How many hosts there can be.
+const HOSTS: usize = 1 << 16;
+/// How long a host takes for an answer that takes its time.
+const CAREFUL: Duration = Duration::from_millis(2);
+
+/// How a host answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Temper {
+    /// At once.
+    Well,
+    /// After a moment, so that it can be seen how many requests it gets at once.
+    Careful,
+    /// Never.
+    Hanging,
+    /// It ends each connection as soon as something comes.
+    Refusing,
+}
+
 /// Deliveries by subscriber, which is the number at the end of the path.
 #[derive(Debug)]
 struct Tally {
     total: AtomicU64,
+    verified: AtomicU64,
     of: Vec<AtomicU32>,
+    delays: Delays,
+    hosts: Vec<HostTally>,
+}
+
+#[derive(Debug, Default)]
+struct HostTally {
+    temper: AtomicU8,
+    under_way: AtomicU32,
+    most: AtomicU32,
+}
+
+impl HostTally {
+    fn temper(&self) -> Temper {
+        let temper = self.temper.load(Ordering::Relaxed);
+        let tempers = [Temper::Well, Temper::Careful, Temper::Hanging, Temper::Refusing];
+        tempers.into_iter().find(|one| *one as u8 == temper).unwrap_or(Temper::Well)
+    }
 }
 
 impl Receiver {
     pub(super) async fn start(subscribers: usize) -> Result<Self, Failure> {
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
+        Self::start_at(subscribers, 0).await
+    }
+
+    /// The same at a port; 0: at any.
+    pub(super) async fn start_at(subscribers: usize, port: u16) -> Result<Self, Failure> {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?;
         let port = listener.local_addr()?.port();
-        let of = (0..subscribers).map(|_| AtomicU32::new(0)).collect();
-        let tally = Arc::new(Tally { total: AtomicU64::new(0), of });
+        let tally = Arc::new(Tally {
+            total: AtomicU64::new(0),
+            verified: AtomicU64::new(0),
+            of: (0..subscribers).map(|_| AtomicU32::new(0)).collect(),
+            delays: Delays::default(),
+            hosts: (0..HOSTS).map(|_| HostTally::default()).collect(),
+        });
         let receiver = Self { port, tally: Arc::clone(&tally) };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -60,21 +109,39 @@ impl Receiver {
         self.tally.total.load(Ordering::Relaxed)
     }
 
+    /// Verifications of intent so far.
+    pub(super) fn verified(&self) -> u64 {
+        self.tally.verified.load(Ordering::Relaxed)
+    }
+
+    /// Where callbacks are.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on the host with this number answers so.
+    pub(super) fn behave(&self, host: usize, temper: Temper) {
+        self.tally.hosts[host].temper.store(temper as u8, Ordering::Relaxed);
+    }
+
+    /// The most requests that a careful host had to answer at once.
+    pub(super) fn most_at_once(&self, host: usize) -> u32 {
+        self.tally.hosts[host].most.load(Ordering::Relaxed)
+    }
+
+    /// How long deliveries took, from the moment that their bodies begin with.
+    pub(super) fn delays(&self) -> &Delays {
+        &self.tally.delays
+    }
+
     /// Waits until so many have come in all.
     pub(super) async fn until(&self, total: u64) -> Result<(), Failure> {
-        let mut seen = self.total();
-        while seen < total {
-            let progress = timeout(PATIENCE, async {
-                while self.total() == seen {
-                    sleep(LOOK_EVERY).await;
-                }
-            });
-            progress
-                .await
-                .map_err(|_| format!("{seen} of {total} deliveries came, then nothing for {PATIENCE:?}"))?;
-            seen = self.total();
-        }
-        Ok(())
+        until("deliveries", total, || self.total()).await
+    }
+
+    /// Waits until so many callbacks have been asked.
+    pub(super) async fn until_verified(&self, total: u64) -> Result<(), Failure> {
+        until("verifications", total, || self.verified()).await
     }
 
     /// How many subscribers did not get exactly so many.
@@ -83,12 +150,48 @@ impl Receiver {
     }
 }
 
+async fn until(what: &str, total: u64, count: impl Fn() -> u64) -> Result<(), Failure> {
+    let mut seen = count();
+    while seen < total {
+        let progress = timeout(PATIENCE, async {
+            while count() == seen {
+                sleep(LOOK_EVERY).await;
+            }
+        });
+        progress
+            .await
+            .map_err(|_| format!("{seen} of {total} {what} came, then nothing for {PATIENCE:?}"))?;
+        seen = count();
+    }
+    Ok(())
+}
+
+/// The number of the host that a connection leads to.
+fn host_of(stream: &TcpStream) -> std::io::Result<usize> {
+    Ok(match stream.local_addr()?.ip() {
+        IpAddr::V4(address) => usize::from(u16::from_be_bytes([address.octets()[2], address.octets()[3]])),
+        IpAddr::V6(_) => 0,
+    })
+}
+
 async fn serve(mut stream: TcpStream, tally: &Tally) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
+    let host = &tally.hosts[host_of(&stream)?];
     let mut buffer = vec![0; 64 * 1024];
     let mut filled = 0;
     loop {
         while let Some(request) = Request::find(&buffer[..filled]) {
+            match host.temper() {
+                Temper::Well => {}
+                Temper::Careful => {
+                    let now = host.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+                    host.most.fetch_max(now, Ordering::Relaxed);
+                    sleep(CAREFUL).await;
+                    host.under_way.fetch_sub(1, Ordering::Relaxed);
+                }
+                Temper::Hanging => return hang(&mut stream).await,
+                Temper::Refusing => return stream.set_zero_linger(),
+            }
             let (length, answer) = (request.length, request.answer(tally));
             match answer {
                 Some(challenge) => stream.write_all(challenge.as_bytes()).await?,
@@ -104,9 +207,17 @@ async fn serve(mut stream: TcpStream, tally: &Tally) -> std::io::Result<()> {
     }
 }
 
+/// Reads until the peer has had enough.
+async fn hang(stream: &mut TcpStream) -> std::io::Result<()> {
+    let mut rest = [0; 4_096];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
 /// A complete request at the beginning of what was read.
 struct Request<'a> {
     line: &'a str,
+    body: &'a [u8],
     length: usize,
 }
 
@@ -120,7 +231,7 @@ impl<'a> Request<'a> {
             name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
         });
         let length = head + body.unwrap_or(0);
-        (bytes.len() >= length).then_some(Self { line, length })
+        (bytes.len() >= length).then(|| Self { line, body: &bytes[head..length], length })
     }
 
     /// A delivery is counted; a verification of intent is answered with its challenge.
@@ -129,6 +240,7 @@ impl<'a> Request<'a> {
         if self.line.starts_with("GET") {
             let challenge = target.split_once("hub.challenge=").map_or("", |(_, rest)| rest);
             let challenge = challenge.split('&').next().unwrap_or_default();
+            tally.verified.fetch_add(1, Ordering::Relaxed);
             return Some(format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{challenge}",
                 challenge.len()
@@ -138,6 +250,7 @@ impl<'a> Request<'a> {
             count.fetch_add(1, Ordering::Relaxed);
         }
         tally.total.fetch_add(1, Ordering::Relaxed);
+        tally.delays.note(self.body);
         None
     }
 }

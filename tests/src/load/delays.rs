@@ -1,0 +1,110 @@
+//! How long deliveries took: bodies begin with the moment when they were posted, and delays are counted in narrow classes.
+
+use std::fmt;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+/// Classes within a factor of two: a delay is known to 1.1 %.
+const FINE: u32 = 64;
+const CLASSES: usize = 40 * FINE as usize;
+/// Digits of a moment.
+const DIGITS: usize = 16;
+
+/// The beginning of time for this process.
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// A body of so many bytes that begins with the present moment.
+pub(super) fn stamped(bytes: usize) -> Bytes {
+    let mut body = format!("{:0DIGITS$}", BEGAN.elapsed().as_micros()).into_bytes();
+    body.resize(bytes.max(DIGITS), b'x');
+    body.into()
+}
+
+/// The delays of many deliveries.
+pub(super) struct Delays(Box<[AtomicU64]>);
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self((0..CLASSES).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Delays {
+    /// A body has arrived; one that was not stamped does not count.
+    pub(super) fn note(&self, body: &[u8]) {
+        let stamp = body.get(..DIGITS).and_then(|digits| std::str::from_utf8(digits).ok());
+        let Some(posted) = stamp.and_then(|digits| digits.parse().ok()).map(Duration::from_micros) else {
+            return;
+        };
+        let delay = BEGAN.elapsed().saturating_sub(posted);
+        self.0[class(delay)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The delay in milliseconds that this share of deliveries did not exceed, and forgets everything.
+    pub(super) fn take(&self, shares: [f64; 2]) -> [f64; 2] {
+        let counts: Vec<u64> = self.0.iter().map(|count| count.swap(0, Ordering::Relaxed)).collect();
+        let total: u64 = counts.iter().sum();
+        shares.map(|share| {
+            // Counts of a measurement are far below 2^52.
+            #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let mut left = (total as f64 * share).ceil() as u64;
+            let reached = counts.iter().position(|count| {
+                left = left.saturating_sub(*count);
+                left == 0
+            });
+            milliseconds(reached.unwrap_or(0))
+        })
+    }
+}
+
+impl fmt::Debug for Delays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delays").finish_non_exhaustive()
+    }
+}
+
+fn class(delay: Duration) -> usize {
+    let class = delay.as_secs_f64().max(1e-6) * 1e6;
+    // Logarithms of microseconds are small and not negative.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let class = (class.log2() * f64::from(FINE)) as usize;
+    class.min(CLASSES - 1)
+}
+
+/// The upper end of a class.
+fn milliseconds(class: usize) -> f64 {
+    let class = u32::try_from(class + 1).unwrap_or(u32::MAX);
+    (f64::from(class) / f64::from(FINE)).exp2() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_tells_its_delay_to_about_a_hundredth() {
+        for micros in [1, 10, 999, 12_345, 7_000_000] {
+            let delay = Duration::from_micros(micros);
+            let told = milliseconds(class(delay));
+            let ratio = told / (delay.as_secs_f64() * 1e3);
+            assert!((1.0..1.03).contains(&ratio), "{micros} µs: {ratio}");
+        }
+    }
+
+    #[test]
+    fn shares_are_of_what_was_noted_since_the_last_time() {
+        let delays = Delays::default();
+        for _ in 0..99 {
+            delays.0[class(Duration::from_millis(1))].fetch_add(1, Ordering::Relaxed);
+        }
+        delays.0[class(Duration::from_secs(1))].fetch_add(1, Ordering::Relaxed);
+        let [half, all] = delays.take([0.5, 1.0]);
+        assert!((1.0..1.1).contains(&half) && (1_000.0..1_100.0).contains(&all), "{half} {all}");
+        delays.note(&stamped(100));
+        let [_, all] = delays.take([0.5, 1.0]);
+        assert!(all < 1_000.0, "{all}");
+    }
+}

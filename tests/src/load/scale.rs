@@ -1,0 +1,163 @@
+//! `resync-load scale`: many subscriptions, few or many to a topic, against a small hub in the same run.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use walkdir::WalkDir;
+
+use super::delays::stamped;
+use super::receiver::Receiver;
+use super::stage::{Audience, Publisher, usage};
+use super::{Failure, Rate};
+use crate::harness::HubProcess;
+
+/// The small case.
+const SMALL_SUBSCRIBERS: usize = 1_000;
+const SMALL_NOTIFICATIONS: u32 = 200;
+/// On 127/8.
+const HOSTS: usize = 1_000;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Scale {
+    /// Topics.
+    pub topics: usize,
+    /// Subscribers of each.
+    pub subscribers: usize,
+    /// The engine of the hub's store.
+    pub engine: String,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScaleReport {
+    /// Subscriptions made over HTTP, each verified; `None` when they were there already.
+    pub subscribing: Option<Rate>,
+    /// The large hub.
+    pub large: Size,
+    /// The small one.
+    pub small: Size,
+    /// Resident bytes for each subscription, before anything is delivered.
+    pub memory_per_subscription: f64,
+    /// Time for each delivery, the large hub's by the small one's.
+    pub time_ratio: f64,
+    /// CPU time for each delivery, the large hub's by the small one's.
+    pub cpu_ratio: f64,
+}
+
+/// A hub with so many subscriptions.
+#[derive(Clone, Debug, Serialize)]
+pub struct Size {
+    /// How many.
+    pub subscriptions: usize,
+    /// Bytes on the disk.
+    pub store: u64,
+    /// Seconds from the start of its process to its readiness.
+    pub start: f64,
+    /// Resident bytes when it is ready.
+    pub memory: u64,
+    /// Resident bytes after the deliveries.
+    pub memory_after: u64,
+    /// From the first post to the last delivery.
+    pub fan_out: Rate,
+    /// Microseconds of CPU for each delivery.
+    pub cpu: f64,
+    /// Subscriptions that did not get everything exactly once.
+    pub uneven: usize,
+}
+
+/// Measures. The large hub's data is in `folder`, and stays there for the next time.
+///
+/// # Errors
+/// When a delivery does not come, or whatever the network or the disk reports.
+pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> {
+    let audience = Audience { topics: plan.topics, subscribers: plan.subscribers, hosts: HOSTS };
+    let (large, subscribing) = measure(audience, 1, &plan.engine, folder).await?;
+    let small = Audience { topics: 1, subscribers: SMALL_SUBSCRIBERS, hosts: HOSTS };
+    let beside = tempfile::tempdir_in(".")?;
+    let (small, _) = measure(small, SMALL_NOTIFICATIONS, &plan.engine, beside.path()).await?;
+    // Sizes of a machine are far below 2^52.
+    #[expect(clippy::cast_precision_loss)]
+    let memory_per_subscription = large.memory.saturating_sub(small.memory) as f64
+        / (large.subscriptions - small.subscriptions).max(1) as f64;
+    Ok(ScaleReport {
+        subscribing,
+        memory_per_subscription,
+        time_ratio: small.fan_out.per_second / large.fan_out.per_second,
+        cpu_ratio: large.cpu / small.cpu,
+        large,
+        small,
+    })
+}
+
+async fn measure(
+    audience: Audience,
+    notifications: u32,
+    engine: &str,
+    folder: &Path,
+) -> Result<(Size, Option<Rate>), Failure> {
+    let (data, note) = (folder.join("data"), folder.join("port"));
+    let port = fs::read_to_string(&note).ok().and_then(|port| port.parse().ok());
+    let receiver = Receiver::start_at(audience.subscriptions(), port.unwrap_or(0)).await?;
+    let mut hub = HubProcess::prepare(&data, &[("STORE_ENGINE", engine)]);
+    let mut subscribing = None;
+    if port.is_none() {
+        hub.restart().await;
+        let began = Instant::now();
+        audience.subscribe(&hub, &receiver).await?;
+        subscribing = Some(Rate::new(audience.subscriptions() as u64, began.elapsed()));
+        hub.stop().await;
+        fs::write(&note, receiver.port().to_string())?;
+    }
+    let began = Instant::now();
+    hub.restart().await;
+    hub.until_ready().await;
+    let start = began.elapsed().as_secs_f64();
+    let (memory, cpu_before) = usage(&mut hub)?;
+    let fan_out = deliver(audience, notifications, &hub, &receiver).await?;
+    let (memory_after, cpu) = usage(&mut hub)?;
+    let uneven = receiver.uneven(notifications);
+    hub.stop().await;
+    let size = Size {
+        subscriptions: audience.subscriptions(),
+        store: bytes_below(&data)?,
+        start,
+        memory,
+        memory_after,
+        cpu: (cpu - cpu_before) * 1e6 / (fan_out.per_second * fan_out.seconds),
+        fan_out,
+        uneven,
+    };
+    Ok((size, subscribing))
+}
+
+async fn deliver(
+    audience: Audience,
+    notifications: u32,
+    hub: &HubProcess,
+    receiver: &Receiver,
+) -> Result<Rate, Failure> {
+    let mut publisher = Publisher::to(hub).await?;
+    let began = Instant::now();
+    for _ in 0..notifications {
+        for topic in 0..audience.topics {
+            publisher.post(&Audience::topic(topic), &stamped(1_000)).await?;
+        }
+    }
+    let count = audience.subscriptions() as u64 * u64::from(notifications);
+    receiver.until(count).await?;
+    let took = began.elapsed();
+    // A repetition would come now.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    Ok(Rate::new(count, took))
+}
+
+fn bytes_below(folder: &Path) -> Result<u64, Failure> {
+    let mut bytes = 0;
+    for entry in WalkDir::new(folder) {
+        bytes += std::os::unix::fs::MetadataExt::blocks(&entry?.metadata()?) * 512;
+    }
+    Ok(bytes)
+}
