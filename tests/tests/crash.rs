@@ -42,6 +42,14 @@ struct Trial {
     power: bool,
     /// Now and then the disk fails for a while.
     errors: bool,
+    /// So much is posted beside that the engine has to write tables and to give up journals.
+    heavy: bool,
+}
+
+impl Trial {
+    const fn of(engine: &'static str, deaths: usize) -> Self {
+        Self { engine, deaths, power: false, errors: false, heavy: false }
+    }
 }
 
 /// What a trial came to, when not everything was as promised.
@@ -110,6 +118,16 @@ async fn publish(number: usize, hub: SocketAddr, known: Arc<Known>, mut rng: Rng
             Ok(status) => panic!("a running hub refused: {status}"),
             // The hub is dead for the moment; whether it got this one, nobody knows.
             Err(_) => sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
+
+/// Posts to a topic without subscribers, as much as the hub takes.
+async fn weigh_down(hub: SocketAddr, known: Arc<Known>) {
+    let body = "x".repeat(1_000_000);
+    while !known.stopped() {
+        if publish_one(hub, TOPICS, &body).await.is_err() {
+            sleep(Duration::from_millis(5)).await;
         }
     }
 }
@@ -231,13 +249,17 @@ impl Trial {
             .collect();
         let coming = come_and_go(callbacks.clone(), hub.address, Arc::clone(&known), rng.fork());
         clients.push(tokio::spawn(coming));
+        if self.heavy {
+            clients.push(tokio::spawn(weigh_down(hub.address, Arc::clone(&known))));
+        }
         let mut deaths = Vec::new();
         let mut loss = Loss::default();
         for _ in 0..self.deaths {
             if let Some(disk) = disk.as_ref().filter(|_| self.errors) {
                 trouble(disk, &hub, &known, &mut rng).await;
             }
-            sleep(Duration::from_millis(rng.u64(30..400))).await;
+            let life = Duration::from_millis(rng.u64(30..400));
+            sleep(if self.heavy { 5 * life } else { life }).await;
             let at = Instant::now();
             hub.kill().await;
             if let Some(disk) = &mut disk {
@@ -397,37 +419,43 @@ async fn survive(trial: Trial, usual: usize, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_kill_9_with_fjall() {
-    let trial = Trial { engine: "fjall", deaths: 20, power: false, errors: false };
+    let trial = Trial::of("fjall", 20);
     survive(trial, 20, 20_130_103).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_kill_9_with_sled() {
-    let trial = Trial { engine: "sled", deaths: 20, power: false, errors: false };
+    let trial = Trial::of("sled", 20);
     survive(trial, 20, 20_170_720).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_power_cuts_with_fjall() {
-    let trial = Trial { engine: "fjall", deaths: 4, power: true, errors: false };
+    let trial = Trial { power: true, ..Trial::of("fjall", 4) };
     survive(trial, 4, 51_001).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_by_power_cuts_while_fjall_writes_tables() {
+    let trial = Trial { power: true, heavy: true, ..Trial::of("fjall", 4) };
+    survive(trial, 4, 56_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_failing_writes_and_kill_9_with_fjall() {
-    let trial = Trial { engine: "fjall", deaths: 4, power: false, errors: true };
+    let trial = Trial { errors: true, ..Trial::of("fjall", 4) };
     survive(trial, 4, 52_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_failing_writes_and_kill_9_with_sled() {
-    let trial = Trial { engine: "sled", deaths: 4, power: false, errors: true };
+    let trial = Trial { errors: true, ..Trial::of("sled", 4) };
     survive(trial, 4, 53_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_failing_syncs_and_power_cuts_with_fjall() {
-    let trial = Trial { engine: "fjall", deaths: 3, power: true, errors: true };
+    let trial = Trial { power: true, errors: true, ..Trial::of("fjall", 3) };
     survive(trial, 3, 54_000).await;
 }
 
@@ -435,7 +463,7 @@ async fn nothing_acknowledged_is_lost_by_failing_syncs_and_power_cuts_with_fjall
 /// beginning anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn power_cuts_with_sled_are_counted() {
-    let trial = Trial { engine: "sled", deaths: 2, power: true, errors: false };
+    let trial = Trial { power: true, ..Trial::of("sled", 2) };
     let (mut whole, mut unreadable, mut broken) = (0, 0, 0);
     for (seed, outcome) in trials(trial, 4, 55_000).await {
         match outcome {
