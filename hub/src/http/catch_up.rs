@@ -69,11 +69,14 @@ enum BodyView<'a> {
 }
 
 /// What a query asks for.
-#[derive(Debug)]
-struct Asked {
-    topic: TopicUrl,
-    after: Option<Offset>,
-    limit: usize,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Which topic's log.
+    pub topic: TopicUrl,
+    /// From behind this notification on; `None`: from the first.
+    pub after: Option<Offset>,
+    /// How many notifications at most; 1 to 1,000.
+    pub limit: usize,
 }
 
 pub(super) async fn read(
@@ -108,7 +111,11 @@ pub(super) async fn read(
 }
 
 impl Asked {
-    fn parse(query: &str) -> Result<Self, String> {
+    /// Reads a query as it was sent. Parameters that are not known are ignored.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words for whoever wrote it.
+    pub fn parse(query: &str) -> Result<Self, String> {
         let (mut topic, mut after, mut limit) = (None, None, USUAL);
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             let number =
@@ -122,6 +129,14 @@ impl Asked {
         }
         let topic = topic.ok_or("name the topic: ?topic=…&after=OFFSET, where OFFSET stands behind the dot of the last webhook-id")?;
         Ok(Self { topic, after, limit })
+    }
+
+    /// The query for what comes next.
+    pub fn going_on(&self, after: Offset) -> String {
+        let (after, limit) = (after.to_string(), self.limit.to_string());
+        url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs([("topic", self.topic.as_str()), ("after", &after), ("limit", &limit)])
+            .finish()
     }
 }
 
@@ -166,7 +181,8 @@ async fn page_answer(page: Page, asked: Asked, hub_url: Arc<str>) -> Result<Resp
 /// The page as JSON, and where the next one is.
 fn written(page: &Page, asked: &Asked, hub_url: &str) -> (Vec<u8>, Option<String>) {
     let last = page.notifications.last().filter(|_| page.more);
-    let next = last.map(|last| next_url(hub_url, asked, last.offset));
+    // Whoever signs its queries signs this one anew.
+    let next = last.map(|last| format!("{hub_url}notifications?{}", asked.going_on(last.offset)));
     let view = PageView {
         topic: page.topic.url.as_str(),
         first: page.topic.first.0,
@@ -176,15 +192,6 @@ fn written(page: &Page, asked: &Asked, hub_url: &str) -> (Vec<u8>, Option<String
     };
     let bytes = serde_json::to_vec(&view).expect("a page has text for keys only");
     (bytes, next)
-}
-
-/// Whoever signs its queries signs this one anew.
-fn next_url(hub_url: &str, asked: &Asked, after: Offset) -> String {
-    let (after, limit) = (after.to_string(), asked.limit.to_string());
-    let query = url::form_urlencoded::Serializer::new(String::new())
-        .extend_pairs([("topic", asked.topic.as_str()), ("after", &after), ("limit", &limit)])
-        .finish();
-    format!("{hub_url}notifications?{query}")
 }
 
 fn view(notification: &Notification) -> NotificationView<'_> {

@@ -54,8 +54,10 @@ impl TrustedProxies {
             ClientHeader::XForwardedFor => (X_FORWARDED_FOR, address),
             ClientHeader::Forwarded => (FORWARDED.as_str(), |part| forwarded_for(part).and_then(address)),
         };
-        let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
-        values.flat_map(|value| value.split(',')).map(|part| read(part.trim())).collect()
+        // Bytes that are no text spoil their own part only: the client wrote them, and what the proxy adds stands behind them.
+        let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let parts = values.map(|value| value.split(',').map(|part| read(part.trim())).collect::<Vec<_>>());
+        parts.flatten().collect()
     }
 }
 
@@ -146,6 +148,9 @@ mod tests {
             header: ClientHeader::XForwardedFor,
         };
         assert_eq!(proxies.client("10.0.0.1".parse().unwrap(), &headers).to_string(), "10.0.0.1");
+        let added = http::HeaderValue::from_bytes(b"\xff, 192.0.2.1").unwrap();
+        headers.insert("x-forwarded-for", added);
+        assert_eq!(proxies.client("10.0.0.1".parse().unwrap(), &headers).to_string(), "192.0.2.1");
     }
 
     #[test]

@@ -18,11 +18,12 @@ mod tls;
 
 pub use admin::{AdminState, admin};
 pub use body::{Bodies, Pace};
+pub use catch_up::Asked;
 pub use client::TrustedProxies;
 pub use endpoint::{EndpointState, public};
 pub use limits::{Limits, TooMany};
 pub use notifications::Statuses;
 pub use ping_limit::PingLimit;
-pub use publish::PublishState;
+pub use publish::{PublishState, wants_representation};
 pub use server::{Ingress, serve};
 pub use tls::{Tls, TlsError, check as check_tls};

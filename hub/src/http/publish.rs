@@ -17,7 +17,6 @@ use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
 use crate::topics::{Announced, Denied, Intake, Pings, Refused};
 
-/// By this a publisher asks for 200 and the notification's status instead of 202 (RFC 7240, FN-035).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const REPRESENTATION: &str = "return=representation";
@@ -90,7 +89,8 @@ async fn accepted(statuses: &Statuses, id: NotificationId, note: &str, headers: 
     response
 }
 
-fn wants_representation(headers: &HeaderMap) -> bool {
+/// Whether a publisher asks for 200 and the notification's status instead of 202 (RFC 7240, FN-035).
+pub fn wants_representation(headers: &HeaderMap) -> bool {
     let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut preferences = values.flat_map(|value| value.split([',', ';']));
     preferences.any(|one| one.replace(['"', ' '], "").eq_ignore_ascii_case(REPRESENTATION))

@@ -32,6 +32,33 @@ pub struct Announced {
 }
 
 impl Announced {
+    /// Reads the header of a post.
+    ///
+    /// # Errors
+    /// [`Refused`], for what is missing or wrong in the header alone.
+    pub fn read(headers: &HeaderMap) -> Result<Self, Refused> {
+        let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
+        let essence = essence(content_type.as_bytes());
+        let header = LinkHeader::parse(headers.get_all(LINK).iter().map(http::HeaderValue::as_bytes));
+        if header.is_empty() && matches!(essence.as_str(), "application/json" | "multipart/form-data") {
+            return Err(Refused::NotAForm(essence));
+        }
+        let topic = topic(&header)?;
+        let links = NotificationLinks {
+            hubs: header.with_rel("hub").map(str::to_owned).collect(),
+            canonical: topic.as_str().to_owned(),
+            resourcesync: header.first("resourcesync").map(str::to_owned),
+        };
+        if links.hubs.is_empty() {
+            return Err(Refused::NoHub);
+        }
+        if links.resourcesync.is_some() && !is_xml(&essence) {
+            return Err(Refused::NotXml(essence));
+        }
+        let content_type = Bytes::copy_from_slice(content_type.as_bytes());
+        Ok(Self { topic, links, content_type, essence, idempotency_key: idempotency_key(headers)? })
+    }
+
     /// The hubs that the post names.
     pub fn hubs(&self) -> &[String] {
         &self.links.hubs
@@ -119,7 +146,7 @@ impl Intake {
     /// # Errors
     /// [`Refused`]
     pub fn announce(&self, headers: &HeaderMap) -> Result<Announced, Refused> {
-        let announced = announced(headers)?;
+        let announced = Announced::read(headers)?;
         self.authority.allows(bearer(headers), &announced.topic)?;
         Ok(announced)
     }
@@ -158,29 +185,6 @@ impl Intake {
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-}
-
-fn announced(headers: &HeaderMap) -> Result<Announced, Refused> {
-    let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
-    let essence = essence(content_type.as_bytes());
-    let header = LinkHeader::parse(headers.get_all(LINK).iter().map(http::HeaderValue::as_bytes));
-    if header.is_empty() && matches!(essence.as_str(), "application/json" | "multipart/form-data") {
-        return Err(Refused::NotAForm(essence));
-    }
-    let topic = topic(&header)?;
-    let links = NotificationLinks {
-        hubs: header.with_rel("hub").map(str::to_owned).collect(),
-        canonical: topic.as_str().to_owned(),
-        resourcesync: header.first("resourcesync").map(str::to_owned),
-    };
-    if links.hubs.is_empty() {
-        return Err(Refused::NoHub);
-    }
-    if links.resourcesync.is_some() && !is_xml(&essence) {
-        return Err(Refused::NotXml(essence));
-    }
-    let content_type = Bytes::copy_from_slice(content_type.as_bytes());
-    Ok(Announced { topic, links, content_type, essence, idempotency_key: idempotency_key(headers)? })
 }
 
 fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> {
@@ -284,7 +288,7 @@ mod tests {
         if let Some(value) = link {
             headers.insert(LINK, value.parse().unwrap());
         }
-        check(announced(&headers)?, Bytes::copy_from_slice(body.as_bytes()))
+        check(Announced::read(&headers)?, Bytes::copy_from_slice(body.as_bytes()))
     }
 
     #[test]
