@@ -141,6 +141,7 @@ impl Hub {
             limits: Limits::new(&config.limits),
             proxies: TrustedProxies::new(&config.ingress),
             hub_url: Arc::clone(&url),
+            moved_to: config.moved_to.clone(),
         };
         for tls in [&tls, &admin_tls].into_iter().flatten() {
             tasks.spawn(tls.clone().keep(stopped.clone()));

@@ -54,6 +54,9 @@ pub struct Config {
     /// How the world reaches it; `None` means the address it listens on, by `https` with a certificate in `[tls]`.
     #[serde(deserialize_with = "values::optional_url")]
     pub public_url: Option<Url>,
+    /// The endpoint of another hub that takes subscriptions instead (W-091).
+    #[serde(deserialize_with = "values::optional_url")]
+    pub moved_to: Option<Url>,
     /// Everything that the hub remembers is below this folder.
     pub data_dir: PathBuf,
     /// `[store]`
@@ -529,6 +532,12 @@ impl Config {
                 ),
             );
         }
+        let without_slash = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
+        let own = self.public_url.as_ref().map(|url| format!("{}/websub", without_slash(url)));
+        claim(
+            own.is_none() || self.moved_to.as_ref().map(without_slash) != own,
+            "moved_to must name another hub, not this one".to_owned(),
+        );
         claim(
             delivery.breaker_open <= delivery.breaker_open_max && delivery.breaker_open_max <= LONGEST_PAUSE,
             "delivery.breaker_open must not be longer than breaker_open_max, nor that longer than 30 days"

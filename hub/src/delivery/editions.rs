@@ -73,8 +73,16 @@ impl Editions {
     }
 
     fn concerns(&self, subscription: &Subscription, notification: &Notification) -> bool {
-        notification.rule == Rule::Latest && self.shortened.cover(&subscription.topic_url)
+        notification.rule == Rule::Latest
+            && is_xml(&notification.content_type)
+            && self.shortened.cover(&subscription.topic_url)
     }
+}
+
+/// What is not declared as XML is no feed, whatever it looks like (W-016).
+fn is_xml(content_type: &[u8]) -> bool {
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
+    essence.last_chunk::<3>().is_some_and(|end| end.eq_ignore_ascii_case(b"xml"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

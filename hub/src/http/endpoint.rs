@@ -9,9 +9,10 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
 use axum::response::Response;
 use axum::routing::{any, get};
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use resync_core::websub::{self, CallbackUrl, TopicUrl, is_form};
+use url::Url;
 
 use super::client::TrustedProxies;
 use super::limits::{Limits, TooMany};
@@ -23,6 +24,8 @@ use crate::topics::CatchUp;
 
 /// A form holds three URLs and a secret at most; everything beyond this is refused unread.
 const FORM_LIMIT: usize = 64 * 1024;
+/// What is said to whoever sends a secret to a hub without TLS (D-06).
+const OVERHEARD: &str = "\nnote: this hub is reached by plain http, where hub.secret can be overheard";
 /// When a client should come back while too many requests wait for verification.
 const BUSY_RETRY: u64 = 10;
 
@@ -43,6 +46,8 @@ pub struct EndpointState {
     pub proxies: TrustedProxies,
     /// The hub's own URL, as Sources and subscribers use it.
     pub hub_url: Arc<str>,
+    /// The hub that takes subscriptions instead.
+    pub moved_to: Option<Url>,
 }
 
 /// The public routes.
@@ -94,14 +99,21 @@ async fn post(state: &EndpointState, peer: SocketAddr, request: Request<Body>) -
 async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, body: &[u8]) -> Response {
     match websub::Request::parse(body) {
         Ok(websub::Request::Subscribe(request)) => {
+            if let Some(hub) = &state.moved_to {
+                return moved(hub);
+            }
             match within_limits(state, client, &request.topic, &request.callback).await {
-                Ok(()) => accepted(state.requests.subscribe(request).await),
+                Ok(()) => {
+                    let overheard = request.secret.is_some() && state.hub_url.starts_with("http:");
+                    let note = if overheard { OVERHEARD } else { "" };
+                    accepted(state.requests.subscribe(request).await, note)
+                }
                 Err(refusal) => refusal,
             }
         }
         Ok(websub::Request::Unsubscribe(request)) => {
             match within_limits(state, client, &request.topic, &request.callback).await {
-                Ok(()) => accepted(state.requests.unsubscribe(request).await),
+                Ok(()) => accepted(state.requests.unsubscribe(request).await, ""),
                 Err(refusal) => refusal,
             }
         }
@@ -125,9 +137,22 @@ pub(super) fn too_many(early: TooMany) -> Response {
     later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), early)
 }
 
-fn accepted(result: Result<(), NotAccepted>) -> Response {
+/// What is subscribed here already is served here to its end, so only those who subscribe are sent away (W-091, W-092).
+fn moved(hub: &Url) -> Response {
+    let why = format_args!("this hub has moved: send the same request to {hub}");
+    let mut response = text(StatusCode::PERMANENT_REDIRECT, why);
+    if let Ok(location) = HeaderValue::try_from(hub.as_str()) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+fn accepted(result: Result<(), NotAccepted>, note: &str) -> Response {
     match result {
-        Ok(()) => text(StatusCode::ACCEPTED, "accepted: the callback is asked for confirmation next"),
+        Ok(()) => {
+            let next = format_args!("accepted: the callback is asked for confirmation next{note}");
+            text(StatusCode::ACCEPTED, next)
+        }
         Err(NotAccepted::Store(error)) => unavailable(&error),
         Err(error @ NotAccepted::Resting { wait }) => {
             later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs().max(1), error)
