@@ -83,7 +83,7 @@ impl Destination {
 }
 
 #[tokio::test]
-async fn w300_a_signed_delivery_is_handed_on_in_hyper_and_in_axum() {
+async fn w008_w149_s300_a_signed_delivery_is_handed_on_in_hyper_and_in_axum() {
     let mut in_hyper = Destination::start(CallbackOptions::default()).await;
     assert_eq!(in_hyper.at.deliver("1.1", "hello").await.status(), 204);
     assert_eq!(in_hyper.next_body().await, "hello");
@@ -98,7 +98,7 @@ async fn w300_a_signed_delivery_is_handed_on_in_hyper_and_in_axum() {
 }
 
 #[tokio::test]
-async fn w117_w205_what_is_not_pending_is_404() {
+async fn w117_s205_what_is_not_pending_is_404() {
     let destination = Destination::start(CallbackOptions::default()).await;
     let Subscribed { address, path, .. } = &destination.at;
     for query in [
@@ -118,6 +118,34 @@ async fn w117_w205_what_is_not_pending_is_404() {
 }
 
 #[tokio::test]
+async fn w116_w118_w187_w188_the_echo_is_the_challenge_in_a_type_that_nothing_runs() {
+    let destination = Destination::start(CallbackOptions::default()).await;
+    let Subscribed { address, path, .. } = &destination.at;
+    let topic = "http%3A%2F%2Fsource.example%2Ftopic";
+    let query =
+        format!("hub.mode=subscribe&hub.topic={topic}&hub.lease_seconds=600&hub.challenge=aZ9%2B-.%2F=_");
+    let answer = get(*address, &format!("{path}?{query}")).await;
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "aZ9+-./=_"));
+    assert_eq!(answer.header("content-type"), Some("application/octet-stream"));
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+}
+
+#[tokio::test]
+async fn w148_the_callback_tells_the_subscription_whatever_the_links_say() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    let Subscribed { address, path, secret } = &destination.at;
+    let headers = [
+        ("Content-Type", "text/plain"),
+        ("X-Hub-Signature", &signature(secret, b"news")),
+        ("Link", "<http://other.example/hub>; rel=\"hub\", <http://other.example/topic>; rel=\"self\""),
+    ];
+    assert_eq!(post(*address, path, &headers, b"news").await.status(), 204);
+    let delivery = tokio::time::timeout(PATIENCE, destination.deliveries.next()).await.unwrap().unwrap();
+    assert_eq!(delivery.topic.as_str(), TOPIC);
+    assert_eq!(delivery.links.first("self"), Some("http://other.example/topic"), "a hint only");
+}
+
+#[tokio::test]
 async fn w189_a_challenge_that_is_too_long_or_not_of_the_alphabet_is_not_echoed() {
     let destination = Destination::start(CallbackOptions::default()).await;
     let Subscribed { address, path, .. } = &destination.at;
@@ -134,7 +162,7 @@ async fn w189_a_challenge_that_is_too_long_or_not_of_the_alphabet_is_not_echoed(
 }
 
 #[tokio::test]
-async fn w193_w302_a_missing_or_wrong_signature_is_403_and_not_handed_on() {
+async fn w193_s302_a_missing_or_wrong_signature_is_403_and_not_handed_on() {
     let mut destination = Destination::start(CallbackOptions::default()).await;
     let Subscribed { address, path, secret } = destination.at.clone();
     let of_another_body = signature(&secret, b"other");

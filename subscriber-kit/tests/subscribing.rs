@@ -49,7 +49,7 @@ async fn add(subscriptions: &Subscriptions, hub: &Hub) -> SubscriptionId {
 }
 
 #[tokio::test]
-async fn w041_to_w054_the_request_is_a_form_with_everything_it_needs() {
+async fn w005_w041_w043_to_w047_w049_w054_the_request_is_a_form_with_everything_it_needs() {
     let mut hub = Hub::start().await;
     let subscriptions = Subscriptions::in_memory();
     let id = add(&subscriptions, &hub).await;
@@ -69,7 +69,7 @@ async fn w041_to_w054_the_request_is_a_form_with_everything_it_needs() {
 }
 
 #[tokio::test]
-async fn w093_w203_w204_the_same_form_follows_307_and_308_to_another_hub() {
+async fn w093_s203_s204_the_same_form_follows_307_and_308_to_another_hub() {
     for line in ["307 Temporary Redirect", "308 Permanent Redirect"] {
         let mut real = Hub::start().await;
         let location = format!("Location: {}\r\n", real.url());

@@ -171,7 +171,8 @@ async fn passes(name: &str, asked: &str, step: Step, wanted_topic: &str) {
 const LINKS: &str = "Link: <{}/hub>; rel=\"hub\", <{}/blog>; rel=\"self\"\r\n";
 
 #[tokio::test]
-async fn w100_to_w104_hub_and_topic_are_found_in_headers_html_atom_and_rss_and_headers_come_first() {
+async fn w004_w028_w029_w030_s100_to_s104_hub_and_topic_are_found_in_headers_html_atom_and_rss_and_headers_come_first()
+ {
     let in_headers = Step { headers: LINKS, body: "<p>nothing here</p>", ..Step::default() };
     passes("100", "/blog", in_headers, "/blog").await;
     let in_html = Step {
@@ -203,7 +204,8 @@ async fn w100_to_w104_hub_and_topic_are_found_in_headers_html_atom_and_rss_and_h
 }
 
 #[tokio::test]
-async fn w200_to_w204_the_topic_is_the_one_it_says_to_be_and_redirects_of_topic_and_hub_are_followed() {
+async fn w048_w071_s200_to_s204_the_topic_is_the_one_it_says_to_be_and_redirects_of_topic_and_hub_are_followed()
+ {
     let other = Step {
         headers: "Link: <{}/hub>; rel=\"hub\", <{}/blog?self=other>; rel=\"self\"\r\n",
         ..Step::default()
@@ -228,7 +230,7 @@ async fn w200_to_w204_the_topic_is_the_one_it_says_to_be_and_redirects_of_topic_
 }
 
 #[tokio::test]
-async fn w205_the_verification_of_a_topic_that_nobody_asked_for_is_404() {
+async fn w115_w117_s205_the_verification_of_a_topic_that_nobody_asked_for_is_404() {
     let mut rocks = Rocks::start(Step { headers: LINKS, is_invalid: true, ..Step::default() }).await;
     let subscriber = Subscriber::start(format!("http://{}/blog", rocks.address));
     assert_eq!(rocks.request().await.verified, 404);
@@ -238,7 +240,7 @@ async fn w205_the_verification_of_a_topic_that_nobody_asked_for_is_404() {
 }
 
 #[tokio::test]
-async fn w301_w302_a_wrong_or_missing_signature_is_refused_and_its_content_ignored() {
+async fn w007_w171_w193_s301_s302_a_wrong_or_missing_signature_is_refused_and_its_content_ignored() {
     let mut rocks = Rocks::start(Step { headers: LINKS, ..Step::default() }).await;
     let mut subscriber = Subscriber::start(format!("http://{}/blog", rocks.address));
     let request = rocks.request().await;

@@ -38,7 +38,7 @@ async fn command(hub: &HubProcess, data: &Path, arguments: &[&str]) -> (bool, St
 }
 
 #[tokio::test]
-async fn b27_w098_w102_a_denied_subscription_is_told_why_and_gets_nothing_more() {
+async fn b27_w098_to_w102_a_denied_subscription_is_told_why_and_gets_nothing_more() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let (denied, other) = (Receiver::start().await, Receiver::start().await);

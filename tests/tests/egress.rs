@@ -258,7 +258,7 @@ async fn d20_the_environments_proxies_are_not_used() {
 }
 
 #[tokio::test]
-async fn b32_a_port_that_is_not_on_the_list_is_not_contacted() {
+async fn b32_w089_a_port_that_is_not_on_the_list_is_not_contacted() {
     let scene = Scene::start(&[("EGRESS_PORTS", "[80, 443]")]).await;
     assert_eq!(scene.ask("http://source.example/", &scene.honest.url("/cb")).await, 400);
     assert_eq!(scene.ask("http://source.example/", "http://destination.test:25/cb").await, 400);

@@ -88,7 +88,7 @@ async fn d11_redirects_are_followed_to_a_bound_and_error_pages_are_nobodys_news(
 }
 
 #[tokio::test]
-async fn b20_w147_links_in_the_content_count_where_headers_lack_them() {
+async fn b20_d12_w034_w144_w145_w146_w147_links_in_the_content_count_where_headers_lack_them() {
     let folder = tempdir().unwrap();
     let (hub, publisher, topic, destination) = scene(folder.path(), &[]).await;
     let base = publisher.url("");
@@ -153,7 +153,7 @@ fn atom(entries: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn b30_w143_where_it_is_asked_for_known_entries_are_left_out_for_whom_has_them() {
+async fn b30_w016_w143_where_it_is_asked_for_known_entries_are_left_out_for_whom_has_them() {
     let folder = tempdir().unwrap();
     let publisher = Receiver::start().await;
     let prefix = format!("[\"{}\"]", publisher.url("/diff"));
@@ -184,7 +184,30 @@ async fn b30_w143_where_it_is_asked_for_known_entries_are_left_out_for_whom_has_
 }
 
 #[tokio::test]
-async fn d13_a_closed_hub_serves_topics_that_name_it_or_that_are_allowed_and_denies_others_with_a_reason() {
+async fn w016_w142_w143_of_other_formats_nothing_is_left_out() {
+    let folder = tempdir().unwrap();
+    let publisher = Receiver::start().await;
+    let prefix = format!("[\"{}\"]", publisher.url("/diff"));
+    let hub = HubProcess::start_with(folder.path(), &[("PUBLISH_ENTRY_DIFF", &prefix)]).await;
+    let destination = Receiver::start().await;
+    let topic = publisher.url("/diff/topic");
+    hub.subscribe(&topic, &destination.url("/cb"), &[], 1).await;
+    let mut sent = 0;
+    for content_type in ["application/json", "text/html", "text/plain; charset=xml"] {
+        for entries in [&[1][..], &[2, 1]] {
+            let whole = atom(entries) + content_type;
+            let reply = page(&[("content-type", content_type)], &whole);
+            publisher.behave(move |_| reply.clone());
+            ping(&hub, &topic).await;
+            sent += 1;
+            assert_eq!(destination.until_delivered(sent).await[sent - 1].text(), whole);
+        }
+    }
+}
+
+#[tokio::test]
+async fn d13_w001_w072_w095_w096_w098_w101_a_closed_hub_serves_topics_that_name_it_or_that_are_allowed_and_denies_others_with_a_reason()
+ {
     let folder = tempdir().unwrap();
     let (publisher, destination) = (Receiver::start().await, Receiver::start().await);
     let allowed = format!("[\"{}\"]", publisher.url("/allowed"));

@@ -16,9 +16,25 @@ const CRATES: [&str; 5] = ["core", "hub", "publisher", "subscriber-kit", "tests"
 
 /// A line of requirements.txt.
 struct Requirement {
+    /// `hub`, `publisher` or `subscriber`.
+    role: String,
     number: String,
     level: String,
     words: String,
+}
+
+/// A test, by its name.
+struct Test {
+    file: String,
+    /// It talks to the real hub over sockets.
+    is_black_box: bool,
+}
+
+/// The tests that carry a number.
+#[derive(Default)]
+struct Covering {
+    black_box: Vec<String>,
+    others: Vec<String>,
 }
 
 fn root() -> PathBuf {
@@ -27,26 +43,80 @@ fn root() -> PathBuf {
 
 fn requirements() -> Vec<Requirement> {
     let text = fs::read_to_string(root().join("tests/requirements.txt")).unwrap();
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| {
+    let mut requirements: Vec<Requirement> = Vec::new();
+    let mut role = "";
+    for line in text.lines() {
+        if let Some(section) = line.strip_prefix("## ") {
+            role = section;
+        } else if !line.starts_with('#') {
             let mut parts = line.splitn(3, ' ').map(str::to_owned);
             let mut part = || parts.next().unwrap_or_else(|| panic!("three parts: {line}"));
-            Requirement { number: part(), level: part(), words: part() }
-        })
-        .collect()
+            let (number, level, words) = (part(), part(), part());
+            assert!(["MUST", "SHOULD", "MAY", "HOLDS", "LEFT"].contains(&level.as_str()), "{line}");
+            requirements.push(Requirement { role: role.to_owned(), number, level, words });
+        }
+    }
+    requirements
 }
 
-/// The names of all tests with the files they are in.
-fn tests() -> BTreeMap<String, String> {
+/// All tests by their names.
+fn tests() -> BTreeMap<String, Test> {
     let mut found = BTreeMap::new();
     for file in CRATES.iter().flat_map(|name| WalkDir::new(root().join(name))) {
         let path = file.unwrap().into_path();
         if path.extension().is_some_and(|extension| extension == "rs") {
-            let shown = path.strip_prefix(root()).unwrap().display().to_string();
-            let names = names(&fs::read_to_string(&path).unwrap());
-            found.extend(names.into_iter().map(|name| (name, shown.clone())));
+            let file = path.strip_prefix(root()).unwrap().display().to_string();
+            let source = fs::read_to_string(&path).unwrap();
+            let starting =
+                if file.starts_with("tests/tests/") { starting_a_hub(&source) } else { BTreeSet::new() };
+            for name in names(&source) {
+                let is_black_box = starting.contains(name.as_str());
+                found.insert(name, Test { file: file.clone(), is_black_box });
+            }
         }
+    }
+    found
+}
+
+/// The functions that start the hub's binary, by themselves or by another function of the file.
+fn starting_a_hub(source: &str) -> BTreeSet<&str> {
+    let functions = functions(source);
+    let mut starting = BTreeSet::new();
+    loop {
+        let starts = |text: &str| {
+            text.contains("HubProcess::start")
+                || starting
+                    .iter()
+                    .any(|name| text.match_indices(&format!("{name}(")).any(|(at, _)| !is_in_name(text, at)))
+        };
+        let more: Vec<_> =
+            functions.iter().filter(|(name, text)| !starting.contains(name) && starts(text)).collect();
+        if more.is_empty() {
+            return starting;
+        }
+        starting.extend(more.into_iter().map(|(name, _)| *name));
+    }
+}
+
+fn is_in_name(text: &str, at: usize) -> bool {
+    text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_')
+}
+
+/// The functions of a file with their bodies, which end where a brace stands as far right as they began.
+fn functions(source: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut offset = 0;
+    for line in source.split_inclusive('\n') {
+        let start = offset;
+        offset += line.len();
+        let trimmed = line.trim_start();
+        let Some(rest) = trimmed.strip_prefix("async fn ").or_else(|| trimmed.strip_prefix("fn ")) else {
+            continue;
+        };
+        let indentation = &line[..line.len() - trimmed.len()];
+        let end = source[start..].find(&format!("\n{indentation}}}")).map_or(source.len(), |end| start + end);
+        let name = rest.split(['(', '<']).next().unwrap_or_default();
+        found.push((name, &source[start + line.find('(').unwrap_or(0)..end]));
     }
     found
 }
@@ -98,40 +168,80 @@ fn number(word: &str) -> Option<(char, u32)> {
         .map(|number| (letter.to_ascii_uppercase(), number))
 }
 
-fn covering(tests: &BTreeMap<String, String>) -> BTreeMap<String, Vec<String>> {
-    let mut covering: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, file) in tests {
+fn covering(tests: &BTreeMap<String, Test>) -> BTreeMap<String, Covering> {
+    let mut covering: BTreeMap<String, Covering> = BTreeMap::new();
+    for (name, Test { file, is_black_box }) in tests {
         for number in numbers(name) {
-            covering.entry(number).or_default().push(format!("`{name}` ({file})"));
+            let covering = covering.entry(number).or_default();
+            let kind = if *is_black_box { &mut covering.black_box } else { &mut covering.others };
+            kind.push(format!("`{name}` ({file})"));
         }
     }
     covering
 }
 
+/// Those that no test covers; a hub's are covered by a test over real sockets only.
 fn uncovered<'a>(
     requirements: &'a [Requirement],
-    covering: &BTreeMap<String, Vec<String>>,
+    covering: &BTreeMap<String, Covering>,
 ) -> Vec<&'a Requirement> {
-    requirements.iter().filter(|requirement| !covering.contains_key(&requirement.number)).collect()
+    let is_covered = |one: &&Requirement| {
+        let found = covering.get(&one.number);
+        one.level == "LEFT"
+            || found.is_some_and(|found| {
+                !found.black_box.is_empty() || (one.role != "hub" && !found.others.is_empty())
+            })
+    };
+    requirements.iter().filter(|one| !is_covered(one)).collect()
 }
 
 fn conformance() -> String {
     let (requirements, covering) = (requirements(), covering(&tests()));
-    let uncovered = uncovered(&requirements, &covering);
-    let musts = uncovered.iter().filter(|requirement| requirement.level == "MUST").count();
-    let mut text = format!(
-        "# Conformance\n\nMade of the names of the tests by `tests/tests/papers.rs`; do not edit. W are requirements of WebSub on a hub, C \
-         compatibility with what came before it, D decisions where it is silent, B further checks over real sockets. The steps of \
-         websub.rocks are replayed by `tests/tests/websub_rocks.rs`.\n\n{} numbers, {} without a test, {musts} of these a MUST.\n\n\
-         | number | level | what | tests |\n|---|---|---|---|\n",
-        requirements.len(),
-        uncovered.len()
-    );
-    for Requirement { number, level, words } in &requirements {
-        let tests = covering.get(number).map_or_else(|| "**none**".to_owned(), |tests| tests.join("<br>"));
-        writeln!(text, "| {number} | {level} | {words} | {tests} |").unwrap();
+    let mut text = "# Conformance\n\nMade of the names of the tests by `tests/tests/papers.rs`; do not edit. W are requirements of WebSub, C is \
+         compatibility with what came before it, D decisions where it is silent, B further checks, H what websub.rocks asks of a hub, its own \
+         numbers (100 to 106) included. MUST, SHOULD and MAY are WebSub's words, a MAY stands here where use is made of it; HOLDS is promised here \
+         although WebSub does not ask for it; LEFT is not done, and the words say why.\n\nOver sockets means: from outside, against the running \
+         `resync-hub`. A requirement on a hub counts as covered by such a test only. Requirements on publishers and subscribers are those that \
+         this project's crates for them are to meet, and any test counts.\n"
+        .to_owned();
+    for role in ["hub", "publisher", "subscriber"] {
+        let of_role: Vec<_> = requirements.iter().filter(|one| one.role == role).collect();
+        let open: Vec<_> =
+            uncovered(&requirements, &covering).into_iter().filter(|one| one.role == role).collect();
+        let count = |level: &str| of_role.iter().filter(|one| one.level == level).count();
+        let musts = open.iter().filter(|one| one.level == "MUST").count();
+        write!(
+            text,
+            "\n## On a {role}\n\n{} numbers ({} MUST, {} SHOULD, {} left); {} without a test, {musts} of these a MUST.\n\n\
+             | number | level | what | over sockets | other tests |\n|---|---|---|---|---|\n",
+            of_role.len(),
+            count("MUST"),
+            count("SHOULD"),
+            count("LEFT"),
+            open.len(),
+        )
+        .unwrap();
+        for one in of_role {
+            row(&mut text, one, covering.get(&one.number), open.iter().any(|open| open.number == one.number));
+        }
     }
     text
+}
+
+fn row(text: &mut String, one: &Requirement, covering: Option<&Covering>, is_open: bool) {
+    let shown = |tests: fn(&Covering) -> &Vec<String>| {
+        covering.map(|found| tests(found).join("<br>")).filter(|text| !text.is_empty())
+    };
+    let black_box = shown(|found| &found.black_box);
+    let missing = if is_open { "**none**" } else { "–" };
+    let Requirement { number, level, words, .. } = one;
+    writeln!(
+        text,
+        "| {number} | {level} | {words} | {} | {} |",
+        black_box.unwrap_or_else(|| missing.to_owned()),
+        shown(|found| &found.others).unwrap_or_else(|| "–".to_owned())
+    )
+    .unwrap();
 }
 
 #[test]
@@ -149,12 +259,12 @@ fn the_table_of_conformance_is_that_of_the_tests_names() {
 }
 
 #[test]
-fn no_must_is_without_a_test() {
+fn no_must_and_nothing_that_a_hub_promises_is_without_a_test() {
     let (requirements, covering) = (requirements(), covering(&tests()));
-    let musts =
-        uncovered(&requirements, &covering).into_iter().filter(|requirement| requirement.level == "MUST");
-    let missing: Vec<_> = musts.map(|requirement| &requirement.number).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    let open = uncovered(&requirements, &covering);
+    let missing: Vec<_> = open.iter().filter(|one| one.role == "hub" || one.level == "MUST").collect();
+    assert!(missing.is_empty(), "{:?}", missing.iter().map(|one| &one.number).collect::<Vec<_>>());
+    assert!(requirements.iter().filter(|one| one.role == "hub").count() > 150, "is the list still one?");
 }
 
 #[test]
@@ -184,4 +294,11 @@ fn numbers_stand_at_the_beginning_of_a_name_and_may_be_a_range() {
     let source =
         "#[tokio::test]\nasync fn one() {}\nfn helper() {}\n#[test]\n#[ignore]\nfn two(a in 1..2) {}";
     assert_eq!(names(source), ["one", "two"]);
+}
+
+#[test]
+fn a_test_is_over_sockets_where_it_or_what_it_calls_starts_the_hub() {
+    let source = "async fn scene() {\n    HubProcess::start().await;\n}\nfn other() {\n    a_scene();\n}\n\
+        mod inner {\n    async fn far() {\n        if x {\n            near();\n        }\n    }\n    fn near() {\n        scene();\n    }\n}\n";
+    assert_eq!(starting_a_hub(source).into_iter().collect::<Vec<_>>(), ["far", "near", "scene"]);
 }

@@ -22,7 +22,7 @@ fn assert_refused(answer: &Answer, status: u16, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn b02_b03_malformed_subscription_requests_are_refused_with_the_reason() {
+async fn b02_b03_d04_d05_w057_w087_w088_malformed_subscription_requests_are_refused_with_the_reason() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let long = "x".repeat(200);
@@ -74,7 +74,7 @@ async fn b02_b03_malformed_subscription_requests_are_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn b03_the_longest_legal_secret_is_accepted() {
+async fn b03_w011_w057_the_longest_legal_secret_is_accepted() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let destination = Receiver::start().await;

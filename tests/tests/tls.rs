@@ -255,7 +255,7 @@ async fn the_admin_api_speaks_tls_and_the_commands_believe_the_configured_certif
 // --- out ---
 
 #[tokio::test]
-async fn callbacks_and_topics_with_certificates_of_ones_own_authority_need_extra_ca() {
+async fn w070_w190_callbacks_and_topics_with_certificates_of_ones_own_authority_need_extra_ca() {
     let scene = Scene::new();
     let receiver = Receiver::start().await;
     let front = scene.front_of(receiver.address()).await;

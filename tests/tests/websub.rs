@@ -52,7 +52,8 @@ async fn w087_w088_an_error_in_the_request_is_a_4xx_in_plain_text() {
 }
 
 #[tokio::test]
-async fn w097_w105_w107_w108_w109_w111_a_verification_names_mode_topic_challenge_and_lease() {
+async fn w012_w050_w097_w105_to_w109_w111_w121_a_verification_names_mode_topic_challenge_and_the_lease_asked_for()
+ {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let destination = Receiver::start().await;
@@ -66,7 +67,7 @@ async fn w097_w105_w107_w108_w109_w111_a_verification_names_mode_topic_challenge
 }
 
 #[tokio::test]
-async fn w014_w097_w105_w107_an_unsubscription_is_verified_and_then_nothing_more_comes() {
+async fn w014_w097_w105_w107_w108_w112_an_unsubscription_is_verified_and_then_nothing_more_comes() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let (leaving, staying) = (Receiver::start().await, Receiver::start().await);
@@ -78,6 +79,7 @@ async fn w014_w097_w105_w107_an_unsubscription_is_verified_and_then_nothing_more
     let asked = leaving.until_verified(2).await;
     assert_eq!(asked.parameter("hub.mode").as_deref(), Some("unsubscribe"));
     assert_eq!(asked.parameter("hub.topic").as_deref(), Some(TOPIC));
+    assert_eq!(asked.parameter("hub.lease_seconds"), None);
     hub.until_subscribed(1).await;
     hub.publish(TOPIC, "x").await.unwrap();
     staying.until_delivered(1).await;
@@ -104,7 +106,7 @@ async fn w015_w019_w140_w141_w142_w144_w145_w146_b05_a_delivery_is_the_content_w
 }
 
 #[tokio::test]
-async fn w017_w018_w165_w191_b21_each_subscription_is_signed_with_its_own_secret() {
+async fn w017_w018_w055_w165_w191_w194_b21_each_subscription_is_signed_with_its_own_secret() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let (one, other, none) = (Receiver::start().await, Receiver::start().await, Receiver::start().await);
@@ -116,6 +118,7 @@ async fn w017_w018_w165_w191_b21_each_subscription_is_signed_with_its_own_secret
     assert!(signed_with(&one.until_delivered(1).await[0], &longest));
     let delivery = other.until_delivered(1).await.remove(0);
     assert!(signed_with(&delivery, "second") && !signed_with(&delivery, &longest));
+    assert!(delivery.header("x-hub-signature").starts_with("sha256="));
     assert!(none.until_delivered(1).await[0].headers.get("x-hub-signature").is_none());
 }
 

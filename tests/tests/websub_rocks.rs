@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use http::Method;
 use resync_core::websub::{Secret, Signature};
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form};
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
 use tempfile::{TempDir, tempdir};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// H-01: what has not answered by then has failed.
@@ -50,6 +51,16 @@ impl Rocks {
 
     fn body(&self) -> String {
         body(self.content_type, &self.posts.lock().unwrap())
+    }
+
+    /// The same, but the first delivery is answered when the test says so.
+    fn serve_late(&self, release: &Arc<Notify>) {
+        self.serve();
+        let (usual, release) = (self.site.temper(), Arc::clone(release));
+        self.site.behave(move |seen| match usual(seen) {
+            reply if seen.method == Method::POST => Reply::After(Arc::clone(&release), Box::new(reply)),
+            reply => reply,
+        });
     }
 
     fn serve(&self) {
@@ -183,12 +194,12 @@ fn links(header: &str) -> Vec<(String, String)> {
 const HTML: &str = "text/html; charset=UTF-8";
 
 #[tokio::test]
-async fn h100_a_typical_request() {
+async fn h100_h02_h04_h06_to_h10_h12_h13_a_typical_request() {
     Rocks::begin(100, HTML).await.first_delivery(&[], None).await;
 }
 
 #[tokio::test]
-async fn h101_a_request_with_a_secret() {
+async fn h101_h10_a_request_with_a_secret() {
     Rocks::begin(101, HTML).await.first_delivery(&[("hub.secret", SECRET)], Some(SECRET)).await;
 }
 
@@ -225,13 +236,44 @@ async fn h104_unsubscribing() {
 }
 
 #[tokio::test]
-async fn h105_a_plain_text_topic() {
+async fn h105_h07_a_plain_text_topic() {
     Rocks::begin(105, "text/plain;charset=UTF-8").await.first_delivery(&[], None).await;
 }
 
 #[tokio::test]
-async fn h106_a_json_topic_that_is_passed_on_unread() {
+async fn h106_h06_h07_a_json_topic_that_is_passed_on_unread() {
     Rocks::begin(106, "application/json").await.first_delivery(&[], None).await;
+}
+
+#[tokio::test]
+async fn h01_h02_a_hub_answers_in_time_whatever_hangs() {
+    let rocks = Rocks::begin(100, HTML).await;
+    rocks.site.behave(|_| Reply::Hang);
+    rocks.ask("subscribe", &[]).await;
+    rocks.ask("unsubscribe", &[]).await;
+    rocks.publish("fourth").await;
+}
+
+/// It looks at the topic before it answers a delivery, which may take a while, and the topic may be at the hub itself.
+#[tokio::test]
+async fn h05_h15_d16_a_delivery_may_be_answered_late_and_the_hub_answers_meanwhile() {
+    let rocks = Rocks::begin(100, HTML).await;
+    rocks.subscribed(&[], 1).await;
+    let release = Arc::new(Notify::new());
+    rocks.serve_late(&release);
+    rocks.publish("fourth").await;
+    let delivery = rocks.site.until_delivered(1).await.swap_remove(0);
+    let meanwhile = timeout(ITS_PATIENCE, form(rocks.hub.address, &[("hub.mode", "publish")])).await;
+    assert_eq!(meanwhile.expect("H-15").unwrap().status, 400, "it is answered");
+    eventually("D-16: six seconds have passed", || async { delivery.at.elapsed() > Duration::from_secs(6) })
+        .await;
+    release.notify_one();
+    rocks.check(&delivery, None);
+    rocks.serve();
+    rocks.publish("fifth").await;
+    let deliveries = rocks.site.until_delivered(2).await;
+    rocks.check(&deliveries[1], None);
+    assert_eq!(deliveries.len(), 2, "the late answer counted");
 }
 
 /// Its publisher test subscribes at the Source's hub itself: with a query in the callback and a lease of two hours.

@@ -2,7 +2,7 @@
 //! mended as FN-049 lists them): header names, form fields, answers, in raw HTTP against the real hub.
 
 use resync_core::websub::{Secret, Signature};
-use resync_tests::harness::{HubProcess, Receiver, form, post, request};
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form, post, request};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/dataset1/framework/";
@@ -127,7 +127,7 @@ async fn fn047_unsubscribing_takes_the_same_two_steps() {
 }
 
 #[tokio::test]
-async fn w165_w166_w167_a_subscription_with_a_secret_is_signed_and_one_without_is_not() {
+async fn w165_to_w168_d09_a_subscription_with_a_secret_is_signed_and_one_without_is_not() {
     let folder = tempdir().unwrap();
     for method in ["sha1", "sha256", "sha384", "sha512"] {
         let hub = HubProcess::start_with(&folder.path().join(method), &[("SIGNATURE_METHOD", method)]).await;
@@ -172,12 +172,57 @@ async fn w141_w142_b19_type_and_bytes_arrive_as_they_were_posted() {
 }
 
 #[tokio::test]
-async fn c04_c05_b31_a_ping_makes_the_hub_fetch_the_topic_and_send_only_what_is_new() {
+async fn w142_b19_an_empty_and_a_large_body_arrive_as_they_are() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_with(folder.path(), &[("PUBLISH_MAX_BODY", "8 MiB")]).await;
+    let (publisher, destination) = (Receiver::start().await, Receiver::start().await);
+    let topic = publisher.url("/emptied");
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
+    hub.subscribe(&topic, &destination.url("/cb"), &[], 2).await;
+    let link = format!("<{TOPIC}>; rel=self, <{}>; rel=hub", hub.url());
+    let large: Vec<u8> = (0..6_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
+    let headers = [("Content-Type", "video/mp4"), ("Link", link.as_str())];
+    assert_eq!(post(hub.address, &headers, &large).await.unwrap().status, 202);
+    assert!(destination.until_delivered(1).await[0].body == large, "it is not the same");
+
+    publisher.behave(|_| Reply::Page(200, vec![("content-type", "text/csv".to_owned())], String::new()));
+    form(hub.address, &[("hub.mode", "publish"), ("hub.url", &topic)]).await.unwrap();
+    let emptied = destination.until_delivered(2).await.swap_remove(1);
+    assert_eq!((emptied.body.len(), emptied.header("content-type")), (0, "text/csv"));
+}
+
+#[tokio::test]
+async fn c04_c05_b31_a_ping_may_name_several_topics_by_both_names() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let (publisher, destination) = (Receiver::start().await, Receiver::start().await);
+    publisher.behave(|seen| Reply::Status(200, seen.path().to_owned()));
+    let topics = ["/a", "/b", "/c"].map(|path| publisher.url(path));
+    for (number, topic) in topics.iter().enumerate() {
+        hub.subscribe(topic, &destination.url("/cb"), &[], number + 1).await;
+    }
+    let [a, b, c] = topics.each_ref().map(String::as_str);
+    let ping = [
+        ("hub.mode", "publish"),
+        ("hub.url", a),
+        ("hub.url", b),
+        ("hub.topic", c),
+        ("hub.topic", a),
+        ("hub.url", "http://127.0.0.1:9/nobody-subscribed"),
+    ];
+    assert_eq!(form(hub.address, &ping).await.unwrap().status, 204);
+    let mut got: Vec<_> = destination.until_delivered(3).await.iter().map(Seen::text).collect();
+    got.sort();
+    assert_eq!(got, ["/a", "/b", "/c"]);
+}
+
+#[tokio::test]
+async fn w131_w132_c04_c05_d12_b31_a_ping_makes_the_hub_fetch_the_topic_and_send_only_what_is_new() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let (publisher, destination) = (Receiver::start().await, Receiver::start().await);
     let topic = publisher.url("/feed");
-    publisher.behave(|_| resync_tests::harness::Reply::Status(200, "first version".to_owned()));
+    publisher.behave(|_| Reply::Status(200, "first version".to_owned()));
     hub.subscribe(&topic, &destination.url("/cb"), &[], 1).await;
 
     for name in ["hub.url", "hub.topic"] {
@@ -191,7 +236,7 @@ async fn c04_c05_b31_a_ping_makes_the_hub_fetch_the_topic_and_send_only_what_is_
     assert!(link.contains(&format!("<{topic}>; rel=\"self\"")), "D-12: {link}");
     assert_eq!(publisher.until_verified(1).await.header("cache-control"), "no-cache");
 
-    publisher.behave(|_| resync_tests::harness::Reply::Status(200, "second version".to_owned()));
+    publisher.behave(|_| Reply::Status(200, "second version".to_owned()));
     form(hub.address, &[("hub.mode", "publish"), ("hub.url", &topic)]).await.unwrap();
     let deliveries = destination.until_delivered(2).await;
     assert_eq!(deliveries[1].text(), "second version", "unchanged content was not sent again in between");

@@ -40,7 +40,7 @@ pub(crate) fn everything_created() -> Vec<(Change, Capability)> {
 }
 
 #[test]
-fn fn033_fn034_the_post_is_xml_with_self_hub_and_resourcesync_in_one_link_header() {
+fn w130_fn033_fn034_the_post_is_xml_with_self_hub_and_resourcesync_in_one_link_header() {
     let (place, hub) = (Place::new(), Hub::start());
     place.build(&["--hub", &hub.url()]).succeeded();
     let run = run(&["notify", "--out", text(&place.out()), "--token", "s3cret"]).succeeded();
@@ -172,7 +172,7 @@ fn fn036_every_2xx_is_an_acknowledgement() {
 }
 
 #[test]
-fn one_hub_that_fails_keeps_no_other_from_being_told_and_is_told_later_alone() {
+fn w027_one_hub_that_fails_keeps_no_other_from_being_told_and_is_told_later_alone() {
     let (place, well, ill) = (Place::new(), Hub::start(), Hub::start());
     ill.answers("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     place.build(&["--hub", &ill.url(), "--hub", &well.url()]).succeeded();

@@ -44,7 +44,8 @@ fn rs161_a_resource_links_to_the_capability_list_that_covers_it() {
 }
 
 #[test]
-fn fn031_fn032_the_topic_answers_with_its_links_and_length_0_then_with_the_last_notification() {
+fn w003_w021_to_w023_fn031_fn032_the_topic_answers_with_its_links_and_length_0_then_with_the_last_notification()
+ {
     let (place, hub, server) = served();
     let links = format!(r#"<{BASE}/resync/framework/>; rel="self", <{}>; rel="hub""#, hub.url());
     for method in ["GET", "HEAD"] {

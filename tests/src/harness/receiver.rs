@@ -87,7 +87,8 @@ pub enum Reply {
     Late(Duration),
 }
 
-type Temper = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
+/// How requests are answered.
+pub type Temper = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
 
 struct State {
     temper: Mutex<Temper>,
@@ -136,6 +137,11 @@ impl Receiver {
     /// From now on requests are answered so.
     pub fn behave(&self, temper: impl Fn(&Seen) -> Reply + Send + Sync + 'static) {
         *lock(&self.state.temper) = Arc::new(temper);
+    }
+
+    /// How requests are answered now.
+    pub fn temper(&self) -> Temper {
+        Arc::clone(&lock(&self.state.temper))
     }
 
     /// Everything that has arrived.
