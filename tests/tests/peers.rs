@@ -1,17 +1,19 @@
 //! Clients that no one here wrote, installed from their registries: a subscriber that checks signatures by itself (npm
-//! `pubsubhubbub`) and a publisher (Python's `django-push`), against the hub. Without a way to the registries the test fails.
+//! `pubsubhubbub`), one that finds the hub, renews, and hears of denials (Python's `Flask-WebSub`), and a publisher (Python's
+//! `django-push`), against the hub. Without a way to the registries the tests fail.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use resync_tests::harness::{HubProcess, Process, Receiver, Reply, free_address, request};
+use resync_tests::harness::{HubProcess, Process, Receiver, Reply, form, free_address, request};
 use rustix::process::Signal;
 use tempfile::tempdir;
 
 const SUBSCRIBER: &str = "pubsubhubbub@0.4.1";
 const PUBLISHER: [&str; 2] = ["django-push==1.1", "Django==5.2.*"];
+const FLASK: [&str; 2] = ["Flask-WebSub==0.4", "Flask==3.1.*"];
 const CONTENT: &str = "<feed>Gr\u{fc}\u{df}e</feed>\n";
 /// The same in Base64.
 const ENCODED: &str = "PGZlZWQ+R3LDvMOfZTwvZmVlZD4K";
@@ -40,10 +42,10 @@ fn install_subscriber(folder: &Path) {
     );
 }
 
-fn install_publisher(folder: &Path) {
+fn install_python(folder: &Path, packages: [&str; 2]) {
     install("python3", &["-m", "venv", "python"], folder);
     let pip = folder.join("python/bin/pip").display().to_string();
-    install(&pip, &["install", "--quiet", "--disable-pip-version-check", PUBLISHER[0], PUBLISHER[1]], folder);
+    install(&pip, &["install", "--quiet", "--disable-pip-version-check", packages[0], packages[1]], folder);
 }
 
 fn subscriber(folder: &Path, topic: &str, hub: &str, port: u16, secret: &str) -> Process {
@@ -53,27 +55,29 @@ fn subscriber(folder: &Path, topic: &str, hub: &str, port: u16, secret: &str) ->
     Process::run("the subscriber", command.env("NODE_PATH", folder.join("node_modules")))
 }
 
-fn publisher(folder: &Path, topic: &str, hub: &str) -> Process {
+fn python(folder: &Path, script: &str, arguments: &[&str]) -> Process {
     let mut command = tokio::process::Command::new(folder.join("python/bin/python"));
-    Process::run("the publisher", command.arg(peers().join("publisher.py")).args([topic, hub]))
+    Process::run(script, command.arg(peers().join(script)).args(arguments))
+}
+
+/// From now on a topic is this content, with its links.
+fn serve(source: &Receiver, hub: &str, topic: &str, content: &'static str) {
+    let links = format!("<{hub}>; rel=\"hub\", <{topic}>; rel=\"self\"");
+    source.behave(move |_| {
+        let headers = vec![("content-type", "application/atom+xml".into()), ("link", links.clone())];
+        Reply::Page(200, headers, content.into())
+    });
 }
 
 #[tokio::test]
 async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_forged_one() {
     let folder = tempdir().unwrap();
     install_subscriber(folder.path());
-    install_publisher(folder.path());
+    install_python(folder.path(), PUBLISHER);
     let hub = HubProcess::start(&folder.path().join("data")).await;
     let source = Receiver::start().await;
     let topic = source.url("/feed");
-    let links = format!("<{}>; rel=\"hub\", <{topic}>; rel=\"self\"", hub.url());
-    source.behave(move |_| {
-        Reply::Page(
-            200,
-            vec![("content-type", "application/atom+xml".into()), ("link", links.clone())],
-            CONTENT.into(),
-        )
-    });
+    serve(&source, &hub.url(), &topic, CONTENT);
 
     let address = free_address();
     let mut peer = subscriber(folder.path(), &topic, &hub.url(), address.port(), "known to both");
@@ -91,7 +95,7 @@ async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_for
     );
     assert_eq!(request(address, forged.as_bytes()).await.unwrap().status, 202);
 
-    let mut ping = publisher(folder.path(), &topic, &hub.url());
+    let mut ping = python(folder.path(), "publisher.py", &[&topic, &hub.url()]);
     ping.line("answered: 2").await;
     assert!(ping.wait().await.success());
     let content = peer.line("content: ").await;
@@ -101,4 +105,39 @@ async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_for
     peer.signal(Signal::USR2);
     peer.line(&format!("unsubscribed: {topic}")).await;
     hub.until_subscribed(0).await;
+}
+
+#[tokio::test]
+async fn w013_w060_w098_w140_a_subscriber_of_strangers_finds_the_hub_renews_and_hears_of_its_denial() {
+    let folder = tempdir().unwrap();
+    install_python(folder.path(), FLASK);
+    let hub = HubProcess::start(&folder.path().join("data")).await;
+    let source = Receiver::start().await;
+    let topic = source.url("/feed");
+    let ping = async || {
+        let parameters = [("hub.mode", "publish"), ("hub.url", topic.as_str())];
+        assert_eq!(form(hub.address, &parameters).await.unwrap().status, 204);
+    };
+
+    serve(&source, &hub.url(), &topic, CONTENT);
+    let port = free_address().port().to_string();
+    let database = folder.path().join("subscriptions").display().to_string();
+    let mut peer = python(folder.path(), "flask_subscriber.py", &[&topic, &port, &database]);
+    peer.line(&format!("subscribed: {topic}")).await;
+    hub.until_subscribed(1).await;
+    ping().await;
+    assert_eq!(peer.line("content: ").await, format!("content: {topic} {ENCODED}"));
+
+    peer.signal(Signal::USR1);
+    peer.line_number("subscribed: ", 2).await;
+    serve(&source, &hub.url(), &topic, "news");
+    ping().await;
+    assert_eq!(peer.line_number("content: ", 2).await, format!("content: {topic} bmV3cw=="));
+    hub.until_subscribed(1).await;
+
+    let wish = format!("{{\"topic\": {topic:?}, \"reason\": \"moved on\"}}");
+    assert_eq!(hub.admin_post("/api/v1/subscriptions/deny", &wish).await.status, 200);
+    peer.line(&format!("denied: {topic} moved on")).await;
+    hub.until_subscribed(0).await;
+    assert_eq!(peer.said().matches("content: ").count(), 2, "each content once");
 }

@@ -4,11 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
 use resync_core::websub::{Secret, Signature};
-use resync_tests::harness::{HubProcess, PATIENCE, Receiver, Reply, Seen, eventually, form};
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
 use tempfile::tempdir;
-use tokio::time::timeout;
 
 type Temper = Box<dyn Fn(&Seen) -> Reply + Send + Sync>;
 
@@ -356,108 +354,6 @@ async fn d19_w061_until_a_renewal_is_confirmed_deliveries_go_on_as_before() {
     destination.until_verified(2).await;
     hub.publish(TOPIC, "meanwhile").await.unwrap();
     assert!(signed_with(&destination.until_delivered(1).await[0], "old"));
-}
-
-#[tokio::test]
-async fn b33_c08_an_unreachable_callback_is_asked_twice_and_one_that_answers_once() {
-    let folder = tempdir().unwrap();
-    let mut hub = HubProcess::start(folder.path()).await;
-    let closing = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let silent = format!("http://{}/cb", closing.local_addr().unwrap());
-    let asked = tokio::spawn(async move {
-        let mut asked = 0;
-        while let Ok((stream, _)) = closing.accept().await {
-            drop(stream);
-            asked += 1;
-            if asked == 2 {
-                break;
-            }
-        }
-        closing
-    });
-    let refusing = Receiver::start().await;
-    refusing.behave(|_| Reply::Status(503, String::new()));
-    for callback in [silent, refusing.url("/cb")] {
-        let parameters =
-            [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
-        assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
-    }
-    let closing = timeout(PATIENCE, asked).await.expect("it is asked twice").unwrap();
-    hub.process().line_number("request not verified", 2).await;
-    assert!(closing.accept().now_or_never().is_none(), "and not once more");
-    assert_eq!(refusing.seen().len(), 1, "W-119: an answer is final");
-}
-
-#[tokio::test]
-async fn b33_verifications_for_one_host_have_a_budget_that_renewals_do_not_share() {
-    let folder = tempdir().unwrap();
-    let keys = [("LIMITS_CALLBACK_HOST", "1/h, burst 3")];
-    let hub = HubProcess::start_public(folder.path(), &keys).await;
-    let destination = Receiver::start().await;
-    let mut statuses = Vec::new();
-    for number in 0..5 {
-        let callback = destination.url(&format!("/{number}"));
-        let parameters =
-            [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
-        let answer = form(hub.address, &parameters).await.unwrap();
-        assert_eq!(answer.status == 429, answer.header("retry-after").is_some(), "{answer:?}");
-        statuses.push(answer.status);
-    }
-    assert_eq!(statuses, [202, 202, 202, 429, 429]);
-    hub.until_subscribed(3).await;
-    let other = Receiver::start_at("127.0.0.2".parse().unwrap()).await;
-    hub.subscribe(TOPIC, &other.url("/cb"), &[], 4).await;
-    for mode in ["subscribe", "unsubscribe"] {
-        let own = [("hub.mode", mode), ("hub.topic", TOPIC), ("hub.callback", &destination.url("/0"))];
-        assert_eq!(form(hub.address, &own).await.unwrap().status, 202, "nobody can lock a subscriber out");
-    }
-    hub.until_subscribed(3).await;
-}
-
-#[tokio::test]
-async fn b33_requests_for_one_topic_and_of_one_client_have_budgets_too() {
-    for (key, why) in [("LIMITS_TOPIC", "to this topic"), ("LIMITS_SUBSCRIPTIONS_PER_CLIENT", "this address")]
-    {
-        let folder = tempdir().unwrap();
-        let hub = HubProcess::start_public(folder.path(), &[(key, "1/h, burst 2")]).await;
-        let destination = Receiver::start().await;
-        for (number, status) in [(0, 202), (1, 202), (2, 429)] {
-            let callback = destination.url(&format!("/{number}"));
-            let parameters =
-                [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
-            let answer = form(hub.address, &parameters).await.unwrap();
-            assert_eq!(answer.status, status, "{}", answer.text());
-            assert!(status == 202 || answer.text().contains(why), "{}", answer.text());
-        }
-        assert_eq!(hub.publish(TOPIC, "news").await.unwrap().status, 202, "publishing has its own budget");
-    }
-}
-
-#[tokio::test]
-async fn b33_a_host_that_never_confirms_is_left_alone_but_its_subscribers_may_renew() {
-    let folder = tempdir().unwrap();
-    let generous = [("LIMITS_CALLBACK_HOST", "100/s, burst 100")];
-    let mut hub = HubProcess::start_public(folder.path(), &generous).await;
-    let victim = Receiver::start().await;
-    hub.subscribe(TOPIC, &victim.url("/subscriber"), &[], 1).await;
-    victim.behave(|seen| {
-        if seen.path() == "/subscriber" { Reply::Agree } else { Reply::Status(404, String::new()) }
-    });
-    let ask = async |address, path: &str| {
-        let callback = victim.url(path);
-        let parameters =
-            [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
-        form(address, &parameters).await.unwrap()
-    };
-    for number in 0..20 {
-        assert_eq!(ask(hub.address, &format!("/{number}")).await.status, 202);
-    }
-    hub.process().line_number("request not verified", 20).await;
-    let refused = ask(hub.address, "/20").await;
-    assert_eq!(refused.status, 429, "{}", refused.text());
-    assert!(refused.header("retry-after").is_some_and(|wait| wait.parse::<u32>().unwrap() > 500));
-    assert_eq!(ask(hub.address, "/subscriber").await.status, 202);
-    victim.until_verified(22).await;
 }
 
 #[tokio::test]

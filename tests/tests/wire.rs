@@ -139,6 +139,7 @@ async fn w165_to_w168_d09_a_subscription_with_a_secret_is_signed_and_one_without
         let delivery = &signed.until_delivered(1).await[0];
         let header = delivery.header("x-hub-signature");
         assert!(header.starts_with(&format!("{method}=")), "{header}");
+        assert_eq!(header, header.to_ascii_lowercase());
         let secret = Secret::new("gr\u{fc}\u{df}e").unwrap();
         assert!(Signature::parse(header).unwrap().verify(&secret, &delivery.body).is_ok());
         assert!(plain.until_delivered(1).await[0].headers.get("x-hub-signature").is_none());
