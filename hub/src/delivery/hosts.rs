@@ -47,6 +47,10 @@ impl OpenLanes {
     pub(super) fn any(self) -> bool {
         self.0.contains(&true)
     }
+
+    pub(super) fn has(self, lane: Lane) -> bool {
+        self.0[lane as usize]
+    }
 }
 
 /// The hosts of one shard.

@@ -210,11 +210,16 @@ impl Machine {
     pub(super) fn next(&mut self, now: Now, open: OpenLanes) -> Option<Attempt> {
         self.fire_timers(now);
         self.hosts.wake(now.monotonic);
+        // Whoever is taken up wants a first attempt: where there is no place for one, it would wait here and become a laggard
+        // for nothing but the hub's own haste.
+        let sweeps = open.has(Lane::First);
         // Each call takes up something new before it serves who waits, so that neither starves the other.
-        self.sweep_one();
+        if sweeps {
+            self.sweep_one();
+        }
         loop {
             let Some((host, lane, (topic, id))) = self.hosts.take(open) else {
-                if self.sweep_one() {
+                if sweeps && self.sweep_one() {
                     continue;
                 }
                 return None;

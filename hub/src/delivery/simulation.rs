@@ -3,7 +3,7 @@
 //! The model knows what each subscriber was owed and what it got. Nothing owed may be missing at the end, nothing may
 //! arrive out of order, and only what was under way at a crash, or younger than two checkpoints then, may arrive twice.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fastrand::Rng;
 
@@ -549,6 +549,42 @@ fn a_healthy_fan_out_leaves_a_watermark_and_hardly_any_records_of_subscriptions(
     assert!(world.is_complete());
     // Only those who are under way when one sweep gives way to the next are written down for a moment.
     assert!(records * 20 < deliveries, "{records} records for {deliveries} deliveries");
+}
+
+#[test]
+fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
+    let mut world = World::new(13);
+    world.machine.limits.window = 1_024;
+    for id in 1..=20_000 {
+        let (id, lease_end, topic) = (SubscriptionId(id), world.lease(LONG), TopicId(1));
+        let slot =
+            Slot { id, topic, origin: format!("http://host{}.example", id.0), start: Offset(0), lease_end };
+        let known = Box::new(world.topic(topic));
+        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+    }
+    while world.topic(TopicId(1)).head == Offset(0) {
+        world.publish();
+    }
+    let (mut under_way, mut records, mut deliveries) = (VecDeque::new(), 0, 0);
+    loop {
+        // A hundred first attempts at once; the places for repetitions are free all the time.
+        let open = OpenLanes::new(|lane| lane != Lane::First || under_way.len() < 100);
+        if let Some(attempt) = world.machine.next(world.now, open) {
+            under_way.push_back(attempt);
+            continue;
+        }
+        let Some(attempt) = under_way.pop_front() else { break };
+        deliveries += 1;
+        let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
+        world.machine.finished(&attempt, finished, world.now);
+        if deliveries % 500 == 0 {
+            records += world.machine.checkpoint(world.now).laggards.len();
+        }
+    }
+    assert!(
+        deliveries >= 20_000 && records * 20 < deliveries,
+        "{records} records for {deliveries} deliveries"
+    );
 }
 
 #[test]
