@@ -4,7 +4,7 @@
 //! The data itself is in a folder with the engine's name.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use crate::store::{Engine, Result, StoreError};
@@ -12,8 +12,6 @@ use crate::store::{Engine, Result, StoreError};
 /// The version of the data format that this code writes and reads.
 pub(super) const FORMAT: u16 = 1;
 const MARK: &str = "engine";
-/// Bytes that are rewritten at once.
-const CHUNK: usize = 64 * 1024;
 
 /// Takes the directory over, making it if need be. The store is unlocked when the returned file is closed.
 pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
@@ -50,27 +48,6 @@ fn settle_below(directory: &Path) -> io::Result<()> {
         }
     }
     sync_directory(directory)
-}
-
-/// Writes once more what a file holds, and syncs it. After a failed sync the system takes for clean what it did not write, so
-/// that no later sync would bring it to the disk.
-pub(super) fn rewrite(path: &Path) -> io::Result<()> {
-    let mut file = File::options().read(true).write(true).open(path)?;
-    let mut chunk = vec![0; CHUNK];
-    let mut at = 0;
-    loop {
-        file.seek(SeekFrom::Start(at))?;
-        let read = file.read(&mut chunk)?;
-        if read == 0 {
-            return file.sync_all();
-        }
-        // Holes stay holes.
-        if chunk[..read].iter().any(|byte| *byte != 0) {
-            file.seek(SeekFrom::Start(at))?;
-            file.write_all(&chunk[..read])?;
-        }
-        at += read as u64;
-    }
 }
 
 /// Secrets and callbacks are in there: nobody but the hub's user may look.

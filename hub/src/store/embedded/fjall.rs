@@ -1,7 +1,6 @@
 //! The default engine: fjall 3, a keyspace per space, one journal for all of them.
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,8 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::directory;
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
+use super::journals;
 use crate::store::{Result, StoreError};
 
 pub(super) struct Fjall {
@@ -27,10 +26,10 @@ struct Opened {
 
 impl Opened {
     fn open(directory: &Path) -> Result<Self> {
-        let database = Database::builder(directory).open().map_err(|error| match error {
-            fjall::Error::Locked => StoreError::Locked { path: directory.display().to_string() },
-            error => read_error(&error),
-        })?;
+        let database = match Database::builder(directory).open() {
+            Err(fjall::Error::JournalRecovery(_)) => open_without_last(directory)?,
+            opened => opened.map_err(|error| open_error(directory, &error))?,
+        };
         let keyspaces = Space::ALL
             .iter()
             .map(|space| {
@@ -49,20 +48,6 @@ impl Fjall {
     pub(super) fn open(directory: &Path) -> Result<Self> {
         let opened = Arc::new(Opened::open(directory)?);
         Ok(Self { directory: directory.to_owned(), opened: RwLock::new(Some(opened)) })
-    }
-
-    fn rewrite_journals(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "jnl") {
-                match directory::rewrite(&path) {
-                    // fjall may remove one that it needs no more.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    rewritten => rewritten?,
-                }
-            }
-        }
-        Ok(())
     }
 
     fn opened(&self) -> Result<Arc<Opened>> {
@@ -114,7 +99,7 @@ impl Engine for Fjall {
         *opened = None;
         let anew = Opened::open(&self.directory)?;
         // What the system's cache has of the journals is what was just read; the disk may have less.
-        self.rewrite_journals().map_err(|e| StoreError::Write(e.to_string()))?;
+        journals::rewrite(&self.directory).map_err(|e| StoreError::Write(e.to_string()))?;
         *opened = Some(Arc::new(anew));
         Ok(())
     }
@@ -127,6 +112,33 @@ impl Engine for Fjall {
 impl fmt::Debug for Fjall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fjall").finish_non_exhaustive()
+    }
+}
+
+/// Opens a journal whose last batch is torn; if another one is damaged, nothing is changed.
+fn open_without_last(directory: &Path) -> Result<Database> {
+    let failed = |error: io::Error| StoreError::Read(error.to_string());
+    let spoilt = journals::spoil_last(directory).map_err(failed)?;
+    match Database::builder(directory).open() {
+        Ok(database) => {
+            tracing::warn!(
+                "the last write before a crash was torn and is dropped; nobody was told that it was there"
+            );
+            Ok(database)
+        }
+        Err(error) => {
+            if let Some(spoilt) = spoilt {
+                spoilt.undo().map_err(failed)?;
+            }
+            Err(open_error(directory, &error))
+        }
+    }
+}
+
+fn open_error(directory: &Path, error: &fjall::Error) -> StoreError {
+    match error {
+        fjall::Error::Locked => StoreError::Locked { path: directory.display().to_string() },
+        error => read_error(error),
     }
 }
 

@@ -3,7 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `engine`, `fjall`, `sled` | what an engine must do, and the two that do it |
-//! | `directory` | lock and format of the data directory |
+//! | `directory`, `journals` | lock and format of the data directory; what crashes leave of fjall's journals |
 //! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
 //! | `memory`, `cache`, `shared`, `standing` | what is held in memory, and reading |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
@@ -14,6 +14,7 @@ mod codec;
 mod directory;
 mod engine;
 mod fjall;
+mod journals;
 mod key;
 mod layout;
 mod memory;

@@ -447,3 +447,45 @@ fn nth_request(number: usize) -> NewRequest {
     let callback = format!("https://destination.example/{number}").parse().unwrap();
     NewRequest { callback, ..asked(Intent::Subscribe { lease: None, secret: Some(secret) }) }
 }
+
+/// Fills half of a notification's body in the journal with zeros, as a power cut can.
+fn tear(journal: &Path, body: &[u8]) {
+    let mut bytes = std::fs::read(journal).unwrap();
+    let middle = &body[body.len() / 2..body.len() / 2 + 64];
+    let at = bytes
+        .windows(middle.len())
+        .position(|found| found == middle)
+        .expect("random bytes are kept as they are");
+    bytes[at..at + middle.len()].fill(0);
+    std::fs::write(journal, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_torn_last_batch_is_dropped_and_any_other_damage_is_refused() {
+    for torn in [1, 0] {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || super::open(crate::store::Engine::Fjall, folder.path(), Keyring::none(), 0);
+        let bodies: [Vec<u8>; 2] = std::array::from_fn(|_| (0..20_000).map(|_| fastrand::u8(..)).collect());
+        let store = open().unwrap();
+        for body in &bodies {
+            store.append(posted(body.clone(), None), DAY).await.unwrap();
+        }
+        drop(store);
+        tear(&folder.path().join("fjall/0.jnl"), &bodies[torn]);
+        match open() {
+            Ok(store) => {
+                assert_eq!(torn, 1, "a batch in the middle was dropped");
+                let known = store.topic(&topic()).await.unwrap().unwrap();
+                assert_eq!(known.head, Offset(1));
+                let first = store.notification_from(known.id, Offset(1)).await.unwrap().unwrap();
+                assert_eq!(first.body, bodies[0]);
+            }
+            Err(error) => {
+                assert_eq!(torn, 0, "{error}");
+                let before = std::fs::read(folder.path().join("fjall/0.jnl")).unwrap();
+                assert!(open().is_err());
+                assert_eq!(before, std::fs::read(folder.path().join("fjall/0.jnl")).unwrap());
+            }
+        }
+    }
+}
