@@ -247,6 +247,11 @@ impl<R: Read + Seek> Package<R> {
         Ok(text)
     }
 
+    /// How many bytes were uncompressed so far, right or wrong: what [`PackageReadLimits::bytes`] bounds.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// The next entry of the manifest; `None` after the last one.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, PackageError> {
         self.manifest.next().transpose().map_err(PackageError::Manifest)
@@ -291,9 +296,9 @@ impl<R: Read + Seek> Package<R> {
             .ok_or_else(|| PackageError::Missing { path: path.to_owned() })?;
         let announced = self.announced(place, path, listed)?;
         let member = self.archive.by_index(place).map_err(|error| about_member(error, path))?;
-        let found = hand_on(member, path, announced, hashes, out)?;
-        self.taken += found;
-        Ok(found)
+        // What turns out to be wrong has been uncompressed, too.
+        self.taken = self.taken.saturating_add(announced);
+        hand_on(member, path, announced, hashes, out)
     }
 
     /// What the archive says of a member, checked before a byte is uncompressed.

@@ -243,6 +243,8 @@ fn join(whole: &mut Report, part: Report) {
     whole.documents.extend(part.documents);
     whole.omitted += part.omitted;
     whole.packages_skipped += part.packages_skipped;
+    whole.topics_skipped += part.topics_skipped;
+    whole.links_unfollowed += part.links_unfollowed;
     whole.stopped = whole.stopped.take().or(part.stopped);
 }
 
@@ -261,6 +263,10 @@ impl<F: Fetch, P: FnMut(&str)> Fetch for Heard<'_, F, P> {
     fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
         (self.progress)(url);
         self.fetch.package(url)
+    }
+
+    fn end(&mut self) -> Option<FetchFailure> {
+        self.fetch.end()
     }
 
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {

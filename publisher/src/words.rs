@@ -43,7 +43,10 @@ pub(crate) fn dumped(dumped: &Dumped) -> String {
     let gone = match dumped.gone {
         0 => String::new(),
         gone => {
-            format!(", without {} whose bytes are gone", count(gone, "entry").replace("entrys", "entries"))
+            format!(
+                ", without {} whose bytes are gone (build again, so that the lists tell of it)",
+                count(gone, "entry").replace("entrys", "entries")
+            )
         }
     };
     let what = if what.is_empty() { "nothing changed".to_owned() } else { format!("{what} written") };

@@ -52,7 +52,10 @@ impl Stamp {
 
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     pub(super) fn of_status(status: &rustix::fs::Stat) -> Self {
-        let time = |seconds: i64, rest: u64| i128::from(seconds) * SECOND + i128::from(rest);
+        // Which integers they are depends on the architecture.
+        fn time(seconds: impl Into<i128>, rest: impl Into<i128>) -> i128 {
+            seconds.into() * SECOND + rest.into()
+        }
         Self {
             length: status.st_size.cast_unsigned(),
             modified: time(status.st_mtime, status.st_mtime_nsec),

@@ -20,6 +20,11 @@ pub trait Fetch {
         Ok(None)
     }
 
+    /// Why the check must end now, asked before each bitstream of a package is uncompressed; `None`, as here, where time does not matter.
+    fn end(&mut self) -> Option<FetchFailure> {
+        None
+    }
+
     /// What the topic of a channel answers to a request without a body (FN-031); `None`, as here, where nobody answers for topics.
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
         let _ = (url, method);

@@ -1,12 +1,13 @@
 //! A package of a dump unpacked, by the code that Destinations unpack it with, and compared with what the dump and the manifest say.
 
+use std::collections::HashSet;
 use std::io;
 
-use super::PackageBytes;
 use super::reading::Said;
+use super::{FetchFailure, PackageBytes};
 use crate::digest::{Agreement, Digest, Hasher};
-use crate::document::Entry;
-use crate::package::{Package, PackageError};
+use crate::document::{Entry, Link};
+use crate::package::{Package, PackageError, PackageReadLimits};
 use crate::rules::Rule;
 
 /// Most flaws of the bitstreams of one package that are told.
@@ -20,17 +21,34 @@ pub(super) struct Found {
     pub(super) of_package: Vec<(Rule, String)>,
     /// By the number of the manifest's entry.
     pub(super) of_bitstreams: Vec<(usize, Rule, String)>,
+    /// How many bytes were uncompressed.
+    pub(super) taken: u64,
+    /// Not every bitstream was looked at, since that would have been too much.
+    pub(super) is_cut_off: bool,
+    /// Why the check must end.
+    pub(super) end: Option<FetchFailure>,
 }
 
-/// Looks at every byte of a package, and keeps none but the manifest's.
-pub(super) fn examine(mut bytes: Box<dyn PackageBytes>, said: &Said) -> Found {
+/// Looks at every byte of a package, and keeps none but the manifest's. At most `budget` bytes are uncompressed; `end` is asked before each
+/// bitstream.
+pub(super) fn examine(
+    mut bytes: Box<dyn PackageBytes>,
+    said: &Said,
+    budget: u64,
+    end: &mut dyn FnMut() -> Option<FetchFailure>,
+) -> Found {
     let mut found = Found::default();
     if let Err(error) = measure(&mut *bytes, said, &mut found.of_package) {
         found.of_package.push((Rule::Unreachable, format!("it cannot be read: {error}")));
         return found;
     }
-    if let Err(error) = unpack(bytes, &mut found) {
-        found.of_package.push((rule(&error), error.to_string()));
+    match unpack(bytes, budget, &mut found, end) {
+        Ok(()) => {}
+        // It is the budget of all packages that has come to its end.
+        Err(PackageError::TooMuch { limit }) if limit < PackageReadLimits::default().bytes => {
+            found.is_cut_off = true;
+        }
+        Err(error) => found.of_package.push((rule(&error), error.to_string())),
     }
     found
 }
@@ -59,14 +77,31 @@ fn measure(bytes: &mut dyn PackageBytes, said: &Said, flaws: &mut Vec<(Rule, Str
     Ok(())
 }
 
-fn unpack(bytes: Box<dyn PackageBytes>, found: &mut Found) -> Result<(), PackageError> {
-    let mut package = Package::open(bytes)?;
+fn unpack(
+    bytes: Box<dyn PackageBytes>,
+    budget: u64,
+    found: &mut Found,
+    end: &mut dyn FnMut() -> Option<FetchFailure>,
+) -> Result<(), PackageError> {
+    let limits = PackageReadLimits::default();
+    let mut package =
+        Package::with_limits(bytes, PackageReadLimits { bytes: limits.bytes.min(budget), ..limits })?;
     found.manifest = Some(package.manifest()?);
+    let mut looked_at = HashSet::new();
     let mut number = 0;
     while let Some(entry) = package.next_entry()? {
         number += 1;
-        for flaw in bitstreams(&mut package, &entry) {
-            match flaw {
+        for bitstream in bitstreams(&entry, &mut looked_at) {
+            found.end = end();
+            if found.end.is_some() || found.of_bitstreams.len() >= MAX_FLAWS {
+                return Ok(());
+            }
+            let copied = match bitstream {
+                Bitstream::Entry => package.copy(&entry, &mut io::sink()),
+                Bitstream::Linked(link) => package.copy_linked(link, &mut io::sink()),
+            };
+            found.taken = package.taken();
+            match copied {
                 // What the rules ask of the entry itself is told by them.
                 Err(PackageError::NoPath { .. }) | Ok(_) => {}
                 Err(error) if error.is_about_one_entry() => {
@@ -75,18 +110,25 @@ fn unpack(bytes: Box<dyn PackageBytes>, found: &mut Found) -> Result<(), Package
                 Err(error) => return Err(error),
             }
         }
-        if found.of_bitstreams.len() > MAX_FLAWS {
-            break;
-        }
     }
     Ok(())
 }
 
-fn bitstreams(package: &mut Package<Box<dyn PackageBytes>>, entry: &Entry) -> Vec<Result<u64, PackageError>> {
-    let packed = entry.links.iter().filter(|link| link.path.is_some());
-    let mut all = vec![package.copy(entry, &mut io::sink())];
-    all.extend(packed.map(|link| package.copy_linked(link, &mut io::sink())));
-    all
+/// What there is to look at of an entry.
+enum Bitstream<'e> {
+    Entry,
+    Linked(&'e Link),
+}
+
+/// However often links name one path, one look at it is enough.
+fn bitstreams<'e>(entry: &'e Entry, looked_at: &mut HashSet<String>) -> Vec<Bitstream<'e>> {
+    let mut bitstreams = vec![Bitstream::Entry];
+    for link in &entry.links {
+        if link.path.as_ref().is_some_and(|path| looked_at.insert(path.clone())) {
+            bitstreams.push(Bitstream::Linked(link));
+        }
+    }
+    bitstreams
 }
 
 fn rule(error: &PackageError) -> Rule {

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, Hash, Hasher as _, RandomState};
 
 use super::Kind;
-use super::uniform::Tally;
+use super::uniform::{Gathering, Tally};
 use crate::datetime::DateTime;
 use crate::digest::Hashes;
 use crate::document::{Capability, Entry, Header, Relation, Root, ZIP};
@@ -24,7 +24,7 @@ pub(super) struct Summary {
     pub(super) changes: Option<(DateTime, DateTime)>,
     /// How many entries it has.
     pub(super) entries: usize,
-    /// Of Resource Lists and manifests that were read to their end: which resources they name.
+    /// Of Resource Lists and manifests that were read whole: which resources they name, if that is beyond doubt.
     pub(super) resources: Option<Tally>,
     /// Of manifests: equal for equal content.
     pub(super) fingerprint: Option<u64>,
@@ -107,7 +107,7 @@ pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
         }
     }
     violations.append(reader.take_violations());
-    let summary = collector.summary(reader.header(), is_whole);
+    let summary = collector.summary(reader.header(), is_whole && reader.refused() == 0);
     Reading { summary: Some(summary), leads: collector.leads, violations }
 }
 
@@ -115,7 +115,7 @@ struct Collector<'k> {
     kind: Kind,
     key: &'k RandomState,
     entries: usize,
-    resources: Tally,
+    resources: Gathering,
     changes: Option<(DateTime, DateTime)>,
     leads: Vec<Lead>,
     fingerprint: std::hash::DefaultHasher,
@@ -137,7 +137,7 @@ impl<'k> Collector<'k> {
             kind: Kind::of(header),
             key,
             entries: 0,
-            resources: Tally::default(),
+            resources: Gathering::default(),
             changes: None,
             leads: leads.collect(),
             fingerprint,
@@ -232,7 +232,7 @@ impl<'k> Collector<'k> {
     fn summary(&self, header: &Header, is_whole: bool) -> Summary {
         Summary {
             entries: self.entries,
-            resources: (is_whole && self.names_resources()).then_some(self.resources),
+            resources: self.resources.tally().filter(|_| is_whole && self.names_resources()),
             kind: Kind::of(header),
             times: Times::of(&header.metadata),
             up: header.link(&Relation::Up).map(|up| up.href.clone()).filter(|up| up.len() <= MAX_URL),

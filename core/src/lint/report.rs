@@ -1,5 +1,6 @@
 //! What a check of a site found.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::FetchFailure;
@@ -10,10 +11,26 @@ use crate::rules::{Rule, Violations};
 const MAX_TOKEN: usize = 120;
 
 /// What only those can miss who have seen all that there is.
-const NEED_ALL_DOCUMENTS: [Rule; 3] =
-    [Rule::IndexLinkTarget, Rule::DocumentUnlisted, Rule::CapabilityListUnlisted];
+const NEED_ALL_DOCUMENTS: &[Rule] =
+    &[Rule::IndexLinkTarget, Rule::DocumentUnlisted, Rule::CapabilityListUnlisted, Rule::SetsDiffer];
+/// What only those can see who follow links.
+const NEED_LINKS: &[Rule] = &[
+    Rule::UpTarget,
+    Rule::UpIsIndex,
+    Rule::IndexLinkMissing,
+    Rule::IndexAsUrlset,
+    Rule::IndexNested,
+    Rule::EntryTarget,
+    Rule::EntryTimes,
+    Rule::ArchivesTarget,
+    Rule::Unreachable,
+];
+/// What only the topic of a channel tells.
+const NEED_TOPICS: &[Rule] =
+    &[Rule::TopicUnreachable, Rule::TopicContentType, Rule::TopicLinks, Rule::TopicHubs];
 /// What only a package shows.
-const NEED_PACKAGES: [Rule; 7] = [
+const NEED_PACKAGES: &[Rule] = &[
+    Rule::SetsDiffer,
     Rule::PackageUnreadable,
     Rule::PackageDiffers,
     Rule::ContentsDiffer,
@@ -33,6 +50,10 @@ pub struct Report {
     pub omitted: usize,
     /// How many packages were not looked into, since [`Fetch::package`](super::Fetch::package) gave none.
     pub packages_skipped: usize,
+    /// How many requests to topics were not made, since [`Fetch::topic`](super::Fetch::topic) gave nothing.
+    pub topics_skipped: usize,
+    /// How many links there are in documents that were looked at by themselves.
+    pub links_unfollowed: usize,
     /// Why the check ended before it had looked at everything.
     pub stopped: Option<Stopped>,
 }
@@ -103,14 +124,15 @@ impl Report {
 
     /// The rules that were not judged, or not everywhere, because of what was not looked at.
     pub fn unjudged(&self) -> Vec<Rule> {
-        let mut unjudged = Vec::new();
-        if !self.is_complete() {
-            unjudged.extend(NEED_ALL_DOCUMENTS);
-        }
-        if self.packages_skipped > 0 {
-            unjudged.extend(NEED_PACKAGES);
-        }
-        unjudged
+        let by_itself = self.links_unfollowed > 0;
+        let needed = [
+            (!self.is_complete() || by_itself, NEED_ALL_DOCUMENTS),
+            (by_itself, NEED_LINKS),
+            (self.packages_skipped > 0 || by_itself, NEED_PACKAGES),
+            (self.topics_skipped > 0 || by_itself, NEED_TOPICS),
+        ];
+        let unjudged = needed.into_iter().filter(|(is_missing, _)| *is_missing).flat_map(|(_, rules)| rules);
+        unjudged.copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 

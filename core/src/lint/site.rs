@@ -8,6 +8,7 @@ use url::Url;
 use super::package::{self, Found};
 use super::reading::{self, Lead, MAX_URL, Reading, Role, Said, Summary};
 use super::{Checked, Fetch, FetchFailure, Fetched, MAX_KEPT, Report, Stopped, topic};
+use crate::package::PackageReadLimits;
 use crate::rules::{Place, Rule, Times, Violations};
 use crate::xml::MAX_ENTRIES;
 
@@ -22,6 +23,10 @@ pub(super) struct Site {
     pub(super) edges: Vec<Edge>,
     omitted: usize,
     packages_skipped: usize,
+    topics_skipped: usize,
+    links_unfollowed: usize,
+    /// How many bytes of packages may still be uncompressed.
+    unpackable: u64,
     stopped: Option<Stopped>,
     by_url: HashMap<String, usize>,
     max_nodes: usize,
@@ -62,6 +67,9 @@ impl Site {
             edges: Vec::new(),
             omitted: 0,
             packages_skipped: 0,
+            topics_skipped: 0,
+            links_unfollowed: 0,
+            unpackable: PackageReadLimits::default().bytes,
             stopped: None,
             by_url: HashMap::new(),
             max_nodes,
@@ -117,6 +125,8 @@ impl Site {
             documents,
             omitted: self.omitted,
             packages_skipped: self.packages_skipped,
+            topics_skipped: self.topics_skipped,
+            links_unfollowed: self.links_unfollowed,
             stopped: self.stopped,
         }
     }
@@ -214,6 +224,7 @@ impl Site {
             self.check_content_type(node, content_type.as_deref());
         }
         if self.nodes[node].alone {
+            self.links_unfollowed += leads.len();
             return;
         }
         for lead in leads {
@@ -264,10 +275,21 @@ impl Site {
             return Some(known);
         }
         let about = format!("{url}: ");
+        if self.unpackable == 0 {
+            self.packages_skipped += 1;
+            return None;
+        }
         let asked = self.ask(fetch, from, place, Rule::Unreachable, &about, |fetch| fetch.package(url));
         self.packages_skipped += usize::from(matches!(asked, Some(None)));
         let bytes = asked??;
-        let Found { manifest: text, of_package, of_bitstreams } = package::examine(bytes, said);
+        let found = package::examine(bytes, said, self.unpackable, &mut || fetch.end());
+        let Found { manifest: text, of_package, of_bitstreams, taken, is_cut_off, end } = found;
+        self.unpackable -= taken.min(self.unpackable);
+        if is_cut_off {
+            self.packages_skipped += 1;
+            self.unpackable = 0;
+        }
+        self.stopped = self.stopped.take().or(end.map(Stopped::Fetch));
         for (rule, detail) in of_package {
             self.tell(from, rule, place, format!("{about}{detail}"));
         }
@@ -302,6 +324,7 @@ impl Site {
             let about = format!("{name} {url}: ");
             let answer = self
                 .ask(fetch, from, place, Rule::TopicUnreachable, &about, |fetch| fetch.topic(url, method));
+            self.topics_skipped += usize::from(matches!(answer, Some(None)));
             let Some(Some(answer)) = answer else { continue };
             for (rule, detail) in topic::flaws(&answer, url, hubs) {
                 self.tell(from, rule, place, format!("{about}{detail}"));
@@ -315,6 +338,10 @@ impl Site {
         let found = reading::read(&fetched.bytes, &self.key).summary.map(|summary| summary.kind);
         let kind = self.nodes[from].checked.kind.as_ref();
         if found.is_some_and(|found| kind.is_some_and(|kind| found.capability == kind.capability)) {
+            // Its entries are no resources.
+            if let Some(summary) = &mut self.nodes[from].summary {
+                summary.resources = None;
+            }
             let detail = format!("this is a urlset, but {href} is a document of the same kind");
             self.tell(from, Rule::IndexAsUrlset, place, detail);
         }

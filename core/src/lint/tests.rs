@@ -448,6 +448,25 @@ fn rs007_a_list_in_parts_is_compared_as_a_whole() {
 }
 
 #[test]
+fn rs007_where_resources_may_have_other_names_or_were_not_understood_nothing_is_compared() {
+    let list = ResourceList::new(day(1), UP)
+        .resource(Resource::new("http://example.org/b.html"))
+        .resource(Resource::new("http://example.org/c.html"));
+    let list = String::from_utf8(xml::write(&list.build().unwrap())).unwrap();
+    let told_of = |text: String| {
+        let mut web = web();
+        web.documents.insert(LIST.to_owned(), text.into_bytes());
+        web.broken().into_iter().any(|(_, rule)| rule == Rule::SetsDiffer)
+    };
+    assert!(told_of(list.clone()));
+    let named = r#"<loc>http://example.org/c.html</loc><rs:ln rel="alternate" href="http://example.org/c"/>"#;
+    for other in [named, "<loc>http://example.org/b.html</loc>", "<loc>http://example.org/c.html</loc><loc/>"]
+    {
+        assert!(!told_of(list.replace("<loc>http://example.org/c.html</loc>", other)), "{other}");
+    }
+}
+
+#[test]
 fn rs103_a_copy_of_a_manifest_is_equal_to_the_one_in_the_package() {
     let mut web = web();
     web.edit(MANIFEST, "text/html", "text/plain");
@@ -566,9 +585,21 @@ fn the_number_of_documents_is_limited_and_what_lies_beyond_is_counted() {
     assert!(report.unjudged().contains(&Rule::DocumentUnlisted));
     let text = report.to_string();
     assert!(
-        text.contains("links not followed") && text.contains("not judged: RS-054 IndexLinkTarget"),
+        text.contains("links not followed") && text.contains("not judged: RS-007 SetsDiffer, RS-054"),
         "{text}"
     );
+}
+
+#[test]
+fn what_is_looked_at_by_itself_is_not_said_to_be_judged_in_its_place() {
+    let mut web = web();
+    let alone = Check::default().run_beside(&mut web, [], [DUMP]);
+    assert!(alone.links_unfollowed > 0 && alone.is_conforming(), "{alone}");
+    for rule in [Rule::UpTarget, Rule::BitstreamUnsafe, Rule::ContentsDiffer, Rule::SetsDiffer] {
+        assert!(alone.unjudged().contains(&rule), "{rule}");
+    }
+    web.topic = None;
+    assert!(check(&mut web, SOURCE).unjudged().contains(&Rule::TopicLinks));
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Whether a Resource List and a Resource Dump of one moment hold the same resources (RS-007).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::reading::{Role, Summary};
 use super::site::{Edge, Site};
-use crate::document::{Capability, Entry, Root};
-use crate::rules::{Place, Rule, Violation};
+use crate::document::{Capability, Entry, Relation, Root};
+use crate::rules::{Place, Rule};
 
-/// Which resources a document lists, as their number and the sum of their keyed hashes: equal for equal sets in whatever order they come,
+/// Which resources a document names, as their number and the sum of their keyed hashes: equal for equal sets in whatever order they come,
 /// and of one size however many there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
@@ -17,48 +17,79 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, entry: &Entry, key: &RandomState) {
-        *self = self.and(Self { count: 1, sum: key.hash_one(&entry.loc) });
-    }
-
     fn and(self, other: Self) -> Self {
         Self { count: self.count + other.count, sum: self.sum.wrapping_add(other.sum) }
+    }
+}
+
+/// Gathers the resources of one document.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    tally: Tally,
+    seen: HashSet<u64>,
+    is_ambiguous: bool,
+}
+
+impl Gathering {
+    pub(super) fn add(&mut self, entry: &Entry, key: &RandomState) {
+        // A list may name a resource by its generic URI, and a dump the same one by that of a representation (RS-172, RS-173).
+        let has_other_names =
+            entry.links.iter().any(|link| matches!(link.rel, Relation::Canonical | Relation::Alternate));
+        let hash = key.hash_one(&entry.loc);
+        // A dump may pack several bitstreams of one resource, and a list that repeats one is told of that.
+        self.is_ambiguous |= has_other_names || !self.seen.insert(hash);
+        self.tally = self.tally.and(Tally { count: 1, sum: hash });
+    }
+
+    /// `None` where another document could name the same resources in another way.
+    pub(super) fn tally(&self) -> Option<Tally> {
+        (!self.is_ambiguous).then_some(self.tally)
     }
 }
 
 /// Compares what one Capability List lists with the same `at`. What was not read whole is not compared.
 pub(super) fn check(site: &mut Site, edges: &[Edge]) {
     let parts = Parts::of(edges);
-    let mut told = Vec::new();
-    for list in edges.iter().filter(|edge| edge.role == Role::Listed(Capability::ResourceList)) {
-        let is_beside =
-            |edge: &&Edge| edge.from == list.from && edge.role == Role::Listed(Capability::ResourceDump);
-        for dump in edges.iter().filter(is_beside) {
+    let mut told = BTreeMap::new();
+    for (lists, dumps) in beside(edges).values() {
+        let tallied = |nodes: &BTreeSet<usize>, of: &dyn Fn(usize) -> Option<Tally>| -> Vec<_> {
             let at = |node: usize| summary(site, node)?.times.at;
-            if at(list.to).is_none() || at(list.to) != at(dump.to) {
-                continue;
-            }
-            let (Some(listed), Some(packed)) = (parts.listed(site, list.to), parts.packed(site, dump.to))
-            else {
-                continue;
-            };
-            if listed != packed {
-                let detail = format!(
-                    "{} of the same moment lists {}, this one packs {}",
-                    site.nodes[list.to].checked.url, listed.count, packed.count
-                );
-                told.push((dump.to, detail));
+            nodes.iter().filter_map(|&node| Some((node, at(node)?, of(node)?))).collect()
+        };
+        let lists = tallied(lists, &|list| parts.listed(site, list));
+        for (dump, at, packed) in tallied(dumps, &|dump| parts.packed(site, dump)) {
+            let differs = |(_, of, listed): &&(usize, _, Tally)| *of == at && *listed != packed;
+            if let Some(&(list, _, listed)) = lists.iter().find(differs) {
+                told.entry(dump).or_insert((list, listed.count, packed.count));
             }
         }
     }
-    for (node, detail) in told {
-        site.tell(node, Rule::SetsDiffer, Place::default(), detail);
+    for (dump, (list, listed, packed)) in told {
+        let list = &site.nodes[list].checked.url;
+        let detail = format!("{list} of the same moment lists {listed}, this one packs {packed}");
+        site.tell(dump, Rule::SetsDiffer, Place::default(), detail);
     }
+}
+
+/// The Resource Lists and Resource Dumps of each Capability List.
+fn beside(edges: &[Edge]) -> BTreeMap<usize, (BTreeSet<usize>, BTreeSet<usize>)> {
+    let mut beside: BTreeMap<usize, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
+    for edge in edges {
+        let (lists, dumps) = match &edge.role {
+            Role::Listed(Capability::ResourceList | Capability::ResourceDump) => {
+                beside.entry(edge.from).or_default()
+            }
+            _ => continue,
+        };
+        let kind = if edge.role == Role::Listed(Capability::ResourceList) { lists } else { dumps };
+        kind.insert(edge.to);
+    }
+    beside
 }
 
 /// What the documents consist of.
 struct Parts {
-    components: HashMap<usize, Vec<usize>>,
+    components: HashMap<usize, BTreeSet<usize>>,
     /// For each dump and the number of its entry, the manifest of the package.
     manifests: HashMap<usize, HashMap<usize, usize>>,
 }
@@ -68,7 +99,7 @@ impl Parts {
         let mut parts = Self { components: HashMap::new(), manifests: HashMap::new() };
         for &Edge { from, to, ref role, place, .. } in edges {
             match (role, place.entry) {
-                (Role::Component, _) => parts.components.entry(from).or_default().push(to),
+                (Role::Component, _) => drop(parts.components.entry(from).or_default().insert(to)),
                 (Role::Package(_) | Role::Contents, Some(entry)) => {
                     parts.manifests.entry(from).or_default().insert(entry, to);
                 }
@@ -80,13 +111,7 @@ impl Parts {
 
     /// The resources of a Resource List, or of those of an index; `None` if one of them was not read.
     fn listed(&self, site: &Site, node: usize) -> Option<Tally> {
-        self.sum(site, node, &|document| {
-            // What one lists twice, or is no list at all, was told.
-            let is_set =
-                |told: &Violation| !matches!(told.rule, Rule::ResourceRepeated | Rule::IndexAsUrlset);
-            let is_list = site.nodes[document].checked.violations.iter().all(is_set);
-            summary(site, document)?.resources.filter(|_| is_list)
-        })
+        self.sum(site, node, &|document| summary(site, document)?.resources)
     }
 
     /// The same of the packages of a Resource Dump, or of those of an index.
@@ -106,7 +131,7 @@ impl Parts {
         if kind.root != Root::SitemapIndex {
             return of(node);
         }
-        let components = self.components.get(&node).map_or(&[][..], Vec::as_slice);
+        let components = self.components.get(&node)?;
         let is_whole = components.len() == *entries;
         components.iter().map(|&component| of(component)).sum::<Option<Tally>>().filter(|_| is_whole)
     }

@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 
-use crate::xml::MAX_ENTRIES;
-
 /// The texts that were seen, as keyed 64-bit hashes: two different texts out of 50,000 are taken for one in less than a billionth of all
 /// documents, and memory stays below a megabyte.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Seen {
+    most: usize,
     key: RandomState,
     /// The last text, as long as each came after all before it, so that none can have come twice.
     highest: String,
@@ -26,6 +25,12 @@ pub(super) struct Trace {
 }
 
 impl Seen {
+    /// Beyond as many texts, nothing more is remembered.
+    pub(super) fn at_most(most: usize) -> Self {
+        let key = RandomState::new();
+        Self { most, key, highest: String::new(), ascending: Vec::new(), hashes: HashSet::default() }
+    }
+
     /// It is made once, to be looked for and to be remembered.
     pub(super) fn trace(&self, text: &str) -> Trace {
         let ascends = self.hashes.is_empty() && (self.ascending.is_empty() || self.highest.as_str() < text);
@@ -36,12 +41,12 @@ impl Seen {
         !ascends && (self.hashes.contains(&hash) || self.ascending.contains(&hash))
     }
 
-    /// Beyond the entries that a document may have, nothing more is remembered.
     pub(super) fn remember(&mut self, text: &str, Trace { hash, ascends }: Trace) {
-        if self.ascending.len() + self.hashes.len() >= MAX_ENTRIES {
-            return;
-        }
-        if ascends {
+        let is_full = self.ascending.len() + self.hashes.len() >= self.most;
+        if is_full {
+            // From here on everything is looked for, and that must not mean looking through all.
+            self.hashes.extend(std::mem::take(&mut self.ascending));
+        } else if ascends {
             self.ascending.push(hash);
             self.highest.clear();
             self.highest.push_str(text);
@@ -85,15 +90,18 @@ mod tests {
         fn in_whatever_order_they_come_what_was_seen_is_known_and_nothing_else(
             mut texts in proptest::collection::vec("[a-d]{0,2}", 0..40),
             sorted in 0_usize..40,
+            most in 0_usize..40,
         ) {
             let sorted = sorted.min(texts.len());
             texts[..sorted].sort();
-            let (mut seen, mut model) = (Seen::default(), HashSet::new());
+            let (mut seen, mut model) = (Seen::at_most(most), HashSet::new());
             for text in &texts {
                 let trace = seen.trace(text);
                 prop_assert_eq!(seen.contains(trace), model.contains(text));
                 seen.remember(text, trace);
-                model.insert(text);
+                if model.len() < most {
+                    model.insert(text);
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use super::shape::{Once, Order, Parts, Shape};
 use super::{Rule, Times};
 use crate::datetime::DateTime;
 use crate::document::{Capability, Change, Entry, Header, Metadata, NO_METADATA, Relation, Root, ZIP};
+use crate::xml::MAX_ENTRIES;
 
 /// What is remembered of a document while its entries pass by.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Sequence {
             latest: None,
             previous: None,
             count: 0,
-            seen: Seen::default(),
+            seen: Seen::at_most(MAX_ENTRIES),
             format: None,
             points_up: header.link(&Relation::Up).is_some(),
             level: None,

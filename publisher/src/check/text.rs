@@ -112,9 +112,13 @@ fn place(finding: &Finding) -> String {
     if parts.is_empty() { String::new() } else { format!("{}: ", parts.join(", ")) }
 }
 
-/// A stranger's text in one line, without characters that could steer a terminal.
+/// A stranger's text in one line, without characters that could steer a terminal or turn the direction of what stands around it.
 fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() }).collect()
+    let steers = |c: char| {
+        let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        c.is_control() || turns
+    };
+    text.chars().map(|c| if steers(c) { c.escape_default().to_string() } else { c.into() }).collect()
 }
 
 fn count(number: usize, what: &str) -> String {

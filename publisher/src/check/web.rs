@@ -46,37 +46,42 @@ impl Web {
     /// Runs a request unless time is up, and until it is.
     fn in_time<T>(&self, request: impl Future<Output = Result<T, FetchFailure>>) -> Result<T, FetchFailure> {
         let in_time = self.runtime.block_on(async { tokio::time::timeout_at(self.deadline, request).await });
-        in_time.unwrap_or_else(|_| {
-            let allowed = humantime::format_duration(self.allowed);
-            Err(FetchFailure::last(format!("it took longer than {allowed}; allow more with --deadline")))
-        })
+        in_time.unwrap_or_else(|_| Err(self.too_late()))
+    }
+
+    fn too_late(&self) -> FetchFailure {
+        let allowed = humantime::format_duration(self.allowed);
+        FetchFailure::last(format!("it took longer than {allowed}; allow more with --deadline"))
     }
 
     async fn send(&self, method: http::Method, url: &str) -> Result<Response, FetchFailure> {
         successful(self.client.request(method, url).send().await)
     }
 
-    /// A package in a temporary file, and how many bytes were fetched; no file where those that may be are not enough.
-    async fn load_package(&self, url: &str) -> Result<(Option<std::fs::File>, u64), FetchFailure> {
+    /// A package in a temporary file; none where the bytes that may be fetched are not enough. `fetched` is how many were, in any case.
+    async fn load_package(
+        &self,
+        url: &str,
+        fetched: &mut u64,
+    ) -> Result<Option<std::fs::File>, FetchFailure> {
         let kept =
             |error: std::io::Error| FetchFailure::new(format!("it cannot be kept for a look: {error}"));
         // The deadline of the check is the only one that a long package has.
         let request = self.client.get(url).timeout(self.allowed);
         let mut response = successful(request.send().await)?;
         if response.content_length().is_some_and(|length| length > self.packages) {
-            return Ok((None, 0));
+            return Ok(None);
         }
         let mut file = tempfile::tempfile().map_err(kept)?;
-        let mut fetched = 0;
         while let Some(chunk) = response.chunk().await.map_err(failure)? {
-            fetched += chunk.len() as u64;
-            if fetched > self.packages {
-                return Ok((None, fetched));
+            *fetched += chunk.len() as u64;
+            if *fetched > self.packages {
+                return Ok(None);
             }
             file.write_all(&chunk).map_err(kept)?;
         }
         file.rewind().map_err(kept)?;
-        Ok((Some(file), fetched))
+        Ok(Some(file))
     }
 
     async fn load(&self, url: &str) -> Result<Fetched, FetchFailure> {
@@ -111,9 +116,14 @@ impl Fetch for Web {
             return Ok(None);
         }
         tracing::debug!(url, "fetching a package");
-        let (file, fetched) = self.in_time(self.load_package(url))?;
+        let mut fetched = 0;
+        let loaded = self.in_time(self.load_package(url, &mut fetched));
         self.packages = self.packages.saturating_sub(fetched);
-        Ok(file.map(|file| Box::new(BufReader::new(file)) as Box<dyn PackageBytes>))
+        Ok(loaded?.map(|file| Box::new(BufReader::new(file)) as Box<dyn PackageBytes>))
+    }
+
+    fn end(&mut self) -> Option<FetchFailure> {
+        (self.deadline < Instant::now()).then(|| self.too_late())
     }
 
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {

@@ -1,6 +1,11 @@
 //! Sites that were made to keep a checker busy for ever, or to fill its memory.
 
+use std::io::Cursor;
+
+use super::super::reading::Said;
 use super::super::*;
+use super::zip;
+use crate::digest::Hashes;
 use crate::rules::Rule;
 use crate::{lint, xml};
 
@@ -180,4 +185,46 @@ fn what_is_kept_of_a_document_does_not_grow_with_its_tokens_and_urls() {
     assert_eq!((site.asked, report.documents.len()), (1, 1));
     assert!(report.documents[0].violations.iter().any(|violation| violation.rule == Rule::Unreachable));
     assert!(report.to_string().len() < 10_000, "{}", report.to_string().len());
+}
+
+#[test]
+fn lists_and_dumps_by_the_thousand_are_compared_each_once() {
+    let entry = |capability: &str, url: usize| format!("{}<rs:md capability=\"{capability}\"/>", loc(url));
+    let pairs = (0..10_000).flat_map(|_| [entry("resourcelist", 1), entry("resourcedump", 2)]);
+    let whole = document("urlset", "capabilitylist", "", pairs);
+    let list = document("urlset", "resourcelist", &link("up", 0), [loc(3)]);
+    let dump = document("urlset", "resourcedump", &link("up", 0), []);
+    let mut site = endless(|url| [&whole, &list, &dump][number(url).min(2)].clone());
+    let report = lint::check(&mut site, &format!("{ROOT}0"));
+    let differ = |document: &Checked| {
+        document.violations.iter().filter(|violation| violation.rule == Rule::SetsDiffer).count()
+    };
+    assert_eq!(report.documents.iter().map(differ).collect::<Vec<_>>(), [0, 0, 1]);
+}
+
+#[test]
+fn links_to_one_bitstream_over_and_over_are_one_look_at_it() {
+    let link = r#"<rs:ln rel="patch" href="http://example.org/a" path="/big"/>"#;
+    let manifest = document(
+        "urlset",
+        "resourcedump-manifest",
+        "",
+        (0..3).map(|number| format!("<loc>http://example.org/{number}</loc>{}", link.repeat(50))),
+    );
+    let package = zip(&[("manifest.xml", manifest.as_bytes()), ("big", &[0; 1_000_000])]);
+    let said = Said { length: None, hashes: Hashes::default() };
+    let mut asked = 0;
+    let mut examine = |budget, last| {
+        asked = 0;
+        package::examine(Box::new(Cursor::new(package.clone())), &said, budget, &mut || {
+            asked += 1;
+            (asked == last).then(|| FetchFailure::last("time is up"))
+        })
+    };
+    let found = examine(u64::MAX, 0);
+    assert_eq!((found.taken, found.is_cut_off, found.end), (1_000_000, false, None));
+    let found = examine(999_999, 0);
+    assert_eq!((found.taken, found.is_cut_off, found.of_package), (0, true, vec![]));
+    let found = examine(u64::MAX, 2);
+    assert_eq!((found.taken, found.end), (0, Some(FetchFailure::last("time is up"))));
 }

@@ -61,7 +61,7 @@ impl fmt::Display for Dialect {
 }
 
 /// Puts the changes of an older document into the order of time (ALPHA-031, DL-006).
-pub(super) fn put_in_order(dialect: Dialect, header: &Header, entries: &mut [Entry]) {
+pub(super) fn put_in_order(dialect: Dialect, header: &Header, entries: &mut Vec<Entry>) {
     if !has_no_order(dialect, header) {
         return;
     }
@@ -71,7 +71,17 @@ pub(super) fn put_in_order(dialect: Dialect, header: &Header, entries: &mut [Ent
     if known.next().zip(known.next_back()).is_some_and(|(first, last)| last < first) {
         entries.reverse();
     }
-    entries.sort_by_key(time);
+    // What has no time keeps its place behind the one before it.
+    let mut latest = None;
+    let mut timed: Vec<_> = std::mem::take(entries)
+        .into_iter()
+        .map(|entry| {
+            latest = time(&entry).or(latest);
+            (latest, entry)
+        })
+        .collect();
+    timed.sort_by_key(|&(time, _)| time);
+    entries.extend(timed.into_iter().map(|(_, entry)| entry));
 }
 
 /// Whether the changes of the document may come in any order (ALPHA-019, DL-006).
@@ -89,6 +99,26 @@ pub(super) fn tells_of_changes(dialect: Dialect, header: &Header) -> bool {
 mod tests {
     use super::*;
     use crate::document::{Change, Metadata};
+
+    #[test]
+    fn alpha031_a_change_without_a_time_keeps_its_place_behind_the_one_before_it() {
+        let header = Header::new(Root::UrlSet, Capability::ChangeList);
+        let entry = |name: &str, day: Option<u8>| {
+            let datetime = day.map(|day| format!("2013-01-{day:02}").parse().unwrap());
+            let metadata = Metadata { change: Some(Change::Updated), datetime, ..Metadata::default() };
+            Entry::with_metadata(name, metadata)
+        };
+        let order = |entries: &[(&str, Option<u8>)]| {
+            let mut entries: Vec<_> = entries.iter().map(|&(name, day)| entry(name, day)).collect();
+            put_in_order(Dialect::Alpha0_1, &header, &mut entries);
+            entries.into_iter().map(|entry| entry.loc).collect::<String>()
+        };
+        assert_eq!(
+            order(&[("a", Some(1)), ("b", Some(3)), ("?", None), ("c", Some(2)), ("d", Some(4))]),
+            "acb?d"
+        );
+        assert_eq!(order(&[("d", Some(4)), ("?", None), ("a", Some(1))]), "a?d");
+    }
 
     #[test]
     fn v2_the_moment_of_a_change_is_its_datetime_and_in_1_0_its_lastmod() {
