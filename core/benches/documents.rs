@@ -36,7 +36,7 @@ use quick_xml::events::Event;
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest, Hashes};
 use resync_core::document::{Capability, Entry, Header, Link, Metadata, Relation, Root};
-use resync_core::xml::{Compression, Format, Layout, Limits, Reader, Writer};
+use resync_core::xml::{Compression, Format, Layout, Limits, Mode, Options, Reader, Writer};
 
 const ENTRIES: usize = 50_000;
 const MANY: usize = 5_000_000;
@@ -281,15 +281,18 @@ fn memory() {
         println!("  {what:<32} {:6.1} s, peak {}", start.elapsed().as_secs_f64(), peak());
         assert!(peak_kib().is_none_or(|kib| kib < 64 * 1024), "memory is not constant");
     };
-    let drain =
-        |input: &mut dyn BufRead| Reader::with_limits(input, limits).unwrap().map(Result::unwrap).count();
-    timed("read, plain", &|| drain(&mut BufReader::new(Generated::default())));
+    let drain = |input: &mut dyn BufRead, mode| {
+        let options = Options { mode, limits, ..Options::default() };
+        Reader::with_options(input, options).unwrap().map(Result::unwrap).count()
+    };
+    timed("read, plain", &|| drain(&mut BufReader::new(Generated::default()), Mode::Lenient));
+    timed("read, every rule checked", &|| drain(&mut BufReader::new(Generated::default()), Mode::Checking));
     timed("read, gzip", &|| {
         let zipped = flate2::bufread::GzEncoder::new(
             BufReader::new(Generated::default()),
             flate2::Compression::fast(),
         );
-        drain(&mut BufReader::new(zipped))
+        drain(&mut BufReader::new(zipped), Mode::Lenient)
     });
     for (what, format) in [("written, plain", Format::default()), ("written, gzip", Format::GZIP)] {
         timed(what, &|| {
