@@ -86,7 +86,9 @@ impl<'a> Text<'a> {
             (links > 0).then(|| format!("{} not followed", count(links, "link"))),
             (packages > 0).then(|| format!("{} not looked into", count(packages, "package"))),
             ended_early.as_ref().map(|reason| format!("ended early: {}", harmless(reason))),
-            (!unjudged.is_empty()).then(|| format!("not judged everywhere: {}", unjudged.join(", "))),
+            (!unjudged.is_empty()).then(|| {
+                format!("{} not judged everywhere (--json names them)", count(unjudged.len(), "rule"))
+            }),
         ];
         let text: Vec<_> = std::iter::once(verdict).chain(notes.into_iter().flatten()).collect();
         format!("{}: {}", count(documents.len(), "document"), text.join("; "))
@@ -166,7 +168,7 @@ mod tests {
         assert_eq!(
             text(&early),
             "0 documents: not completed, 0 errors, 0 warnings; nothing leads to 1 document; 2 links not followed; \
-             1 package not looked into; ended early: time is up; not judged everywhere: RS-055 DocumentUnlisted"
+             1 package not looked into; ended early: time is up; 1 rule not judged everywhere (--json names them)"
         );
         assert_eq!(findings(0, 0).text(true).to_string(), "0 documents: \x1b[32mconforming\x1b[0m");
     }
