@@ -135,7 +135,7 @@ fn in002_a_document_that_is_missing_is_told_with_what_leads_to_it() {
     assert!(run.out.contains(&format!(
         "{BASE}/{LIST} (linked from {BASE}/{CAPABILITIES})\n  error IN-002 Unreachable: "
     )));
-    assert!(run.out.contains("5 documents: not conforming, 1 error, 0 warnings"), "{}", run.out);
+    assert!(run.out.contains("5 documents: not conforming, 1 error, 3 warnings; "), "{}", run.out);
 }
 
 #[test]
@@ -600,9 +600,14 @@ fn a_check_that_leaves_out_documents_is_not_passed() {
     let ended = run(&arguments).failed_with(1, "more than 2 documents; allow more with --max-documents");
     let verdict = ended.out.lines().last().unwrap();
     assert!(verdict.starts_with("2 documents: not completed, 0 errors, "), "{verdict}");
-    assert!(verdict.contains("RS-055 DocumentUnlisted"), "what could not be judged is told: {verdict}");
+    assert!(verdict.contains("; 8 rules not judged everywhere"), "{verdict}");
     let json: Value = serde_json::from_str(&run(&[&arguments[..], &["--json"]].concat()).out).unwrap();
     assert_eq!((&json["conforming"], &json["errors"]), (&false.into(), &0.into()));
+    let unjudged = json["rules_not_judged"].as_array().unwrap();
+    assert!(
+        unjudged.contains(&"RS-055 DocumentUnlisted".into()),
+        "what could not be judged is told: {unjudged:?}"
+    );
     assert!(json["links_not_followed"].as_u64().unwrap() > 0);
     run(&["check", text(&out), "--max-documents", "5"]).succeeded();
 }
