@@ -26,8 +26,8 @@ use crate::subscriptions::{
     Denials, EveryTopic, LeasePolicy, Requests, Resting, TopicPolicy, Verification, Waiting,
 };
 use crate::topics::{
-    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, Fetching, Intake, Pings, Tickets, TokensError,
-    TopicClient, keep_trimming,
+    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, Fetching, Intake, Pinged, Pings, Tickets,
+    TokensError, TopicClient, keep_trimming,
 };
 
 /// Connections kept for verification and topic fetches, per host.
@@ -262,7 +262,7 @@ async fn start_fetching(
     let client = topic_client(config, guard);
     let fetching = Fetching::new(Arc::clone(store), client, budget.clone(), Arc::clone(url));
     let (sender, receiver) = mpsc::unbounded_channel();
-    queue(&sender, store.pings().await?);
+    queue(&sender, store.pings().await?.into_iter().map(Pinged::left));
     tasks.spawn(fetching.run(receiver, stopped.clone()));
     Ok(Pings::new(Arc::clone(store), sender))
 }

@@ -1,11 +1,13 @@
 //! Pings from outside: what the hub asks a topic for, what it makes of the answer, and what subscribers get.
 
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use resync_core::websub::{Secret, Signature};
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form};
+use resync_tests::harness::{HubProcess, Process, Receiver, Reply, Seen, form, post};
 use tempfile::tempdir;
 
 async fn ping(hub: &HubProcess, topic: &str) {
@@ -144,6 +146,49 @@ async fn pings_during_a_fetch_are_one_more_fetch() {
     let got = destination.until_delivered(2).await;
     assert_eq!(got.iter().map(Seen::text).collect::<Vec<_>>(), ["version 0", "version 1"]);
     assert_eq!(count.load(Ordering::SeqCst), 2, "ten pings, one more fetch");
+}
+
+#[tokio::test]
+async fn b33_slow_hosts_hold_up_no_other_topic_and_strangers_nobody_with_a_token() {
+    let folder = tempdir().unwrap();
+    let (hub, publisher, topic, destination) = scene(folder.path(), &[("PUBLISH_FETCH_TIMEOUT", "5m")]).await;
+    let mut slow = Vec::new();
+    for network in 2..6 {
+        let host = Receiver::start_at(Ipv4Addr::new(127, 0, network, 1).into()).await;
+        host.behave(|_| Reply::Hang);
+        for number in 0..8 {
+            hub.publish(&host.url(&format!("/{number}")), "known to the hub").await.unwrap();
+        }
+        slow.push(host);
+    }
+    let hold = async |host: &Receiver| {
+        for number in 0..8 {
+            ping(&hub, &host.url(&format!("/{number}"))).await;
+        }
+        host.until("six are asked for", |seen| seen.len() >= 6).await;
+    };
+    publisher.behave(|_| page(&[], "one"));
+    hold(&slow[0]).await;
+    ping(&hub, &topic).await;
+    destination.until_delivered(1).await;
+    assert_eq!(slow[0].seen().len(), 6, "of one network six at once");
+
+    for host in &slow[1..] {
+        hold(host).await;
+    }
+    publisher.behave(|_| page(&[], "two"));
+    ping(&hub, &topic).await;
+    let (prefix, data) = (publisher.url("/"), folder.path().display().to_string());
+    let add = ["token", "add", "publisher", "--topic-prefix", &prefix, "--data-dir", &data];
+    let token = Process::start("resync-hub", &add, &HashMap::new()).line("rsh_").await;
+    assert_eq!(publisher.seen().len(), 1, "strangers have to wait now");
+    let headers = [
+        ("Content-Type", "application/x-www-form-urlencoded"),
+        ("Authorization", &format!("Bearer {token}")),
+    ];
+    let body = format!("hub.mode=publish&hub.url={topic}");
+    assert_eq!(post(hub.address, &headers, body.as_bytes()).await.unwrap().status, 204);
+    assert_eq!(destination.until_delivered(2).await[1].text(), "two");
 }
 
 fn atom(entries: &[u8]) -> String {

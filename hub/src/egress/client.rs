@@ -12,7 +12,9 @@ use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use ipnet::IpNet;
 use tokio::time::{Instant, timeout_at};
+use url::Url;
 
 use super::connector::{ConnectError, GuardedConnector};
 use super::guard::{Forbidden, Guard};
@@ -31,6 +33,7 @@ const HEAD_FIELDS: usize = 100;
 #[derive(Clone, Debug)]
 pub struct EgressClient {
     client: Client<HttpsConnector<GuardedConnector>, Full<Bytes>>,
+    connector: GuardedConnector,
     total: Duration,
 }
 
@@ -107,11 +110,13 @@ pub enum EgressError {
 impl EgressClient {
     /// `total` bounds a request from the first byte of the connection to the last byte of the answer.
     pub fn new(guard: Guard, connect_timeout: Duration, total: Duration, idle_per_host: usize) -> Self {
+        let tls = guard.trust().client_config();
+        let connector = GuardedConnector::new(guard, connect_timeout);
         let https = HttpsConnectorBuilder::new()
-            .with_tls_config(guard.trust().client_config())
+            .with_tls_config(tls)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(GuardedConnector::new(guard, connect_timeout));
+            .wrap_connector(connector.clone());
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(30))
@@ -119,7 +124,17 @@ impl EgressClient {
             .http1_max_buf_size(HEAD_BYTES)
             .http1_max_headers(HEAD_FIELDS)
             .build(https);
-        Self { client, total }
+        Self { client, connector, total }
+    }
+
+    /// How long a request may take.
+    pub fn total(&self) -> Duration {
+        self.total
+    }
+
+    /// The network where this URL leads now: a /24, or a /48 of IPv6. `None` when nothing there would be contacted.
+    pub async fn network(&self, url: &Url) -> Option<IpNet> {
+        self.connector.network(&url.as_str().parse().ok()?).await
     }
 
     /// Sends the request and reads the answer within the limits.

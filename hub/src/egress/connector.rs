@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
+use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service;
@@ -50,6 +51,12 @@ impl GuardedConnector {
         timeout(limit, async { self.dial(&self.resolve(&uri).await?).await })
             .await
             .unwrap_or(Err(ConnectError::Timeout(limit)))
+    }
+
+    /// The network of the address that would be tried first.
+    pub(super) async fn network(&self, uri: &Uri) -> Option<IpNet> {
+        let vetted = timeout(self.connect_timeout, self.resolve(uri)).await.ok()?.ok()?;
+        vetted.first().map(|address| address.network())
     }
 
     /// One forbidden answer condemns the name: a mixed answer is how rebinding begins. An address, however it is spelled, is

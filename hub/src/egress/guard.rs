@@ -19,6 +19,12 @@ impl PublicAddress {
     pub fn socket(self) -> SocketAddr {
         self.0
     }
+
+    /// Whoever has one address mostly has those around it: the /24, or the /48 of IPv6.
+    pub(super) fn network(self) -> IpNet {
+        let ip = canonical(self.0.ip());
+        IpNet::new(ip, if ip.is_ipv4() { 24 } else { 48 }).map_or(IpNet::from(ip), |net| net.trunc())
+    }
 }
 
 /// Why an address may not be contacted.

@@ -52,7 +52,8 @@ impl PublishState {
             return later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why);
         }
         for topic in ping.topics {
-            if let Err(error) = self.pings.accept(topic).await {
+            let known = self.intake.has_token(headers, &topic);
+            if let Err(error) = self.pings.accept(topic, known).await {
                 return unavailable(&error);
             }
         }

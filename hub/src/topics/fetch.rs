@@ -11,52 +11,70 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::budget::BodyBudget;
 use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
+use super::places::{Bounds, Lane, Place, Places, Share};
 use super::turns::Turns;
 use crate::egress::EgressError;
 use crate::store::{
     NewNotification, NotificationLinks, Offset, Ping, Rule, Store, StoreError, Topic, Validators,
 };
 
-/// Fetches at once.
-const AT_ONCE: usize = 32;
+/// Fetches at once, and of one place on the network: of a slow one, of one with many names, nobody else should notice.
+const FETCHES: Bounds =
+    Bounds { all: Share { most: 32, strangers: 24 }, here: Share { most: 8, strangers: 6 } };
 /// Pauses before a topic that cannot be fetched is tried again; then the ping is given up.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
+/// What the hub itself lacks is waited for a day, with the longest of these pauses.
+const MOST_SHORTAGES: usize = 288;
 
 /// Takes pings in.
 #[derive(Clone, Debug)]
 pub struct Pings {
     store: Arc<dyn Store>,
-    fetching: mpsc::UnboundedSender<Ping>,
+    fetching: mpsc::UnboundedSender<Pinged>,
+}
+
+/// A ping on its way.
+#[derive(Clone, Debug)]
+pub struct Pinged {
+    ping: Ping,
+    known: bool,
+}
+
+impl Pinged {
+    /// A ping that an earlier life left undone; whose it was is forgotten.
+    pub fn left(ping: Ping) -> Self {
+        Self { ping, known: false }
+    }
 }
 
 impl Pings {
     /// `fetching` gets each ping once it is durable.
-    pub fn new(store: Arc<dyn Store>, fetching: mpsc::UnboundedSender<Ping>) -> Self {
+    pub fn new(store: Arc<dyn Store>, fetching: mpsc::UnboundedSender<Pinged>) -> Self {
         Self { store, fetching }
     }
 
     /// Accepts a ping. When this returns, a crash no longer loses it. A topic that nobody ever subscribed to is accepted and
-    /// needs no fetch (C-04).
+    /// needs no fetch (C-04). Those who are `known` by a token do not queue behind strangers.
     ///
     /// # Errors
     /// [`StoreError`], which leaves nothing behind.
-    pub async fn accept(&self, topic: TopicUrl) -> Result<(), StoreError> {
+    pub async fn accept(&self, topic: TopicUrl, known: bool) -> Result<(), StoreError> {
         if self.store.topic(&topic).await?.is_none() {
             debug!(topic = topic.as_str(), "ping for a topic without subscriptions");
             return Ok(());
         }
         let ping = self.store.put_ping(topic).await?;
         // At shutdown nobody listens any more; the ping is durable and waits for the next start.
-        let _ = self.fetching.send(ping);
+        let _ = self.fetching.send(Pinged { ping, known });
         Ok(())
     }
 }
@@ -69,7 +87,7 @@ pub struct Fetching {
     budget: BodyBudget,
     public_hub: Arc<str>,
     turns: Turns,
-    permits: Arc<Semaphore>,
+    places: Places,
 }
 
 /// Why subscribers get nothing now.
@@ -79,6 +97,12 @@ enum Failed {
     Topic(#[from] Unfetched),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Pauses while the hub itself lacks something.
+fn shortages() -> impl Iterator<Item = &'static Duration> {
+    let [first @ .., last] = &AGAIN_AFTER;
+    first.iter().chain(std::iter::repeat_n(last, MOST_SHORTAGES))
 }
 
 impl Failed {
@@ -91,55 +115,50 @@ impl Failed {
 impl Fetching {
     /// `public_hub` stands in deliveries of topics that name no hub (D-12).
     pub fn new(store: Arc<dyn Store>, client: TopicClient, budget: BodyBudget, public_hub: Arc<str>) -> Self {
-        let permits = Arc::new(Semaphore::new(AT_ONCE));
-        Self { store, client, budget, public_hub, turns: Turns::default(), permits }
+        let (turns, places) = (Turns::default(), Places::new(FETCHES));
+        Self { store, client, budget, public_hub, turns, places }
     }
 
     /// Fetches whatever is pinged, until `stop` turns true.
-    pub async fn run(self, pings: mpsc::UnboundedReceiver<Ping>, mut stop: watch::Receiver<bool>) {
+    pub async fn run(self, pings: mpsc::UnboundedReceiver<Pinged>, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = self.fetch_all(pings) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
-    async fn fetch_all(&self, mut pings: mpsc::UnboundedReceiver<Ping>) {
+    async fn fetch_all(&self, mut pings: mpsc::UnboundedReceiver<Pinged>) {
         let mut tasks = JoinSet::new();
-        while let Some(ping) = pings.recv().await {
-            if self.turns.joins(&ping) {
+        while let Some(Pinged { ping, known }) = pings.recv().await {
+            if self.turns.joins(&ping, known) {
                 continue;
             }
             let fetching = self.clone();
             tasks.spawn(async move {
                 let turns = fetching.turns.clone();
-                turns.serve(ping, |ping| fetching.clone().serve(ping)).await;
+                turns.serve(ping, |ping, known| fetching.clone().serve(ping, known)).await;
             });
             while tasks.try_join_next().is_some() {}
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn serve(self, ping: Ping) {
-        self.fetch_patiently(&ping).await;
+    async fn serve(self, ping: Ping, known: bool) {
+        self.fetch_patiently(&ping, known).await;
         if let Err(error) = self.store.remove_ping(&ping).await {
             warn!(topic = ping.topic.as_str(), %error, "ping not removed: the topic is fetched again at the next start");
         }
     }
 
-    async fn fetch_patiently(&self, ping: &Ping) {
+    async fn fetch_patiently(&self, ping: &Ping, known: bool) {
         let topic = &ping.topic;
-        let mut pauses = AGAIN_AFTER.iter();
+        let (mut pauses, mut waits) = (AGAIN_AFTER.iter(), shortages());
         loop {
-            let Ok(permit) = self.permits.acquire().await else { return };
+            let Some(place) = self.place(ping, known).await else { return };
             let result = self.fetch_once(topic).await;
-            drop(permit);
+            drop(place);
             let Err(error) = result else { return };
-            if error.is_shortage() {
-                warn!(topic = topic.as_str(), %error, "topic not fetched yet");
-                sleep(AGAIN_AFTER[0]).await;
-                continue;
-            }
-            match pauses.next() {
+            match if error.is_shortage() { waits.next() } else { pauses.next() } {
                 Some(pause) => {
                     warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");
                     if timeout(*pause, self.turns.until_newer(ping)).await.is_ok() {
@@ -148,6 +167,22 @@ impl Fetching {
                 }
                 None => return warn!(topic = topic.as_str(), %error, "topic not fetched: ping given up"),
             }
+        }
+    }
+
+    /// The topic's place among all that are fetched: by the network where it is, since names cost nothing.
+    async fn place(&self, ping: &Ping, known: bool) -> Option<Place> {
+        let url = ping.topic.url();
+        let key = match self.client.network(url).await {
+            Some(network) => network.to_string(),
+            None => url.host_str().unwrap_or_default().to_owned(),
+        };
+        if known {
+            return self.places.place(&key, Lane::Known).await;
+        }
+        tokio::select! {
+            place = self.places.place(&key, Lane::Stranger) => place,
+            () = self.turns.until_known(ping) => self.places.place(&key, Lane::Known).await,
         }
     }
 

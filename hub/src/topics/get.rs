@@ -6,7 +6,9 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Request, StatusCode, request};
 use http_body_util::Full;
+use ipnet::IpNet;
 use sha2::{Digest, Sha256};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit, RedirectError, Room};
@@ -58,9 +60,25 @@ impl TopicClient {
         Self { largest, limit: ReadLimit::First(largest), ..self }
     }
 
+    /// Where on the network this topic is, if its name can be resolved and may be contacted.
+    pub(super) async fn network(&self, topic: &Url) -> Option<IpNet> {
+        self.client.network(topic).await
+    }
+
     /// The topic's content, kept in `room`; `None` when it says that this is what `known` is about. Only a 200 is content
-    /// (D-11).
+    /// (D-11). All redirects together have the time of one request.
     pub(super) async fn get(
+        &self,
+        topic: &Url,
+        known: Option<&Validators>,
+        room: &mut impl Room,
+    ) -> Result<Option<Fetched>, Unfetched> {
+        let limit = self.client.total();
+        let fetched = timeout(limit, self.follow(topic, known, room)).await;
+        fetched.map_err(|_| EgressError::Timeout(limit))?
+    }
+
+    async fn follow(
         &self,
         topic: &Url,
         known: Option<&Validators>,
@@ -118,4 +136,34 @@ fn asking(url: &Url, known: Option<&Validators>) -> request::Builder {
         }
     }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::egress::{Guard, Unmeasured};
+
+    #[tokio::test]
+    async fn d11_all_redirects_together_have_the_time_of_one_request() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let topic: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 1024]).await;
+                // A host that is in no hurry.
+                sleep(Duration::from_millis(300)).await;
+                let _ = stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+            }
+        });
+        let second = Duration::from_secs(1);
+        let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), second, second, 1);
+        let fetched = TopicClient::new(client, 1_024).get(&topic, None, &mut Unmeasured).await;
+        assert!(matches!(fetched, Err(Unfetched::Egress(EgressError::Timeout(_)))), "{fetched:?}");
+    }
 }

@@ -7,13 +7,16 @@ use http::StatusCode;
 use resync_core::websub::TopicUrl;
 use tracing::debug;
 
-use super::checks::Checks;
 use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
+use super::places::{Bounds, Lane, Places, Share};
 use super::prefixes::Prefixes;
 use crate::egress::{EgressError, Unmeasured};
 use crate::subscriptions::{TopicPolicy, Verdict};
 
+/// Topics looked at at once, and of one host.
+const CHECKS: Bounds =
+    Bounds { all: Share { most: 32, strangers: 32 }, here: Share { most: 2, strangers: 2 } };
 /// How much of a topic is read: what it says of itself stands at its beginning (W-026). So few are read at once that this needs
 /// no budget.
 const LOOKED_THROUGH: usize = 512 * 1024;
@@ -27,14 +30,14 @@ pub struct ClosedHub {
     allowed: Prefixes,
     client: TopicClient,
     hub_url: Arc<str>,
-    checks: Checks,
+    checks: Places,
 }
 
 impl ClosedHub {
     /// Topics below `allowed` are served unasked; others are asked whether they name `hub_url`.
     pub fn new(allowed: Prefixes, client: TopicClient, hub_url: Arc<str>) -> Self {
         let client = client.beginnings(LOOKED_THROUGH);
-        Self { allowed, client, hub_url, checks: Checks::default() }
+        Self { allowed, client, hub_url, checks: Places::new(CHECKS) }
     }
 
     /// The verdict on a topic that was looked at.
@@ -63,7 +66,8 @@ impl TopicPolicy for ClosedHub {
         if self.allowed.cover(topic) {
             return Verdict::Accepted;
         }
-        let Some(_place) = self.checks.place(topic.url().host_str().unwrap_or_default()).await else {
+        let host = topic.url().host_str().unwrap_or_default();
+        let Some(_place) = self.checks.place(host, Lane::Stranger).await else {
             return Verdict::Unknown;
         };
         match self.client.get(topic.url(), None, &mut Unmeasured).await {
