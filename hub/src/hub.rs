@@ -16,7 +16,7 @@ use tracing::info;
 
 use crate::config::{Config, EgressConfig, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
-use crate::egress::{EgressClient, Guard, Trust, TrustError, Unresolved};
+use crate::egress::{Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
     AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Statuses, Tls,
     TlsError, TrustedProxies, admin, public, serve,
@@ -222,9 +222,12 @@ async fn start_verification(
         config.delivery.timeout,
         IDLE_PER_HOST,
     );
+    let crowds = Crowds::new(config.limits.enabled);
+    let strangers = client.for_strangers(guard, IDLE_PER_HOST, crowds);
     let resting = Resting::new(config.limits.enabled);
     let leases = LeasePolicy::new(&config.lease);
-    let verification = Verification::new(Arc::clone(store), client, leases, resting.clone(), policy);
+    let verification =
+        Verification::new(Arc::clone(store), (client, strangers), leases, resting.clone(), policy);
     let (deny, to_tell) = mpsc::unbounded_channel();
     queue(&deny, store.denials().await?);
     tasks.spawn(verification.telling().run(to_tell, stopped.clone()));

@@ -32,6 +32,7 @@
 
 #![deny(missing_docs)]
 
+mod buckets;
 pub mod config;
 pub mod delivery;
 pub mod egress;

@@ -182,6 +182,42 @@ async fn behind_a_trusted_proxy_the_client_is_whom_the_proxy_names() {
     assert!(rest(&mut stranger).await.starts_with("HTTP/1.1 202 "), "nobody else is believed");
 }
 
+#[tokio::test]
+async fn b33_a_stranger_who_is_refused_locks_out_nobody_but_itself() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start_public(folder.path(), &[("LIMITS_CALLBACK_HOST", "1/h, burst 20")]).await;
+    let host = Receiver::start().await;
+    host.behave(|_| Reply::Status(404, String::new()));
+    let ask = async |address, client: u8, number: u32| {
+        let body = query(&[
+            ("hub.mode", "subscribe"),
+            ("hub.topic", TOPIC),
+            ("hub.callback", &host.url(&format!("/{number}"))),
+        ]);
+        let mut stream = connect_from(client, address).await;
+        let request = format!(
+            "POST /websub/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        rest(&mut stream).await
+    };
+    for number in 0..20 {
+        assert!(ask(hub.address, 2, number).await.starts_with("HTTP/1.1 202 "));
+    }
+    assert!(ask(hub.address, 2, 20).await.starts_with("HTTP/1.1 429 "));
+    hub.process().line_number("request not verified", 20).await;
+    assert!(
+        ask(hub.address, 3, 21).await.starts_with("HTTP/1.1 202 "),
+        "neither its budget nor its rest is another's"
+    );
+}
+
+fn query(pairs: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
 /// A proxy that writes one of the two headers passes on the other as the client wrote it.
 #[tokio::test]
 async fn a_client_behind_a_proxy_cannot_name_itself_in_the_header_that_the_proxy_does_not_write() {

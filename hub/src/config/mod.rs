@@ -299,7 +299,7 @@ pub struct LimitsConfig {
     /// Requests to subscribe and unsubscribe of one client.
     #[serde(deserialize_with = "values::parsed")]
     pub subscriptions_per_client: Rate,
-    /// The same for callbacks on one host.
+    /// The same for callbacks on one host; of all clients five times as many.
     #[serde(deserialize_with = "values::parsed")]
     pub callback_host: Rate,
     /// The same for one topic.

@@ -13,10 +13,12 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use ipnet::IpNet;
+use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::connector::{ConnectError, GuardedConnector};
+use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard};
 
 /// What every request of the hub calls itself.
@@ -96,6 +98,9 @@ pub enum EgressError {
     /// The hub has no room for the body.
     #[error("there is no room in memory for the answer ([publish] body_memory)")]
     NoRoom,
+    /// Strangers have made the hub connect to this network too often of late: nothing was asked.
+    #[error("this network is asked too often for strangers: it may be again in {0:?}")]
+    Crowded(Duration),
     /// Not within the time.
     #[error("no complete answer within {0:?}")]
     Timeout(Duration),
@@ -111,7 +116,18 @@ impl EgressClient {
     /// `total` bounds a request from the first byte of the connection to the last byte of the answer.
     pub fn new(guard: Guard, connect_timeout: Duration, total: Duration, idle_per_host: usize) -> Self {
         let tls = guard.trust().client_config();
-        let connector = GuardedConnector::new(guard, connect_timeout);
+        Self::with(GuardedConnector::new(guard, connect_timeout), tls, total, idle_per_host)
+    }
+
+    /// The same for requests of strangers, which are counted by the networks that they make the hub connect to. Its connections
+    /// are its own.
+    #[must_use]
+    pub fn for_strangers(&self, guard: &Guard, idle_per_host: usize, crowds: Crowds) -> Self {
+        let tls = guard.trust().client_config();
+        Self::with(self.connector.clone().counting(crowds), tls, self.total, idle_per_host)
+    }
+
+    fn with(connector: GuardedConnector, tls: ClientConfig, total: Duration, idle_per_host: usize) -> Self {
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -235,6 +251,7 @@ fn name_cause(error: &legacy::Error) -> EgressError {
         match current.downcast_ref::<ConnectError>() {
             Some(ConnectError::Forbidden(forbidden)) => return forbidden.clone().into(),
             Some(found @ ConnectError::Dns { .. }) => return EgressError::Dns(found.to_string()),
+            Some(ConnectError::Crowded(wait)) => return EgressError::Crowded(*wait),
             Some(ConnectError::Timeout(limit)) => return EgressError::Timeout(*limit),
             Some(ConnectError::Io(error)) if is_exhaustion(error) => return EgressError::Exhausted,
             Some(ConnectError::Io(_)) | None => {}
@@ -324,6 +341,32 @@ mod tests {
         let refused = send(answer, ReadLimit::Keep(1_024)).await;
         assert!(matches!(refused, Err(EgressError::Compressed)), "{refused:?}");
         assert!(send(answer, ReadLimit::Discard(1_024)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn b33_strangers_make_the_hub_connect_to_one_network_so_often_whatever_the_addresses() {
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        let known = EgressClient::new(guard.clone(), Duration::from_secs(1), Duration::from_secs(2), 1);
+        let crowds = Crowds::with("1/h, burst 2".parse().unwrap());
+        let strangers = known.for_strangers(&guard, 1, crowds);
+        let ask = async |client: &EgressClient, address: &str| {
+            let listener = TcpListener::bind((address, 0)).await.unwrap();
+            let request = Request::get(format!("http://{}/", listener.local_addr().unwrap()));
+            tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+            client
+                .send(request.body(Full::new(Bytes::new())).unwrap(), ReadLimit::Discard(0))
+                .await
+                .unwrap_err()
+        };
+        for address in ["127.0.0.1", "127.0.0.2"] {
+            assert!(matches!(ask(&strangers, address).await, EgressError::Network(_)));
+        }
+        assert!(matches!(ask(&strangers, "127.0.0.3").await, EgressError::Crowded(_)));
+        assert!(matches!(ask(&strangers, "127.0.1.1").await, EgressError::Network(_)), "another network");
+        assert!(
+            matches!(ask(&known, "127.0.0.3").await, EgressError::Network(_)),
+            "who is known is not counted"
+        );
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 use url::Host;
 
+use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard, PublicAddress};
 use super::resolver::Unresolved;
 
@@ -26,6 +27,7 @@ const TRIED: usize = 4;
 pub(super) struct GuardedConnector {
     guard: Guard,
     connect_timeout: Duration,
+    crowds: Option<Crowds>,
 }
 
 /// Why no connection came about.
@@ -37,18 +39,25 @@ pub(super) enum ConnectError {
     Dns { host: String, reason: Unresolved },
     #[error("no connection within {0:?}")]
     Timeout(Duration),
+    #[error("this network has been asked too often of late")]
+    Crowded(Duration),
     #[error("no connection: {0}")]
     Io(#[from] io::Error),
 }
 
 impl GuardedConnector {
     pub(super) fn new(guard: Guard, connect_timeout: Duration) -> Self {
-        Self { guard, connect_timeout }
+        Self { guard, connect_timeout, crowds: None }
+    }
+
+    /// The same, counting by network.
+    pub(super) fn counting(self, crowds: Crowds) -> Self {
+        Self { crowds: Some(crowds), ..self }
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<TcpStream>, ConnectError> {
         let limit = self.connect_timeout;
-        timeout(limit, async { self.dial(&self.resolve(&uri).await?).await })
+        timeout(limit, async { self.dial(&self.admit(self.resolve(&uri).await?)?).await })
             .await
             .unwrap_or(Err(ConnectError::Timeout(limit)))
     }
@@ -75,6 +84,13 @@ impl GuardedConnector {
         };
         let vetted = found.into_iter().map(|ip| self.guard.check(SocketAddr::new(ip, port)));
         Ok(vetted.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn admit(&self, addresses: Vec<PublicAddress>) -> Result<Vec<PublicAddress>, ConnectError> {
+        if let (Some(crowds), Some(first)) = (&self.crowds, addresses.first()) {
+            crowds.admit(first.network()).map_err(ConnectError::Crowded)?;
+        }
+        Ok(addresses)
     }
 
     async fn ask(&self, name: &str) -> Result<Vec<IpAddr>, ConnectError> {

@@ -6,12 +6,14 @@
 
 mod client;
 mod connector;
+mod crowds;
 mod guard;
 mod resolver;
 mod target;
 mod trust;
 
 pub use client::{Answer, EgressClient, EgressError, ReadLimit, Room, USER_AGENT, Unmeasured};
+pub use crowds::Crowds;
 pub use guard::{Forbidden, Guard, PublicAddress};
 pub use resolver::{Resolver, Unresolved};
 pub use target::{RedirectError, redirect, target};

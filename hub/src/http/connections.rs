@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::client::TrustedProxies;
-use super::limits::network;
+use crate::buckets::network;
 use crate::config::IngressConfig;
 
 /// The connections of a listener. It remembers clients only while they are connected.

@@ -106,14 +106,14 @@ async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, b
                 Ok(()) => {
                     let overheard = request.secret.is_some() && state.hub_url.starts_with("http:");
                     let note = if overheard { OVERHEARD } else { "" };
-                    accepted(state.requests.subscribe(request).await, note)
+                    accepted(state.requests.subscribe(client, request).await, note)
                 }
                 Err(refusal) => refusal,
             }
         }
         Ok(websub::Request::Unsubscribe(request)) => {
             match within_limits(state, client, &request.topic, &request.callback).await {
-                Ok(()) => accepted(state.requests.unsubscribe(request).await, ""),
+                Ok(()) => accepted(state.requests.unsubscribe(client, request).await, ""),
                 Err(refusal) => refusal,
             }
         }
@@ -129,8 +129,9 @@ async fn within_limits(
     topic: &TopicUrl,
     callback: &CallbackUrl,
 ) -> Result<(), Response> {
-    let in_force = state.requests.in_force(topic, callback).await.map_err(|error| unavailable(&error))?;
-    state.limits.subscription(client, topic, callback, in_force, Instant::now()).map_err(too_many)
+    let acquaintance = state.requests.acquaintance(topic, callback).await;
+    let acquaintance = acquaintance.map_err(|error| unavailable(&error))?;
+    state.limits.subscription(client, topic, callback, acquaintance, Instant::now()).map_err(too_many)
 }
 
 pub(super) fn too_many(early: TooMany) -> Response {

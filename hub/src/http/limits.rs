@@ -1,28 +1,26 @@
 //! Rate limits: a token bucket for each client, callback host and topic; honest refusals with `Retry-After`, never a silent
 //! drop, and memory that has a bound whatever comes.
 
-use std::fmt;
-use std::hash::{BuildHasher, Hash, RandomState};
-use std::net::{IpAddr, Ipv6Addr};
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::Hash;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use lru::LruCache;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
+use crate::buckets::{Buckets, network};
 use crate::config::{LimitsConfig, Rate};
+use crate::subscriptions::Acquaintance;
 
-/// Buckets of each kind; beyond that, those that have been quiet longest are forgotten.
-const REMEMBERED: NonZeroUsize = NonZeroUsize::new(50_000).expect("fifty thousand is not zero");
+/// All clients together may ask so many times as often as one of them: whoever wants to use that up needs as many addresses.
+const CLIENTS: u32 = 5;
 
 /// The limits of a hub. What they cost in memory does not depend on what clients send.
 #[derive(Clone, Debug)]
 pub struct Limits {
     clients: Buckets,
     subscribers: Buckets,
-    hosts: Buckets,
-    renewals: Buckets,
+    hosts: Own,
+    renewals: Own,
     topics: Buckets,
 }
 
@@ -49,8 +47,8 @@ impl Limits {
         Self {
             clients: buckets(config.client),
             subscribers: buckets(config.subscriptions_per_client),
-            hosts: buckets(config.callback_host),
-            renewals: buckets(config.callback_host),
+            hosts: Own::new(config.enabled, config.callback_host),
+            renewals: Own::new(config.enabled, config.callback_host),
             topics: buckets(config.topic),
         }
     }
@@ -66,7 +64,8 @@ impl Limits {
     /// Takes a request to subscribe or unsubscribe into account, each of which makes the hub ask its callback.
     ///
     /// A request for a subscription in force counts by its callback and not by the host and the topic, so that nobody can
-    /// keep others from renewing theirs by asking in their stead.
+    /// keep others from renewing theirs by asking in their stead. What one client asks for at one host is counted before what
+    /// all ask for there, and where somebody has confirmed before only the former is.
     ///
     /// # Errors
     /// [`TooMany`] from this client, for this callback's host or for this topic.
@@ -75,82 +74,58 @@ impl Limits {
         client: IpAddr,
         topic: &TopicUrl,
         callback: &CallbackUrl,
-        in_force: bool,
+        acquaintance: Acquaintance,
         now: Instant,
     ) -> Result<(), TooMany> {
         let too_many = |whose| move |wait| TooMany { wait, whose };
-        if in_force {
+        let client = network(client);
+        if acquaintance == Acquaintance::InForce {
             let pair = (topic.key(), callback.key());
-            return self.renewals.admit(pair, now).map_err(too_many("for this subscription"));
+            return self.renewals.admit(client, pair, true, now).map_err(too_many("for this subscription"));
         }
         let whose = "to subscribe or unsubscribe from this address";
-        self.subscribers.admit(network(client), now).map_err(too_many(whose))?;
+        self.subscribers.admit(client, now).map_err(too_many(whose))?;
         let host = callback.url().host_str().unwrap_or_default();
-        self.hosts.admit(host, now).map_err(too_many("for callbacks on this host"))?;
+        let of_all = acquaintance == Acquaintance::Stranger;
+        self.hosts.admit(client, host, of_all, now).map_err(too_many("for callbacks on this host"))?;
         self.topics.admit(topic.key(), now).map_err(too_many("for subscriptions to this topic"))
     }
 }
 
-/// Token buckets by the hash of whatever they are for, so that long names take no more room than short ones.
-#[derive(Clone)]
-pub(super) struct Buckets {
-    rate: Rate,
-    /// `None`: there is no limit.
-    kept: Option<Arc<Kept>>,
+/// What one client does to something, and what all do.
+#[derive(Clone, Debug)]
+struct Own {
+    own: Buckets,
+    all: Buckets,
 }
 
-struct Kept {
-    /// Random, so that nobody can choose whose bucket to share.
-    hasher: RandomState,
-    buckets: Mutex<LruCache<u64, Bucket>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    tokens: f64,
-    filled_at: Instant,
-}
-
-impl fmt::Debug for Buckets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buckets").field("rate", &self.rate).finish_non_exhaustive()
-    }
-}
-
-impl Buckets {
-    /// Buckets that hold, or (`enabled` false) that never refuse.
-    pub(super) fn new(enabled: bool, rate: Rate) -> Self {
-        let kept = || Kept { hasher: RandomState::new(), buckets: Mutex::new(LruCache::new(REMEMBERED)) };
-        Self { rate, kept: enabled.then(|| Arc::new(kept())) }
+impl Own {
+    fn new(enabled: bool, rate: Rate) -> Self {
+        let all = Rate {
+            per_second: rate.per_second * f64::from(CLIENTS),
+            burst: rate.burst.saturating_mul(CLIENTS),
+        };
+        Self { own: Buckets::new(enabled, rate), all: Buckets::new(enabled, all) }
     }
 
-    /// Takes one event of this key into account, or says how long it should wait.
-    pub(super) fn admit(&self, key: impl Hash, now: Instant) -> Result<(), Duration> {
-        let Some(kept) = &self.kept else { return Ok(()) };
-        let (full, key) = (f64::from(self.rate.burst), kept.hasher.hash_one(key));
-        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = buckets.get_or_insert_mut(key, || Bucket { tokens: full, filled_at: now });
-        let gained = now.saturating_duration_since(bucket.filled_at).as_secs_f64() * self.rate.per_second;
-        *bucket = Bucket { tokens: (bucket.tokens + gained).min(full), filled_at: now };
-        if bucket.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / self.rate.per_second));
-        }
-        bucket.tokens -= 1.0;
-        Ok(())
-    }
-}
-
-/// One customer's IPv6 network counts as one client.
-pub(super) fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        v4 @ IpAddr::V4(_) => v4,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+    fn admit(
+        &self,
+        client: IpAddr,
+        key: impl Hash + Copy,
+        of_all: bool,
+        now: Instant,
+    ) -> Result<(), Duration> {
+        self.own.admit((client, key), now)?;
+        if of_all { self.all.admit(key, now) } else { Ok(()) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
+    use Acquaintance::{InForce, KnownHost, Stranger};
 
     fn limits(enabled: bool) -> Limits {
         let rate = |text: &str| text.parse().unwrap();
@@ -202,25 +177,40 @@ mod tests {
     }
 
     #[test]
-    fn b33_one_host_is_asked_ten_times_at_once_however_many_clients_paths_and_ports_there_are() {
+    fn b33_one_host_is_asked_fifty_times_at_once_however_many_clients_paths_and_ports_there_are() {
         let (limits, now) = (limits(true), Instant::now());
         let asked = (0..100).filter(|number| {
             let client = IpAddr::from([192, 0, 2, u8::try_from(*number).unwrap()]);
             let callback = format!("http://victim.example:{}/{number}", 1_000 + number).parse().unwrap();
-            limits.subscription(client, &topic(&number.to_string()), &callback, false, now).is_ok()
+            limits.subscription(client, &topic(&number.to_string()), &callback, Stranger, now).is_ok()
         });
-        assert_eq!(asked.count(), 10);
+        assert_eq!(asked.count(), 50);
         let later = now + Duration::from_secs(1);
-        let one = |number| {
-            limits.subscription(
-                ip("192.0.2.9"),
-                &topic("t"),
-                &callback("victim.example", number),
-                false,
-                later,
-            )
+        let one = |number: u8| {
+            let client = IpAddr::from([192, 0, 2, 200 + number]);
+            let callback = callback("victim.example", number.into());
+            limits.subscription(client, &topic("t"), &callback, Stranger, later).is_ok()
         };
-        assert!(one(1).is_ok() && one(2).is_err(), "one more a second later");
+        assert_eq!((0..20).filter(|number| one(*number)).count(), 5, "five more a second later");
+    }
+
+    #[test]
+    fn b33_one_client_cannot_use_up_what_a_callback_host_has_for_all() {
+        let (limits, now) = (limits(true), Instant::now());
+        let ask = |client: &str, number: u32, who| {
+            let topic = topic(&number.to_string());
+            limits.subscription(ip(client), &topic, &callback("d.example", number), who, now).is_ok()
+        };
+        assert_eq!((0..50).filter(|number| ask("192.0.2.1", *number, Stranger)).count(), 10);
+        assert!(ask("192.0.2.2", 50, Stranger), "another asks as if nobody had");
+        for last in 3..9 {
+            (0..50).for_each(|number| {
+                ask(&format!("192.0.2.{last}"), number, Stranger);
+            });
+        }
+        assert!(!ask("192.0.2.9", 51, Stranger), "many use it up");
+        assert!(ask("192.0.2.9", 52, KnownHost), "but not where somebody has confirmed");
+        assert!(!ask("192.0.2.1", 53, KnownHost), "each client has its own bound there too");
     }
 
     #[test]
@@ -228,11 +218,11 @@ mod tests {
         let (limits, now) = (limits(true), Instant::now());
         let ask = |client, number: u32| {
             let callback = callback(&format!("d{number}.example"), 0);
-            limits.subscription(ip(client), &topic("t"), &callback, false, now).is_ok()
+            limits.subscription(ip(client), &topic("t"), &callback, Stranger, now).is_ok()
         };
         assert_eq!((0..100).filter(|number| ask("192.0.2.1", *number)).count(), 30, "the topic's burst");
         let renewal =
-            limits.subscription(ip("192.0.2.2"), &topic("t"), &callback("d0.example", 0), true, now);
+            limits.subscription(ip("192.0.2.2"), &topic("t"), &callback("d0.example", 0), InForce, now);
         assert!(renewal.is_ok(), "renewals do not depend on what strangers do");
     }
 
@@ -240,7 +230,7 @@ mod tests {
     fn renewals_of_one_subscription_are_bounded_too() {
         let (limits, now) = (limits(true), Instant::now());
         let renew = |_: &u32| {
-            limits.subscription(ip("::1"), &topic("t"), &callback("d.example", 0), true, now).is_ok()
+            limits.subscription(ip("::1"), &topic("t"), &callback("d.example", 0), InForce, now).is_ok()
         };
         assert_eq!((0..100).filter(renew).count(), 10);
     }
@@ -249,15 +239,5 @@ mod tests {
     fn limits_that_are_off_refuse_nobody() {
         let (limits, now) = (limits(false), Instant::now());
         assert!((0..1_000).all(|_| limits.client(ip("192.0.2.1"), now).is_ok()));
-    }
-
-    #[test]
-    fn buckets_never_take_more_than_their_room() {
-        let buckets = Buckets::new(true, "1/s, burst 1".parse().unwrap());
-        let now = Instant::now();
-        for number in 0..60_000 {
-            buckets.admit(number, now).unwrap();
-        }
-        assert_eq!(buckets.kept.unwrap().buckets.lock().unwrap().len(), REMEMBERED.get());
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use resync_core::websub::TopicUrl;
 
-use super::limits::{Buckets, network};
+use crate::buckets::{Buckets, network};
 use crate::config::LimitsConfig;
 
 /// The limits of pings, all of which must hold.

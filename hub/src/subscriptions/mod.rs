@@ -12,7 +12,7 @@ mod verified;
 pub use denial::{Denials, Telling};
 pub use lease::LeasePolicy;
 pub use policy::{EveryTopic, TopicPolicy, Verdict};
-pub use requests::{NotAccepted, Requests, Waiting};
+pub use requests::{Acquaintance, NotAccepted, Requests, Waiting};
 pub use resting::Resting;
 pub use verification::Verification;
 pub use verified::{VerifiedSubscription, VerifiedUnsubscription};

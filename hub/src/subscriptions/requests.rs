@@ -1,5 +1,6 @@
 //! Requests to subscribe and unsubscribe: checked, made durable, acknowledged, and only then acted upon (W-085, W-090).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::resting::Resting;
+use crate::buckets::network;
 use crate::egress::{self, Forbidden, Guard};
 use crate::store::{Intent, NewRequest, PendingRequest, Store, StoreError};
 
@@ -39,6 +41,17 @@ pub enum NotAccepted {
     Store(#[from] StoreError),
 }
 
+/// How well the hub knows a callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquaintance {
+    /// It has a subscription to the topic.
+    InForce,
+    /// Somebody at its host has confirmed since the start, or has renewed.
+    KnownHost,
+    /// Not at all.
+    Stranger,
+}
+
 /// Takes requests in and hands them over to verification.
 #[derive(Clone, Debug)]
 pub struct Requests {
@@ -53,6 +66,8 @@ pub struct Requests {
 #[derive(Debug)]
 pub struct Waiting {
     pub(super) request: PendingRequest,
+    /// Whose request it is; forgotten by a restart.
+    pub(super) client: Option<IpAddr>,
     /// What an earlier life left undone came in before there were places.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -60,7 +75,7 @@ pub struct Waiting {
 impl Waiting {
     /// A request that an earlier life left undone.
     pub fn left(request: PendingRequest) -> Self {
-        Self { request, _place: None }
+        Self { request, client: None, _place: None }
     }
 }
 
@@ -75,33 +90,43 @@ impl Requests {
         Self { store, guard, resting, verification, places: Arc::new(Semaphore::new(WAITING)) }
     }
 
-    /// Whether there is a subscription for this pair.
+    /// How well the hub knows this callback.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
-    pub async fn in_force(&self, topic: &TopicUrl, callback: &CallbackUrl) -> Result<bool, StoreError> {
-        Ok(self.store.find_subscription(topic, callback).await?.is_some())
+    /// [`StoreError`] when that cannot be read.
+    pub async fn acquaintance(
+        &self,
+        topic: &TopicUrl,
+        callback: &CallbackUrl,
+    ) -> Result<Acquaintance, StoreError> {
+        if self.store.find_subscription(topic, callback).await?.is_some() {
+            self.resting.in_force(callback);
+            return Ok(Acquaintance::InForce);
+        }
+        let known = self.resting.is_known(callback);
+        Ok(if known { Acquaintance::KnownHost } else { Acquaintance::Stranger })
     }
 
-    /// Accepts a subscribe request. When this returns, a crash no longer loses it.
+    /// Accepts a subscribe request of this client. When this returns, a crash no longer loses it.
     ///
     /// # Errors
     /// [`NotAccepted`], which leaves nothing behind.
-    pub async fn subscribe(&self, request: Subscribe) -> Result<(), NotAccepted> {
+    pub async fn subscribe(&self, client: IpAddr, request: Subscribe) -> Result<(), NotAccepted> {
         let intent = Intent::Subscribe { lease: request.lease, secret: request.secret };
-        self.accept(request.topic, request.callback, intent).await
+        self.accept(client, request.topic, request.callback, intent).await
     }
 
     /// Accepts an unsubscribe request, also for a pair that nobody knows: the answer must not tell who is subscribed (D-07).
     ///
     /// # Errors
     /// [`NotAccepted`], which leaves nothing behind.
-    pub async fn unsubscribe(&self, request: Unsubscribe) -> Result<(), NotAccepted> {
-        self.accept(request.topic, request.callback, Intent::Unsubscribe).await
+    pub async fn unsubscribe(&self, client: IpAddr, request: Unsubscribe) -> Result<(), NotAccepted> {
+        self.accept(client, request.topic, request.callback, Intent::Unsubscribe).await
     }
 
     async fn accept(
         &self,
+        client: IpAddr,
         topic: TopicUrl,
         callback: CallbackUrl,
         intent: Intent,
@@ -109,8 +134,9 @@ impl Requests {
         self.guard.check_literal(callback.url())?;
         egress::target(&callback).map_err(|_| NotAccepted::Target)?;
         // Nobody may keep others from renewing by making their host look bad.
-        if let Some(wait) = self.resting.wait(&callback, Instant::now())
-            && !self.in_force(&topic, &callback).await?
+        let client = Some(network(client));
+        if let Some(wait) = self.resting.wait(client, &callback, Instant::now())
+            && self.acquaintance(&topic, &callback).await? != Acquaintance::InForce
         {
             return Err(NotAccepted::Resting { wait });
         }
@@ -118,7 +144,7 @@ impl Requests {
         let request = NewRequest { topic, callback, intent, received_at: DateTime::now() };
         let pending = self.store.put_request(request).await?;
         // At shutdown nobody listens any more; the request is durable and waits for the next start.
-        let _ = self.verification.send(Waiting { request: pending, _place: Some(place) });
+        let _ = self.verification.send(Waiting { request: pending, client, _place: Some(place) });
         Ok(())
     }
 }

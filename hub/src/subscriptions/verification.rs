@@ -1,5 +1,6 @@
 //! Verification of intent: asking the callback whether its owner meant the request (WebSub section 5.3).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ const ANSWER_READ: usize = 4 * 1024;
 const SECOND_TRY_AFTER: Duration = Duration::from_secs(5);
 /// How often a topic is looked at, with that pause between, before what cannot be told counts as not verified.
 const POLICY_TRIES: usize = 3;
+/// How often a stranger's request waits for its turn at a crowded network before it is dropped.
+const CROWDED_TRIES: usize = 30;
 /// When the store does not take the result, it is offered again.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -41,14 +44,20 @@ enum Reply {
     Unreachable(String),
 }
 
-/// Nothing could be asked for want of a file descriptor.
-struct Exhausted;
+/// Nothing was asked, for reasons that lie here.
+enum NotAsked {
+    /// No file descriptor is left.
+    Exhausted,
+    /// Strangers have asked for too much at the callback's network.
+    Crowded(Duration),
+}
 
 /// Verifies pending requests, many at once.
 #[derive(Clone, Debug)]
 pub struct Verification {
     store: Arc<dyn Store>,
     client: EgressClient,
+    strangers: EgressClient,
     leases: LeasePolicy,
     resting: Resting,
     policy: Arc<dyn TopicPolicy>,
@@ -56,15 +65,15 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// `client` is the one way out.
+    /// `client` is the one way out, `strangers` the same for callbacks that nobody knows.
     pub fn new(
         store: Arc<dyn Store>,
-        client: EgressClient,
+        (client, strangers): (EgressClient, EgressClient),
         leases: LeasePolicy,
         resting: Resting,
         policy: Arc<dyn TopicPolicy>,
     ) -> Self {
-        Self { store, client, leases, resting, policy, queues: Queues::default() }
+        Self { store, client, strangers, leases, resting, policy, queues: Queues::default() }
     }
 
     /// What tells callbacks about denials, in the same queues.
@@ -101,7 +110,7 @@ impl Verification {
     async fn judge(&self, waiting: &Waiting, denials: &Denials) {
         let request = waiting.request.clone();
         let reason = match self.verdict(&request).await {
-            Verdict::Accepted => return self.verify(request).await,
+            Verdict::Accepted => return self.verify(request, waiting.client).await,
             Verdict::Refused(reason) => reason,
             Verdict::Unknown => {
                 self.queues.done(&request);
@@ -130,7 +139,7 @@ impl Verification {
         self.policy.judge(&request.topic).await
     }
 
-    async fn verify(&self, request: PendingRequest) {
+    async fn verify(&self, request: PendingRequest, client: Option<IpAddr>) {
         let lease = match &request.intent {
             Intent::Subscribe { lease, .. } => Some(self.leases.grant(*lease)),
             Intent::Unsubscribe => None,
@@ -142,11 +151,11 @@ impl Verification {
         let origin = request.callback.origin();
         match reply {
             Reply::Confirmed => {
-                self.resting.confirmed(&request.callback);
+                self.resting.confirmed(client, &request.callback);
                 self.put_in_force(request, lease, asked_at).await;
             }
             Reply::Refused(why) | Reply::Unreachable(why) => {
-                self.resting.failed(&request.callback, Instant::now());
+                self.resting.failed(client, &request.callback, Instant::now());
                 warn!(topic = request.topic.as_str(), origin, why, "request not verified: nothing changes");
                 self.until_stored(|| self.store.remove_request(&request)).await;
             }
@@ -160,30 +169,51 @@ impl Verification {
         request: &PendingRequest,
         lease: Option<Duration>,
     ) -> Option<(DateTime, Reply)> {
-        let mut first = true;
+        let (mut first, mut crowded) = (true, 0);
+        let by = self.way_out(request).await;
         loop {
             let turn = self.queues.turn(request).await?;
             let asked_at = DateTime::now();
-            let reply = self.ask(request, lease).await;
+            let reply = self.ask(by, request, lease).await;
             drop(turn);
             match reply {
                 Ok(Reply::Unreachable(_)) if first => first = false,
                 Ok(reply) => return Some((asked_at, reply)),
                 // The shortage is here, so it does not count as the callback's answer.
-                Err(Exhausted) => warn!("verification waits: no file descriptor is left"),
+                Err(NotAsked::Exhausted) => warn!("verification waits: no file descriptor is left"),
+                Err(NotAsked::Crowded(wait)) if crowded < CROWDED_TRIES => {
+                    crowded += 1;
+                    sleep(wait).await;
+                }
+                Err(NotAsked::Crowded(_)) => {
+                    let why = "strangers ask for too much at the callback's network";
+                    return Some((asked_at, Reply::Unreachable(why.to_owned())));
+                }
             }
             sleep(SECOND_TRY_AFTER).await;
         }
     }
 
+    /// Whoever has a subscription, or neighbours that have one, is not held up by strangers.
+    async fn way_out(&self, request: &PendingRequest) -> &EgressClient {
+        let known = self.resting.is_known(&request.callback)
+            || matches!(self.store.find_subscription(&request.topic, &request.callback).await, Ok(Some(_)));
+        if known { &self.client } else { &self.strangers }
+    }
+
     /// One verification request with a challenge of its own (W-186).
-    async fn ask(&self, request: &PendingRequest, lease: Option<Duration>) -> Result<Reply, Exhausted> {
+    async fn ask(
+        &self,
+        by: &EgressClient,
+        request: &PendingRequest,
+        lease: Option<Duration>,
+    ) -> Result<Reply, NotAsked> {
         let challenge = Challenge::random();
         let asking = match asking(request, lease, &challenge) {
             Ok(asking) => asking,
             Err(error) => return Ok(Reply::Refused(format!("the callback cannot be asked: {error}"))),
         };
-        Ok(match self.client.send(asking, ReadLimit::Keep(ANSWER_READ)).await {
+        Ok(match by.send(asking, ReadLimit::Keep(ANSWER_READ)).await {
             Ok(answer) if !answer.status.is_success() => {
                 Reply::Refused(format!("the callback answered {} instead of 2xx", answer.status.as_u16()))
             }
@@ -191,7 +221,8 @@ impl Verification {
                 Reply::Refused("the callback's answer is not the challenge".to_owned())
             }
             Ok(_) => Reply::Confirmed,
-            Err(EgressError::Exhausted) => return Err(Exhausted),
+            Err(EgressError::Exhausted) => return Err(NotAsked::Exhausted),
+            Err(EgressError::Crowded(wait)) => return Err(NotAsked::Crowded(wait)),
             Err(error @ (EgressError::Forbidden(_) | EgressError::TooLarge(_) | EgressError::Compressed)) => {
                 Reply::Refused(error.to_string())
             }
