@@ -23,7 +23,7 @@ use crate::http::{
 };
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
-    Denials, EveryTopic, LeasePolicy, Requests, Resting, TopicPolicy, Verification, Waiting,
+    Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification, Waiting,
 };
 use crate::topics::{
     Authority, BodyBudget, Budgets, CatchUp, ClosedHub, Fetching, Intake, Pinged, Pings, Tickets,
@@ -229,7 +229,7 @@ async fn start_verification(
     let verification =
         Verification::new(Arc::clone(store), (client, strangers), leases, resting.clone(), policy);
     let (deny, to_tell) = mpsc::unbounded_channel();
-    queue(&deny, store.denials().await?);
+    queue(&deny, store.denials().await?.into_iter().map(ToTell::left));
     tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
     let denials = Denials::new(Arc::clone(store), halts, deny);
     let (sender, receiver) = mpsc::unbounded_channel();

@@ -290,7 +290,7 @@ async fn d13_w001_w072_w095_w096_w098_w101_a_closed_hub_serves_topics_that_name_
 }
 
 #[tokio::test]
-async fn w062_a_closed_hub_ends_no_subscription_because_of_a_request() {
+async fn w062_w098_a_closed_hub_ends_a_subscription_by_a_request_only_if_its_callback_confirms() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start_with(folder.path(), &[("TOPICS_POLICY", "advertised")]).await;
     let (publisher, destination) = (Receiver::start().await, Receiver::start().await);
@@ -303,12 +303,15 @@ async fn w062_a_closed_hub_ends_no_subscription_because_of_a_request() {
         assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
     };
 
+    let asks = |seen: &Seen| seen.parameter("hub.mode").as_deref() == Some("subscribe");
+    destination.behave(move |seen| if asks(seen) { Reply::Status(404, String::new()) } else { Reply::Agree });
     publisher.behave(|_| Reply::Status(503, String::new()));
     subscribe(&callback).await;
     publisher.until_verified(4).await;
     publisher.behave(|_| page(&[("link", "<http://other.example/hub>; rel=hub")], "names another hub"));
     subscribe(&callback).await;
     publisher.until_verified(5).await;
+    destination.until("its callback is asked", |log| log.iter().filter(|seen| asks(seen)).count() >= 2).await;
     let other = destination.url("/other");
     subscribe(&other).await;
     destination.until("another is refused", |log| log.iter().any(|seen| seen.path() == "/other")).await;
@@ -318,4 +321,32 @@ async fn w062_a_closed_hub_ends_no_subscription_because_of_a_request() {
     let told = |seen: &Seen| seen.path() == "/cb" && seen.parameter("hub.mode").as_deref() == Some("denied");
     assert!(!destination.seen().iter().any(told), "it is not told what is not so");
     hub.until_subscribed(1).await;
+
+    destination.behave(|_| Reply::Agree);
+    subscribe(&callback).await;
+    let log = destination.until("it is told", |log| log.iter().any(told)).await;
+    let reason = log.iter().find(|seen| told(seen)).unwrap().parameter("hub.reason").unwrap_or_default();
+    assert!(reason.contains("does not name this hub"), "{reason}");
+    hub.until_subscribed(0).await;
+}
+
+#[tokio::test]
+async fn b33_denials_of_a_closed_hub_count_as_failures() {
+    let folder = tempdir().unwrap();
+    let keys = [("TOPICS_POLICY", "advertised"), ("LIMITS_CALLBACK_HOST", "100/s, burst 100")];
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let (publisher, victim) = (Receiver::start().await, Receiver::start().await);
+    publisher.behave(|_| page(&[], "names no hub"));
+    let ask = async |number: usize| {
+        let (topic, callback) = (publisher.url("/topic"), victim.url(&format!("/{number}")));
+        let parameters =
+            [("hub.mode", "subscribe"), ("hub.topic", topic.as_str()), ("hub.callback", &callback)];
+        form(hub.address, &parameters).await.unwrap()
+    };
+    for number in 0..20 {
+        assert_eq!(ask(number).await.status, 202);
+        victim.until("it is told", |log| log.len() > number).await;
+    }
+    let refused = ask(20).await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
 }

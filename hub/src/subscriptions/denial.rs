@@ -1,5 +1,6 @@
 //! Denials: a subscription that is not accepted, or no longer, ends at once, and its callback is told (W-098 to W-102).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use http::Request;
 use http::header::USER_AGENT;
 use http_body_util::Full;
 use resync_core::websub;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
@@ -30,6 +31,8 @@ const AGAIN_AFTER: [Duration; 5] = [
 ];
 /// A callback that never confirmed anything is not asked for more than a verification would (B-33).
 const AGAIN_WHERE_NEVER_CONFIRMED: usize = 1;
+/// Callbacks of one kind that are told, or wait to be told again, at once; others wait before.
+const AT_ONCE: usize = 4_096;
 /// When the store does not answer, it is asked again.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -38,12 +41,27 @@ const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub struct Denials {
     store: Arc<dyn Store>,
     halts: Halts,
-    telling: mpsc::UnboundedSender<Denial>,
+    telling: mpsc::UnboundedSender<ToTell>,
+}
+
+/// A denial on its way to its callback.
+#[derive(Debug)]
+pub struct ToTell {
+    denial: Denial,
+    /// That of the request that was denied: what waits to be told counts with what waits to be verified.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl ToTell {
+    /// A denial that an earlier life left untold.
+    pub fn left(denial: Denial) -> Self {
+        Self { denial, _place: None }
+    }
 }
 
 impl Denials {
     /// `telling` gets each denial once it is durable.
-    pub fn new(store: Arc<dyn Store>, halts: Halts, telling: mpsc::UnboundedSender<Denial>) -> Self {
+    pub fn new(store: Arc<dyn Store>, halts: Halts, telling: mpsc::UnboundedSender<ToTell>) -> Self {
         Self { store, halts, telling }
     }
 
@@ -53,6 +71,15 @@ impl Denials {
     /// # Errors
     /// [`StoreError`] when it cannot be made durable; then nothing has changed.
     pub async fn deny(&self, denial: NewDenial) -> Result<bool, StoreError> {
+        self.deny_in(denial, &mut None).await
+    }
+
+    /// The same for a request, whose place is kept until its callback was told.
+    pub(super) async fn deny_in(
+        &self,
+        denial: NewDenial,
+        place: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<bool, StoreError> {
         let Some(denial) = self.store.deny(denial).await? else { return Ok(false) };
         if let Some((shard, _, subscription)) = denial.ended {
             self.halts.halt(shard, subscription).await;
@@ -64,40 +91,64 @@ impl Denials {
             "denied"
         );
         // At shutdown nobody listens any more; the denial is durable and waits for the next start.
-        let _ = self.telling.send(denial);
+        let _ = self.telling.send(ToTell { denial, _place: place.take() });
         Ok(true)
     }
 }
 
-/// Tells callbacks that they were denied, many at once.
+/// Tells callbacks that they were denied, many at once, but those that never confirmed apart from those that had a subscription:
+/// strangers hold up no operator.
 #[derive(Clone, Debug)]
 pub struct Telling {
     store: Arc<dyn Store>,
     client: EgressClient,
+    strangers: EgressClient,
     queues: Queues,
 }
 
+/// What is told, and what waits for that.
+#[derive(Debug, Default)]
+struct Lane {
+    tasks: JoinSet<()>,
+    backlog: VecDeque<ToTell>,
+}
+
 impl Telling {
-    pub(super) fn new(store: Arc<dyn Store>, client: EgressClient, queues: Queues) -> Self {
-        Self { store, client, queues }
+    /// `strangers` asks callbacks that never confirmed.
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        (client, strangers): (EgressClient, EgressClient),
+        queues: Queues,
+    ) -> Self {
+        Self { store, client, strangers, queues }
     }
 
     /// Tells whatever comes, until `stop` turns true. What is not told by then waits in the store for the next start.
-    pub async fn run(self, denials: mpsc::UnboundedReceiver<Denial>, mut stop: watch::Receiver<bool>) {
+    pub async fn run(self, denials: mpsc::UnboundedReceiver<ToTell>, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = self.tell_all(denials) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
-    async fn tell_all(&self, mut denials: mpsc::UnboundedReceiver<Denial>) {
-        let mut tasks = JoinSet::new();
-        while let Some(denial) = denials.recv().await {
-            let telling = self.clone();
-            tasks.spawn(async move { telling.tell(&denial).await });
-            while tasks.try_join_next().is_some() {}
+    /// The channel closes when the hub stops; what waits then, waits in the store.
+    async fn tell_all(&self, mut denials: mpsc::UnboundedReceiver<ToTell>) {
+        let (mut ended, mut refused) = (Lane::default(), Lane::default());
+        loop {
+            let lane = tokio::select! {
+                told = denials.recv() => {
+                    let Some(to_tell) = told else { break };
+                    let lane = if to_tell.denial.ended.is_some() { &mut ended } else { &mut refused };
+                    lane.backlog.push_back(to_tell);
+                    lane
+                }
+                Some(_) = ended.tasks.join_next() => &mut ended,
+                Some(_) = refused.tasks.join_next() => &mut refused,
+            };
+            lane.fill(self);
         }
-        while tasks.join_next().await.is_some() {}
+        while ended.tasks.join_next().await.is_some() {}
+        while refused.tasks.join_next().await.is_some() {}
     }
 
     async fn tell(&self, denial: &Denial) {
@@ -143,13 +194,25 @@ impl Telling {
             }
         };
         let _turn = self.queues.place(&denial.callback).await;
-        match self.client.send(request, ReadLimit::Discard(ANSWER_READ)).await {
+        let client = if denial.ended.is_some() { &self.client } else { &self.strangers };
+        match client.send(request, ReadLimit::Discard(ANSWER_READ)).await {
             Ok(_) => Ok(()),
             Err(EgressError::Forbidden(forbidden)) => {
                 warn!(origin = denial.callback.origin(), %forbidden, "the callback is not told");
                 Ok(())
             }
             Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Lane {
+    fn fill(&mut self, telling: &Telling) {
+        while self.tasks.len() < AT_ONCE
+            && let Some(next) = self.backlog.pop_front()
+        {
+            let telling = telling.clone();
+            self.tasks.spawn(async move { telling.tell(&next.denial).await });
         }
     }
 }

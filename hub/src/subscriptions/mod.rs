@@ -9,7 +9,7 @@ mod resting;
 mod verification;
 mod verified;
 
-pub use denial::{Denials, Telling};
+pub use denial::{Denials, Telling, ToTell};
 pub use lease::LeasePolicy;
 pub use policy::{EveryTopic, TopicPolicy, Verdict};
 pub use requests::{Acquaintance, NotAccepted, Requests, Waiting};

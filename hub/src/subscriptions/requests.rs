@@ -69,13 +69,13 @@ pub struct Waiting {
     /// Whose request it is; forgotten by a restart.
     pub(super) client: Option<IpAddr>,
     /// What an earlier life left undone came in before there were places.
-    _place: Option<OwnedSemaphorePermit>,
+    pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
 impl Waiting {
     /// A request that an earlier life left undone.
     pub fn left(request: PendingRequest) -> Self {
-        Self { request, client: None, _place: None }
+        Self { request, client: None, place: None }
     }
 }
 
@@ -144,7 +144,7 @@ impl Requests {
         let request = NewRequest { topic, callback, intent, received_at: DateTime::now() };
         let pending = self.store.put_request(request).await?;
         // At shutdown nobody listens any more; the request is durable and waits for the next start.
-        let _ = self.verification.send(Waiting { request: pending, client, _place: Some(place) });
+        let _ = self.verification.send(Waiting { request: pending, client, place: Some(place) });
         Ok(())
     }
 }

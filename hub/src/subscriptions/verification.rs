@@ -78,7 +78,8 @@ impl Verification {
 
     /// What tells callbacks about denials, in the same queues.
     pub fn telling(&self) -> Telling {
-        Telling::new(Arc::clone(&self.store), self.client.clone(), self.queues.clone())
+        let clients = (self.client.clone(), self.strangers.clone());
+        Telling::new(Arc::clone(&self.store), clients, self.queues.clone())
     }
 
     /// Verifies whatever comes, until `stop` turns true; what policy refuses goes to `denials`. Requests that are under way then stay pending in
@@ -100,17 +101,17 @@ impl Verification {
         while let Some(waiting) = requests.recv().await {
             self.queues.newest(&waiting.request);
             let (verification, denials) = (self.clone(), denials.clone());
-            tasks.spawn(async move { verification.judge(&waiting, &denials).await });
+            tasks.spawn(async move { verification.judge(waiting, &denials).await });
             while tasks.try_join_next().is_some() {}
         }
         while tasks.join_next().await.is_some() {}
     }
 
     /// Policy first: whoever is not accepted is not asked but told (W-097, W-098). Everybody may unsubscribe.
-    async fn judge(&self, waiting: &Waiting, denials: &Denials) {
-        let request = waiting.request.clone();
+    async fn judge(&self, waiting: Waiting, denials: &Denials) {
+        let Waiting { request, client, mut place } = waiting;
         let reason = match self.verdict(&request).await {
-            Verdict::Accepted => return self.verify(request, waiting.client).await,
+            Verdict::Accepted => return self.verify(request, client, None).await,
             Verdict::Refused(reason) => reason,
             Verdict::Unknown => {
                 self.queues.done(&request);
@@ -119,11 +120,26 @@ impl Verification {
                 return self.until_stored(|| self.store.remove_request(&request)).await;
             }
         };
+        let (topic, origin) = (request.topic.as_str(), request.callback.origin());
+        debug!(topic, origin, reason, "request refused by policy");
+        if self
+            .until_stored(|| self.store.find_subscription(&request.topic, &request.callback))
+            .await
+            .is_some()
+        {
+            return self.verify(request, client, Some((reason, denials))).await;
+        }
         self.queues.done(&request);
         let PendingRequest { id, topic, callback, .. } = request;
-        debug!(topic = topic.as_str(), origin = callback.origin(), reason, "request refused by policy");
-        let denial = NewDenial { topic, callback, reason, request: Some(id) };
-        self.until_stored(|| denials.deny(denial.clone())).await;
+        let denial = NewDenial { topic, callback: callback.clone(), reason, request: Some(id) };
+        let mut told = false;
+        while let Err(error) = denials.deny_in(denial.clone(), &mut place).await.map(|denied| told = denied) {
+            self.store_again(&error).await;
+        }
+        if told {
+            // Nobody there has confirmed anything, and it is asked for nothing more often than a verification would.
+            self.resting.failed(client, &callback, Instant::now());
+        }
     }
 
     async fn verdict(&self, request: &PendingRequest) -> Verdict {
@@ -139,7 +155,14 @@ impl Verification {
         self.policy.judge(&request.topic).await
     }
 
-    async fn verify(&self, request: PendingRequest, client: Option<IpAddr>) {
+    /// Asks the callback, and acts upon what it says. A renewal that policy refuses comes here too: only its subscriber can end
+    /// a subscription in force by a request, and then it is told why (W-062, W-098, W-102).
+    async fn verify(
+        &self,
+        request: PendingRequest,
+        client: Option<IpAddr>,
+        refused: Option<(String, &Denials)>,
+    ) {
         let lease = match &request.intent {
             Intent::Subscribe { lease, .. } => Some(self.leases.grant(*lease)),
             Intent::Unsubscribe => None,
@@ -152,7 +175,14 @@ impl Verification {
         match reply {
             Reply::Confirmed => {
                 self.resting.confirmed(client, &request.callback);
-                self.put_in_force(request, lease, asked_at).await;
+                match refused {
+                    None => self.put_in_force(request, lease, asked_at).await,
+                    Some((reason, denials)) => {
+                        let PendingRequest { topic, callback, .. } = request;
+                        let denial = NewDenial { topic, callback, reason, request: None };
+                        self.until_stored(|| denials.deny(denial.clone())).await;
+                    }
+                }
             }
             Reply::Refused(why) | Reply::Unreachable(why) => {
                 self.resting.failed(client, &request.callback, Instant::now());
@@ -258,12 +288,14 @@ impl Verification {
         loop {
             match operation().await {
                 Ok(done) => return done,
-                Err(error) => {
-                    tracing::error!(%error, "the result of a verification is not stored, trying again");
-                    sleep(STORE_AGAIN_AFTER).await;
-                }
+                Err(error) => self.store_again(&error).await,
             }
         }
+    }
+
+    async fn store_again(&self, error: &StoreError) {
+        tracing::error!(%error, "the result of a verification is not stored, trying again");
+        sleep(STORE_AGAIN_AFTER).await;
     }
 }
 
