@@ -6,6 +6,7 @@ use resync_core::document::{Capability, Relation};
 use resync_core::websub::{Secret, SignatureMethod, SigningKey};
 use resync_core::xml::{self, Mode, Options};
 use resync_tests::harness::{Answer, HubProcess, Process, Receiver, eventually, post, request};
+use sha2::{Digest, Sha256};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/changes/";
@@ -45,13 +46,24 @@ fn query(pairs: &[(&str, &str)]) -> String {
 fn signed(callback: &str, secret: &str, seconds: i64, more: &[(&str, &str)]) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let expires = now.saturating_add_signed(seconds).to_string();
-    let mut pairs = vec![("topic", TOPIC), ("callback", callback), ("expires", expires.as_str())];
+    let subscription = subscription(callback);
+    let mut pairs = vec![("topic", TOPIC), ("subscription", &subscription), ("expires", expires.as_str())];
     pairs.extend_from_slice(more);
     let query = query(&pairs);
-    let secret = Secret::new(secret).expect("tests use good secrets");
-    let signed = format!("resync-hub catch-up\n{query}");
-    let signature = SigningKey::new(SignatureMethod::Sha256, &secret).sign(signed.as_bytes());
-    format!("{query}&signature={signature}")
+    let key = hmac("resync-hub catch-up", secret);
+    format!("{query}&signature=sha256={}", hmac(&key, &query))
+}
+
+/// The hash of the topic and a callback, as the protocol's description has it.
+fn subscription(callback: &str) -> String {
+    let part = |url: &str| [&(url.len() as u64).to_be_bytes(), url.as_bytes()].concat();
+    hex::encode(Sha256::digest([part(TOPIC), part(callback)].concat()))
+}
+
+fn hmac(key: &str, text: &str) -> String {
+    let key = Secret::new(key).expect("tests use good secrets");
+    let signature = SigningKey::new(SignatureMethod::Sha256, &key).sign(text.as_bytes()).to_string();
+    signature.replace("sha256=", "")
 }
 
 #[tokio::test]
@@ -126,10 +138,18 @@ async fn only_a_subscriptions_secret_or_a_token_opens_the_log() {
     assert!(page.text().contains("\"body\":\"news\"") && !page.text().contains("/cb"), "{}", page.text());
     assert_eq!(status(good.replace("after=0", "after=1")).await, 401, "what is not signed is not asked");
     assert_eq!(status(signed(&callback, "wrong", 60, &[])).await, 401);
+    assert!(!good.contains("cb"), "a URL in a log gives no callback away: {good}");
     let (query_alone, _) = good.rsplit_once("&signature=").unwrap();
-    let delivery = SigningKey::new(SignatureMethod::Sha256, &Secret::new("s3cret").unwrap());
-    let as_delivery = format!("{query_alone}&signature={}", delivery.sign(query_alone.as_bytes()));
-    assert_eq!(status(as_delivery).await, 401, "the signature of a delivery with this body opens nothing");
+    let delivered = hmac("s3cret", "resync-hub catch-up");
+    for key in ["s3cret", &delivered] {
+        let as_delivery = format!("{query_alone}&signature=sha256={}", hmac(key, query_alone));
+        assert_eq!(status(as_delivery).await, 401, "no signature of a delivery opens anything");
+    }
+    let elsewhere = good.replace("changes", "other");
+    let (elsewhere, _) = elsewhere.rsplit_once("&signature=").unwrap();
+    let key = hmac("resync-hub catch-up", "s3cret");
+    let elsewhere = format!("{elsewhere}&signature=sha256={}", hmac(&key, elsewhere));
+    assert_eq!(status(elsewhere).await, 401, "a subscription opens its own topic only");
     assert_eq!(status(signed(&callback, "s3cret", -5, &[])).await, 401, "it has ended");
     assert_eq!(status(signed(&callback, "s3cret", 7_200, &[])).await, 401, "it would last too long");
     assert_eq!(status(signed(&plain, "s3cret", 60, &[])).await, 401, "a subscription without a secret");

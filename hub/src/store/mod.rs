@@ -30,7 +30,7 @@ pub use keyring::{KeyId, Keyring, KeyringError};
 pub use records::{
     Activation, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
     Intent, Interval, Laggard, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
-    Offset, PendingRequest, Ping, PingId, RequestId, Rule, Shard, ShardState, Skip, Slot, Standing,
+    Offset, Pair, PendingRequest, Ping, PingId, RequestId, Rule, Shard, ShardState, Skip, Slot, Standing,
     StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Validators, Watermark,
 };
 
@@ -164,7 +164,11 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
         &self,
         topic: &TopicUrl,
         callback: &CallbackUrl,
-    ) -> Result<Option<Arc<Subscription>>>;
+    ) -> Result<Option<Arc<Subscription>>> {
+        self.subscription_of(Pair::of(topic, callback)).await
+    }
+    /// The same by the hash of the pair, for those who do not name a callback.
+    async fn subscription_of(&self, pair: Pair) -> Result<Option<Arc<Subscription>>>;
 
     // Secrets.
 

@@ -6,6 +6,36 @@ use std::time::Duration;
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, NotificationId, Secret, TopicUrl};
+use sha2::{Digest as _, Sha256};
+
+/// By what a subscription is found: SHA-256 of its topic and its callback in their normal forms (D-01), each behind its length
+/// as eight bytes, the most significant first. It says nothing about a callback that cannot be guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pair([u8; 32]);
+
+impl Pair {
+    /// The pair of a topic and a callback. This is part of the data format and of the protocol: it must never change.
+    pub fn of(topic: &TopicUrl, callback: &CallbackUrl) -> Self {
+        let mut hasher = Sha256::new();
+        for part in [topic.key().as_bytes(), callback.key().as_bytes()] {
+            hasher.update((part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
+        Self(hasher.finalize().into())
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// The hash.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
 
 /// A topic's identity: random, so that a hub set up anew never repeats the notification identities of its predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

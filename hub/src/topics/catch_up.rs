@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime};
 use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, Document, Header, Link, Metadata, RawDocument, Relation, Root};
 use resync_core::rules::Violations;
-use resync_core::websub::{CallbackUrl, Signature, TopicUrl};
+use resync_core::websub::{Secret, Signature, SignatureMethod, SigningKey, TopicUrl};
 use resync_core::xml::{self, MAX_ENTRIES, Options};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::budget::{BodyBudget, BudgetSpent, Reserved};
-use crate::store::{Notification, Offset, Store, StoreError, Topic, TopicId};
+use crate::store::{Notification, Offset, Pair, Store, StoreError, Topic, TopicId};
 
 /// A page ends with the notification that brings its bodies above this. A Change List ends with the one before; for it everything
 /// read counts, Change Notification or not.
@@ -29,8 +29,9 @@ const TURNS: usize = 64;
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// How far in the future a signed query may end.
 const LONGEST_PROOF: Duration = Duration::from_secs(3_600);
-/// What is signed begins with this, so that the signature of a query is none of a delivery with the query as its body.
-const PURPOSE: &str = "resync-hub catch-up\n";
+/// Queries are signed with a key of their own: the HMAC, with this, of the secret. A delivery is signed the other way round, so
+/// that no body makes the hub compute it.
+const PURPOSE: &str = "resync-hub catch-up";
 /// What stands before the signature of a query.
 const SIGNATURE: &str = "&signature=";
 
@@ -70,7 +71,7 @@ pub struct List {
 pub enum NotRead {
     /// Neither token nor signature, or not the right one.
     #[error(
-        "reading notifications again needs Authorization: Bearer with a token for the topic, or a query with callback, expires (Unix time, at most an hour ahead) and, last, signature: the HMAC, with the subscription's secret, of a line \"resync-hub catch-up\" and the query before &signature=, written like X-Hub-Signature"
+        "reading notifications again needs Authorization: Bearer with a token for the topic, or a query with subscription, expires (Unix time, at most an hour ahead) and, last, signature: the HMAC of the query before &signature= with a key made from the subscription's secret, written like X-Hub-Signature; the hub's documentation on the protocol has an example"
     )]
     NoProof,
     /// Nobody ever published to this topic or subscribed.
@@ -127,14 +128,14 @@ impl CatchUp {
         if !is_soon(Duration::from_secs(expires)) {
             return Err(NotRead::NoProof);
         }
-        let callback = value("callback").and_then(|text| CallbackUrl::parse(&text).ok());
-        let callback = callback.ok_or(NotRead::NoProof)?;
-        let subscription = self.store.find_subscription(topic, &callback).await?;
-        let in_force = subscription.filter(|subscription| subscription.lease_end > DateTime::now());
+        let pair = value("subscription").and_then(|text| Pair::parse(&text)).ok_or(NotRead::NoProof)?;
+        let in_force = self.store.subscription_of(pair).await?.filter(|subscription| {
+            subscription.topic_url == *topic && subscription.lease_end > DateTime::now()
+        });
         let secret = in_force.and_then(|subscription| subscription.secret.clone()).ok_or(NotRead::NoProof)?;
         // A form may write the = of the signature as %3D.
         let signature = Signature::parse(&signature.replace("%3D", "=")).map_err(|_| NotRead::NoProof)?;
-        signature.verify(&secret, [PURPOSE, signed].concat().as_bytes()).map_err(|_| NotRead::NoProof)
+        signature.verify(&own_key(&secret), signed.as_bytes()).map_err(|_| NotRead::NoProof)
     }
 
     /// At most `limit` notifications after this offset; without one, from the oldest that the log holds.
@@ -287,6 +288,13 @@ fn changes(notification: &Notification) -> Option<(RawDocument, Option<String>)>
     let linked = changes.header.link(&Relation::Up).map(|link| link.href.clone());
     let up = linked.or_else(|| notification.links.resourcesync.clone());
     Some((changes, up))
+}
+
+/// 64 hexadecimal digits.
+fn own_key(secret: &Secret) -> Secret {
+    let purpose = Secret::new(PURPOSE).expect("a short text is a secret");
+    let signature = SigningKey::new(SignatureMethod::Sha256, &purpose).sign(secret.as_bytes()).to_string();
+    Secret::new(signature.split_once('=').map_or("", |(_, digits)| digits)).expect("64 digits are a secret")
 }
 
 fn is_soon(expires: Duration) -> bool {

@@ -7,13 +7,13 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
-use crate::store::{Offset, RequestId, Shard, SubscriptionId, TopicId};
+use crate::store::{self, Offset, RequestId, Shard, SubscriptionId, TopicId};
 
 /// A topic and a callback by their keys (W-073), hashed.
 pub(super) type Pair = [u8; 32];
 
 pub(super) fn pair(topic: &TopicUrl, callback: &CallbackUrl) -> Pair {
-    digest(&[topic.key().as_bytes(), callback.key().as_bytes()])
+    *store::Pair::of(topic, callback).as_bytes()
 }
 
 /// What was decided when the store was made.

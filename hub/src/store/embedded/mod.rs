@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use resync_core::datetime::DateTime;
-use resync_core::websub::{CallbackUrl, TopicUrl};
+use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
 
 use self::engine::{Batch, Engine, Keys, Space};
@@ -48,8 +48,8 @@ use self::shared::Shared;
 use self::writer::{Kind, Writer};
 use super::{
     Activation, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, NewDenial, NewNotification,
-    NewRequest, Notification, Offset, PendingRequest, Ping, Result, Shard, ShardState, Skip, Standing, Store,
-    StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Validators,
+    NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Result, Shard, ShardState, Skip, Standing,
+    Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -317,12 +317,8 @@ impl Store for Embedded {
         self.shared.subscription(shard, topic, id)
     }
 
-    async fn find_subscription(
-        &self,
-        topic: &TopicUrl,
-        callback: &CallbackUrl,
-    ) -> Result<Option<Arc<Subscription>>> {
-        self.shared.find_subscription(topic, callback)
+    async fn subscription_of(&self, pair: Pair) -> Result<Option<Arc<Subscription>>> {
+        self.shared.subscription_of(pair)
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {

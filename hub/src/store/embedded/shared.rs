@@ -10,15 +10,14 @@ use tokio::sync::mpsc;
 use super::cache::{Notifications, Subscriptions};
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
-use super::key::{self, pair};
+use super::key;
 use super::layout::{Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, slot_of};
 use super::memory::Topics;
 use super::transaction::Staged;
 use crate::store::{
-    Keyring, Laggard, Notification, Offset, Result, Shard, ShardState, Slot, StoreError, StoreEvent,
+    self, Keyring, Laggard, Notification, Offset, Result, Shard, ShardState, Slot, StoreError, StoreEvent,
     Subscription, SubscriptionId, TopicId,
 };
-use resync_core::websub::{CallbackUrl, TopicUrl};
 
 /// A commit that takes longer than this means that the log cannot keep up.
 const STALLED: Duration = Duration::from_secs(5);
@@ -246,12 +245,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn find_subscription(
-        &self,
-        topic: &TopicUrl,
-        callback: &CallbackUrl,
-    ) -> Result<Option<Arc<Subscription>>> {
-        match self.get(&pair(topic, callback))? {
+    pub(super) fn subscription_of(&self, pair: store::Pair) -> Result<Option<Arc<Subscription>>> {
+        match self.get(pair.as_bytes())? {
             Some(Address { shard, topic, id }) => self.subscription(shard, topic, id),
             None => Ok(None),
         }
