@@ -153,7 +153,8 @@ async fn cn007_a_change_notification_that_breaks_a_rule_is_refused_with_the_rule
 #[tokio::test]
 async fn bodies_beyond_the_budget_wait_or_are_told_to_come_back() {
     let folder = tempdir().unwrap();
-    let tight = [("PUBLISH_MAX_BODY", "64 KiB"), ("PUBLISH_BODY_MEMORY", "64 KiB")];
+    let tight =
+        [("PUBLISH_MAX_BODY", "64 KiB"), ("PUBLISH_BODY_MEMORY", "64 KiB"), ("INGRESS_BODY_TIMEOUT", "5m")];
     let hub = HubProcess::start_with(folder.path(), &tight).await;
     let head = format!(
         "POST /websub/ HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nLink: {}\r\nContent-Length: 65536\r\nConnection: close\r\n\r\n",

@@ -71,6 +71,21 @@ async fn handshakes_that_do_not_end_are_cut_off() {
 }
 
 #[tokio::test]
+async fn beyond_the_cap_no_handshake_is_made() {
+    let scene = Scene::new();
+    let hub = scene.hub(&[("INGRESS_CONNECTIONS", "1")]).await;
+    let first = scene.connect(hub.address).await;
+    let second = TcpStream::connect(hub.address).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(scene.client_config()));
+    assert!(connector.connect(ServerName::from(hub.address.ip()), second).await.is_err());
+    drop(first);
+    eventually("the place is free", || async {
+        scene.reqwest().get(format!("https://{}/websub/", hub.address)).send().await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn headers_and_bodies_that_drip_through_tls_are_cut_off_too() {
     let scene = Scene::new();
     let keys = [("INGRESS_HEADER_TIMEOUT", "500ms"), ("INGRESS_BODY_TIMEOUT", "500ms")];
@@ -92,23 +107,6 @@ async fn plain_http_at_the_tls_port_is_told_to_use_https() {
     let answer = post(hub.address, &[("Content-Type", "text/plain")], b"news").await.unwrap();
     assert_eq!(answer.status, 400);
     assert!(answer.text().contains("https://"), "{}", answer.text());
-}
-
-#[tokio::test]
-async fn who_has_too_many_connections_is_told_so_within_tls() {
-    let scene = Scene::new();
-    let hub = scene.hub(&[("INGRESS_CONNECTIONS", "1")]).await;
-    let taken = scene.connect(hub.address).await;
-    let refused = rest(&mut scene.connect(hub.address).await).await;
-    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("Retry-After: "), "{refused}");
-    drop(taken);
-    // Bytes, since an answer that comes before the question is a mistake to most clients.
-    eventually("the place is free again", || async {
-        let mut stream = scene.connect(hub.address).await;
-        let request = b"GET /websub/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).await.is_ok() && rest(&mut stream).await.starts_with("HTTP/1.1 200 ")
-    })
-    .await;
 }
 
 #[tokio::test]

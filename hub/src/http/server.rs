@@ -130,16 +130,13 @@ fn take(
         }
         Err(no_place) => {
             debug!(%client, ?no_place, "connection turned away");
-            if let Ok(turn) = Arc::clone(&ingress.turning_away).try_acquire_owned() {
+            // A handshake costs more than what is refused, so that within TLS nothing can be said.
+            if tls.is_none()
+                && let Ok(turn) = Arc::clone(&ingress.turning_away).try_acquire_owned()
+            {
                 tokio::spawn(async move {
-                    let answer = async {
-                        match tls {
-                            None => turn_away(stream, no_place).await,
-                            Some(tls) => turn_away(tls.accept(stream).await?, no_place).await,
-                        }
-                    };
                     // Whoever does not take the answer in time goes without it.
-                    let _ = timeout(TURN_AWAY_TIMEOUT, answer).await;
+                    let _ = timeout(TURN_AWAY_TIMEOUT, turn_away(stream, no_place)).await;
                     drop(turn);
                 });
             }
@@ -222,7 +219,7 @@ fn bound_what_is_not_read(stream: &TcpStream) {
 }
 
 /// An honest refusal without reading the request, as far as it is worth waiting for.
-async fn turn_away(stream: impl AsyncRead + AsyncWrite + Unpin, why: NoPlace) -> std::io::Result<()> {
+async fn turn_away(stream: TcpStream, why: NoPlace) -> std::io::Result<()> {
     let (status, text) = match why {
         NoPlace::Full => ("503 Service Unavailable", "all connections of this hub are in use: try again"),
         NoPlace::ClientFull => {

@@ -139,16 +139,16 @@ mod tests {
         format!("http://{host}/{path}").parse().unwrap()
     }
 
-    fn client(last: u8) -> Option<IpAddr> {
-        Some(IpAddr::from([192, 0, 2, last]))
+    fn client(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
     }
 
-    fn fail(resting: &Resting, who: Option<IpAddr>, times: u32, now: Instant) {
-        (0..times).for_each(|path| resting.failed(who, &callback("victim.example", path), now));
+    fn fail(resting: &Resting, who: IpAddr, times: u32, now: Instant) {
+        (0..times).for_each(|path| resting.failed(Some(who), &callback("victim.example", path), now));
     }
 
-    fn wait(resting: &Resting, who: Option<IpAddr>, now: Instant) -> Option<Duration> {
-        resting.wait(who, &callback("victim.example", 99), now)
+    fn wait(resting: &Resting, who: IpAddr, now: Instant) -> Option<Duration> {
+        resting.wait(Some(who), &callback("victim.example", 99), now)
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(wait(&resting, client(1), now), None);
         fail(&resting, client(1), 1, now);
         assert_eq!(wait(&resting, client(1), now), Some(REST));
-        assert_eq!(resting.wait(client(1), &callback("other.example", 99), now), None);
+        assert_eq!(resting.wait(Some(client(1)), &callback("other.example", 99), now), None);
         assert_eq!(wait(&resting, client(1), now + REST), None);
     }
 
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn b33_where_somebody_has_confirmed_strangers_make_only_themselves_rest() {
         let (resting, now) = (Resting::new(true), Instant::now());
-        resting.confirmed(client(9), &callback("victim.example", 0));
+        resting.confirmed(Some(client(9)), &callback("victim.example", 0));
         for who in 1..9 {
             fail(&resting, client(who), 20, now);
             assert_eq!(wait(&resting, client(who), now), Some(REST));
@@ -189,7 +189,7 @@ mod tests {
         let (resting, now) = (Resting::new(true), Instant::now());
         for number in 0..100 {
             if number % 19 == 0 {
-                resting.confirmed(client(1), &callback("victim.example", number));
+                resting.confirmed(Some(client(1)), &callback("victim.example", number));
             }
             fail(&resting, client(1), 1, now);
         }
