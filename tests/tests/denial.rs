@@ -26,14 +26,15 @@ async fn until_told(destination: &Receiver, times: usize) -> Seen {
     log.into_iter().rfind(is_denial).unwrap()
 }
 
-async fn command(hub: &HubProcess, data: &Path, arguments: &[&str]) -> (bool, String) {
+/// Runs a command until it has said this word; whether it succeeded, and what it said.
+async fn command(hub: &HubProcess, data: &Path, arguments: &[&str], word: &str) -> (bool, String) {
     let (data, admin) = (data.display().to_string(), hub.admin_address().to_string());
     let mut all = vec!["subscriptions"];
     all.extend_from_slice(arguments);
     all.extend(["--data-dir", &data, "--admin", &admin]);
     let mut process = Process::start("resync-hub", &all, &HashMap::new());
     let success = process.wait().await.success();
-    eventually("it has said something", || async { !process.said().is_empty() }).await;
+    process.line(word).await;
     (success, process.said())
 }
 
@@ -48,13 +49,13 @@ async fn b27_w098_to_w102_a_denied_subscription_is_told_why_and_gets_nothing_mor
     hub.publish(TOPIC, "before").await.unwrap();
     denied.until_delivered(1).await;
 
-    let (success, list) = command(&hub, folder.path(), &["list"]).await;
+    let (success, list) = command(&hub, folder.path(), &["list"], &denied.address().to_string()).await;
     assert!(success, "{list}");
     let line = list.lines().find(|line| line.contains(&denied.address().to_string())).unwrap();
     let id = line.split('\t').next().unwrap();
     let (success, said) =
-        command(&hub, folder.path(), &["deny", id, "--reason", "moved to another hub"]).await;
-    assert!(success && said.contains("1 denied"), "{said}");
+        command(&hub, folder.path(), &["deny", id, "--reason", "moved to another hub"], "1 denied").await;
+    assert!(success, "{said}");
     hub.publish(TOPIC, "after").await.unwrap();
 
     let told = until_told(&denied, 1).await;
@@ -67,8 +68,8 @@ async fn b27_w098_to_w102_a_denied_subscription_is_told_why_and_gets_nothing_mor
     hub.until_subscribed(1).await;
     assert_eq!(denied.deliveries().len(), 1);
 
-    let (success, said) = command(&hub, folder.path(), &["deny", id]).await;
-    assert!(!success && said.contains("no such subscription"), "{said}");
+    let (success, said) = command(&hub, folder.path(), &["deny", id], "no such subscription").await;
+    assert!(!success, "{said}");
     hub.subscribe(TOPIC, &denied.url(own), &[], 2).await;
     hub.publish(TOPIC, "again").await.unwrap();
     assert_eq!(denied.until_delivered(2).await[1].text(), "again", "it may ask again");
