@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use resync_tests::demo;
 use resync_tests::load::{
-    Attack, Failure, Fanout, Isolation, Limit, Recovery, Scale, attack, fanout, isolation, limit, recovery,
-    scale,
+    Attack, Failure, Fanout, Isolation, Limit, Publish, Recovery, Scale, attack, fanout, isolation, limit,
+    publish, recovery, scale,
 };
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -140,6 +141,27 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Durable notifications a second, and the time from a post to its first delivery
+    Publish {
+        /// Publishers at once, one measurement for each number
+        #[arg(long, value_delimiter = ',', default_value = "1,16,256")]
+        publishers: Vec<usize>,
+        /// Seconds of each
+        #[arg(long, default_value_t = 5)]
+        seconds: u64,
+        /// Notifications whose way to a subscriber is timed
+        #[arg(long, default_value_t = 500)]
+        timed: u32,
+        /// Bytes of each
+        #[arg(long, default_value_t = 1_000)]
+        payload: usize,
+        /// The engine of the hub's store
+        #[arg(long, default_value = "fjall")]
+        engine: String,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// What honest publishers notice of slow connections and a flood of bad requests
     Attack {
         /// Honest notifications a second, at most 50 (limits.client)
@@ -202,6 +224,12 @@ fn run(command: Command) -> Result<(), Failure> {
             std::fs::create_dir_all(&folder)?;
             let plan = Scale { topics, subscribers, engine };
             show(&Runtime::new()?.block_on(scale(&plan, &folder))?, json)
+        }
+        Command::Publish { publishers, seconds, timed, payload, engine, json } => {
+            let folder = tempfile::tempdir_in(".")?;
+            let time = Duration::from_secs(seconds);
+            let plan = Publish { publishers, time, timed, payload, engine };
+            show(&Runtime::new()?.block_on(publish(&plan, folder.path()))?, json)
         }
         Command::Attack { rate, seconds, slow, flood, json } => {
             let folder = tempfile::tempdir_in(".")?;

@@ -1,19 +1,26 @@
 //! The bound: the client that the hub uses, in a loop on every core, with signatures, without a store.
+//!
+//! Nothing holds it back that a hub could avoid: targets, keys and header fields are made beforehand, connections stand before
+//! the clock runs, and each sender has subscribers and connections of its own, so that it never has to look for one.
 
+use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
-use http::Request;
+use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, LINK, USER_AGENT};
+use http::{HeaderMap, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
 use resync_core::websub::{Secret, SignatureMethod, SigningKey};
-use tokio::runtime;
+use tokio::net::TcpStream;
+use tokio::runtime::{self, Runtime};
+use tokio::task::{JoinSet, spawn_blocking};
+use url::Url;
 
 use super::receiver::Receiver;
 use super::{Failure, Rate};
@@ -21,7 +28,6 @@ use super::{Failure, Rate};
 /// What the loop sends.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
-    pub(super) requests: u64,
     pub(super) subscribers: usize,
     pub(super) hosts: usize,
     /// Requests under way at once, over all cores.
@@ -29,47 +35,179 @@ pub(super) struct Bare {
     pub(super) body: Bytes,
 }
 
-/// Sends all of them, and returns when the last answer has come.
-pub(super) fn run(plan: &Bare, receiver: &Receiver) -> Result<Rate, Failure> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let urls: Arc<[String]> = (0..plan.subscribers).map(|one| receiver.url(one, plan.hosts)).collect();
-    let next = Arc::new(AtomicU64::new(0));
-    let began = Instant::now();
-    let threads: Vec<_> = (0..cores)
-        .map(|_| {
-            let (plan, urls, next) = (plan.clone(), Arc::clone(&urls), Arc::clone(&next));
-            thread::spawn(move || -> Result<(), Failure> {
-                let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-                runtime.block_on(send(&plan, &urls, &next, plan.at_once.div_ceil(cores)))
-            })
-        })
-        .collect();
-    for thread in threads {
-        thread.join().map_err(|_| "a thread of the bare loop has panicked")??;
+/// The header of a signed delivery.
+const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
+
+/// The loop with every connection made.
+pub(super) struct Bound(Vec<Share>);
+
+impl Bound {
+    /// Beside the runtime that the receiver needs.
+    pub(super) async fn connect(plan: Bare, receiver: &Receiver) -> Result<Self, Failure> {
+        let receiver = receiver.clone();
+        spawn_blocking(move || Self::connect_here(&plan, &receiver)).await?
     }
-    Ok(Rate::new(plan.requests, began.elapsed()))
+
+    fn connect_here(plan: &Bare, receiver: &Receiver) -> Result<Self, Failure> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        // Several senders share a host only where there are fewer hosts than senders.
+        let each = (plan.at_once.min(plan.subscribers) / plan.hosts).max(1);
+        let senders = if each > 1 { each * plan.hosts } else { plan.at_once.min(plan.hosts) };
+        let mut subscribers: Vec<Vec<usize>> = vec![Vec::new(); senders];
+        for one in 0..plan.subscribers {
+            let (host, turn) = (one % plan.hosts, one / plan.hosts);
+            subscribers[(host + plan.hosts * (turn % each)) % senders].push(one);
+        }
+        let mut shares: Vec<Vec<Sender>> = (0..cores).map(|_| Vec::new()).collect();
+        for (number, subscribers) in subscribers.iter().enumerate() {
+            shares[number % cores].push(Sender::new(plan, subscribers, receiver)?);
+        }
+        Ok(Self(shares.into_iter().map(Share::connect).collect::<Result<_, _>>()?))
+    }
+
+    /// Sends so many; the time is that until the last answer.
+    pub(super) async fn measure(self, requests: u64) -> Result<(Self, Rate), Failure> {
+        spawn_blocking(move || self.measure_here(requests)).await?
+    }
+
+    fn measure_here(mut self, requests: u64) -> Result<(Self, Rate), Failure> {
+        let left = Arc::new(AtomicI64::new(i64::try_from(requests)?));
+        let began = Instant::now();
+        let threads: Vec<_> = std::mem::take(&mut self.0)
+            .into_iter()
+            .map(|share| {
+                let left = Arc::clone(&left);
+                thread::spawn(move || share.each(|sender| sender.run(Arc::clone(&left))))
+            })
+            .collect();
+        let mut shares = Vec::new();
+        for thread in threads {
+            shares.push(thread.join().map_err(|_| "a thread of the bare loop has panicked")??);
+        }
+        Ok((Self(shares), Rate::new(requests, began.elapsed())))
+    }
 }
 
-async fn send(plan: &Bare, urls: &[String], next: &AtomicU64, at_once: usize) -> Result<(), Failure> {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
-    let one = || async {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= plan.requests {
-                return Ok::<_, Failure>(());
-            }
-            let subscriber = usize::try_from(number)? % urls.len();
-            let secret = Secret::new(format!("secret of subscriber {subscriber}"))?;
-            let signature = SigningKey::new(SignatureMethod::Sha256, &secret).sign(&plan.body);
-            let request = Request::post(&urls[subscriber])
-                .header("content-type", "application/xml")
-                .header("x-hub-signature", signature.to_string())
-                .header("webhook-id", format!("0000000000000001.{number}"))
-                .body(Full::new(plan.body.clone()))?;
-            client.request(request).await?.into_body().collect().await?;
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // Dropping a runtime waits, which nothing asynchronous may do.
+        for share in std::mem::take(&mut self.0) {
+            share.runtime.shutdown_background();
         }
-    };
-    join_all((0..at_once).map(|_| one())).await.into_iter().collect()
+    }
+}
+
+/// One core's runtime and senders.
+struct Share {
+    runtime: Runtime,
+    senders: Vec<Sender>,
+}
+
+impl Share {
+    /// With every connection made.
+    fn connect(senders: Vec<Sender>) -> Result<Self, Failure> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        Self { runtime, senders }.each(Sender::connect)
+    }
+
+    fn each<F>(mut self, work: impl Fn(Sender) -> F) -> Result<Self, Failure>
+    where
+        F: Future<Output = Result<Sender, Failure>> + Send + 'static,
+    {
+        let mut tasks = JoinSet::new();
+        for sender in std::mem::take(&mut self.senders) {
+            tasks.spawn_on(work(sender), self.runtime.handle());
+        }
+        for sender in self.runtime.block_on(tasks.join_all()) {
+            self.senders.push(sender?);
+        }
+        Ok(self)
+    }
+}
+
+/// One request at a time, to these in turn.
+struct Sender {
+    subscribers: Vec<Prepared>,
+    hosts: Vec<SocketAddr>,
+    connections: Vec<SendRequest<Full<Bytes>>>,
+    head: HeaderMap,
+    body: Bytes,
+}
+
+struct Prepared {
+    /// Its place among the connections.
+    connection: usize,
+    host: HeaderValue,
+    path: Uri,
+    key: SigningKey,
+}
+
+impl Sender {
+    fn new(plan: &Bare, subscribers: &[usize], receiver: &Receiver) -> Result<Self, Failure> {
+        let (mut hosts, mut prepared) = (Vec::new(), Vec::new());
+        for &subscriber in subscribers {
+            let url: Url = receiver.url(subscriber, plan.hosts).parse()?;
+            let host = url.socket_addrs(|| None)?[0];
+            let connection = hosts.iter().position(|known| *known == host).unwrap_or_else(|| {
+                hosts.push(host);
+                hosts.len() - 1
+            });
+            let secret = Secret::new(format!("secret of subscriber {subscriber}"))?;
+            let key = SigningKey::new(SignatureMethod::Sha256, &secret);
+            let host = HeaderValue::try_from(host.to_string())?;
+            prepared.push(Prepared { connection, host, path: url.path().parse()?, key });
+        }
+        let (head, body) = (head(), plan.body.clone());
+        Ok(Self { subscribers: prepared, hosts, connections: Vec::new(), head, body })
+    }
+
+    async fn connect(mut self) -> Result<Self, Failure> {
+        for host in &self.hosts {
+            let stream = TcpStream::connect(host).await?;
+            stream.set_nodelay(true)?;
+            let (connection, work) = http1::handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(work);
+            self.connections.push(connection);
+        }
+        Ok(self)
+    }
+
+    /// Takes requests from those that are left until there are none.
+    async fn run(mut self, left: Arc<AtomicI64>) -> Result<Self, Failure> {
+        for number in (0..self.subscribers.len()).cycle() {
+            if left.fetch_sub(1, Ordering::Relaxed) <= 0 {
+                break;
+            }
+            self.send(number).await?;
+        }
+        Ok(self)
+    }
+
+    async fn send(&mut self, number: usize) -> Result<(), Failure> {
+        let subscriber = &self.subscribers[number];
+        let mut head = self.head.clone();
+        let signature = subscriber.key.sign(&self.body).to_string();
+        head.insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature))?);
+        head.insert(HOST, subscriber.host.clone());
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = subscriber.path.clone();
+        *request.headers_mut() = head;
+        let connection = &mut self.connections[subscriber.connection];
+        connection.ready().await?;
+        connection.send_request(request).await?.into_body().collect().await?;
+        Ok(())
+    }
+}
+
+/// As long as what a hub sends.
+fn head() -> HeaderMap {
+    let mut head = HeaderMap::with_capacity(8);
+    head.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    let links = "<http://127.0.0.1:20000/websub/>; rel=\"hub\", <http://source.example/load/>; rel=\"self\"";
+    head.insert(LINK, HeaderValue::from_static(links));
+    head.insert("webhook-id", HeaderValue::from_static("0123456789abcdef.1000"));
+    head.insert("webhook-attempt", HeaderValue::from_static("1"));
+    head.insert(USER_AGENT, HeaderValue::from_static("resync-load/0.1.0"));
+    head
 }

@@ -1,13 +1,13 @@
 //! `resync-load fanout`: deliveries a second of a hub with everything that belongs to it, against the bare client loop.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, TryStreamExt};
 use serde::Serialize;
 
-use super::bare::Bare;
-use super::limit::{bare_rate, payload};
+use super::bare::{Bare, Bound};
+use super::limit::payload;
 use super::receiver::Receiver;
 use super::{Failure, Rate};
 use crate::harness::{HubProcess, form, post};
@@ -35,24 +35,42 @@ pub struct Fanout {
     pub engine: String,
 }
 
-/// What came out.
+/// What came out. Rounds of the hub and of the bare loop take turns, so that whatever else the machine does is shared.
 #[derive(Clone, Debug, Serialize)]
 pub struct FanoutReport {
-    /// From the first post to the last delivery.
-    pub hub: Rate,
-    /// The same number of signed requests without a hub.
-    pub bare_client: Rate,
-    /// The one by the other.
+    /// The one by the other, in the middle one of all rounds.
     pub ratio: f64,
-    /// Seconds from the first post to the last acknowledgement.
+    /// From the first post to the last delivery, in the middle round.
+    pub hub: Rate,
+    /// Signed requests without a hub, in the middle round.
+    pub bare_client: Rate,
+    /// Seconds from the first post to the last acknowledgement, in the hub's middle round.
     pub publishing: f64,
     /// Subscribers that did not get each notification exactly once.
     pub uneven: usize,
-    /// Resident memory of the hub, in bytes, after the last delivery.
+    /// Resident memory of the hub, in bytes, before the first subscription.
+    pub hub_memory_empty: u64,
+    /// The same after the last delivery.
     pub hub_memory: u64,
-    /// CPU seconds of the hub for all rounds.
-    pub hub_cpu: f64,
+    /// CPU time of the hub for a delivery, over all rounds, in microseconds.
+    pub hub_cpu_per_delivery: f64,
 }
+
+/// One round of each.
+struct Round {
+    hub: Rate,
+    publishing: f64,
+    bare_client: Rate,
+}
+
+impl Round {
+    fn ratio(&self) -> f64 {
+        self.hub.per_second / self.bare_client.per_second
+    }
+}
+
+/// Requests of the bare loop in a round, at least: beginning and ending it must not count for much.
+const BARE_ROUND: u64 = 20_000;
 
 /// Measures a hub whose data is in `folder`.
 ///
@@ -66,43 +84,62 @@ pub async fn fanout(plan: &Fanout, folder: &Path) -> Result<FanoutReport, Failur
         &[("DELIVERY_MAX_IN_FLIGHT", &at_once), ("STORE_ENGINE", &plan.engine)],
     )
     .await;
+    let pid = hub.process().pid().to_string();
+    let (hub_memory_empty, _) = usage(&pid)?;
     subscribe(plan, &hub, &receiver).await?;
     // The first one makes the connections.
     publish(plan, &hub, 1).await?;
     receiver.until(plan.subscribers as u64).await?;
+    let (_, cpu_before) = usage(&pid)?;
+    let bare_receiver = Receiver::start(plan.subscribers).await?;
+    let mut bound = bound(plan, &bare_receiver).await?;
     let (mut rounds, mut expected) = (Vec::new(), plan.subscribers as u64);
+    let count = plan.subscribers as u64 * u64::from(plan.notifications);
     for _ in 0..plan.rounds {
         let began = Instant::now();
         publish(plan, &hub, plan.notifications).await?;
         let publishing = began.elapsed().as_secs_f64();
-        let count = plan.subscribers as u64 * u64::from(plan.notifications);
         expected += count;
         receiver.until(expected).await?;
-        rounds.push((Rate::new(count, began.elapsed()), publishing));
+        let hub = Rate::new(count, began.elapsed());
+        let (again, bare_client) = bound.measure(count.max(BARE_ROUND)).await?;
+        bound = again;
+        rounds.push(Round { hub, publishing, bare_client });
     }
-    let each = 1 + plan.notifications * u32::try_from(plan.rounds)?;
-    let uneven = receiver.uneven(each);
-    let (hub_memory, hub_cpu) = usage(&hub.process().pid().to_string())?;
+    let uneven = receiver.uneven(1 + plan.notifications * u32::try_from(plan.rounds)?);
+    let (hub_memory, cpu_after) = usage(&pid)?;
     hub.stop().await;
-    let bare_client = bound(plan).await?;
-    rounds.sort_by(|(one, _), (other, _)| one.seconds.total_cmp(&other.seconds));
-    let (hub, publishing) = rounds[rounds.len() / 2];
-    let ratio = hub.per_second / bare_client.per_second;
-    Ok(FanoutReport { hub, bare_client, ratio, publishing, uneven, hub_memory, hub_cpu })
+    let all = Rate::new(count * plan.rounds as u64, Duration::from_secs_f64(cpu_after - cpu_before));
+    let hub_cpu_per_delivery = 1_000_000.0 / all.per_second;
+    let ratio = middle(&mut rounds, Round::ratio).ratio();
+    let bare_client = middle(&mut rounds, |round| round.bare_client.per_second).bare_client;
+    let &mut Round { hub, publishing, .. } = middle(&mut rounds, |round| round.hub.per_second);
+    Ok(FanoutReport {
+        ratio,
+        hub,
+        bare_client,
+        publishing,
+        uneven,
+        hub_memory_empty,
+        hub_memory,
+        hub_cpu_per_delivery,
+    })
 }
 
-async fn bound(plan: &Fanout) -> Result<Rate, Failure> {
-    let receiver = Receiver::start(plan.subscribers).await?;
-    let count = plan.subscribers as u64 * u64::from(plan.notifications);
+/// The one in the middle by this measure; there is at least one.
+fn middle(rounds: &mut [Round], measure: impl Fn(&Round) -> f64) -> &mut Round {
+    rounds.sort_by(|one, other| measure(one).total_cmp(&measure(other)));
+    &mut rounds[rounds.len() / 2]
+}
+
+async fn bound(plan: &Fanout, receiver: &Receiver) -> Result<Bound, Failure> {
     let bare = Bare {
-        // Many rounds, so that making the connections does not count for much.
-        requests: count.max(50_000),
         subscribers: plan.subscribers,
         hosts: plan.hosts,
         at_once: plan.at_once.min(plan.subscribers),
         body: payload(plan.payload),
     };
-    bare_rate(bare, receiver).await
+    Bound::connect(bare, receiver).await
 }
 
 async fn subscribe(plan: &Fanout, hub: &HubProcess, receiver: &Receiver) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::bare::{self, Bare};
+use super::bare::{Bare, Bound};
 use super::receiver::Receiver;
 use super::{Failure, Rate};
 
@@ -44,22 +44,20 @@ pub struct LimitReport {
 pub async fn limit(limit: &Limit, folder: &Path) -> Result<LimitReport, Failure> {
     let receiver = Receiver::start(limit.hosts).await?;
     let plan = Bare {
-        requests: limit.requests,
         subscribers: limit.hosts,
         hosts: limit.hosts,
         at_once: limit.at_once,
         body: payload(limit.payload),
     };
-    let bare_client = bare_rate(plan, receiver).await?;
-    let file = folder.join("appends");
-    let body = payload(limit.payload);
-    let durable_appends = tokio::task::spawn_blocking(move || append(&file, &body)).await??;
+    let (_, bare_client) = Bound::connect(plan, &receiver).await?.measure(limit.requests).await?;
+    let durable_appends = durable_appends(folder, payload(limit.payload)).await?;
     Ok(LimitReport { bare_client, durable_appends })
 }
 
-/// The bare loop, beside the runtime that the receiver needs.
-pub(super) async fn bare_rate(plan: Bare, receiver: Receiver) -> Result<Rate, Failure> {
-    tokio::task::spawn_blocking(move || bare::run(&plan, &receiver)).await?
+/// What the disk in this folder allows to one writer without a store.
+pub(super) async fn durable_appends(folder: &Path, body: Bytes) -> Result<Rate, Failure> {
+    let file = folder.join("appends");
+    tokio::task::spawn_blocking(move || append(&file, &body)).await?
 }
 
 /// A body of so many bytes.
@@ -67,6 +65,7 @@ pub(super) fn payload(bytes: usize) -> Bytes {
     Bytes::from(vec![b'x'; bytes])
 }
 
+/// Each synced before the next.
 fn append(path: &Path, body: &[u8]) -> Result<Rate, Failure> {
     let mut file = File::create(path)?;
     let (began, mut count) = (Instant::now(), 0);

@@ -5,6 +5,7 @@
 //! * `limit` measures these bounds, `fanout` a hub in a process of its own against the same receiver;
 //! * `isolation`, `recovery` and `scale` are about what else happens to a hub: sick hosts, a host that comes back, and growth,
 //!   on the common ground of `stage`;
+//! * `publish` measures what publishers wait for, and how soon a subscriber hears of it;
 //! * `attack` is about publishers: what they notice when others try to bring the hub down.
 
 mod attack;
@@ -13,6 +14,7 @@ mod delays;
 mod fanout;
 mod isolation;
 mod limit;
+mod publish;
 mod receiver;
 mod recovery;
 mod scale;
@@ -28,6 +30,7 @@ pub use attack::{Attack, AttackReport, Latency, attack};
 pub use fanout::{Fanout, FanoutReport, fanout};
 pub use isolation::{Health, Isolation, IsolationReport, isolation};
 pub use limit::{Limit, LimitReport, limit};
+pub use publish::{Publish, PublishReport, Publishers, Spread, publish};
 pub use recovery::{Recovery, RecoveryReport, recovery};
 pub use scale::{Scale, ScaleReport, Size, scale};
 

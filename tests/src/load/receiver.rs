@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::Failure;
@@ -53,6 +54,8 @@ struct Tally {
     of: Vec<AtomicU32>,
     delays: Delays,
     hosts: Vec<HostTally>,
+    /// Rings for whoever waits for the next one.
+    bell: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +88,7 @@ impl Receiver {
             of: (0..subscribers).map(|_| AtomicU32::new(0)).collect(),
             delays: Delays::default(),
             hosts: (0..HOSTS).map(|_| HostTally::default()).collect(),
+            bell: Notify::new(),
         });
         let receiver = Self { port, tally: Arc::clone(&tally) };
         tokio::spawn(async move {
@@ -142,6 +146,15 @@ impl Receiver {
     /// Waits until so many callbacks have been asked.
     pub(super) async fn until_verified(&self, total: u64) -> Result<(), Failure> {
         until("verifications", total, || self.verified()).await
+    }
+
+    /// Waits for the next delivery after so many, and wakes up with it.
+    pub(super) async fn next_after(&self, total: u64) -> Result<(), Failure> {
+        let rung = self.tally.bell.notified();
+        if self.total() <= total {
+            timeout(PATIENCE, rung).await.map_err(|_| format!("no delivery came for {PATIENCE:?}"))?;
+        }
+        Ok(())
     }
 
     /// How many subscribers did not get exactly so many.
@@ -251,6 +264,7 @@ impl<'a> Request<'a> {
         }
         tally.total.fetch_add(1, Ordering::Relaxed);
         tally.delays.note(self.body);
+        tally.bell.notify_waiters();
         None
     }
 }
