@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use resync_core::websub::{Secret, SecretError};
+use rustix::process::{Resource, getrlimit};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -32,6 +33,8 @@ use crate::topics::{
 
 /// Connections kept for verification and topic fetches, per host.
 const IDLE_PER_HOST: usize = 2;
+/// Connections that deliveries keep at most, however many files may be open: idle ones take memory on both sides.
+const CONNECTIONS: usize = 32_768;
 
 /// Why a hub does not start.
 #[derive(Debug, thiserror::Error)]
@@ -290,9 +293,17 @@ fn delivery_settings(config: &Config) -> delivery::Settings {
         timeout: config.delivery.timeout,
         max_in_flight: config.delivery.max_in_flight,
         per_host: config.delivery.per_host,
+        max_connections: connections(),
         signature: config.signature.method,
         entry_diff: config.publish.entry_diff.clone(),
     }
+}
+
+/// Connections that deliveries may keep: half of the files that the process may have open; the others are for those who come
+/// in, and for the store.
+fn connections() -> usize {
+    let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+    files.map_or(CONNECTIONS, |files| (files / 2).min(CONNECTIONS))
 }
 
 fn hub_url(config: &Config, listening: SocketAddr) -> String {

@@ -12,6 +12,7 @@ use lru::LruCache;
 use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 use tracing::{debug, warn};
 
+use super::addressed::{Addressed, Addresses, Unaddressable};
 use super::editions::Editions;
 use super::schedule::Outcome;
 use super::shard::{Attempt, Finished};
@@ -26,13 +27,13 @@ const ANSWER_READ: usize = 16 * 1024;
 const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
 
 /// Carries deliveries out.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Courier {
     store: Arc<dyn Store>,
     client: EgressClient,
-    method: SignatureMethod,
-    editions: Arc<Editions>,
-    heads: Arc<Heads>,
+    addresses: Addresses,
+    editions: Editions,
+    heads: Heads,
 }
 
 /// The header fields that all requests of a notification share, made once: by topic and offset.
@@ -65,9 +66,9 @@ impl Courier {
         Self {
             store,
             client,
-            method,
-            editions: Arc::new(Editions::new(entry_diff)),
-            heads: Arc::new(Heads::new()),
+            addresses: Addresses::new(method),
+            editions: Editions::new(entry_diff),
+            heads: Heads::new(),
         }
     }
 
@@ -116,21 +117,20 @@ impl Courier {
     /// `None` when nothing could be sent for want of something on this side.
     async fn send(
         &self,
-        subscription: &Subscription,
+        subscription: &Arc<Subscription>,
         notification: &Notification,
         body: Bytes,
         number: u16,
     ) -> Option<Outcome> {
-        let id = notification.id();
-        let head = self.heads.of(notification);
-        let request = match head.and_then(|head| request(subscription, head, body, number, self.method)) {
-            Ok(request) => request,
+        let (addressed, request) = match self.request(subscription, notification, body, number) {
+            Ok(ready) => ready,
             Err(error) => {
+                let id = notification.id();
                 warn!(%id, subscription = subscription.id.0, %error, "delivery cannot be expressed as a request");
                 return Some(Outcome::unreachable());
             }
         };
-        let answer = self.client.send(request, ReadLimit::Discard(ANSWER_READ)).await;
+        let answer = self.client.send_to(&addressed.target, request, ReadLimit::Discard(ANSWER_READ)).await;
         let outcome = match &answer {
             Ok(answer) => {
                 if answer.status.is_success() {
@@ -143,6 +143,19 @@ impl Courier {
         };
         log(&answer, subscription, notification, number);
         outcome
+    }
+
+    fn request(
+        &self,
+        subscription: &Arc<Subscription>,
+        notification: &Notification,
+        body: Bytes,
+        number: u16,
+    ) -> Result<(Arc<Addressed>, Request<Full<Bytes>>), Unaddressable> {
+        let addressed = self.addresses.of(subscription)?;
+        let head = self.heads.of(notification)?;
+        let request = request(addressed.key.as_ref(), head, body, number)?;
+        Ok((addressed, request))
     }
 }
 
@@ -176,22 +189,20 @@ fn head(notification: &Notification) -> Result<HeaderMap, http::Error> {
     Ok(head)
 }
 
-/// The delivery request of WebSub section 7.
+/// The delivery request of WebSub section 7, but for its target.
 fn request(
-    subscription: &Subscription,
+    key: Option<&SigningKey>,
     mut head: HeaderMap,
     body: Bytes,
     number: u16,
-    method: SignatureMethod,
 ) -> Result<Request<Full<Bytes>>, http::Error> {
     head.insert(WEBHOOK_ATTEMPT, HeaderValue::from(number));
-    if let Some(secret) = &subscription.secret {
-        let signature = SigningKey::new(method, secret).sign(&body).to_string();
+    if let Some(key) = key {
+        let signature = key.sign(&body).to_string();
         head.insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature))?);
     }
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = egress::target(&subscription.callback)?;
     *request.headers_mut() = head;
     Ok(request)
 }
@@ -224,8 +235,8 @@ mod tests {
     use super::*;
     use crate::store::{NotificationLinks, SubscriptionId};
 
-    fn subscription(secret: Option<&str>) -> Subscription {
-        Subscription {
+    fn subscription(secret: Option<&str>) -> Arc<Subscription> {
+        Arc::new(Subscription {
             id: SubscriptionId(7),
             topic: TopicId(0xabc),
             callback: "http://destination.example/cb?id=7&x=a%20b".parse().unwrap(),
@@ -236,7 +247,7 @@ mod tests {
             start: Offset(0),
             created_at: DateTime::now(),
             verified_at: DateTime::now(),
-        }
+        })
     }
 
     fn notification() -> Notification {
@@ -255,20 +266,16 @@ mod tests {
         }
     }
 
+    fn made(secret: Option<&str>, body: Bytes, number: u16) -> Request<Full<Bytes>> {
+        let addressed = Addressed::new(&subscription(secret), SignatureMethod::Sha256).unwrap();
+        request(addressed.key.as_ref(), head(&notification()).unwrap(), body, number).unwrap()
+    }
+
     #[test]
     fn w080_w141_w145_w166_a_delivery_is_a_post_with_the_topics_type_links_and_signature() {
-        let body = notification().body;
-        let request = request(
-            &subscription(Some("s3cr3t")),
-            head(&notification()).unwrap(),
-            body,
-            2,
-            SignatureMethod::Sha256,
-        )
-        .unwrap();
+        let request = made(Some("s3cr3t"), notification().body, 2);
         let header = |name: &str| request.headers().get(name).unwrap().to_str().unwrap();
         assert_eq!(request.method(), "POST");
-        assert_eq!(request.uri(), "http://destination.example/cb?id=7&x=a%20b");
         assert_eq!(header("content-type"), "text/plain;charset=UTF-8");
         assert_eq!(
             header("link"),
@@ -285,15 +292,19 @@ mod tests {
 
     #[test]
     fn h10_without_a_secret_there_is_no_signature() {
-        let request = request(
-            &subscription(None),
-            head(&notification()).unwrap(),
-            Bytes::new(),
-            1,
-            SignatureMethod::Sha256,
-        )
-        .unwrap();
-        assert!(request.headers().get("x-hub-signature").is_none());
+        assert!(made(None, Bytes::new(), 1).headers().get("x-hub-signature").is_none());
+    }
+
+    #[test]
+    fn w061_a_renewed_subscription_is_made_ready_anew() {
+        let addresses = Addresses::new(SignatureMethod::Sha256);
+        let (before, renewed) = (subscription(Some("s3cr3t")), subscription(Some("another")));
+        let signature = |subscription: &Arc<Subscription>| {
+            let key = addresses.of(subscription).unwrap();
+            key.key.as_ref().unwrap().sign(b"news").to_string()
+        };
+        assert_eq!(signature(&before), signature(&before));
+        assert_ne!(signature(&before), signature(&renewed));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! notification. A worker drives its shards' machines (`shard`), which decide and know no input or output; it lets the
 //! `courier` make the requests, and saves the progress.
 
+mod addressed;
 mod breaker;
 mod counters;
 mod courier;
@@ -60,6 +61,8 @@ pub struct Settings {
     pub max_in_flight: usize,
     /// Requests at once to one origin.
     pub per_host: usize,
+    /// Connections that stand at once, over all workers, where not more than these are in use.
+    pub max_connections: usize,
     /// The method of signatures.
     pub signature: SignatureMethod,
     /// Topics whose feeds are sent without entries that the subscriber has got already.
@@ -120,6 +123,7 @@ impl Delivery {
                 settings: settings.clone(),
                 counters: Arc::clone(&counters),
                 max_in_flight: settings.max_in_flight.div_ceil(count),
+                max_connections: settings.max_connections.div_ceil(count),
                 owned,
                 events,
                 to_halt,
@@ -198,6 +202,7 @@ struct Plan {
     settings: Settings,
     counters: Arc<Counters>,
     max_in_flight: usize,
+    max_connections: usize,
     owned: Vec<Owned>,
     events: mpsc::UnboundedReceiver<StoreEvent>,
     to_halt: mpsc::UnboundedReceiver<Halt>,
@@ -213,7 +218,8 @@ impl Plan {
         };
         runtime.block_on(async {
             let Settings { connect_timeout, timeout, per_host, signature, entry_diff, .. } = self.settings;
-            let client = EgressClient::new(self.guard, connect_timeout, timeout, per_host);
+            let client = EgressClient::new(self.guard, connect_timeout, timeout, per_host)
+                .with_connections(self.max_connections);
             let courier = Courier::new(Arc::clone(&self.store), client, signature, entry_diff);
             let worker = Worker::new(self.store, courier, self.counters, self.max_in_flight, self.owned);
             worker.run(self.events, self.orders, self.to_halt, self.stopped, timeout.min(GRACE)).await;

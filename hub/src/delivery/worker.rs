@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::{pending, ready};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -95,7 +96,7 @@ type Saving = Pin<Box<dyn Future<Output = Vec<(Save, Result<(), StoreError>)>>>>
 
 pub(super) struct Worker {
     store: Arc<dyn Store>,
-    courier: Courier,
+    courier: Rc<Courier>,
     counters: Arc<Counters>,
     lanes: Lanes,
     owned: Vec<Owned>,
@@ -154,7 +155,7 @@ impl Worker {
     ) -> Self {
         Self {
             store,
-            courier,
+            courier: Rc::new(courier),
             counters,
             lanes: Lanes::new(max_in_flight),
             owned,
@@ -305,7 +306,7 @@ impl Worker {
                 Some(attempt) => {
                     idle = 0;
                     self.lanes.take(attempt.lane);
-                    let (courier, shard) = (self.courier.clone(), owned.shard);
+                    let (courier, shard) = (Rc::clone(&self.courier), owned.shard);
                     let carried = Box::pin(async move { courier.carry(shard, &attempt).await });
                     self.in_flight.push(UnderWay { index, attempt, carried, waker: None });
                 }

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::{self, Client};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1;
+use hyper_rustls::HttpsConnectorBuilder;
 use ipnet::IpNet;
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
@@ -20,6 +19,8 @@ use url::Url;
 use super::connector::{ConnectError, GuardedConnector};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard};
+use super::pool::{Bounds, Broken, Pool};
+use super::target::Target;
 
 /// What every request of the hub calls itself.
 pub const USER_AGENT: &str = concat!("resync-hub/", env!("CARGO_PKG_VERSION"));
@@ -31,10 +32,13 @@ const DISCARD_PATIENCE: Duration = Duration::from_millis(500);
 const HEAD_BYTES: usize = 64 * 1024;
 const HEAD_FIELDS: usize = 100;
 
+/// Connections of a client that was not given another bound.
+const CONNECTIONS: usize = 1_024;
+
 /// The hub's HTTP client. Its connections belong to the runtime that uses it, so each runtime has its own.
 #[derive(Clone, Debug)]
 pub struct EgressClient {
-    client: Client<HttpsConnector<GuardedConnector>, Full<Bytes>>,
+    pool: Pool,
     connector: GuardedConnector,
     total: Duration,
 }
@@ -133,14 +137,17 @@ impl EgressClient {
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector.clone());
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(30))
-            .pool_max_idle_per_host(idle_per_host)
-            .http1_max_buf_size(HEAD_BYTES)
-            .http1_max_headers(HEAD_FIELDS)
-            .build(https);
-        Self { client, connector, total }
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
+        let bounds = Bounds { idle_per_origin: idle_per_host, all: CONNECTIONS };
+        Self { pool: Pool::new(https, builder, bounds), connector, total }
+    }
+
+    /// Keeps the number of connections below this, by closing idle ones. Where so many are in use there may be more.
+    #[must_use]
+    pub fn with_connections(self, most: usize) -> Self {
+        self.pool.bound(most);
+        self
     }
 
     /// How long a request may take.
@@ -167,36 +174,77 @@ impl EgressClient {
     /// The same, and [`EgressError::NoRoom`].
     pub async fn send_into(
         &self,
+        request: Request<Full<Bytes>>,
+        limit: ReadLimit,
+        room: &mut impl Room,
+    ) -> Result<Answer, EgressError> {
+        self.exchange(&Target::of(request.uri())?, request, limit, room).await
+    }
+
+    /// The same for a target that was taken apart before, which the request need not name.
+    ///
+    /// # Errors
+    /// As [`EgressClient::send`].
+    pub async fn send_to(
+        &self,
+        target: &Target,
+        request: Request<Full<Bytes>>,
+        limit: ReadLimit,
+    ) -> Result<Answer, EgressError> {
+        self.exchange(target, request, limit, &mut Unmeasured).await
+    }
+
+    async fn exchange(
+        &self,
+        target: &Target,
         mut request: Request<Full<Bytes>>,
         limit: ReadLimit,
         room: &mut impl Room,
     ) -> Result<Answer, EgressError> {
+        *request.uri_mut() = target.path.clone();
+        request.headers_mut().insert(HOST, target.host.clone());
         if !matches!(limit, ReadLimit::Discard(_)) {
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         let deadline = Instant::now() + self.total;
         let late = |_| EgressError::Timeout(self.total);
-        let response = timeout_at(deadline, self.client.request(request)).await.map_err(late)?;
-        let (head, body) = response.map_err(|error| name_cause(&error))?.into_parts();
-        let body = match limit {
+        let sent = timeout_at(deadline, self.pool.send(target, request)).await.map_err(late)?;
+        let (response, connection) = sent.map_err(|error| self.name_cause(&error))?;
+        let (head, mut body) = response.into_parts();
+        let kept = match limit {
             ReadLimit::Discard(most) => {
                 // The status is the answer. A body that does not end soon costs the connection, nothing else.
                 let patience = deadline.min(Instant::now() + DISCARD_PATIENCE);
-                let _ = timeout_at(patience, discard(body, most)).await;
+                if !body.is_end_stream() {
+                    let _ = timeout_at(patience, discard(&mut body, most)).await;
+                }
                 Bytes::new()
             }
             _ if is_compressed(&head.headers) => return Err(EgressError::Compressed),
             ReadLimit::Keep(most) => {
-                timeout_at(deadline, collect(body, most, room)).await.map_err(late)??
+                timeout_at(deadline, collect(&mut body, most, room)).await.map_err(late)??
             }
-            ReadLimit::First(most) => timeout_at(deadline, beginning(body, most)).await.map_err(late)??,
+            ReadLimit::First(most) => {
+                timeout_at(deadline, beginning(&mut body, most)).await.map_err(late)??
+            }
         };
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        if body.is_end_stream() {
+            self.pool.put(target, connection, &head.headers);
+        }
+        Ok(Answer { status: head.status, headers: head.headers, body: kept })
+    }
+
+    fn name_cause(&self, error: &Broken) -> EgressError {
+        let cause = name_cause(error.as_ref());
+        if matches!(cause, EgressError::Exhausted) {
+            self.pool.shrink();
+        }
+        cause
     }
 }
 
 /// The status is known and the body means nothing, so trouble while reading it means nothing either.
-async fn discard(mut body: Incoming, most: usize) {
+async fn discard(body: &mut Incoming, most: usize) {
     let mut seen = 0;
     while seen <= most {
         match body.frame().await {
@@ -213,7 +261,7 @@ fn is_compressed(headers: &HeaderMap) -> bool {
         .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-async fn collect(mut body: Incoming, most: usize, room: &mut impl Room) -> Result<Bytes, EgressError> {
+async fn collect(body: &mut Incoming, most: usize, room: &mut impl Room) -> Result<Bytes, EgressError> {
     let mut kept = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| EgressError::Network(error.to_string()))?;
@@ -230,7 +278,7 @@ async fn collect(mut body: Incoming, most: usize, room: &mut impl Room) -> Resul
     Ok(kept.freeze())
 }
 
-async fn beginning(mut body: Incoming, most: usize) -> Result<Bytes, EgressError> {
+async fn beginning(body: &mut Incoming, most: usize) -> Result<Bytes, EgressError> {
     let mut kept = BytesMut::new();
     while kept.len() < most
         && let Some(frame) = body.frame().await
@@ -244,8 +292,8 @@ async fn beginning(mut body: Incoming, most: usize) -> Result<Bytes, EgressError
 }
 
 /// Finds the connector's own error under the layers of the client's.
-fn name_cause(error: &legacy::Error) -> EgressError {
-    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
+    let mut cause = Some(error);
     let mut innermost = error.to_string();
     while let Some(current) = cause {
         match current.downcast_ref::<ConnectError>() {

@@ -42,6 +42,9 @@ pub enum Forbidden {
     /// A host that is neither an address nor a name.
     #[error("the URL's host is neither an address nor a name")]
     Host,
+    /// Neither `http` nor `https`.
+    #[error("the URL is neither http nor https")]
+    Scheme,
 }
 
 /// The operator's rules, the resolver whose answers they judge, and the roots of trust: shared by everything that leaves the

@@ -8,6 +8,7 @@ mod client;
 mod connector;
 mod crowds;
 mod guard;
+mod pool;
 mod resolver;
 mod target;
 mod trust;
@@ -16,5 +17,5 @@ pub use client::{Answer, EgressClient, EgressError, ReadLimit, Room, USER_AGENT,
 pub use crowds::Crowds;
 pub use guard::{Forbidden, Guard, PublicAddress};
 pub use resolver::{Resolver, Unresolved};
-pub use target::{RedirectError, redirect, target};
+pub use target::{RedirectError, Target, redirect, target};
 pub use trust::{Trust, TrustError};

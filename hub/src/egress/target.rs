@@ -1,9 +1,12 @@
 //! Where a request goes: callbacks exactly as written, topics wherever a redirect may lead them.
 
 use http::header::LOCATION;
-use http::{HeaderMap, Uri};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Uri};
 use resync_core::websub::CallbackUrl;
 use url::Url;
+
+use super::guard::Forbidden;
 
 /// The request target of a callback: exactly what the subscriber wrote (W-190), as long as that can stand in a request; else
 /// what the URL standard makes of it.
@@ -13,6 +16,57 @@ use url::Url;
 pub fn target(callback: &CallbackUrl) -> Result<Uri, http::Error> {
     let written: Result<Uri, _> = callback.as_str().parse();
     written.or_else(|_| callback.url().as_str().parse()).map_err(http::Error::from)
+}
+
+/// A URL taken apart for a request: over which connections, under which name, for what. It is made once for many requests.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub(super) origin: Origin,
+    /// The `Host` header field.
+    pub(super) host: HeaderValue,
+    /// The request target in origin form.
+    pub(super) path: Uri,
+}
+
+/// Whose connections a request can go over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    tls: bool,
+    authority: Authority,
+}
+
+impl Target {
+    /// Takes an absolute `http` or `https` URL apart.
+    ///
+    /// # Errors
+    /// [`Forbidden`] for anything else.
+    pub fn of(url: &Uri) -> Result<Self, Forbidden> {
+        let tls = match url.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            Some(_) | None => return Err(Forbidden::Scheme),
+        };
+        let authority = url.authority().ok_or(Forbidden::Host)?;
+        let usual = if tls { 443 } else { 80 };
+        let host = match authority.port_u16() {
+            Some(port) if port != usual => format!("{}:{port}", authority.host()),
+            Some(_) | None => authority.host().to_owned(),
+        };
+        let path = url.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+        Ok(Self {
+            origin: Origin { tls, authority: authority.clone() },
+            host: HeaderValue::try_from(host).map_err(|_| Forbidden::Host)?,
+            path: Uri::from(path),
+        })
+    }
+}
+
+impl Origin {
+    /// What the connector is asked for.
+    pub(super) fn uri(&self) -> Result<Uri, http::Error> {
+        let scheme = if self.tls { Scheme::HTTPS } else { Scheme::HTTP };
+        Uri::builder().scheme(scheme).authority(self.authority.clone()).path_and_query("/").build()
+    }
 }
 
 /// Why a redirect is not followed.
@@ -58,6 +112,26 @@ mod tests {
         let from = "https://source.example/a/feed?x=1".parse().unwrap();
         let headers = HeaderMap::from_iter([(LOCATION, location.parse().unwrap())]);
         redirect(&from, &headers).map(String::from)
+    }
+
+    #[test]
+    fn w190_a_target_is_named_as_in_the_url_and_keeps_its_query() {
+        let of = |url: &str| {
+            let target = Target::of(&url.parse().unwrap()).unwrap();
+            (target.host.to_str().unwrap().to_owned(), target.path.to_string())
+        };
+        let expected = |host: &str, path: &str| (host.to_owned(), path.to_owned());
+        assert_eq!(of("http://d.example/cb?id=7&x=a%20b"), expected("d.example", "/cb?id=7&x=a%20b"));
+        assert_eq!(of("http://d.example:80/"), expected("d.example", "/"));
+        assert_eq!(of("https://d.example:80"), expected("d.example:80", "/"));
+        assert_eq!(of("http://[::1]:8080?x=1"), expected("[::1]:8080", "/?x=1"));
+    }
+
+    #[test]
+    fn only_http_and_https_urls_are_targets() {
+        for url in ["/cb", "ftp://d.example/cb", "d.example:80"] {
+            assert!(Target::of(&url.parse().unwrap()).is_err(), "{url}");
+        }
     }
 
     #[test]

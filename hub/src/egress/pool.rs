@@ -1,0 +1,396 @@
+//! Connections that stand: used again while they are good, bounded in number, and closed when they are of no more use.
+//!
+//! Whoever takes a connection has it alone until it gives it back. One that is not given back closes.
+
+use std::collections::VecDeque;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper_rustls::HttpsConnector;
+use lru::LruCache;
+use tokio::time::{Instant, sleep};
+use tower_service::Service;
+
+use super::connector::GuardedConnector;
+use super::target::{Origin, Target};
+
+/// How long a connection may be idle.
+const IDLE: Duration = Duration::from_secs(30);
+/// A peer that tells when it closes idle connections is forestalled by this much: a request must not meet the closing.
+const AHEAD: Duration = Duration::from_secs(1);
+/// How often idle connections are looked through.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// Why there is no answer: the connector's own error, or hyper's.
+pub(super) type Broken = Box<dyn StdError + Send + Sync>;
+
+/// The connections of one client. Clones share them.
+#[derive(Clone)]
+pub(super) struct Pool {
+    connector: HttpsConnector<GuardedConnector>,
+    builder: Builder,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// How many connections may stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Idle ones of one origin.
+    pub(super) idle_per_origin: usize,
+    /// All, idle or not. New ones are made beyond this where none is idle, and idle ones close for them.
+    pub(super) all: usize,
+}
+
+/// A connection that nobody else uses now.
+pub(super) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    /// Until it is dropped.
+    _counted: Counted,
+}
+
+struct Kept {
+    bounds: Bounds,
+    /// Those that were used last are at the back.
+    idle: LruCache<Origin, VecDeque<Idle>>,
+    open: Arc<AtomicUsize>,
+    tidied: bool,
+}
+
+struct Idle {
+    connection: Connection,
+    until: Instant,
+}
+
+/// One of the connections that are counted as open.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    pub(super) fn new(connector: HttpsConnector<GuardedConnector>, builder: Builder, bounds: Bounds) -> Self {
+        let kept = Kept { bounds, idle: LruCache::unbounded(), open: Arc::default(), tidied: false };
+        Self { connector, builder, kept: Arc::new(Mutex::new(kept)) }
+    }
+
+    /// Sets how many connections may stand in all.
+    pub(super) fn bound(&self, all: usize) {
+        lock(&self.kept).bounds.all = all;
+    }
+
+    /// Sends the request over a connection that stands, or over a new one. A connection that turns out to be closed before
+    /// anything was sent is passed over.
+    pub(super) async fn send(
+        &self,
+        target: &Target,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Connection), Broken> {
+        while let Some(mut connection) = self.take(&target.origin) {
+            if connection.sender.ready().await.is_err() {
+                continue;
+            }
+            match connection.sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, connection)),
+                Err(mut failed) => match failed.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(failed.into_error().into()),
+                },
+            }
+        }
+        let mut connection = self.connect(target).await?;
+        connection.sender.ready().await?;
+        let response = connection.sender.send_request(request).await?;
+        Ok((response, connection))
+    }
+
+    /// Takes back a connection whose answer, with this head, was read to its end.
+    pub(super) fn put(&self, target: &Target, connection: Connection, answered: &HeaderMap) {
+        let idle = answered.get(KEEP_ALIVE).map_or(IDLE, idle_time);
+        if idle.is_zero() || connection.sender.is_closed() {
+            return;
+        }
+        let mut kept = lock(&self.kept);
+        kept.put(&target.origin, Idle { connection, until: Instant::now() + idle });
+        if !kept.tidied {
+            kept.tidied = true;
+            tokio::spawn(tidy(Arc::downgrade(&self.kept)));
+        }
+    }
+
+    /// Closes half of what is idle: the process has no file descriptor left.
+    pub(super) fn shrink(&self) {
+        let mut kept = lock(&self.kept);
+        let half = kept.idle.iter().map(|(_, idle)| idle.len()).sum::<usize>().div_ceil(2);
+        (0..half).for_each(|_| kept.close_one());
+    }
+
+    fn take(&self, origin: &Origin) -> Option<Connection> {
+        lock(&self.kept).take(origin)
+    }
+
+    async fn connect(&self, target: &Target) -> Result<Connection, Broken> {
+        let counted = lock(&self.kept).count_one();
+        let stream = self.connector.clone().call(target.origin.uri()?).await?;
+        let (sender, connection) = self.builder.handshake(stream).await?;
+        // How it ends is told to whoever waits for an answer over it.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(Connection { sender, _counted: counted })
+    }
+}
+
+impl Kept {
+    fn take(&mut self, origin: &Origin) -> Option<Connection> {
+        let idle = self.idle.get_mut(origin)?;
+        let now = Instant::now();
+        while let Some(Idle { connection, until }) = idle.pop_back() {
+            if until > now && !connection.sender.is_closed() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn put(&mut self, origin: &Origin, one: Idle) {
+        let most = self.bounds.idle_per_origin;
+        let idle = match self.idle.get_mut(origin) {
+            Some(idle) => idle,
+            None => self.idle.get_or_insert_mut(origin.clone(), VecDeque::new),
+        };
+        idle.push_back(one);
+        if idle.len() > most {
+            idle.pop_front();
+        }
+    }
+
+    /// Makes room for one more.
+    fn count_one(&mut self) -> Counted {
+        if self.open.load(Ordering::Relaxed) >= self.bounds.all {
+            self.close_one();
+        }
+        Counted::new(&self.open)
+    }
+
+    /// Closes the idle connection whose origin was not used for longest.
+    fn close_one(&mut self) {
+        while let Some((origin, _)) = self.idle.peek_lru() {
+            let origin = origin.clone();
+            let Some(idle) = self.idle.peek_mut(&origin) else { return };
+            let closed = idle.pop_front();
+            if idle.is_empty() {
+                self.idle.pop(&origin);
+            }
+            if closed.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Closes what was idle for long enough; tells whether anything is left.
+    fn close_expired(&mut self, now: Instant) -> bool {
+        let mut unused = Vec::new();
+        for (origin, idle) in &mut self.idle {
+            idle.retain(|one| one.until > now && !one.connection.sender.is_closed());
+            if idle.is_empty() {
+                unused.push(origin.clone());
+            }
+        }
+        for origin in unused {
+            self.idle.pop(&origin);
+        }
+        self.tidied = !self.idle.is_empty();
+        self.tidied
+    }
+}
+
+/// Closes connections in time also where nobody sends anything any more; ends with the last one.
+async fn tidy(kept: Weak<Mutex<Kept>>) {
+    loop {
+        sleep(TIDY_EVERY).await;
+        let Some(kept) = kept.upgrade() else { return };
+        if !lock(&kept).close_expired(Instant::now()) {
+            return;
+        }
+    }
+}
+
+/// What `Keep-Alive: timeout=5, max=100` leaves.
+fn idle_time(value: &http::HeaderValue) -> Duration {
+    let parameters = value.to_str().unwrap_or_default().split(',');
+    let timeout = parameters.filter_map(|parameter| parameter.split_once('=')).find_map(|(name, value)| {
+        name.trim().eq_ignore_ascii_case("timeout").then(|| value.trim().parse::<u64>().ok())?
+    });
+    timeout.map_or(IDLE, |seconds| Duration::from_secs(seconds).saturating_sub(AHEAD).min(IDLE))
+}
+
+fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    // Nothing in here can panic half-way.
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = lock(&self.kept);
+        f.debug_struct("Pool").field("bounds", &kept.bounds).field("open", &kept.open).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{StatusCode, Uri};
+    use hyper_rustls::HttpsConnectorBuilder;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::egress::Guard;
+
+    const DONE: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+
+    /// Answers every request in the same way, and counts connections.
+    struct Peer {
+        target: Target,
+        opened: Arc<AtomicUsize>,
+        closed: mpsc::UnboundedReceiver<()>,
+    }
+
+    impl Peer {
+        async fn start(answer: &'static str) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+            let (opened, (closing, closed)) = (Arc::new(AtomicUsize::new(0)), mpsc::unbounded_channel());
+            let count = Arc::clone(&opened);
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let closing = closing.clone();
+                    tokio::spawn(async move {
+                        serve(stream, answer).await;
+                        closing.send(()).unwrap();
+                    });
+                }
+            });
+            Self { target: Target::of(&url).unwrap(), opened, closed }
+        }
+
+        fn opened(&self) -> usize {
+            self.opened.load(Ordering::Relaxed)
+        }
+    }
+
+    async fn serve(mut stream: TcpStream, answer: &str) {
+        let mut request = [0; 1_024];
+        while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+            // A client that has seen enough closes its side.
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    }
+
+    fn pool(all: usize) -> Pool {
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(guard.trust().client_config())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(GuardedConnector::new(guard, Duration::from_secs(1)));
+        Pool::new(https, Builder::new(), Bounds { idle_per_origin: 1, all })
+    }
+
+    async fn ask(pool: &Pool, peer: &Peer) {
+        let mut request = Request::new(Full::new(Bytes::new()));
+        *request.uri_mut() = peer.target.path.clone();
+        let (response, connection) = pool.send(&peer.target, request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::NO_CONTENT);
+        pool.put(&peer.target, connection, response.headers());
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_for_one_request_after_the_other() {
+        let (pool, peer) = (pool(8), Peer::start(DONE).await);
+        for _ in 0..5 {
+            ask(&pool, &peer).await;
+        }
+        assert_eq!(peer.opened(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_connection_that_was_idle_for_longest_makes_room_for_a_new_one() {
+        let pool = pool(2);
+        let mut peers = [Peer::start(DONE).await, Peer::start(DONE).await, Peer::start(DONE).await];
+        for peer in &peers {
+            ask(&pool, peer).await;
+        }
+        peers[0].closed.recv().await.unwrap();
+        ask(&pool, &peers[2]).await;
+        ask(&pool, &peers[1]).await;
+        assert_eq!(peers.each_ref().map(Peer::opened), [1, 1, 1]);
+        ask(&pool, &peers[0]).await;
+        assert_eq!(peers.each_ref().map(Peer::opened), [2, 1, 1]);
+    }
+
+    #[tokio::test]
+    async fn without_a_file_descriptor_half_of_what_is_idle_is_closed() {
+        let pool = pool(8);
+        let mut peers = [Peer::start(DONE).await, Peer::start(DONE).await];
+        for peer in &peers {
+            ask(&pool, peer).await;
+        }
+        pool.shrink();
+        peers[0].closed.recv().await.unwrap();
+        ask(&pool, &peers[1]).await;
+        assert_eq!(peers[1].opened(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_was_idle_for_long_is_closed() {
+        let (pool, mut peer) = (pool(8), Peer::start(DONE).await);
+        ask(&pool, &peer).await;
+        let now = Instant::now();
+        assert!(lock(&pool.kept).close_expired(now), "it is not idle for long yet");
+        assert!(!lock(&pool.kept).close_expired(now + IDLE));
+        peer.closed.recv().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_its_peer_closes_is_not_used_again() {
+        let close = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+        let soon = "HTTP/1.1 204 No Content\r\nKeep-Alive: timeout=1\r\n\r\n";
+        for answer in [close, soon] {
+            let (pool, peer) = (pool(8), Peer::start(answer).await);
+            ask(&pool, &peer).await;
+            ask(&pool, &peer).await;
+            assert_eq!(peer.opened(), 2, "{answer}");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_tells_how_long_it_waits_is_forestalled() {
+        let seconds = |value: &'static str| idle_time(&http::HeaderValue::from_static(value)).as_secs();
+        assert_eq!(seconds("timeout=5, max=100"), 4);
+        assert_eq!(seconds("max=100, Timeout = 20"), 19);
+        assert_eq!(seconds("timeout=3600"), 30);
+        assert_eq!(seconds("timeout=soon"), 30);
+        assert_eq!(seconds("max=100"), 30);
+        assert_eq!(seconds("timeout=0"), 0);
+    }
+}
