@@ -12,6 +12,7 @@ mod editions;
 mod feed;
 mod hosts;
 mod operator;
+mod round;
 mod schedule;
 mod shard;
 mod sweep;

@@ -3,13 +3,14 @@
 //! Time comes in with every call and requests go out as values, so that the whole of it runs in a simulation.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
 
 use super::breaker::{BreakerPolicy, Sign};
 use super::hosts::{HostId, Hosts, Lane, OpenLanes};
+use super::round::Round;
 use super::schedule::{Decision, Failure, Outcome, RetryPolicy};
 use super::sweep::{Phase, Poison, Step, TopicState};
 use crate::store::{
@@ -111,9 +112,8 @@ pub(super) struct Machine {
     hosts: Hosts,
     /// Ordered, like all collections that are walked through: the same events make the same decisions.
     topics: BTreeMap<TopicId, TopicState>,
-    /// Topics whose sweep can take up more, each once, in turn.
-    round: VecDeque<TopicId>,
-    in_round: HashSet<TopicId>,
+    /// Topics whose sweep can take up more.
+    round: Round,
     timers: BinaryHeap<Reverse<(Instant, TopicId, SubscriptionId)>>,
     touched: BTreeSet<TopicId>,
     skips: Vec<Skip>,
@@ -140,8 +140,7 @@ impl Machine {
             hosts: Hosts::new(limits.per_host, limits.breaker),
             limits,
             topics: BTreeMap::new(),
-            round: VecDeque::new(),
-            in_round: HashSet::new(),
+            round: Round::default(),
             timers: BinaryHeap::new(),
             touched: BTreeSet::new(),
             skips: Vec::new(),
@@ -187,9 +186,9 @@ impl Machine {
             return;
         }
         match event {
-            StoreEvent::Appended { topic, offset, rule } => {
+            StoreEvent::Appended { topic, offset, rule, bytes } => {
                 if let Some(state) = self.topics.get_mut(topic) {
-                    for (host, id) in state.appended(*offset, *rule == Rule::Latest) {
+                    for (host, id) in state.appended(*offset, *rule == Rule::Latest, *bytes) {
                         self.hosts.wait(host, (*topic, id), false);
                     }
                     self.settle(*topic);
@@ -391,18 +390,18 @@ impl Machine {
 
     /// Lets the next topic in turn take up one subscription; tells whether anything moved.
     fn sweep_one(&mut self) -> bool {
-        while let Some(id) = self.round.pop_front() {
-            self.in_round.remove(&id);
-            let Some(topic) = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id)) else {
-                continue;
-            };
-            match topic.step(self.limits.window, self.checkpoints) {
-                Step::Wait(host, subscription) => {
+        while let Some(id) = self.round.next(|id| self.topics.get(&id).map_or(0, TopicState::bytes)) {
+            let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
+            match topic.map(|topic| topic.step(self.limits.window, self.checkpoints)) {
+                Some(Step::Wait(host, subscription)) => {
                     self.hosts.wait(host, (id, subscription), false);
-                    self.join_round(id);
                     return true;
                 }
-                Step::Blocked => self.settle(id),
+                Some(Step::Blocked) => {
+                    self.round.leave();
+                    self.settle(id);
+                }
+                None => self.round.leave(),
             }
         }
         false
@@ -410,8 +409,8 @@ impl Machine {
 
     fn join_round(&mut self, id: TopicId) {
         let more = self.topics.get(&id).is_some_and(|topic| topic.has_more(self.limits.window));
-        if more && !self.paused.contains(&id) && self.in_round.insert(id) {
-            self.round.push_back(id);
+        if more && !self.paused.contains(&id) {
+            self.round.join(id);
         }
     }
 

@@ -3,7 +3,7 @@
 //! The model knows what each subscriber was owed and what it got. Nothing owed may be missing at the end, nothing may
 //! arrive out of order, and only what was under way at a crash, or younger than two checkpoints then, may arrive twice.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use fastrand::Rng;
 
@@ -136,7 +136,8 @@ impl World {
         let head = self.durable.heads.entry(topic).or_default();
         *head = head.next();
         let rule = if topic == FETCHED { Rule::Latest } else { Rule::Every };
-        let event = StoreEvent::Appended { topic, offset: *head, rule };
+        let bytes = 1 << self.rng.u32(0..=20);
+        let event = StoreEvent::Appended { topic, offset: *head, rule, bytes };
         self.machine.apply(&event);
     }
 
@@ -595,7 +596,7 @@ fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
     let publish = |world: &mut World| {
         let head = world.durable.heads.entry(topic).or_default();
         *head = head.next();
-        let event = StoreEvent::Appended { topic, offset: *head, rule: Rule::Every };
+        let event = StoreEvent::Appended { topic, offset: *head, rule: Rule::Every, bytes: 0 };
         world.machine.apply(&event);
     };
     publish(&mut world);
@@ -625,7 +626,12 @@ fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() 
     let (id, topic) = world.durable.slots.values().map(|slot| (slot.id, slot.topic)).next().unwrap();
     for offset in 1..=5 {
         world.durable.heads.insert(topic, Offset(offset));
-        world.machine.apply(&StoreEvent::Appended { topic, offset: Offset(offset), rule: Rule::Every });
+        world.machine.apply(&StoreEvent::Appended {
+            topic,
+            offset: Offset(offset),
+            rule: Rule::Every,
+            bytes: 0,
+        });
     }
     let (mut got, mut waited) = (Vec::new(), 0);
     while got.len() < 4 {
@@ -664,7 +670,7 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
         let known = Box::new(world.topic(topic));
         world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
     }
-    world.machine.apply(&StoreEvent::Appended { topic, offset: Offset(1), rule: Rule::Every });
+    world.machine.apply(&StoreEvent::Appended { topic, offset: Offset(1), rule: Rule::Every, bytes: 0 });
     let (mut delivered, mut failed, mut most) = (0, 0, 0);
     for second in 0.. {
         assert!(second < 10_000, "{delivered} delivered after {second} s");

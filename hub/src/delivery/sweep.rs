@@ -22,6 +22,8 @@ pub(super) struct TopicState {
     latest: Offset,
     /// The newest posted notification: everybody gets it, although there are newer ones.
     posted: Offset,
+    /// Of the newest body; zero until there is one in this life.
+    bytes: u64,
     done: Offset,
     pass: Option<Pass>,
     slots: BTreeMap<SubscriptionId, HotSlot>,
@@ -115,6 +117,7 @@ impl TopicState {
             head: topic.head,
             latest: topic.latest,
             posted: topic.posted,
+            bytes: 0,
             done: mark.done,
             pass,
             slots: BTreeMap::new(),
@@ -145,8 +148,14 @@ impl TopicState {
 
     /// The log has grown. A fetched version supersedes a sweep that was about older versions only: nobody needs these any
     /// more, and everybody needs the new one. Returns members that it wakes.
-    pub(super) fn appended(&mut self, offset: Offset, newest_only: bool) -> Vec<(HostId, SubscriptionId)> {
+    pub(super) fn appended(
+        &mut self,
+        offset: Offset,
+        newest_only: bool,
+        bytes: u64,
+    ) -> Vec<(HostId, SubscriptionId)> {
         self.head = self.head.max(offset);
+        self.bytes = bytes;
         if !newest_only {
             self.posted = self.posted.max(offset);
             return Vec::new();
@@ -222,6 +231,11 @@ impl TopicState {
     /// The newest posted notification.
     pub(super) fn posted(&self) -> Offset {
         self.posted
+    }
+
+    /// How large the newest body is.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(super) fn head(&self) -> Offset {

@@ -542,6 +542,8 @@ pub enum StoreEvent {
         offset: Offset,
         /// Whether it supersedes the fetched versions before it.
         rule: Rule,
+        /// The size of its body.
+        bytes: u64,
     },
     /// A subscription began or was renewed.
     Subscribed {

@@ -52,7 +52,8 @@ impl Transaction<'_> {
             rule: record.rule,
             received_at: record.received_at,
         };
-        self.staged.events.push(StoreEvent::Appended { topic, offset, rule: notification.rule });
+        let (rule, bytes) = (notification.rule, notification.body.len() as u64);
+        self.staged.events.push(StoreEvent::Appended { topic, offset, rule, bytes });
         let id = notification.id();
         self.staged.notifications.push(Arc::new(notification));
         Ok(Appended::New(id))

@@ -1,0 +1,106 @@
+//! Whose sweep is next: topics in turn, each with an equal share of bytes.
+//!
+//! Deficit round robin: in its turn a topic gets credit, and takes up subscriptions for as long as that lasts. So a topic of
+//! large bodies cannot hold up topics of small ones, whatever the number of its subscriptions.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::store::TopicId;
+
+/// What a request costs beside its body: about the time in which so many bytes can be signed and sent.
+const REQUEST: u64 = 8 * 1024;
+/// What a topic gets in its turn.
+const CREDIT: u64 = 32 * 1024;
+
+/// The topics whose sweep can take up more, each once.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    turns: VecDeque<TopicId>,
+    credits: HashMap<TopicId, u64>,
+}
+
+impl Round {
+    /// Lets a topic take part; it comes after those that do already.
+    pub(super) fn join(&mut self, id: TopicId) {
+        self.credits.entry(id).or_insert_with(|| {
+            self.turns.push_back(id);
+            CREDIT
+        });
+    }
+
+    /// The topic that may send a body now. It stays until it leaves, and `bytes` tells how large its bodies are.
+    pub(super) fn next(&mut self, bytes: impl Fn(TopicId) -> u64) -> Option<TopicId> {
+        loop {
+            let id = *self.turns.front()?;
+            let credit = self.credits.entry(id).or_default();
+            let cost = REQUEST + bytes(id);
+            if *credit >= cost {
+                *credit -= cost;
+                return Some(id);
+            }
+            *credit += CREDIT;
+            self.turns.rotate_left(1);
+        }
+    }
+
+    /// The topic whose turn it is has nothing to take up.
+    pub(super) fn leave(&mut self) {
+        if let Some(id) = self.turns.pop_front() {
+            self.credits.remove(&id);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: TopicId = TopicId(1);
+    const LARGE: TopicId = TopicId(2);
+    const MEBIBYTE: u64 = 1024 * 1024;
+
+    fn bytes(id: TopicId) -> u64 {
+        if id == LARGE { MEBIBYTE } else { 1_000 }
+    }
+
+    #[test]
+    fn topics_share_bytes_and_not_turns() {
+        let mut round = Round::default();
+        round.join(LARGE);
+        round.join(SMALL);
+        let taken: Vec<_> = std::iter::from_fn(|| round.next(bytes)).take(10_000).collect();
+        let large = taken.iter().filter(|id| **id == LARGE).count();
+        let fair = 10_000 * (REQUEST + 1_000) / (2 * REQUEST + 1_000 + MEBIBYTE);
+        assert!((large as u64).abs_diff(fair) <= 2, "{large} large ones, {fair} would be fair");
+    }
+
+    #[test]
+    fn topics_of_one_size_take_turns() {
+        let mut round = Round::default();
+        (1..=3).for_each(|id| round.join(TopicId(id)));
+        let taken: Vec<_> =
+            std::iter::from_fn(|| round.next(|_| CREDIT - REQUEST)).map(|id| id.0).take(6).collect();
+        assert_eq!(taken, [1, 2, 3, 1, 2, 3]);
+    }
+
+    #[test]
+    fn who_joins_twice_takes_part_once_and_who_leaves_not_at_all() {
+        let mut round = Round::default();
+        round.join(SMALL);
+        round.join(SMALL);
+        assert_eq!(round.next(bytes), Some(SMALL));
+        round.leave();
+        assert_eq!(round.next(bytes), None);
+    }
+
+    #[test]
+    fn a_topic_of_large_bodies_has_its_turn_also_alone() {
+        let mut round = Round::default();
+        round.join(LARGE);
+        assert_eq!(round.next(bytes), Some(LARGE));
+    }
+}
