@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
+use http::header::{CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method, Request};
 use http_body_util::Full;
 use lru::LruCache;
@@ -25,6 +25,8 @@ const ANSWER_READ: usize = 16 * 1024;
 
 /// The header of a signed delivery (W-166).
 const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
+
+const ATTEMPT: HeaderName = HeaderName::from_static(WEBHOOK_ATTEMPT);
 
 /// Carries deliveries out.
 #[derive(Debug)]
@@ -179,9 +181,13 @@ fn log(
     }
 }
 
-/// The header fields of a notification, with the identity that lets a Destination recognise repetitions.
+/// The header fields of a notification, with the identity that lets a Destination recognise repetitions. Those that differ by
+/// request have their places, so that no copy has to grow.
 fn head(notification: &Notification) -> Result<HeaderMap, http::Error> {
     let mut head = HeaderMap::with_capacity(8);
+    for differs in [HOST, ATTEMPT, SIGNATURE] {
+        head.insert(differs, HeaderValue::from_static(""));
+    }
     head.insert(CONTENT_TYPE, HeaderValue::from_maybe_shared(notification.content_type.clone())?);
     head.insert(LINK, HeaderValue::from_maybe_shared(Bytes::from(links(notification).to_string()))?);
     head.insert(WEBHOOK_ID, HeaderValue::from_maybe_shared(Bytes::from(notification.id().to_string()))?);
@@ -196,10 +202,13 @@ fn request(
     body: Bytes,
     number: u16,
 ) -> Result<Request<Full<Bytes>>, http::Error> {
-    head.insert(WEBHOOK_ATTEMPT, HeaderValue::from(number));
-    if let Some(key) = key {
-        let signature = key.sign(&body).to_string();
-        head.insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature))?);
+    head.insert(ATTEMPT, HeaderValue::from(number));
+    match key {
+        Some(key) => {
+            let signature = key.sign(&body).to_string();
+            head.insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature))?);
+        }
+        None => drop(head.remove(SIGNATURE)),
     }
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = Method::POST;

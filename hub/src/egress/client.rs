@@ -211,24 +211,23 @@ impl EgressClient {
         let sent = timeout_at(deadline, self.pool.send(target, request)).await.map_err(late)?;
         let (response, connection) = sent.map_err(|error| self.name_cause(&error))?;
         let (head, mut body) = response.into_parts();
-        let kept = match limit {
+        let (kept, read_to_its_end) = match limit {
+            ReadLimit::Discard(_) if body.is_end_stream() => (Bytes::new(), true),
             ReadLimit::Discard(most) => {
                 // The status is the answer. A body that does not end soon costs the connection, nothing else.
                 let patience = deadline.min(Instant::now() + DISCARD_PATIENCE);
-                if !body.is_end_stream() {
-                    let _ = timeout_at(patience, discard(&mut body, most)).await;
-                }
-                Bytes::new()
+                (Bytes::new(), timeout_at(patience, discard(&mut body, most)).await.unwrap_or(false))
             }
             _ if is_compressed(&head.headers) => return Err(EgressError::Compressed),
             ReadLimit::Keep(most) => {
-                timeout_at(deadline, collect(&mut body, most, room)).await.map_err(late)??
+                (timeout_at(deadline, collect(&mut body, most, room)).await.map_err(late)??, true)
             }
             ReadLimit::First(most) => {
-                timeout_at(deadline, beginning(&mut body, most)).await.map_err(late)??
+                let kept = timeout_at(deadline, beginning(&mut body, most)).await.map_err(late)??;
+                (kept, body.is_end_stream())
             }
         };
-        if body.is_end_stream() {
+        if read_to_its_end {
             self.pool.put(target, connection, &head.headers);
         }
         Ok(Answer { status: head.status, headers: head.headers, body: kept })
@@ -243,15 +242,17 @@ impl EgressClient {
     }
 }
 
-/// The status is known and the body means nothing, so trouble while reading it means nothing either.
-async fn discard(body: &mut Incoming, most: usize) {
+/// The status is known and the body means nothing, so trouble while reading it means nothing either. Tells whether it ended.
+async fn discard(body: &mut Incoming, most: usize) -> bool {
     let mut seen = 0;
     while seen <= most {
         match body.frame().await {
             Some(Ok(frame)) => seen += frame.data_ref().map_or(0, Bytes::len),
-            Some(Err(_)) | None => return,
+            Some(Err(_)) => return false,
+            None => return true,
         }
     }
+    false
 }
 
 fn is_compressed(headers: &HeaderMap) -> bool {
@@ -370,6 +371,34 @@ mod tests {
         let compressed = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc";
         let compressed = send(compressed, ReadLimit::First(4)).await;
         assert!(matches!(compressed, Err(EgressError::Compressed)), "{compressed:?}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again_however_its_answer_ends() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+        ] {
+            for limit in [ReadLimit::Discard(1_024), ReadLimit::Keep(1_024)] {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let url = format!("http://{}/", listener.local_addr().unwrap());
+                let client = client();
+                let ask = || client.send(Request::get(&url).body(Full::default()).unwrap(), limit);
+                let (first, mut stream) = tokio::join!(ask(), async {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                    stream
+                });
+                first.unwrap();
+                // Nobody accepts a second connection.
+                let (second, ()) = tokio::join!(ask(), async {
+                    assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                });
+                assert_eq!(second.unwrap().status, StatusCode::OK, "{answer} {limit:?}");
+            }
+        }
     }
 
     #[tokio::test]
