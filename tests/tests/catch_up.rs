@@ -138,7 +138,7 @@ async fn only_a_subscriptions_secret_or_a_token_opens_the_log() {
     assert!(page.text().contains("\"body\":\"news\"") && !page.text().contains("/cb"), "{}", page.text());
     assert_eq!(status(good.replace("after=0", "after=1")).await, 401, "what is not signed is not asked");
     assert_eq!(status(signed(&callback, "wrong", 60, &[])).await, 401);
-    assert!(!good.contains("cb"), "a URL in a log gives no callback away: {good}");
+    assert!(!good.contains("%2Fcb"), "a URL in a log gives no callback away: {good}");
     let (query_alone, _) = good.rsplit_once("&signature=").unwrap();
     let delivered = hmac("s3cret", "resync-hub catch-up");
     for key in ["s3cret", &delivered] {

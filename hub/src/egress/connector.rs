@@ -57,7 +57,7 @@ impl GuardedConnector {
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<TcpStream>, ConnectError> {
         let limit = self.connect_timeout;
-        timeout(limit, async { self.dial(&self.admit(self.resolve(&uri).await?)?).await })
+        timeout(limit, async { self.dial(&self.resolve(&uri).await?).await })
             .await
             .unwrap_or(Err(ConnectError::Timeout(limit)))
     }
@@ -86,11 +86,12 @@ impl GuardedConnector {
         Ok(vetted.collect::<Result<Vec<_>, _>>()?)
     }
 
-    fn admit(&self, addresses: Vec<PublicAddress>) -> Result<Vec<PublicAddress>, ConnectError> {
-        if let (Some(crowds), Some(first)) = (&self.crowds, addresses.first()) {
-            crowds.admit(first.network()).map_err(ConnectError::Crowded)?;
+    /// Each address counts that is tried: a name may have one of a stranger's own in front of those of somebody else.
+    fn admit(&self, address: &PublicAddress) -> Result<(), ConnectError> {
+        match &self.crowds {
+            Some(crowds) => crowds.admit(address.network()).map_err(ConnectError::Crowded),
+            None => Ok(()),
         }
-        Ok(addresses)
     }
 
     async fn ask(&self, name: &str) -> Result<Vec<IpAddr>, ConnectError> {
@@ -104,6 +105,7 @@ impl GuardedConnector {
     async fn dial(&self, addresses: &[PublicAddress]) -> Result<TokioIo<TcpStream>, ConnectError> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in addresses.iter().take(TRIED) {
+            self.admit(address)?;
             match TcpStream::connect(address.socket()).await {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
@@ -132,5 +134,27 @@ impl Service<Uri> for GuardedConnector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         Box::pin(self.clone().connect(uri))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn b33_every_address_of_a_name_counts_for_its_network_and_not_only_the_first() {
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        let crowds = Crowds::with("1/h, burst 1".parse().unwrap());
+        let connector = GuardedConnector::new(guard.clone(), Duration::from_secs(1)).counting(crowds);
+        let closed = |address: &str| {
+            let listener = std::net::TcpListener::bind((address, 0)).unwrap();
+            guard.check(listener.local_addr().unwrap()).unwrap()
+        };
+        let dial = async |addresses: &[&str]| {
+            let addresses: Vec<_> = addresses.iter().map(|address| closed(address)).collect();
+            connector.dial(&addresses).await.unwrap_err()
+        };
+        assert!(matches!(dial(&["127.0.1.1", "127.0.2.1"]).await, ConnectError::Io(_)));
+        assert!(matches!(dial(&["127.0.3.1", "127.0.2.2"]).await, ConnectError::Crowded(_)));
     }
 }

@@ -212,7 +212,11 @@ impl Lane {
             && let Some(next) = self.backlog.pop_front()
         {
             let telling = telling.clone();
-            self.tasks.spawn(async move { telling.tell(&next.denial).await });
+            self.tasks.spawn(async move {
+                // Its place is free once it is told, and not before.
+                let ToTell { denial, _place } = next;
+                telling.tell(&denial).await;
+            });
         }
     }
 }

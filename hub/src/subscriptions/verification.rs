@@ -42,6 +42,8 @@ enum Reply {
     Confirmed,
     Refused(String),
     Unreachable(String),
+    /// Others kept it from being asked, so that nothing is held against it or its client.
+    Crowded,
 }
 
 /// Nothing was asked, for reasons that lie here.
@@ -110,8 +112,14 @@ impl Verification {
     /// Policy first: whoever is not accepted is not asked but told (W-097, W-098). Everybody may unsubscribe.
     async fn judge(&self, waiting: Waiting, denials: &Denials) {
         let Waiting { request, client, mut place } = waiting;
+        let in_force =
+            || self.until_stored(|| self.store.find_subscription(&request.topic, &request.callback));
         let reason = match self.verdict(&request).await {
             Verdict::Accepted => return self.verify(request, client, None).await,
+            // Its topic was accepted when it began, and a Source that is away for a while is when a hub is needed.
+            Verdict::Unknown if in_force().await.is_some() => {
+                return self.verify(request, client, None).await;
+            }
             Verdict::Refused(reason) => reason,
             Verdict::Unknown => {
                 self.queues.done(&request);
@@ -122,11 +130,7 @@ impl Verification {
         };
         let (topic, origin) = (request.topic.as_str(), request.callback.origin());
         debug!(topic, origin, reason, "request refused by policy");
-        if self
-            .until_stored(|| self.store.find_subscription(&request.topic, &request.callback))
-            .await
-            .is_some()
-        {
+        if in_force().await.is_some() {
             return self.verify(request, client, Some((reason, denials))).await;
         }
         self.queues.done(&request);
@@ -184,6 +188,11 @@ impl Verification {
                     }
                 }
             }
+            Reply::Crowded => {
+                let why = "strangers ask for too much at the callback's network";
+                warn!(topic = request.topic.as_str(), origin, why, "request not verified: nothing changes");
+                self.until_stored(|| self.store.remove_request(&request)).await;
+            }
             Reply::Refused(why) | Reply::Unreachable(why) => {
                 self.resting.failed(client, &request.callback, Instant::now());
                 warn!(topic = request.topic.as_str(), origin, why, "request not verified: nothing changes");
@@ -216,8 +225,7 @@ impl Verification {
                     sleep(wait).await;
                 }
                 Err(NotAsked::Crowded(_)) => {
-                    let why = "strangers ask for too much at the callback's network";
-                    return Some((asked_at, Reply::Unreachable(why.to_owned())));
+                    return Some((asked_at, Reply::Crowded));
                 }
             }
             sleep(SECOND_TRY_AFTER).await;

@@ -273,7 +273,7 @@ impl Run {
 fn beginning(topic: &Topic, after: Option<Offset>) -> Result<Offset, NotRead> {
     let first = topic.first;
     match after {
-        Some(after) if after.0 + 1 < first.0 => Err(NotRead::Expired { first }),
+        Some(after) if after.0.saturating_add(1) < first.0 => Err(NotRead::Expired { first }),
         Some(after) => Ok(Offset(after.0.saturating_add(1))),
         None => Ok(first),
     }
