@@ -146,7 +146,7 @@ async fn w195_no_secret_or_token_is_logged_at_any_level_and_no_callback_above_de
     let admin_token = fs::read_to_string(data.join("admin-token")).unwrap();
     let (_, said) = hub.stop().await;
 
-    assert!(said.lines().any(|line| line.contains("\"TRACE\"")), "everything is logged");
+    assert!(said.lines().any(|line| line.contains("\"DEBUG\"")), "everything is logged");
     for (what, text) in
         [("secret", SECRET), ("token", &token), ("admin token", admin_token.trim()), ("key", &key)]
     {
