@@ -71,12 +71,14 @@ impl Stamp {
 
     /// When the content was last modified.
     pub(super) fn modified(&self) -> SystemTime {
-        let distance =
-            |nanoseconds: i128| u64::try_from(nanoseconds).map_or(Duration::MAX, Duration::from_nanos);
+        let part = |nanoseconds: u128| u64::try_from(nanoseconds).unwrap_or(u64::MAX);
+        let (distance, second) = (self.modified.unsigned_abs(), SECOND.unsigned_abs());
+        let distance = Duration::from_secs(part(distance / second))
+            .saturating_add(Duration::from_nanos(part(distance % second)));
         let time = if self.modified < 0 {
-            SystemTime::UNIX_EPOCH.checked_sub(distance(-self.modified))
+            SystemTime::UNIX_EPOCH.checked_sub(distance)
         } else {
-            SystemTime::UNIX_EPOCH.checked_add(distance(self.modified))
+            SystemTime::UNIX_EPOCH.checked_add(distance)
         };
         time.unwrap_or(SystemTime::UNIX_EPOCH)
     }
@@ -149,6 +151,19 @@ mod tests {
         assert_eq!(stamp.to_string().parse(), Ok(stamp));
         for text in ["", "1:2:3", "1:2:3:4:5", "-1:2:3:4", "a:b:c:d"] {
             assert_eq!(text.parse::<Stamp>(), Err(StampError), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_before_1970_and_centuries_from_now_are_those_of_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let far = Duration::new(20_000_000_000, 7);
+        for time in [SystemTime::UNIX_EPOCH - Duration::new(5, 3), SystemTime::UNIX_EPOCH + far] {
+            let stamp = Stamp {
+                modified: nanoseconds(time),
+                ..Stamp::of(&file.as_file().metadata().unwrap()).unwrap()
+            };
+            assert_eq!(stamp.modified(), time);
         }
     }
 
