@@ -22,6 +22,8 @@
     reason = "a benchmark fails by panicking and prints rounded figures"
 )]
 
+mod resident;
+
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -31,6 +33,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use resident::{peak, peak_kib};
 use resync_core::build::{
     ChangeLists, Documents, Event, FileInventory, FolderSink, Item, MemorySink, PackageLimits, ResourceDumps,
     ResourceLists, Sink, Site,
@@ -266,16 +269,4 @@ impl Sink for Nowhere {
     fn remove(&mut self, _: &str) -> io::Result<bool> {
         Ok(false)
     }
-}
-
-/// The most memory that this process ever had resident.
-fn peak() -> String {
-    peak_kib().map_or_else(|| "unknown".to_owned(), |kib| format!("{kib} kB"))
-}
-
-/// The most memory that this process ever had resident; `None` where the system does not say.
-fn peak_kib() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches(" kB").parse().ok()
 }

@@ -27,12 +27,15 @@
     reason = "a benchmark fails by panicking and prints rounded figures"
 )]
 
+mod resident;
+
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::io::{self, BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
 use quick_xml::events::Event;
+use resident::{peak, peak_kib};
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest, Hashes};
 use resync_core::document::{Capability, Entry, Header, Link, Metadata, Relation, Root};
@@ -349,15 +352,4 @@ impl Read for Generated {
         self.taken += length;
         Ok(length)
     }
-}
-
-fn peak() -> String {
-    peak_kib().map_or_else(|| "unknown".to_owned(), |kib| format!("{kib} kB"))
-}
-
-/// The most memory that this process ever had resident; `None` where the system does not say.
-fn peak_kib() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches(" kB").parse().ok()
 }

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use resync_tests::harness::{
-    Disk, Faults, HubProcess, Loss, PATIENCE, Receiver, Reply, Seen, eventually, form, post,
+    Disk, Faults, HubProcess, Loss, PATIENCE, Receiver, Reply, Seen, eventually, form, happens_within, post,
 };
 use rustix::io::Errno;
 use tempfile::tempdir;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const TOPICS: usize = 3;
 const HOSTS: u8 = 4;
@@ -298,12 +298,8 @@ async fn trouble(disk: &Disk, hub: &HubProcess, known: &Known, rng: &mut Rng) ->
     sleep(Duration::from_millis(rng.u64(50..400))).await;
     if rng.u8(0..3) > 0 {
         disk.fail(Faults::NONE);
-        let goes_on = timeout(PATIENCE / 2, async {
-            while hub.admin("/readyz").await.status != 200 {
-                sleep(Duration::from_millis(10)).await;
-            }
-        });
-        if goes_on.await.is_err() {
+        let is_ready = || async { hub.admin("/readyz").await.status == 200 };
+        if !happens_within(PATIENCE / 2, is_ready).await {
             return Err(Fault::Unreadable(hub.admin("/readyz").await.text()));
         }
         let before = known.posts.lock().unwrap().len();
@@ -324,12 +320,8 @@ async fn settle(hub: &HubProcess, known: &Known, callbacks: &[String], steady: u
     }
     let on = known.restless.lock().unwrap().values().filter(|last| **last == Some(true)).count();
     let wanted = format!("\"subscriptions\":{},", steady + on);
-    let agrees = timeout(PATIENCE / 2, async {
-        while !hub.admin("/api/v1/status").await.text().contains(&wanted) {
-            sleep(Duration::from_millis(10)).await;
-        }
-    });
-    if agrees.await.is_err() {
+    let agrees = || async { hub.admin("/api/v1/status").await.text().contains(&wanted) };
+    if !happens_within(PATIENCE / 2, agrees).await {
         let status = hub.admin("/api/v1/status").await.text();
         return Err(Fault::Broken(format!("not {wanted} but {status}")));
     }
@@ -384,14 +376,10 @@ fn beginning(body: &str) -> &str {
 
 async fn until_last(receiver: &Receiver, path: &str) -> Result<Vec<Seen>, Fault> {
     let came = |log: &[Seen]| of_subscription(log, path).iter().any(|seen| seen.body == LAST);
-    let waited = timeout(PATIENCE / 2, async {
-        while !came(&receiver.seen()) {
-            sleep(Duration::from_millis(20)).await;
-        }
-    });
-    match waited.await {
-        Ok(()) => Ok(receiver.seen()),
-        Err(_) => Err(Fault::Broken(format!("{path} never got the last notification"))),
+    if happens_within(PATIENCE / 2, || async { came(&receiver.seen()) }).await {
+        Ok(receiver.seen())
+    } else {
+        Err(Fault::Broken(format!("{path} never got the last notification")))
     }
 }
 

@@ -75,14 +75,11 @@ pub(super) fn check(site: &mut Site, edges: &[Edge]) {
 fn beside(edges: &[Edge]) -> BTreeMap<usize, (BTreeSet<usize>, BTreeSet<usize>)> {
     let mut beside: BTreeMap<usize, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
     for edge in edges {
-        let (lists, dumps) = match &edge.role {
-            Role::Listed(Capability::ResourceList | Capability::ResourceDump) => {
-                beside.entry(edge.from).or_default()
-            }
+        match &edge.role {
+            Role::Listed(Capability::ResourceList) => beside.entry(edge.from).or_default().0.insert(edge.to),
+            Role::Listed(Capability::ResourceDump) => beside.entry(edge.from).or_default().1.insert(edge.to),
             _ => continue,
         };
-        let kind = if edge.role == Role::Listed(Capability::ResourceList) { lists } else { dumps };
-        kind.insert(edge.to);
     }
     beside
 }
@@ -116,12 +113,11 @@ impl Parts {
 
     /// The same of the packages of a Resource Dump, or of those of an index.
     fn packed(&self, site: &Site, node: usize) -> Option<Tally> {
+        let none = HashMap::new();
         self.sum(site, node, &|document| {
-            let manifests = self.manifests.get(&document);
-            let manifests: Vec<usize> =
-                manifests.into_iter().flatten().map(|(_, &manifest)| manifest).collect();
+            let manifests = self.manifests.get(&document).unwrap_or(&none);
             let is_whole = manifests.len() == summary(site, document)?.entries;
-            let tallies = manifests.into_iter().map(|manifest| summary(site, manifest)?.resources);
+            let tallies = manifests.values().map(|&manifest| summary(site, manifest)?.resources);
             tallies.sum::<Option<Tally>>().filter(|_| is_whole)
         })
     }

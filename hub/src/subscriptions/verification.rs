@@ -123,9 +123,7 @@ impl Verification {
             Verdict::Refused(reason) => reason,
             Verdict::Unknown => {
                 self.queues.done(&request);
-                let (topic, origin) = (request.topic.as_str(), request.callback.origin());
-                warn!(topic, origin, "request not verified, the topic cannot be judged: nothing changes");
-                return self.until_stored(|| self.store.remove_request(&request)).await;
+                return self.give_up(&request, "the topic cannot be judged").await;
             }
         };
         let (topic, origin) = (request.topic.as_str(), request.callback.origin());
@@ -175,7 +173,6 @@ impl Verification {
             return debug!(topic = request.topic.as_str(), "a newer request for the same pair has come in");
         };
         self.queues.done(&request);
-        let origin = request.callback.origin();
         match reply {
             Reply::Confirmed => {
                 self.resting.confirmed(client, &request.callback);
@@ -189,16 +186,19 @@ impl Verification {
                 }
             }
             Reply::Crowded => {
-                let why = "strangers ask for too much at the callback's network";
-                warn!(topic = request.topic.as_str(), origin, why, "request not verified: nothing changes");
-                self.until_stored(|| self.store.remove_request(&request)).await;
+                self.give_up(&request, "strangers ask for too much at the callback's network").await;
             }
             Reply::Refused(why) | Reply::Unreachable(why) => {
                 self.resting.failed(client, &request.callback, Instant::now());
-                warn!(topic = request.topic.as_str(), origin, why, "request not verified: nothing changes");
-                self.until_stored(|| self.store.remove_request(&request)).await;
+                self.give_up(&request, &why).await;
             }
         }
+    }
+
+    async fn give_up(&self, request: &PendingRequest, why: &str) {
+        let (topic, origin) = (request.topic.as_str(), request.callback.origin());
+        warn!(topic, origin, why, "request not verified: nothing changes");
+        self.until_stored(|| self.store.remove_request(request)).await;
     }
 
     /// Asks when it is this origin's turn, and an unreachable callback once more. `None`: a newer request for the same pair has

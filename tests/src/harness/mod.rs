@@ -29,10 +29,21 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Panics
 /// When it does not hold within [`PATIENCE`].
-pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
-    let deadline = Instant::now() + PATIENCE;
+pub async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl FnMut() -> F) {
+    assert!(happens_within(PATIENCE, condition).await, "it never happened: {what}");
+}
+
+/// Waits until the condition holds, and tells whether that came to pass in time.
+pub async fn happens_within<F: Future<Output = bool>>(
+    patience: Duration,
+    mut condition: impl FnMut() -> F,
+) -> bool {
+    let deadline = Instant::now() + patience;
     while !condition().await {
-        assert!(Instant::now() < deadline, "it never happened: {what}");
+        if Instant::now() >= deadline {
+            return false;
+        }
         sleep(Duration::from_millis(10)).await;
     }
+    true
 }
