@@ -19,8 +19,8 @@ use crate::config::{Config, EgressConfig, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Statuses, Tls,
-    TlsError, TrustedProxies, admin, public, serve,
+    AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Readers, Statuses,
+    Tls, TlsError, TrustedProxies, admin, public, serve,
 };
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
@@ -140,6 +140,7 @@ impl Hub {
                 hub_url: Arc::clone(&url),
             },
             catch_up: CatchUp::new(Arc::clone(&store), budgets.pages),
+            readers: Readers::default(),
             open_log: config.publish.open_log,
             limits: Limits::new(&config.limits),
             proxies: TrustedProxies::new(&config.ingress),

@@ -94,6 +94,33 @@ async fn a_client_that_does_not_read_its_answer_loses_its_connection() {
 }
 
 #[tokio::test]
+async fn who_does_not_read_what_it_asked_for_leaves_room_for_the_pages_of_others() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let news = "x".repeat(1_000_000);
+    for _ in 0..4 {
+        assert_eq!(hub.publish(TOPIC, &news).await.unwrap().status, 202);
+    }
+    let target = "/websub/notifications?topic=http%3A%2F%2Fexample.com%2Fframework%2F";
+    let page = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let begin = async |last: u8| {
+        let mut stream = connect_from(last, hub.address).await;
+        stream.write_all(page.as_bytes()).await.unwrap();
+        let mut first = [0; 12];
+        timeout(PATIENCE, stream.read_exact(&mut first)).await.unwrap().unwrap();
+        (String::from_utf8_lossy(&first).into_owned(), stream)
+    };
+    let lazy = [begin(2).await, begin(2).await];
+    assert!(lazy.iter().all(|(status, _)| status == "HTTP/1.1 200"));
+    let (status, mut third) = begin(2).await;
+    assert_eq!(status, "HTTP/1.1 429");
+    assert!(rest(&mut third).await.contains("retry-after: "), "it is told when to come back");
+    assert_eq!(begin(3).await.0, "HTTP/1.1 200", "somebody else is served");
+    drop(lazy);
+    eventually("it may read again", || async { begin(2).await.0 == "HTTP/1.1 200" }).await;
+}
+
+#[tokio::test]
 async fn one_client_cannot_take_all_connections() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start_public(folder.path(), &[("INGRESS_CONNECTIONS_PER_CLIENT", "4")]).await;

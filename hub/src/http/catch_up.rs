@@ -19,6 +19,7 @@ use resync_core::websub::{LinkHeader, TopicUrl, XML_CONTENT_TYPE};
 use serde::Serialize;
 
 use super::endpoint::{EndpointState, too_many};
+use super::places::{Place, Places};
 use super::reply::{later, refuse, unavailable};
 use crate::store::{Notification, Offset};
 use crate::topics::{NotRead, Page, Reserved};
@@ -29,6 +30,18 @@ const USUAL: usize = 100;
 const MOST: usize = 1_000;
 /// When a client should come back for whose page there was no room.
 const ROOM_RETRY: u64 = 5;
+/// Answers that one client may have on the way to it: whoever reads slowly holds no more of the memory for pages.
+const ANSWERS: usize = 2;
+
+/// Who reads logs again at the moment.
+#[derive(Clone, Debug)]
+pub struct Readers(Places);
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self(Places::for_each_client(ANSWERS))
+    }
+}
 
 #[derive(Serialize)]
 struct PageView<'a> {
@@ -95,6 +108,10 @@ pub(super) async fn read(
         Ok(asked) => asked,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, why),
     };
+    let Ok(place) = state.readers.0.take(client) else {
+        let why = format_args!("read the {ANSWERS} answers that are on the way to your address first");
+        return later(StatusCode::TOO_MANY_REQUESTS, ROOM_RETRY, why);
+    };
     let as_list = uri.path() == "/websub/notifications.xml" || prefers_xml(&headers);
     let read = async {
         if !state.open_log && !state.publish.intake.has_token(&headers, &asked.topic) {
@@ -102,10 +119,10 @@ pub(super) async fn read(
         }
         if as_list {
             let list = state.catch_up.change_list(&asked.topic, asked.after).await?;
-            return Ok(answer(XML_CONTENT_TYPE, list.bytes, list.room));
+            return Ok(answer(XML_CONTENT_TYPE, list.bytes, (list.room, place)));
         }
         let page = state.catch_up.page(&asked.topic, asked.after, asked.limit).await?;
-        page_answer(page, asked, state.hub_url).await
+        page_answer(page, asked, state.hub_url, place).await
     };
     read.await.unwrap_or_else(|why| not_read(&why))
 }
@@ -146,10 +163,10 @@ fn prefers_xml(headers: &HeaderMap) -> bool {
     matches!(first, "application/xml" | "text/xml")
 }
 
-/// What is answered, and the room that it takes until the last byte is written.
+/// What is answered, with the room and the place that it takes until the last byte is written.
 struct Held {
     bytes: Vec<u8>,
-    _room: Reserved,
+    _takes: (Reserved, Place),
 }
 
 impl AsRef<[u8]> for Held {
@@ -158,18 +175,18 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-fn answer(content_type: &'static str, bytes: Vec<u8>, room: Reserved) -> Response {
+fn answer(content_type: &'static str, bytes: Vec<u8>, takes: (Reserved, Place)) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(content_type)),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    let body = Body::from(Bytes::from_owner(Held { bytes, _room: room }));
+    let body = Body::from(Bytes::from_owner(Held { bytes, _takes: takes }));
     (StatusCode::OK, headers, body).into_response()
 }
 
-async fn page_answer(page: Page, asked: Asked, hub_url: Arc<str>) -> Result<Response, NotRead> {
+async fn page_answer(page: Page, asked: Asked, hub_url: Arc<str>, place: Place) -> Result<Response, NotRead> {
     let (bytes, next, room) = page.encode(move |page| written(page, &asked, &hub_url)).await?;
-    let mut response = answer("application/json", bytes, room);
+    let mut response = answer("application/json", bytes, (room, place));
     let link = next
         .and_then(|next| HeaderValue::try_from(LinkHeader::default().push(next, "next").to_string()).ok());
     if let Some(link) = link {
@@ -234,16 +251,20 @@ mod tests {
     use crate::topics::{BodyBudget, BudgetSpent};
 
     #[tokio::test]
-    async fn an_answer_holds_its_room_until_its_last_byte_is_gone() {
-        let budget = BodyBudget::new(1_024);
+    async fn an_answer_holds_its_room_and_its_place_until_its_last_byte_is_gone() {
+        let (budget, client) = (BodyBudget::new(1_024), [192, 0, 2, 1].into());
+        let places = Places::for_each_client(1);
         let (mut room, mut other) = (budget.reserve(), budget.reserve());
         room.grow_to(1_024, Duration::ZERO).await.unwrap();
-        let mut response = answer("application/json", b"{}".to_vec(), room);
+        let takes = (room, places.take(client).unwrap());
+        let mut response = answer("application/json", b"{}".to_vec(), takes);
         assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetSpent));
         let frame = response.body_mut().frame().await.unwrap().unwrap();
         drop(response);
         assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetSpent), "it may still be unwritten");
+        assert!(places.take(client).is_err());
         assert_eq!(frame.into_data().unwrap(), "{}");
         assert_eq!(other.grow_to(1, Duration::ZERO).await, Ok(()));
+        assert!(places.take(client).is_ok());
     }
 }

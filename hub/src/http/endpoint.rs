@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use resync_core::websub::{self, CallbackUrl, TopicUrl, is_form};
 use url::Url;
 
+use super::catch_up::Readers;
 use super::client::TrustedProxies;
 use super::limits::{Limits, TooMany};
 use super::publish::PublishState;
@@ -38,6 +39,8 @@ pub struct EndpointState {
     pub publish: PublishState,
     /// Logs read again.
     pub catch_up: CatchUp,
+    /// Who reads logs again at the moment.
+    pub readers: Readers,
     /// Anybody may read them.
     pub open_log: bool,
     /// Rate limits.

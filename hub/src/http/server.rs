@@ -22,8 +22,8 @@ use tower_service::Service;
 use tracing::{debug, warn};
 
 use super::body::Pace;
-use super::connections::{Connections, NoPlace};
 use super::paced::Paced;
+use super::places::{NoPlace, Places};
 use super::tls::Tls;
 use crate::config::IngressConfig;
 
@@ -49,7 +49,7 @@ const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How connections are served.
 #[derive(Clone, Debug)]
 pub struct Ingress {
-    connections: Connections,
+    connections: Places,
     header_timeout: Duration,
     reading: Pace,
     turning_away: Arc<Semaphore>,
@@ -60,7 +60,7 @@ impl Ingress {
     /// The bounds of one listener, and its certificate where it speaks TLS.
     pub fn new(config: &IngressConfig, tls: Option<Tls>) -> Self {
         Self {
-            connections: Connections::new(config),
+            connections: Places::for_connections(config),
             header_timeout: config.header_timeout,
             reading: Pace { patience: config.answer_timeout, bytes_per_second: config.body_rate },
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
@@ -106,7 +106,7 @@ fn take(
     (watcher, stop): (Watcher, watch::Receiver<bool>),
 ) {
     let tls = ingress.tls.clone();
-    match ingress.connections.admit(client.ip()) {
+    match ingress.connections.take(client.ip()) {
         Ok(place) => {
             let (router, header_timeout, reading) = (router.clone(), ingress.header_timeout, ingress.reading);
             tokio::spawn(async move {
