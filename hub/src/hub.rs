@@ -19,9 +19,10 @@ use crate::config::{Config, EgressConfig, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishState, Readers, Statuses,
-    Tls, TlsError, TrustedProxies, admin, public, serve,
+    AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishMeters, PublishState,
+    Readers, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
 };
+use crate::metrics::{Meters, Metrics};
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
     Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification, Waiting,
@@ -120,12 +121,16 @@ impl Hub {
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
+        let publishing = PublishMeters::default();
+        let (storing, delivering) = (store.meters(), delivery.meters());
+        let rooms: [&dyn Meters; 3] = [&publishing, &storing, &delivering];
         let admin_state = AdminState {
             store: Arc::clone(&store),
             counters: delivery.counters(),
             denials,
             operator: delivery.operator(),
             token_hash,
+            metrics: Metrics::new(Arc::clone(&store), delivery.counters(), &rooms),
             secrets: config.secrets.clone(),
         };
         let endpoint = EndpointState {
@@ -137,6 +142,7 @@ impl Hub {
                 bodies: Bodies { pace: pace(config), posts: budgets.posts, forms: budgets.forms },
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),
+                meters: publishing,
                 hub_url: Arc::clone(&url),
             },
             catch_up: CatchUp::new(Arc::clone(&store), budgets.pages),

@@ -38,6 +38,7 @@ pub mod delivery;
 pub mod egress;
 pub mod http;
 mod hub;
+pub mod metrics;
 pub mod pem;
 pub mod store;
 pub mod subscriptions;

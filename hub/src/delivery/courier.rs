@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 
 use super::addressed::{Addressed, Addresses, Unaddressable};
 use super::editions::Editions;
+use super::meters::Meters;
 use super::schedule::Outcome;
 use super::shard::{Attempt, Finished};
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
@@ -36,6 +37,7 @@ pub(super) struct Courier {
     addresses: Addresses,
     editions: Editions,
     heads: Heads,
+    meters: Meters,
 }
 
 /// The header fields that all requests of a notification share, made once: by topic and offset.
@@ -64,6 +66,7 @@ impl Courier {
         client: EgressClient,
         method: SignatureMethod,
         entry_diff: Prefixes,
+        meters: Meters,
     ) -> Self {
         Self {
             store,
@@ -71,6 +74,7 @@ impl Courier {
             addresses: Addresses::new(method),
             editions: Editions::new(entry_diff),
             heads: Heads::new(),
+            meters,
         }
     }
 
@@ -132,6 +136,7 @@ impl Courier {
                 return Some(Outcome::unreachable());
             }
         };
+        let begun = Instant::now();
         let answer = self.client.send_to(&addressed.target, request, ReadLimit::Discard(ANSWER_READ)).await;
         let outcome = match &answer {
             Ok(answer) => {
@@ -143,6 +148,7 @@ impl Courier {
             Err(EgressError::Exhausted) => None,
             Err(_) => Some(Outcome::unreachable()),
         };
+        self.meters.attempted(&answer, begun.elapsed(), notification, number);
         log(&answer, subscription, notification, number);
         outcome
     }

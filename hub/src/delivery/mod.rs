@@ -11,6 +11,7 @@ mod courier;
 mod editions;
 mod feed;
 mod hosts;
+mod meters;
 mod operator;
 mod round;
 mod schedule;
@@ -28,6 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use breaker::BreakerPolicy;
 pub use counters::{Counters, Totals};
+pub use meters::Meters;
 pub use operator::{Act, LateSubscription, OpenHost, Operator, Stopped, Which};
 pub use schedule::RetryPolicy;
 
@@ -74,6 +76,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Delivery {
     counters: Arc<Counters>,
+    meters: Meters,
     operator: Operator,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
@@ -102,7 +105,7 @@ impl Delivery {
     /// # Errors
     /// [`StoreError`] when the state of delivery cannot be read.
     pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
-        let counters = Arc::new(Counters::new(store.shards()));
+        let (counters, meters) = (Arc::new(Counters::new(store.shards())), Meters::default());
         let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
         let (mut workers, mut order_senders, mut halts) = (Vec::new(), Vec::new(), Halts::default());
@@ -123,6 +126,7 @@ impl Delivery {
                 guard: guard.clone(),
                 settings: settings.clone(),
                 counters: Arc::clone(&counters),
+                meters: meters.clone(),
                 max_in_flight: settings.max_in_flight.div_ceil(count),
                 max_connections: settings.max_connections.div_ceil(count),
                 owned,
@@ -135,7 +139,7 @@ impl Delivery {
             workers
                 .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
         }
-        Ok(Self { counters, operator: Operator::new(order_senders), stop, workers, halts })
+        Ok(Self { counters, meters, operator: Operator::new(order_senders), stop, workers, halts })
     }
 
     /// Waits until a worker has died, which it does only by a fault of ours.
@@ -151,6 +155,11 @@ impl Delivery {
     /// What has been delivered and what has not.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
+    }
+
+    /// What attempts come to.
+    pub fn meters(&self) -> Meters {
+        self.meters.clone()
     }
 
     /// What stops requests under way.
@@ -202,6 +211,7 @@ struct Plan {
     guard: Guard,
     settings: Settings,
     counters: Arc<Counters>,
+    meters: Meters,
     max_in_flight: usize,
     max_connections: usize,
     owned: Vec<Owned>,
@@ -221,7 +231,7 @@ impl Plan {
             let Settings { connect_timeout, timeout, per_host, signature, entry_diff, .. } = self.settings;
             let client = EgressClient::new(self.guard, connect_timeout, timeout, per_host)
                 .with_connections(self.max_connections);
-            let courier = Courier::new(Arc::clone(&self.store), client, signature, entry_diff);
+            let courier = Courier::new(Arc::clone(&self.store), client, signature, entry_diff, self.meters);
             let worker = Worker::new(self.store, courier, self.counters, self.max_in_flight, self.owned);
             worker.run(self.events, self.orders, self.to_halt, self.stopped, timeout.min(GRACE)).await;
         });

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use resync_core::websub::{NotificationId, TopicUrl};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -19,6 +19,7 @@ use tracing::info;
 use super::reply::{json, refuse, text};
 use crate::config::SecretsConfig;
 use crate::delivery::{Counters, Operator, Totals};
+use crate::metrics::{self, Metrics};
 use crate::store::{
     Chain, ChainBreak, KeyringError, NewDenial, Offset, Shard, Slot, Store, StoreError, Topic,
 };
@@ -37,6 +38,8 @@ pub struct AdminState {
     pub operator: Operator,
     /// SHA-256 of the admin token, so that comparing takes the same time whatever is presented.
     pub token_hash: [u8; 32],
+    /// What is counted and measured.
+    pub metrics: Metrics,
     /// Where the keys of the secrets are.
     pub secrets: SecretsConfig,
 }
@@ -124,10 +127,11 @@ pub fn admin(state: AdminState) -> Router {
     Router::new()
         .route("/livez", get(|| async { text(StatusCode::OK, "alive") }))
         .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
         .with_state(state)
         .nest("/api/v1", api)
         .fallback(|| async {
-            text(StatusCode::NOT_FOUND, "nothing here: try /livez, /readyz or /api/v1/status")
+            text(StatusCode::NOT_FOUND, "nothing here: try /livez, /readyz, /metrics or /api/v1/status")
         })
 }
 
@@ -146,6 +150,14 @@ async fn ready(State(state): State<AdminState>) -> Response {
     match state.store.health() {
         Ok(()) => text(StatusCode::OK, "ready"),
         Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format_args!("not ready: {error}")),
+    }
+}
+
+/// No topic and no callback is named in it, so it needs no token.
+async fn metrics(State(state): State<AdminState>) -> Response {
+    match state.metrics.write() {
+        Ok(metrics) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics).into_response(),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
 }
 

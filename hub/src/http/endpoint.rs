@@ -90,7 +90,7 @@ async fn post(state: &EndpointState, peer: SocketAddr, request: Request<Body>) -
     let (head, body) = request.into_parts();
     let form = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form);
     if !form {
-        return state.publish.content(&head.headers, body).await.unwrap_or_else(|refusal| refusal);
+        return state.publish.content(&head.headers, body).await;
     }
     let bodies = &state.publish.bodies;
     match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, &bodies.forms).await {

@@ -12,6 +12,7 @@ use resync_core::websub::{self, NotificationId};
 use tokio::time::timeout;
 
 use super::body::{self, Bodies};
+use super::meters::PublishMeters;
 use super::notifications::Statuses;
 use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
@@ -38,13 +39,29 @@ pub struct PublishState {
     pub statuses: Statuses,
     /// The largest posted content, in bytes.
     pub max_body: usize,
+    /// What becomes of it all.
+    pub meters: PublishMeters,
     /// The hub's own URL, as Sources and subscribers use it.
     pub hub_url: Arc<str>,
 }
 
 impl PublishState {
-    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05).
+    /// Notes what becomes of a ping.
     pub(super) async fn ping(&self, client: IpAddr, headers: &HeaderMap, ping: websub::Publish) -> Response {
+        let response = self.take_ping(client, headers, ping).await;
+        self.meters.ping(response.status());
+        response
+    }
+
+    /// Notes what becomes of posted content.
+    pub(super) async fn content(&self, headers: &HeaderMap, body: Body) -> Response {
+        let response = self.take_content(headers, body).await.unwrap_or_else(|refusal| refusal);
+        self.meters.post(response.status());
+        response
+    }
+
+    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05).
+    async fn take_ping(&self, client: IpAddr, headers: &HeaderMap, ping: websub::Publish) -> Response {
         let strange: Vec<_> =
             ping.topics.iter().filter(|topic| !self.intake.knows_publisher(headers, topic)).collect();
         if let Err(wait) = self.ping_limit.admit(client, &strange, Instant::now()) {
@@ -61,12 +78,14 @@ impl PublishState {
     }
 
     /// Who may speak is settled before the body is read: strangers cost a header each.
-    pub(super) async fn content(&self, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
+    async fn take_content(&self, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
         let note = other_hub(&announced, &self.hub_url);
         let (body, room) =
             body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await?;
+        let (bytes, begun) = (body.len(), Instant::now());
         let id = self.intake.post(announced, body).await.map_err(|refused| refuse_content(&refused))?;
+        self.meters.stored(bytes, begun.elapsed());
         drop(room);
         Ok(accepted(&self.statuses, id, &note, headers).await)
     }

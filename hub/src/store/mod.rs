@@ -10,6 +10,7 @@
 mod embedded;
 mod error;
 mod keyring;
+mod meters;
 mod records;
 
 #[cfg(test)]
@@ -27,11 +28,12 @@ use tokio::sync::mpsc;
 
 pub use error::StoreError;
 pub use keyring::{KeyId, Keyring, KeyringError};
+pub use meters::Meters;
 pub use records::{
     Activation, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
     Intent, Interval, Laggard, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
     Offset, Pair, PendingRequest, Ping, PingId, RequestId, Rule, Shard, ShardState, Skip, Slot, Standing,
-    StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Validators, Watermark,
+    StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Usage, Validators, Watermark,
 };
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
@@ -80,6 +82,12 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// [`StoreError::Write`] when the last write failed and [`StoreError::Full`] when the disk nearly is: nothing is
     /// acknowledged until that is over, which the store notices by itself. [`StoreError::Busy`] when a write takes too long.
     fn health(&self) -> Result<()>;
+
+    /// What the store holds. Asks nothing of the disk.
+    fn usage(&self) -> Usage;
+
+    /// What the store measures.
+    fn meters(&self) -> Meters;
 
     // Topics and their logs.
 

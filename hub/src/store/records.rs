@@ -268,6 +268,17 @@ impl Appended {
     }
 }
 
+/// What a store holds, at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Topics that anybody ever published to or subscribed to.
+    pub topics: usize,
+    /// Bytes of bodies in all logs.
+    pub log_bytes: u64,
+    /// When the oldest notification of all came in; `None` when there is none.
+    pub oldest: Option<DateTime>,
+}
+
 /// What retention removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {

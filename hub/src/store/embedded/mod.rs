@@ -47,9 +47,10 @@ use self::room::Room;
 use self::shared::Shared;
 use self::writer::{Kind, Writer};
 use super::{
-    Activation, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, NewDenial, NewNotification,
-    NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Result, Shard, ShardState, Skip, Standing,
-    Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Validators,
+    Activation, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, Meters, NewDenial,
+    NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Result, Shard, ShardState,
+    Skip, Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed,
+    Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -168,6 +169,14 @@ impl Store for Embedded {
 
     fn health(&self) -> Result<()> {
         self.shared.health()
+    }
+
+    fn usage(&self) -> Usage {
+        self.shared.usage()
+    }
+
+    fn meters(&self) -> Meters {
+        self.shared.meters.clone()
     }
 
     fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent> {

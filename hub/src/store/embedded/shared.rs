@@ -16,7 +16,7 @@ use super::memory::Topics;
 use super::transaction::Staged;
 use crate::store::{
     self, Keyring, Laggard, Notification, Offset, Result, Shard, ShardState, Slot, StoreError, StoreEvent,
-    Subscription, SubscriptionId, TopicId,
+    Subscription, SubscriptionId, TopicId, Usage,
 };
 
 /// A commit that takes longer than this means that the log cannot keep up.
@@ -36,6 +36,7 @@ pub(super) struct Shared {
     trouble: Mutex<Option<StoreError>>,
     /// When the commit under way began.
     commit_began: Mutex<Option<Instant>>,
+    pub(super) meters: store::Meters,
     /// After the engine, so that the directory is free only when the engine has closed its files.
     _lock: Option<File>,
 }
@@ -52,6 +53,7 @@ impl Shared {
             gate: Mutex::default(),
             trouble: Mutex::default(),
             commit_began: Mutex::default(),
+            meters: store::Meters::default(),
             _lock: lock,
         })
     }
@@ -77,12 +79,14 @@ impl Shared {
     }
 
     /// Makes the batch durable; only then memory follows and the events are told.
-    pub(super) fn commit(&self, batch: &Batch, staged: &mut Staged) -> Result<()> {
+    pub(super) fn commit(&self, batch: &Batch, staged: &mut Staged, commands: usize) -> Result<()> {
         let _gate = lock(&self.gate);
         if !batch.is_empty() {
-            *lock(&self.commit_began) = Some(Instant::now());
+            let began = Instant::now();
+            *lock(&self.commit_began) = Some(began);
             let outcome = self.engine.commit(batch);
             *lock(&self.commit_began) = None;
+            self.meters.committed(commands, began.elapsed());
             outcome?;
         }
         self.follow(staged);
@@ -249,6 +253,15 @@ impl Shared {
         match self.get(pair.as_bytes())? {
             Some(Address { shard, topic, id }) => self.subscription(shard, topic, id),
             None => Ok(None),
+        }
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let topics = self.topics();
+        Usage {
+            topics: topics.len(),
+            log_bytes: topics.iter().map(|state| state.bytes).sum(),
+            oldest: topics.iter().filter_map(|state| state.oldest).min(),
         }
     }
 

@@ -190,10 +190,11 @@ impl Keeper {
             Some(short) if command.kind == Kind::Growing => (command.apply)(Err(short.clone())),
             Some(_) | None => (command.apply)(Ok(&mut transaction)),
         };
+        let commands = group.len();
         let answers: Vec<Answer> = group.into_iter().map(apply).collect();
         let (batch, mut staged) = transaction.finish();
         drop(topics);
-        let outcome = self.shared.commit(&batch, &mut staged);
+        let outcome = self.shared.commit(&batch, &mut staged, commands);
         match &outcome {
             Ok(()) => follow(&mut self.ledger, staged),
             Err(error) => self.fail(error, batch, staged),

@@ -1,0 +1,126 @@
+//! What deliveries come to, for the operator's graphs.
+
+use std::time::{Duration, SystemTime};
+
+use http::StatusCode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::egress::{Answer, EgressError};
+use crate::metrics::{Kinds, request_times};
+use crate::store::Notification;
+
+/// The meters of delivery.
+#[derive(Clone, Debug)]
+pub struct Meters {
+    outcomes: Kinds<Ending>,
+    seconds: Histogram,
+    lags: Family<[(&'static str, &'static str); 1], Histogram>,
+    first_attempt: Histogram,
+    success: Histogram,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Acknowledged,
+    Redirected,
+    Gone,
+    TooMany,
+    Refused,
+    Broken,
+    TimedOut,
+    NoName,
+    Forbidden,
+    Unconnected,
+    NotSent,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        let outcomes = [
+            (Ending::Acknowledged, "2xx"),
+            (Ending::Redirected, "3xx"),
+            (Ending::Gone, "410"),
+            (Ending::TooMany, "429"),
+            (Ending::Refused, "4xx"),
+            (Ending::Broken, "5xx"),
+            (Ending::TimedOut, "timeout"),
+            (Ending::NoName, "dns"),
+            (Ending::Forbidden, "blocked_ip"),
+            (Ending::Unconnected, "connection"),
+            (Ending::NotSent, "not_sent"),
+        ];
+        let lags = Family::<_, Histogram>::new_with_constructor(lag_times);
+        Self {
+            outcomes: Kinds::new("outcome", &outcomes),
+            seconds: request_times(),
+            first_attempt: lags.get_or_create_owned(&[("until", "first_attempt")]),
+            success: lags.get_or_create_owned(&[("until", "success")]),
+            lags,
+        }
+    }
+}
+
+impl Meters {
+    /// An attempt that took so long. The first has number 1.
+    pub(super) fn attempted(
+        &self,
+        answer: &Result<Answer, EgressError>,
+        took: Duration,
+        notification: &Notification,
+        number: u16,
+    ) {
+        let ending = Ending::of(answer);
+        self.outcomes.count(ending);
+        self.seconds.observe(took.as_secs_f64());
+        // A clock that was set back makes no negative times.
+        let age = SystemTime::now().duration_since(notification.received_at.to_system_time());
+        let age = age.unwrap_or_default();
+        if number <= 1 {
+            self.first_attempt.observe(age.saturating_sub(took).as_secs_f64());
+        }
+        if ending == Ending::Acknowledged {
+            self.success.observe(age.as_secs_f64());
+        }
+    }
+}
+
+impl crate::metrics::Meters for Meters {
+    fn register(&self, registry: &mut Registry) {
+        self.outcomes.register(registry, "deliveries", "Attempts to deliver, by how they ended");
+        let help = "Time from the beginning of an attempt to the end of its answer";
+        registry.register("delivery_duration_seconds", help, self.seconds.clone());
+        let help = "Time from the acknowledgement of a notification to its first attempt, or its success, for a subscription; what is repeated or replayed counts with its whole age";
+        registry.register("delivery_lag_seconds", help, self.lags.clone());
+    }
+}
+
+impl Ending {
+    fn of(answer: &Result<Answer, EgressError>) -> Self {
+        match answer {
+            Ok(answer) => match answer.status {
+                StatusCode::GONE => Self::Gone,
+                StatusCode::TOO_MANY_REQUESTS => Self::TooMany,
+                status if status.is_success() => Self::Acknowledged,
+                status if status.is_redirection() => Self::Redirected,
+                status if status.is_client_error() => Self::Refused,
+                _ => Self::Broken,
+            },
+            Err(EgressError::Timeout(_)) => Self::TimedOut,
+            Err(EgressError::Dns(_)) => Self::NoName,
+            Err(EgressError::Forbidden(_)) => Self::Forbidden,
+            Err(EgressError::Exhausted) => Self::NotSent,
+            Err(_) => Self::Unconnected,
+        }
+    }
+}
+
+/// From what a quiet hub takes to what retention allows.
+fn lag_times() -> Histogram {
+    Histogram::new([
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 3_600.0,
+        21_600.0, 86_400.0, 259_200.0,
+    ])
+}

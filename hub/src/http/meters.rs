@@ -1,0 +1,79 @@
+//! What publishers' requests come to, for the operator's graphs.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::metrics::{Kinds, request_times};
+
+/// The meters of the publishers' half of the endpoint.
+#[derive(Clone, Debug)]
+pub struct PublishMeters {
+    posts: Kinds<Ending>,
+    pings: Kinds<Ending>,
+    bytes: Counter,
+    seconds: Histogram,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Accepted,
+    Refused,
+    TooMany,
+    Unavailable,
+}
+
+impl Default for PublishMeters {
+    fn default() -> Self {
+        let endings = [
+            (Ending::Accepted, "accepted"),
+            (Ending::Refused, "refused"),
+            (Ending::TooMany, "too_many"),
+            (Ending::Unavailable, "unavailable"),
+        ];
+        let kinds = || Kinds::new("result", &endings);
+        Self { posts: kinds(), pings: kinds(), bytes: Counter::default(), seconds: request_times() }
+    }
+}
+
+impl PublishMeters {
+    /// A post was answered so.
+    pub(super) fn post(&self, status: StatusCode) {
+        self.posts.count(Ending::of(status));
+    }
+
+    /// A ping was answered so.
+    pub(super) fn ping(&self, status: StatusCode) {
+        self.pings.count(Ending::of(status));
+    }
+
+    /// Content of so many bytes became durable in so long.
+    pub(super) fn stored(&self, bytes: usize, took: Duration) {
+        self.bytes.inc_by(bytes as u64);
+        self.seconds.observe(took.as_secs_f64());
+    }
+}
+
+impl crate::metrics::Meters for PublishMeters {
+    fn register(&self, registry: &mut Registry) {
+        self.posts.register(registry, "publish", "Notifications that were posted, by how they were answered");
+        self.pings.register(registry, "pings", "Publish pings, by how they were answered");
+        registry.register("publish_bytes", "Bytes of content that was accepted", self.bytes.clone());
+        let help = "Time from the last byte of content to its acknowledgement, which is when it is durable";
+        registry.register("publish_duration_seconds", help, self.seconds.clone());
+    }
+}
+
+impl Ending {
+    fn of(status: StatusCode) -> Self {
+        match status {
+            StatusCode::TOO_MANY_REQUESTS => Self::TooMany,
+            status if status.is_success() => Self::Accepted,
+            status if status.is_server_error() => Self::Unavailable,
+            _ => Self::Refused,
+        }
+    }
+}

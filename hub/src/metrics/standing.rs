@@ -1,0 +1,90 @@
+//! How the store and delivery stand, read at the moment of asking.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::delivery::Counters;
+use crate::store::Store;
+
+#[derive(Debug)]
+pub(super) struct Standing {
+    store: Arc<dyn Store>,
+    counters: Arc<Counters>,
+}
+
+impl Standing {
+    pub(super) fn new(store: Arc<dyn Store>, counters: Arc<Counters>) -> Self {
+        Self { store, counters }
+    }
+}
+
+impl Collector for Standing {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let (usage, totals) = (self.store.usage(), self.counters.totals());
+        let oldest =
+            usage.oldest.and_then(|oldest| SystemTime::now().duration_since(oldest.to_system_time()).ok());
+        let gauges = [
+            (
+                "ready",
+                "1 while the hub accepts everything, 0 while the store takes nothing or nothing new",
+                f64::from(u8::from(self.store.health().is_ok())),
+            ),
+            ("topics", "Topics that anybody ever published to or subscribed to", count(usage.topics as u64)),
+            ("log_bytes", "Bytes of bodies that the logs hold", count(usage.log_bytes)),
+            (
+                "log_oldest_seconds",
+                "Age of the oldest notification that the logs hold",
+                oldest.unwrap_or_default().as_secs_f64(),
+            ),
+            (
+                "laggards",
+                "Subscriptions that are behind and have a record of their own",
+                count(totals.laggards as u64),
+            ),
+            (
+                "hosts_open_breakers",
+                "Callback origins that are left alone for a while because they fail",
+                count(totals.open_breakers as u64),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            write(&mut encoder, (name, help), &ConstGauge::new(value))?;
+        }
+        let counters = [
+            (
+                "given_up",
+                "Notifications that were given up for a subscription after all attempts",
+                totals.skipped,
+            ),
+            (
+                "gap",
+                "Notifications that retention removed before a subscription got them",
+                totals.lost_to_retention,
+            ),
+        ];
+        for (name, help, value) in counters {
+            write(&mut encoder, (name, help), &ConstCounter::new(value))?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn write(
+    encoder: &mut DescriptorEncoder,
+    (name, help): (&str, &str),
+    metric: &impl EncodeMetric,
+) -> fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+/// Prometheus knows no integers; what the hub counts stays below 2^53.
+#[allow(clippy::cast_precision_loss, reason = "said above")]
+pub(super) fn count(number: u64) -> f64 {
+    number as f64
+}
