@@ -1,0 +1,195 @@
+//! What each kind of document must have: the smallest one conforms, and nothing can be taken from it.
+
+use resync_core::datetime::DateTime;
+use resync_core::digest::Hashes;
+use resync_core::document::{
+    Bitstream, Capability, CapabilityList, Change, ChangeDump, ChangeDumpIndex, ChangeDumpManifest,
+    ChangeList, ChangeListArchive, ChangePackage, Document, Entry, Metadata, Package, PackedChange,
+    RawDocument, Resource, ResourceChange, ResourceDump, ResourceDumpArchive, ResourceDumpIndex,
+    ResourceDumpManifest, ResourceList, ResourceListArchive, ResourceListIndex, Root, SourceDescription,
+};
+use resync_core::rules::{Rule, Violations, check};
+use resync_core::xml;
+
+const UP: &str = "http://example.org/capabilitylist.xml";
+const LOC: &str = "http://example.org/one.xml";
+
+fn time(text: &str) -> DateTime {
+    text.parse().unwrap()
+}
+
+fn noon() -> DateTime {
+    time("2013-01-03T12:00:00Z")
+}
+
+/// The document, which is written with this root and this capability.
+fn written(document: Result<Document, Violations>, root: &str, capability: &str) -> RawDocument {
+    let document = document.unwrap();
+    let text = String::from_utf8(xml::write(&document)).unwrap();
+    assert!(text.contains(&format!("<{root} ")) && text.contains(&format!("</{root}>")), "{text}");
+    assert!(text.contains(&format!("<rs:md capability=\"{capability}\"")), "{text}");
+    document.into_raw()
+}
+
+/// The errors of the document after this was done to it.
+fn after(document: &RawDocument, change: impl Fn(&mut RawDocument)) -> Vec<Rule> {
+    let mut document = document.clone();
+    change(&mut document);
+    check(&document).errors().map(|violation| violation.rule).collect()
+}
+
+fn without_loc(document: &mut RawDocument) {
+    document.entries[0].loc.clear();
+}
+
+fn without_up(document: &mut RawDocument) {
+    document.header.links.clear();
+}
+
+#[test]
+fn rs072_a_source_description_names_its_capability_lists() {
+    let document = written(SourceDescription::new().capability_list(UP).build(), "urlset", "description");
+    assert_eq!(document.entries[0].loc, UP);
+    assert_eq!(after(&document, without_loc), [Rule::Loc]);
+}
+
+#[test]
+fn rs090_a_resource_list_has_its_moment_and_points_up() {
+    let list = ResourceList::new(noon(), UP).resource(Resource::new(LOC));
+    let document = written(list.clone().build(), "urlset", "resourcelist");
+    assert_eq!(after(&document, |list| list.header.metadata.at = None), [Rule::TimeMissing]);
+    assert_eq!(after(&document, without_up), [Rule::UpMissing]);
+    assert!(list.completed(time("2013-01-03T12:30:00Z")).build().is_ok());
+}
+
+#[test]
+fn rs094_an_index_of_resource_lists_has_the_same_and_a_place_for_each_part() {
+    let index = ResourceListIndex::new(noon(), UP).list(LOC, Some(noon()), None);
+    let document = written(index.build(), "sitemapindex", "resourcelist");
+    assert_eq!(after(&document, |index| index.header.metadata.at = None), [Rule::TimeMissing]);
+    assert_eq!(after(&document, without_up), [Rule::UpMissing]);
+    assert_eq!(after(&document, without_loc), [Rule::Loc]);
+    assert_eq!(after(&document, |index| index.entries[0].metadata = None), [], "its times are not needed");
+}
+
+#[test]
+fn rs014_only_the_root_tells_an_index_from_a_list() {
+    let list = ResourceList::new(noon(), UP).build().unwrap();
+    let index = ResourceListIndex::new(noon(), UP).build().unwrap();
+    assert_eq!(list.header().metadata, index.header().metadata);
+    assert_eq!(list.header().links, index.header().links);
+    for (document, root) in [(list, Root::UrlSet), (index, Root::SitemapIndex)] {
+        assert_eq!(xml::read(xml::write(&document).as_slice()).unwrap().document.header.root, root);
+    }
+}
+
+#[test]
+fn rs106_a_bitstream_has_the_uri_of_its_resource_and_a_path_in_the_package() {
+    let manifest = ResourceDumpManifest::new(noon(), UP).bitstream(Bitstream::new(LOC, "/resources/one"));
+    let document = written(manifest.build(), "urlset", "resourcedump-manifest");
+    assert_eq!(after(&document, without_loc), [Rule::Loc]);
+    let without_path = |manifest: &mut RawDocument| manifest.entries[0].metadata = None;
+    assert_eq!(after(&document, without_path), [Rule::ShapeMissing]);
+}
+
+#[test]
+fn rs108_rs147_several_dumps_are_grouped_by_an_index_of_their_own_kind() {
+    let dump = ResourceDump::new(noon(), UP).package(Package::zip(LOC, 7)).build();
+    let index = ResourceDumpIndex::new(noon(), UP).dump(LOC, Some(noon()), None).build();
+    written(dump, "urlset", "resourcedump");
+    written(index, "sitemapindex", "resourcedump");
+    let (from, until) = (time("2013-01-02"), noon());
+    let package = ChangePackage::zip(LOC, 7).interval(from, until);
+    let dump = ChangeDump::new(from, UP).until(until).package(package).build();
+    let index = ChangeDumpIndex::new(from, UP).until(until).closed(LOC, from, until).build();
+    written(dump, "urlset", "changedump");
+    let document = written(index, "sitemapindex", "changedump");
+    assert_eq!(after(&document, without_loc), [Rule::Loc]);
+    assert_eq!(after(&document, |index| index.header.metadata.from = None), [Rule::TimeMissing]);
+}
+
+#[test]
+fn rs122_each_change_names_its_resource_and_what_happened_to_it() {
+    let list = ChangeList::new(time("2013-01-01"), UP).change(ResourceChange::created(LOC).datetime(noon()));
+    let document = written(list.build(), "urlset", "changelist");
+    assert_eq!(after(&document, without_loc), [Rule::Loc]);
+    let unsaid = |list: &mut RawDocument| list.entries[0].metadata.as_mut().unwrap().change = None;
+    assert_eq!(after(&document, unsaid), [Rule::ShapeMissing]);
+    let all = ResourceChange::updated(LOC)
+        .lastmod(noon())
+        .datetime(noon())
+        .length(7)
+        .media_type("text/plain")
+        .hashes(Hashes::parse("md5:1584abdf8ebdc9802ac0c6a7402c03b6"));
+    assert!(ChangeList::new(time("2013-01-01"), UP).change(all).build().is_ok());
+}
+
+#[test]
+fn rs123_a_change_without_its_moment_is_warned_of() {
+    let list = ChangeList::new(time("2013-01-01"), UP).change(ResourceChange::created(LOC));
+    let violations = check(&list.build().unwrap().into_raw());
+    let rules: Vec<_> = violations.iter().map(|violation| violation.rule).collect();
+    assert!(violations.is_conforming());
+    assert_eq!(rules, [Rule::ShapeAdvised]);
+}
+
+#[test]
+fn rs126_where_no_moment_is_told_the_place_in_the_list_is_the_order() {
+    let list = ChangeList::new(time("2013-01-01"), UP)
+        .change(ResourceChange::created(LOC).datetime(noon()))
+        .change(ResourceChange::updated(LOC))
+        .change(ResourceChange::deleted(LOC));
+    let text = xml::write(&list.build().unwrap());
+    let read = xml::read(text.as_slice()).unwrap().document;
+    let changes: Vec<_> = read.entries.iter().filter_map(Entry::change).collect();
+    assert_eq!(changes, [Change::Created, Change::Updated, Change::Deleted]);
+}
+
+#[test]
+fn ar003_an_archive_is_a_capability_like_any_other_and_listed_once() {
+    let list = CapabilityList::new("http://example.org/.well-known/resourcesync")
+        .capability(Capability::ResourceListArchive, LOC);
+    let document = written(list.build(), "urlset", "capabilitylist");
+    let twice = |list: &mut RawDocument| list.entries.extend(list.entries.clone());
+    assert!(after(&document, twice).contains(&Rule::CapabilityRepeated));
+}
+
+#[test]
+fn ar005_ar007_an_archive_points_up_names_what_it_holds_and_has_no_time_of_its_own() {
+    let (from, until) = (time("2013-01-02"), noon());
+    let archives = [
+        (ResourceListArchive::new(UP).archived(LOC, Some(noon()), None).build(), "resourcelist-archive"),
+        (ResourceDumpArchive::new(UP).archived(LOC, Some(noon()), None).build(), "resourcedump-archive"),
+        (ChangeListArchive::new(UP).archived(LOC, from, until).build(), "changelist-archive"),
+    ];
+    for (archive, capability) in archives {
+        let document = written(archive, "urlset", capability);
+        assert_eq!(after(&document, without_up), [Rule::UpMissing]);
+        assert_eq!(after(&document, without_loc), [Rule::Loc]);
+        for timed in [
+            Metadata { at: Some(noon()), ..document.header.metadata.clone() },
+            Metadata { from: Some(noon()), ..document.header.metadata.clone() },
+        ] {
+            let dated = |archive: &mut RawDocument| archive.header.metadata = timed.clone();
+            let mut document = document.clone();
+            dated(&mut document);
+            let rules: Vec<_> = check(&document).iter().map(|violation| violation.rule).collect();
+            assert!(
+                rules.iter().any(|rule| matches!(rule, Rule::TimeForbidden | Rule::TimeUnforeseen)),
+                "{capability}: {rules:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rs144_a_deleted_resource_has_no_bitstream_in_a_manifest() {
+    let (from, until) = (time("2013-01-02"), noon());
+    let manifest = ChangeDumpManifest::new(from, UP)
+        .until(until)
+        .change(PackedChange::created(LOC, "/one").datetime(until))
+        .change(PackedChange::deleted(LOC).datetime(until));
+    let document = written(manifest.build(), "urlset", "changedump-manifest");
+    let pathless = |manifest: &mut RawDocument| manifest.entries[0].metadata.as_mut().unwrap().path = None;
+    assert!(after(&document, pathless).contains(&Rule::ShapeMissing));
+}
