@@ -1,5 +1,7 @@
 //! What each kind of document must have: the smallest one conforms, and nothing can be taken from it.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use resync_core::datetime::DateTime;
 use resync_core::digest::Hashes;
 use resync_core::document::{
