@@ -40,6 +40,8 @@ impl Budgets {
 #[derive(Clone, Debug)]
 pub struct BodyBudget {
     semaphore: Arc<Semaphore>,
+    /// Held by the one who waits for more than it has. Two who did so could wait for each other.
+    growing: Arc<tokio::sync::Mutex<()>>,
     /// Units of the whole.
     whole: usize,
 }
@@ -61,7 +63,7 @@ impl BodyBudget {
     pub fn new(bytes: u64) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let whole = units(bytes).min(Semaphore::MAX_PERMITS);
-        Self { semaphore: Arc::new(Semaphore::new(whole)), whole }
+        Self { semaphore: Arc::new(Semaphore::new(whole)), growing: Arc::default(), whole }
     }
 
     /// A reservation of nothing yet.
@@ -71,10 +73,11 @@ impl BodyBudget {
 }
 
 impl Reserved {
-    /// Makes the reservation at least so large, waiting for other bodies to leave no longer than `patience`.
+    /// Makes the reservation at least so large, waiting for other bodies to leave no longer than `patience`. Where all is taken,
+    /// one of those that hold a part already waits and the others fail at once, so that one of them gets through.
     ///
     /// # Errors
-    /// [`BudgetSpent`] when they do not; what was reserved before stays.
+    /// [`BudgetSpent`] when there is no more room; what was reserved before stays.
     pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetSpent> {
         self.grow_to_units(units(bytes), patience).await
     }
@@ -104,13 +107,24 @@ impl Reserved {
             return Ok(());
         };
         let missing = u32::try_from(missing).map_err(|_| BudgetSpent)?;
-        let waiting = Arc::clone(&self.budget.semaphore).acquire_many_owned(missing);
-        let more = timeout(patience, waiting).await.map_err(|_| BudgetSpent)?.map_err(|_| BudgetSpent)?;
+        let more = match Arc::clone(&self.budget.semaphore).try_acquire_many_owned(missing) {
+            Ok(more) => more,
+            Err(_) => self.wait_for(missing, patience).await?,
+        };
         match &mut self.held {
             Some(held) => held.merge(more),
             None => self.held = Some(more),
         }
         Ok(())
+    }
+
+    async fn wait_for(&self, missing: u32, patience: Duration) -> Result<OwnedSemaphorePermit, BudgetSpent> {
+        let _growing = match self.held() {
+            0 => None,
+            _ => Some(self.budget.growing.try_lock().map_err(|_| BudgetSpent)?),
+        };
+        let waiting = Arc::clone(&self.budget.semaphore).acquire_many_owned(missing);
+        timeout(patience, waiting).await.map_err(|_| BudgetSpent)?.map_err(|_| BudgetSpent)
     }
 }
 
@@ -154,6 +168,22 @@ mod tests {
         assert_eq!(one.grow_to(2_049, AT_ONCE).await, Err(BudgetSpent));
         drop(other);
         one.grow_to(3_072, AT_ONCE).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_bodies_that_each_hold_a_part_one_gets_the_whole() {
+        let budget = BodyBudget::new(4 * 1_024);
+        let (mut one, mut other) = (budget.reserve(), budget.reserve());
+        one.grow_to(2_048, AT_ONCE).await.unwrap();
+        other.grow_to(2_048, AT_ONCE).await.unwrap();
+        let patience = Duration::from_secs(5);
+        let first = async { one.grow_to(4_096, patience).await };
+        let second = async {
+            let grown = other.grow_to(4_096, patience).await;
+            drop(other);
+            grown
+        };
+        assert_eq!(tokio::join!(first, second), (Ok(()), Err(BudgetSpent)));
     }
 
     #[tokio::test]
