@@ -100,7 +100,7 @@ async fn idempotency_keys_that_are_long_or_odd_are_refused() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
-    for key in ["", "gr\u{fc}n", &"k".repeat(256)] {
+    for key in ["", "gr\u{fc}n", "two words", "tab\tbed", &"k".repeat(256)] {
         let headers = [("Content-Type", "text/plain"), ("Link", link.as_str()), ("Idempotency-Key", key)];
         let answer = post(hub.address, &headers, b"news").await.unwrap();
         assert_eq!(answer.status, 400, "{key:?}");

@@ -219,7 +219,12 @@ fn topic(header: &LinkHeader) -> Result<TopicUrl, Refused> {
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refused> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = value.to_str().map_err(|_| Refused::Key)?.trim();
-    if key.is_empty() || key.len() > LONGEST_KEY { Err(Refused::Key) } else { Ok(Some(key.to_owned())) }
+    let is_visible = key.bytes().all(|byte| byte.is_ascii_graphic());
+    if (1..=LONGEST_KEY).contains(&key.len()) && is_visible {
+        Ok(Some(key.to_owned()))
+    } else {
+        Err(Refused::Key)
+    }
 }
 
 /// ResourceSync notifications must conform; other XML is the topic's own affair, unless the post claims to be ResourceSync.
