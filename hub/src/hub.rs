@@ -25,7 +25,7 @@ use crate::http::{
 use crate::metrics::{Meters, Metrics};
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
-    Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification, Waiting,
+    Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification, Waiting, Ways,
 };
 use crate::topics::{
     Authority, BodyBudget, Budgets, CatchUp, ClosedHub, Fetching, Intake, Pinged, Pings, Tickets,
@@ -232,12 +232,13 @@ async fn start_verification(
         config.delivery.timeout,
         IDLE_PER_HOST,
     );
-    let crowds = Crowds::new(config.limits.enabled);
-    let strangers = client.for_strangers(guard, IDLE_PER_HOST, crowds);
-    let resting = Resting::new(config.limits.enabled);
-    let leases = LeasePolicy::new(&config.lease);
-    let verification =
-        Verification::new(Arc::clone(store), (client, strangers), leases, resting.clone(), policy);
+    let limited = config.limits.enabled;
+    let ways = Ways {
+        known: client.counting(guard, IDLE_PER_HOST, Crowds::of_known(limited)),
+        strangers: client.counting(guard, IDLE_PER_HOST, Crowds::of_strangers(limited)),
+    };
+    let (leases, resting) = (LeasePolicy::new(&config.lease), Resting::new(limited));
+    let verification = Verification::new(Arc::clone(store), ways, leases, resting.clone(), policy, limited);
     let (deny, to_tell) = mpsc::unbounded_channel();
     queue(&deny, store.denials().await?.into_iter().map(ToTell::left));
     tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
@@ -246,7 +247,7 @@ async fn start_verification(
     // What waits is read before anything new can come in, so that nothing is verified twice.
     queue(&sender, store.requests().await?.into_iter().map(Waiting::left));
     tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
-    Ok((Requests::new(Arc::clone(store), guard.clone(), resting, sender), denials))
+    Ok((Requests::new(Arc::clone(store), guard.clone(), resting, sender, limited), denials))
 }
 
 fn topic_policy(config: &Config, guard: &Guard, url: &Arc<str>) -> Arc<dyn TopicPolicy> {
@@ -254,7 +255,7 @@ fn topic_policy(config: &Config, guard: &Guard, url: &Arc<str>) -> Arc<dyn Topic
         SubscribePolicy::Any => Arc::new(EveryTopic),
         SubscribePolicy::Advertised => {
             let (allowed, client) = (config.topics.allowed.clone(), topic_client(config, guard));
-            Arc::new(ClosedHub::new(allowed, client, Arc::clone(url)))
+            Arc::new(ClosedHub::new(allowed, client, Arc::clone(url), config.limits.enabled))
         }
     }
 }
@@ -273,7 +274,8 @@ async fn start_fetching(
     tasks: &mut JoinSet<()>,
 ) -> Result<Pings, StoreError> {
     let client = topic_client(config, guard);
-    let fetching = Fetching::new(Arc::clone(store), client, budget.clone(), Arc::clone(url));
+    let limited = config.limits.enabled;
+    let fetching = Fetching::new(Arc::clone(store), client, budget.clone(), Arc::clone(url), limited);
     let (sender, receiver) = mpsc::unbounded_channel();
     queue(&sender, store.pings().await?.into_iter().map(Pinged::left));
     tasks.spawn(fetching.run(receiver, stopped.clone()));

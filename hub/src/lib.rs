@@ -40,6 +40,7 @@ pub mod http;
 mod hub;
 pub mod metrics;
 pub mod pem;
+pub mod places;
 pub mod store;
 pub mod subscriptions;
 pub mod topics;

@@ -296,7 +296,7 @@ pub struct LimitsConfig {
     /// Requests of one client.
     #[serde(deserialize_with = "values::parsed")]
     pub client: Rate,
-    /// Requests to subscribe and unsubscribe of one client.
+    /// Requests to subscribe and unsubscribe of one client; as many again about subscriptions in force.
     #[serde(deserialize_with = "values::parsed")]
     pub subscriptions_per_client: Rate,
     /// The same for callbacks on one host; of all clients five times as many.

@@ -102,8 +102,8 @@ pub enum EgressError {
     /// The hub has no room for the body.
     #[error("there is no room in memory for the answer ([publish] body_memory)")]
     NoRoom,
-    /// Strangers have made the hub connect to this network too often of late: nothing was asked.
-    #[error("this network is asked too often for strangers: it may be again in {0:?}")]
+    /// The hub was made to connect to this network too often of late: nothing was asked.
+    #[error("this network is asked too often: it may be again in {0:?}")]
     Crowded(Duration),
     /// Not within the time.
     #[error("no complete answer within {0:?}")]
@@ -123,10 +123,9 @@ impl EgressClient {
         Self::with(GuardedConnector::new(guard, connect_timeout), tls, total, idle_per_host)
     }
 
-    /// The same for requests of strangers, which are counted by the networks that they make the hub connect to. Its connections
-    /// are its own.
+    /// The same for requests that are counted by the networks that they make the hub connect to. Its connections are its own.
     #[must_use]
-    pub fn for_strangers(&self, guard: &Guard, idle_per_host: usize, crowds: Crowds) -> Self {
+    pub fn counting(&self, guard: &Guard, idle_per_host: usize, crowds: Crowds) -> Self {
         let tls = guard.trust().client_config();
         Self::with(self.connector.clone().counting(crowds), tls, self.total, idle_per_host)
     }
@@ -425,7 +424,7 @@ mod tests {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
         let known = EgressClient::new(guard.clone(), Duration::from_secs(1), Duration::from_secs(2), 1);
         let crowds = Crowds::with("1/h, burst 2".parse().unwrap());
-        let strangers = known.for_strangers(&guard, 1, crowds);
+        let strangers = known.counting(&guard, 1, crowds);
         let ask = async |client: &EgressClient, address: &str| {
             let listener = TcpListener::bind((address, 0)).await.unwrap();
             let request = Request::get(format!("http://{}/", listener.local_addr().unwrap()));
@@ -442,7 +441,7 @@ mod tests {
         assert!(matches!(ask(&strangers, "127.0.1.1").await, EgressError::Network(_)), "another network");
         assert!(
             matches!(ask(&known, "127.0.0.3").await, EgressError::Network(_)),
-            "who is known is not counted"
+            "others are not counted with them"
         );
     }
 

@@ -1,4 +1,5 @@
-//! How often strangers make the hub connect to one network: names cost nothing, so that a victim's address is what counts (B-33).
+//! How often the hub is made to connect to one network: names cost nothing, and lead elsewhere tomorrow, so that a victim's
+//! address is what counts, whoever asks (B-33).
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +8,24 @@ use ipnet::IpNet;
 use crate::buckets::Buckets;
 use crate::config::Rate;
 
-/// Connections to one network. One client alone is not let ask as often, so that it cannot use this up.
-const PER_NETWORK: Rate = Rate { per_second: 10.0, burst: 200 };
+/// Connections to one network for strangers. One client alone is not let ask as often, so that it cannot use this up.
+const STRANGERS: Rate = Rate { per_second: 10.0, burst: 200 };
+/// The same for those who have confirmed before. Strangers use up nothing of it.
+const KNOWN: Rate = Rate { per_second: 50.0, burst: 1_000 };
 
 /// What all networks together have seen.
 #[derive(Clone, Debug)]
 pub struct Crowds(Buckets);
 
 impl Crowds {
-    /// With `enabled` false nobody is ever held up.
-    pub fn new(enabled: bool) -> Self {
-        Self(Buckets::new(enabled, PER_NETWORK))
+    /// Those of strangers; with `enabled` false nobody is ever held up.
+    pub fn of_strangers(enabled: bool) -> Self {
+        Self(Buckets::new(enabled, STRANGERS))
+    }
+
+    /// Those of clients that the hub knows.
+    pub fn of_known(enabled: bool) -> Self {
+        Self(Buckets::new(enabled, KNOWN))
     }
 
     /// Takes a connection into account.
@@ -30,7 +38,7 @@ impl Crowds {
 
     /// With a rate of its own.
     #[cfg(test)]
-    pub(super) fn with(rate: Rate) -> Self {
+    pub(crate) fn with(rate: Rate) -> Self {
         Self(Buckets::new(true, rate))
     }
 }

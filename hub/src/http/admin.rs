@@ -21,7 +21,7 @@ use crate::config::SecretsConfig;
 use crate::delivery::{Counters, Operator, Totals};
 use crate::metrics::{self, Metrics};
 use crate::store::{
-    Chain, ChainBreak, KeyringError, NewDenial, Offset, Shard, Slot, Store, StoreError, Topic,
+    Chain, ChainBreak, KeyringError, NewDenial, Offset, Refusal, Shard, Slot, Store, StoreError, Topic,
 };
 use crate::subscriptions::Denials;
 
@@ -270,7 +270,7 @@ async fn deny_all(state: &AdminState, wish: &ToDeny, topic: Option<&TopicUrl>) -
                 topic: found.topic_url.clone(),
                 callback: found.callback.clone(),
                 reason: wish.reason.clone(),
-                request: None,
+                refusal: Refusal::Pair,
             };
             denied += usize::from(state.denials.deny(denial).await?);
         }

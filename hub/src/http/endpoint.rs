@@ -20,7 +20,7 @@ use super::limits::{Limits, TooMany};
 use super::publish::PublishState;
 use super::reply::{later, method_not_allowed, refuse, text, unavailable};
 use super::{body, catch_up, notifications};
-use crate::subscriptions::{NotAccepted, Requests};
+use crate::subscriptions::{Acquaintance, NotAccepted, Requests};
 use crate::topics::CatchUp;
 
 /// A form holds three URLs and a secret at most; everything beyond this is refused unread.
@@ -106,17 +106,17 @@ async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, b
                 return moved(hub);
             }
             match within_limits(state, client, &request.topic, &request.callback).await {
-                Ok(()) => {
+                Ok(who) => {
                     let overheard = request.secret.is_some() && state.hub_url.starts_with("http:");
                     let note = if overheard { OVERHEARD } else { "" };
-                    accepted(state.requests.subscribe(client, request).await, note)
+                    accepted(state.requests.subscribe(who, request).await, note)
                 }
                 Err(refusal) => refusal,
             }
         }
         Ok(websub::Request::Unsubscribe(request)) => {
             match within_limits(state, client, &request.topic, &request.callback).await {
-                Ok(()) => accepted(state.requests.unsubscribe(client, request).await, ""),
+                Ok(who) => accepted(state.requests.unsubscribe(who, request).await, ""),
                 Err(refusal) => refusal,
             }
         }
@@ -131,10 +131,11 @@ async fn within_limits(
     client: IpAddr,
     topic: &TopicUrl,
     callback: &CallbackUrl,
-) -> Result<(), Response> {
-    let acquaintance = state.requests.acquaintance(topic, callback).await;
-    let acquaintance = acquaintance.map_err(|error| unavailable(&error))?;
-    state.limits.subscription(client, topic, callback, acquaintance, Instant::now()).map_err(too_many)
+) -> Result<Acquaintance, Response> {
+    let who = state.requests.acquaintance(client, topic, callback).await;
+    let who = who.map_err(|error| unavailable(&error))?;
+    state.limits.subscription(who, topic, callback, Instant::now()).map_err(too_many)?;
+    Ok(who)
 }
 
 pub(super) fn too_many(early: TooMany) -> Response {

@@ -20,6 +20,7 @@ pub struct Limits {
     clients: Buckets,
     subscribers: Buckets,
     hosts: Own,
+    renewers: Buckets,
     renewals: Own,
     topics: Buckets,
 }
@@ -48,6 +49,7 @@ impl Limits {
             clients: buckets(config.client),
             subscribers: buckets(config.subscriptions_per_client),
             hosts: Own::new(config.enabled, config.callback_host),
+            renewers: buckets(config.subscriptions_per_client),
             renewals: Own::new(config.enabled, config.callback_host),
             topics: buckets(config.topic),
         }
@@ -63,31 +65,29 @@ impl Limits {
 
     /// Takes a request to subscribe or unsubscribe into account, each of which makes the hub ask its callback.
     ///
-    /// A request for a subscription in force counts by its callback and not by the host and the topic, so that nobody can
-    /// keep others from renewing theirs by asking in their stead. What one client asks for at one host is counted before what
-    /// all ask for there, and where somebody has confirmed before only the former is.
+    /// A request for a subscription in force counts by its client and its callback and not by the host and the topic, so that
+    /// nobody can keep others from renewing theirs by asking in their stead. What one client asks for is counted before what all
+    /// ask for, and where something was confirmed that it had asked for before only the former is.
     ///
     /// # Errors
-    /// [`TooMany`] from this client, for this callback's host or for this topic.
+    /// [`TooMany`] from this client, for this subscription, for this callback's host or for this topic.
     pub fn subscription(
         &self,
-        client: IpAddr,
+        who: Acquaintance,
         topic: &TopicUrl,
         callback: &CallbackUrl,
-        acquaintance: Acquaintance,
         now: Instant,
     ) -> Result<(), TooMany> {
         let too_many = |whose| move |wait| TooMany { wait, whose };
-        let client = network(client);
-        if acquaintance == Acquaintance::InForce {
-            let pair = (topic.key(), callback.key());
-            return self.renewals.admit(client, pair, true, now).map_err(too_many("for this subscription"));
-        }
         let whose = "to subscribe or unsubscribe from this address";
-        self.subscribers.admit(client, now).map_err(too_many(whose))?;
+        if who.in_force {
+            self.renewers.admit(who.client, now).map_err(too_many(whose))?;
+            let pair = (topic.key(), callback.key());
+            return self.renewals.admit(who, pair, now).map_err(too_many("for this subscription"));
+        }
+        self.subscribers.admit(who.client, now).map_err(too_many(whose))?;
         let host = callback.url().host_str().unwrap_or_default();
-        let of_all = acquaintance == Acquaintance::Stranger;
-        self.hosts.admit(client, host, of_all, now).map_err(too_many("for callbacks on this host"))?;
+        self.hosts.admit(who, host, now).map_err(too_many("for callbacks on this host"))?;
         self.topics.admit(topic.key(), now).map_err(too_many("for subscriptions to this topic"))
     }
 }
@@ -108,15 +108,9 @@ impl Own {
         Self { own: Buckets::new(enabled, rate), all: Buckets::new(enabled, all) }
     }
 
-    fn admit(
-        &self,
-        client: IpAddr,
-        key: impl Hash + Copy,
-        of_all: bool,
-        now: Instant,
-    ) -> Result<(), Duration> {
-        self.own.admit((client, key), now)?;
-        if of_all { self.all.admit(key, now) } else { Ok(()) }
+    fn admit(&self, who: Acquaintance, key: impl Hash + Copy, now: Instant) -> Result<(), Duration> {
+        self.own.admit((who.client, key), now)?;
+        if who.confirmed { Ok(()) } else { self.all.admit(key, now) }
     }
 }
 
@@ -125,7 +119,10 @@ mod tests {
     use std::net::Ipv6Addr;
 
     use super::*;
-    use Acquaintance::{InForce, KnownHost, Stranger};
+
+    fn stranger(client: IpAddr) -> Acquaintance {
+        Acquaintance { client: Some(client), in_force: false, confirmed: false }
+    }
 
     fn limits(enabled: bool) -> Limits {
         let rate = |text: &str| text.parse().unwrap();
@@ -182,14 +179,14 @@ mod tests {
         let asked = (0..100).filter(|number| {
             let client = IpAddr::from([192, 0, 2, u8::try_from(*number).unwrap()]);
             let callback = format!("http://victim.example:{}/{number}", 1_000 + number).parse().unwrap();
-            limits.subscription(client, &topic(&number.to_string()), &callback, Stranger, now).is_ok()
+            limits.subscription(stranger(client), &topic(&number.to_string()), &callback, now).is_ok()
         });
         assert_eq!(asked.count(), 50);
         let later = now + Duration::from_secs(1);
         let one = |number: u8| {
             let client = IpAddr::from([192, 0, 2, 200 + number]);
             let callback = callback("victim.example", number.into());
-            limits.subscription(client, &topic("t"), &callback, Stranger, later).is_ok()
+            limits.subscription(stranger(client), &topic("t"), &callback, later).is_ok()
         };
         assert_eq!((0..20).filter(|number| one(*number)).count(), 5, "five more a second later");
     }
@@ -197,20 +194,21 @@ mod tests {
     #[test]
     fn b33_one_client_cannot_use_up_what_a_callback_host_has_for_all() {
         let (limits, now) = (limits(true), Instant::now());
-        let ask = |client: &str, number: u32, who| {
+        let ask = |client: &str, number: u32, confirmed| {
+            let who = Acquaintance { confirmed, ..stranger(ip(client)) };
             let topic = topic(&number.to_string());
-            limits.subscription(ip(client), &topic, &callback("d.example", number), who, now).is_ok()
+            limits.subscription(who, &topic, &callback("d.example", number), now).is_ok()
         };
-        assert_eq!((0..50).filter(|number| ask("192.0.2.1", *number, Stranger)).count(), 10);
-        assert!(ask("192.0.2.2", 50, Stranger), "another asks as if nobody had");
+        assert_eq!((0..50).filter(|number| ask("192.0.2.1", *number, false)).count(), 10);
+        assert!(ask("192.0.2.2", 50, false), "another asks as if nobody had");
         for last in 3..9 {
             (0..50).for_each(|number| {
-                ask(&format!("192.0.2.{last}"), number, Stranger);
+                ask(&format!("192.0.2.{last}"), number, false);
             });
         }
-        assert!(!ask("192.0.2.9", 51, Stranger), "many use it up");
-        assert!(ask("192.0.2.9", 52, KnownHost), "but not where somebody has confirmed");
-        assert!(!ask("192.0.2.1", 53, KnownHost), "each client has its own bound there too");
+        assert!(!ask("192.0.2.9", 51, false), "many use it up");
+        assert!(ask("192.0.2.10", 52, true), "but not that of somebody whose requests are confirmed");
+        assert!(!ask("192.0.2.1", 53, true), "who has its own bound too");
     }
 
     #[test]
@@ -218,21 +216,34 @@ mod tests {
         let (limits, now) = (limits(true), Instant::now());
         let ask = |client, number: u32| {
             let callback = callback(&format!("d{number}.example"), 0);
-            limits.subscription(ip(client), &topic("t"), &callback, Stranger, now).is_ok()
+            limits.subscription(stranger(ip(client)), &topic("t"), &callback, now).is_ok()
         };
         assert_eq!((0..100).filter(|number| ask("192.0.2.1", *number)).count(), 30, "the topic's burst");
-        let renewal =
-            limits.subscription(ip("192.0.2.2"), &topic("t"), &callback("d0.example", 0), InForce, now);
+        let subscriber = Acquaintance { in_force: true, ..stranger(ip("192.0.2.2")) };
+        let renewal = limits.subscription(subscriber, &topic("t"), &callback("d0.example", 0), now);
         assert!(renewal.is_ok(), "renewals do not depend on what strangers do");
     }
 
     #[test]
-    fn renewals_of_one_subscription_are_bounded_too() {
+    fn b33_strangers_who_renew_in_a_subscribers_name_use_up_nothing_of_its_own() {
         let (limits, now) = (limits(true), Instant::now());
-        let renew = |_: &u32| {
-            limits.subscription(ip("::1"), &topic("t"), &callback("d.example", 0), InForce, now).is_ok()
+        let renew = |client: &str, confirmed| {
+            let who = Acquaintance { in_force: true, confirmed, ..stranger(ip(client)) };
+            limits.subscription(who, &topic("t"), &callback("d.example", 0), now).is_ok()
         };
-        assert_eq!((0..100).filter(renew).count(), 10);
+        let of_strangers = (1..20).flat_map(|last| std::iter::repeat_n(format!("192.0.2.{last}"), 20));
+        assert_eq!(of_strangers.filter(|client| renew(client, false)).count(), 50, "all together");
+        assert_eq!((0..100).filter(|_| renew("192.0.2.99", true)).count(), 10, "the subscriber's own");
+    }
+
+    #[test]
+    fn b33_one_client_renews_so_often_however_many_subscriptions_it_has() {
+        let (limits, now) = (limits(true), Instant::now());
+        let renew = |number: &u32| {
+            let who = Acquaintance { in_force: true, confirmed: true, ..stranger(ip("::1")) };
+            limits.subscription(who, &topic("t"), &callback("d.example", *number), now).is_ok()
+        };
+        assert_eq!((0..100).filter(renew).count(), 50);
     }
 
     #[test]

@@ -16,6 +16,8 @@ use super::meters::PublishMeters;
 use super::notifications::Statuses;
 use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
+use crate::buckets::network;
+use crate::places::{Asker, Lane};
 use crate::topics::{Announced, Denied, Intake, Pings, Refused};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -69,8 +71,9 @@ impl PublishState {
             return later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why);
         }
         for topic in ping.topics {
-            let known = self.intake.has_token(headers, &topic);
-            if let Err(error) = self.pings.accept(topic, known).await {
+            let lane = if self.intake.has_token(headers, &topic) { Lane::Known } else { Lane::Stranger };
+            let asker = Asker { client: Some(network(client)), lane };
+            if let Err(error) = self.pings.accept(topic, asker).await {
                 return unavailable(&error);
             }
         }

@@ -32,8 +32,9 @@ pub use meters::Meters;
 pub use records::{
     Activation, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
     Intent, Interval, Laggard, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
-    Offset, Pair, PendingRequest, Ping, PingId, RequestId, Rule, Shard, ShardState, Skip, Slot, Standing,
-    StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Usage, Validators, Watermark,
+    Offset, Pair, PendingRequest, Ping, PingId, Refusal, RequestId, Rule, Shard, ShardState, Skip, Slot,
+    Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Usage, Validators,
+    Watermark,
 };
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
@@ -140,7 +141,7 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     // Denials that were acknowledged and not yet told.
 
     /// Ends the subscription of the pair and forgets its waiting request, and remembers that the callback has to be told. `None`
-    /// when there is neither, or when the request that is denied no longer waits: nothing was changed. Denying a request leaves
+    /// when there is neither, or when the request that is denied no longer waits, confirmed or not: nothing was changed. Denying a request leaves
     /// a subscription in force as it is (W-062): the request is forgotten, and `None` says that there is nothing to tell.
     async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>>;
     /// Forgets a denial that was told. One that was replaced meanwhile is left alone.

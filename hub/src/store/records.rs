@@ -360,8 +360,20 @@ pub struct NewDenial {
     pub callback: CallbackUrl,
     /// Why, for the subscriber's people.
     pub reason: String,
-    /// The request that is denied, and only that; `None` denies whatever there is of this pair.
-    pub request: Option<RequestId>,
+    /// What is denied.
+    pub refusal: Refusal,
+}
+
+/// What a denial is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Whatever there is of the pair.
+    Pair,
+    /// This request, and only that: anybody can send one in a subscriber's name, so what is in force stays (W-062).
+    Request(RequestId),
+    /// This request, which its subscriber has confirmed, and the subscription with it. Nothing where a newer request waits, whose
+    /// word counts instead (D-17).
+    Confirmed(RequestId),
 }
 
 /// A denial that the callback has to be told.

@@ -9,14 +9,16 @@ use http::Request;
 use http::header::USER_AGENT;
 use http_body_util::Full;
 use resync_core::websub;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::queues::Queues;
+use super::verification::Ways;
 use crate::delivery::Halts;
-use crate::egress::{self, EgressClient, EgressError, ReadLimit};
+use crate::egress::{self, EgressError, ReadLimit};
+use crate::places::{self, Asker, Place};
 use crate::store::{Denial, NewDenial, Store, StoreError};
 
 /// An answer means nothing, so little of it is read.
@@ -49,7 +51,7 @@ pub struct Denials {
 pub struct ToTell {
     denial: Denial,
     /// That of the request that was denied: what waits to be told counts with what waits to be verified.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
 }
 
 impl ToTell {
@@ -78,7 +80,7 @@ impl Denials {
     pub(super) async fn deny_in(
         &self,
         denial: NewDenial,
-        place: &mut Option<OwnedSemaphorePermit>,
+        place: &mut Option<Place>,
     ) -> Result<bool, StoreError> {
         let Some(denial) = self.store.deny(denial).await? else { return Ok(false) };
         if let Some((shard, _, subscription)) = denial.ended {
@@ -101,8 +103,7 @@ impl Denials {
 #[derive(Clone, Debug)]
 pub struct Telling {
     store: Arc<dyn Store>,
-    client: EgressClient,
-    strangers: EgressClient,
+    ways: Ways,
     queues: Queues,
 }
 
@@ -114,13 +115,8 @@ struct Lane {
 }
 
 impl Telling {
-    /// `strangers` asks callbacks that never confirmed.
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        (client, strangers): (EgressClient, EgressClient),
-        queues: Queues,
-    ) -> Self {
-        Self { store, client, strangers, queues }
+    pub(super) fn new(store: Arc<dyn Store>, ways: Ways, queues: Queues) -> Self {
+        Self { store, ways, queues }
     }
 
     /// Tells whatever comes, until `stop` turns true. What is not told by then waits in the store for the next start.
@@ -193,15 +189,19 @@ impl Telling {
                 return Ok(());
             }
         };
-        let _turn = self.queues.place(&denial.callback).await;
-        let client = if denial.ended.is_some() { &self.client } else { &self.strangers };
-        match client.send(request, ReadLimit::Discard(ANSWER_READ)).await {
-            Ok(_) => Ok(()),
-            Err(EgressError::Forbidden(forbidden)) => {
-                warn!(origin = denial.callback.origin(), %forbidden, "the callback is not told");
-                Ok(())
+        let lane = if denial.ended.is_some() { places::Lane::Known } else { places::Lane::Stranger };
+        let mut place = self.queues.place(Asker { client: None, lane }, &denial.callback).await;
+        loop {
+            match self.ways.of(lane).send(request.clone(), ReadLimit::Discard(ANSWER_READ)).await {
+                Ok(_) => return Ok(()),
+                Err(EgressError::Forbidden(forbidden)) => {
+                    warn!(origin = denial.callback.origin(), %forbidden, "the callback is not told");
+                    return Ok(());
+                }
+                // Nothing was asked, so it is no failure of the callback's.
+                Err(EgressError::Crowded(wait)) => place.step_aside(wait.max(AGAIN_AFTER[0])).await,
+                Err(error) => return Err(error.to_string()),
             }
-            Err(error) => Err(error.to_string()),
         }
     }
 }

@@ -14,5 +14,5 @@ pub use lease::LeasePolicy;
 pub use policy::{EveryTopic, TopicPolicy, Verdict};
 pub use requests::{Acquaintance, NotAccepted, Requests, Waiting};
 pub use resting::Resting;
-pub use verification::Verification;
+pub use verification::{Verification, Ways};
 pub use verified::{VerifiedSubscription, VerifiedUnsubscription};

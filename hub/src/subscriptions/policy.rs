@@ -3,6 +3,8 @@
 use async_trait::async_trait;
 use resync_core::websub::TopicUrl;
 
+use crate::places::Asker;
+
 /// What a policy makes of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -17,8 +19,8 @@ pub enum Verdict {
 /// Decides about topics. It may take its time and ask others: nobody's answer waits for it (W-090).
 #[async_trait]
 pub trait TopicPolicy: std::fmt::Debug + Send + Sync + 'static {
-    /// Whether this topic may be subscribed to.
-    async fn judge(&self, topic: &TopicUrl) -> Verdict;
+    /// Whether this topic may be subscribed to by this one.
+    async fn judge(&self, topic: &TopicUrl, asker: Asker) -> Verdict;
 }
 
 /// The policy of an open hub.
@@ -27,7 +29,7 @@ pub struct EveryTopic;
 
 #[async_trait]
 impl TopicPolicy for EveryTopic {
-    async fn judge(&self, _: &TopicUrl) -> Verdict {
+    async fn judge(&self, _: &TopicUrl, _: Asker) -> Verdict {
         Verdict::Accepted
     }
 }

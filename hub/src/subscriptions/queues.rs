@@ -5,72 +5,44 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resync_core::websub::CallbackUrl;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::places::{Asker, Bounds, Place, Places, Share};
 use crate::store::{PendingRequest, RequestId};
 
-/// Verifications at once, over all origins.
-const AT_ONCE: usize = 1_024;
-/// Verifications at once of one origin.
-const PER_ORIGIN: usize = 4;
+/// Verifications at once: over all origins, at slow ones, of one origin and for one client.
+const ALL: Share = Share { most: 1_024, strangers: 768 };
+const SLOW: usize = 256;
+const OF_ONE_ORIGIN: Share = Share { most: 6, strangers: 4 };
+const OF_ONE_CLIENT: Share = Share { most: 24, strangers: 8 };
 
 /// The queues of all origins.
 #[derive(Clone, Debug)]
-pub(super) struct Queues(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    all: Arc<Semaphore>,
-    books: Mutex<Books>,
+pub(super) struct Queues {
+    places: Places,
+    newest: Arc<Mutex<HashMap<Pair, RequestId>>>,
 }
 
-#[derive(Debug, Default)]
-struct Books {
-    newest: HashMap<(String, String), RequestId>,
-    origins: HashMap<String, Arc<Semaphore>>,
-}
-
-/// The right to ask now.
-#[derive(Debug)]
-pub(super) struct Turn {
-    _origin: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
-}
-
-impl Default for Queues {
-    fn default() -> Self {
-        Self(Arc::new(Inner { all: Arc::new(Semaphore::new(AT_ONCE)), books: Mutex::default() }))
-    }
-}
+type Pair = (String, String);
 
 impl Queues {
+    /// With `by_client` no client has more than its share.
+    pub(super) fn new(by_client: bool) -> Self {
+        let client = by_client.then_some(OF_ONE_CLIENT);
+        let places = Places::new(Bounds { all: ALL, slow: SLOW, here: OF_ONE_ORIGIN, client });
+        Self { places, newest: Arc::default() }
+    }
+
     /// From now on older requests of the same pair need not be asked about. Requests may come in another order than that in
     /// which they were stored, which is the one that counts.
     pub(super) fn newest(&self, request: &PendingRequest) {
         let mut books = self.books();
-        let newest = books.newest.entry(pair(request)).or_insert(request.id);
+        let newest = books.entry(pair(request)).or_insert(request.id);
         *newest = request.id.max(*newest);
     }
 
-    /// Waits for a place; `None` when a newer request of the same pair has come in.
-    pub(super) async fn turn(&self, request: &PendingRequest) -> Option<Turn> {
-        let turn = self.place(&request.callback).await?;
-        self.is_newest(request).then_some(turn)
-    }
-
     /// Waits for a place at the callback's origin.
-    pub(super) async fn place(&self, callback: &CallbackUrl) -> Option<Turn> {
-        let origin = callback.origin();
-        let places = Arc::clone(
-            self.books()
-                .origins
-                .entry(origin.clone())
-                .or_insert_with(|| Arc::new(Semaphore::new(PER_ORIGIN))),
-        );
-        let own = places.acquire_owned().await.ok()?;
-        let all = Arc::clone(&self.0.all).acquire_owned().await.ok()?;
-        self.sweep(&origin);
-        Some(Turn { _origin: own, _all: all })
+    pub(super) async fn place(&self, asker: Asker, callback: &CallbackUrl) -> Place {
+        self.places.place(asker, &callback.origin()).await
     }
 
     /// The request needs no further turn.
@@ -78,91 +50,54 @@ impl Queues {
         let pair = pair(request);
         let mut books = self.books();
         // Looked at and removed in one go: a newer request may come in at any moment.
-        if books.newest.get(&pair) == Some(&request.id) {
-            books.newest.remove(&pair);
+        if books.get(&pair) == Some(&request.id) {
+            books.remove(&pair);
         }
-        drop(books);
-        self.sweep(&request.callback.origin());
     }
 
+    /// Whether no newer request of the same pair has come in.
     pub(super) fn is_newest(&self, request: &PendingRequest) -> bool {
-        self.books().newest.get(&pair(request)) == Some(&request.id)
+        self.books().get(&pair(request)) == Some(&request.id)
     }
 
-    /// Forgets an origin that nobody waits for.
-    fn sweep(&self, origin: &str) {
-        let mut books = self.books();
-        if books.origins.get(origin).is_some_and(|places| Arc::strong_count(places) == 1) {
-            books.origins.remove(origin);
-        }
-    }
-
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.0.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn books(&self) -> MutexGuard<'_, HashMap<Pair, RequestId>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn pair(request: &PendingRequest) -> (String, String) {
+fn pair(request: &PendingRequest) -> Pair {
     (request.topic.key().to_owned(), request.callback.key().to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
     use resync_core::datetime::DateTime;
 
     use super::*;
     use crate::store::Intent;
 
-    fn request(id: u64, callback: &str) -> PendingRequest {
+    fn request(id: u64) -> PendingRequest {
         PendingRequest {
             id: RequestId(id),
             topic: "http://source.example/framework/".parse().unwrap(),
-            callback: callback.parse().unwrap(),
+            callback: "http://a.example/cb".parse().unwrap(),
             intent: Intent::Unsubscribe,
             received_at: DateTime::now(),
         }
     }
 
-    #[tokio::test]
-    async fn a_slow_origin_holds_up_nobody_else() {
-        let queues = Queues::default();
-        let mut turns = Vec::new();
-        for id in 0..4 {
-            let slow = request(id, &format!("http://slow.example/{id}"));
-            queues.newest(&slow);
-            turns.push(queues.turn(&slow).await.unwrap());
-        }
-        let (late, quick) = (request(8, "http://slow.example/8"), request(9, "http://quick.example/"));
-        queues.newest(&late);
-        queues.newest(&quick);
-        let mut waiting = Box::pin(queues.turn(&late));
-        assert!(waiting.as_mut().now_or_never().is_none());
-        assert!(queues.turn(&quick).await.is_some());
-        turns.pop();
-        assert!(waiting.await.is_some());
-    }
-
-    #[tokio::test]
-    async fn d17_only_the_newest_request_of_a_pair_gets_a_turn() {
-        let queues = Queues::default();
-        let (old, new) = (request(1, "http://a.example/cb"), request(2, "http://a.example/cb"));
+    #[test]
+    fn d17_only_the_newest_request_of_a_pair_is_asked_about_and_nothing_is_remembered_of_what_is_done() {
+        let queues = Queues::new(true);
+        let (old, new) = (request(1), request(2));
         queues.newest(&old);
         queues.newest(&new);
-        assert!(queues.turn(&old).await.is_none());
+        assert!(!queues.is_newest(&old) && queues.is_newest(&new));
         queues.newest(&old);
-        assert!(queues.turn(&new).await.is_some(), "an older one that comes in late changes nothing");
-    }
-
-    #[tokio::test]
-    async fn nothing_is_remembered_of_what_is_done() {
-        let queues = Queues::default();
-        for id in 0..100 {
-            let request = request(id, &format!("http://host{id}.example/"));
-            queues.newest(&request);
-            drop(queues.turn(&request).await);
-            queues.done(&request);
-        }
-        assert!(queues.books().newest.is_empty() && queues.books().origins.is_empty());
+        assert!(queues.is_newest(&new), "an older one that comes in late changes nothing");
+        queues.done(&old);
+        assert!(queues.is_newest(&new));
+        queues.done(&new);
+        assert!(queues.books().is_empty());
     }
 }

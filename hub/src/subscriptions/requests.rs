@@ -6,15 +6,19 @@ use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use super::resting::Resting;
 use crate::buckets::network;
 use crate::egress::{self, Forbidden, Guard};
+use crate::places::{Asker, Bounds, Lane, Place, Places, Share};
 use crate::store::{Intent, NewRequest, PendingRequest, Store, StoreError};
 
-/// Requests that may wait for verification; each takes about a kilobyte of memory.
-const WAITING: usize = 50_000;
+/// Requests that may wait for verification, each of which takes about a kilobyte of memory: in all, for callbacks on one host,
+/// and of one client.
+const WAITING: Share = Share { most: 50_000, strangers: 40_000 };
+const AT_ONE_HOST: Share = Share { most: 20_000, strangers: 5_000 };
+const OF_ONE_CLIENT: Share = Share { most: 10_000, strangers: 1_000 };
 
 /// Why a well-formed request is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +37,7 @@ pub enum NotAccepted {
         /// How much longer it is left alone.
         wait: Duration,
     },
-    /// More requests wait for verification than the hub can hold.
+    /// More requests wait for verification than the hub can hold, at all or for this client or host.
     #[error("too many requests wait for verification: try again later")]
     Busy,
     /// It could not be made durable, so it is not acknowledged.
@@ -41,15 +45,25 @@ pub enum NotAccepted {
     Store(#[from] StoreError),
 }
 
-/// How well the hub knows a callback.
+/// Who asks, and how well the hub knows it. This is settled once, when the request comes in, and decides by whose share of
+/// everything it is counted from there on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acquaintance {
-    /// It has a subscription to the topic.
-    InForce,
-    /// Somebody at its host has confirmed since the start, or has renewed.
-    KnownHost,
-    /// Not at all.
-    Stranger,
+pub struct Acquaintance {
+    /// The client's network; a restart forgets it.
+    pub client: Option<IpAddr>,
+    /// The request is about a subscription in force.
+    pub in_force: bool,
+    /// Of what this client has asked for on the callback's host, something was confirmed since the start. A subscriber renews
+    /// from where it subscribed, so what others do in its name is not held against it.
+    pub confirmed: bool,
+}
+
+impl Acquaintance {
+    /// Among whom the request waits.
+    pub(super) fn asker(&self) -> Asker {
+        let lane = if self.in_force || self.confirmed { Lane::Known } else { Lane::Stranger };
+        Asker { client: self.client, lane }
+    }
 }
 
 /// Takes requests in and hands them over to verification.
@@ -59,74 +73,78 @@ pub struct Requests {
     guard: Guard,
     resting: Resting,
     verification: mpsc::UnboundedSender<Waiting>,
-    places: Arc<Semaphore>,
+    places: Places,
 }
 
 /// A request on its way to verification.
 #[derive(Debug)]
 pub struct Waiting {
     pub(super) request: PendingRequest,
-    /// Whose request it is; forgotten by a restart.
-    pub(super) client: Option<IpAddr>,
+    /// Whose request it is, unless an earlier life left it undone.
+    pub(super) acquaintance: Option<Acquaintance>,
     /// What an earlier life left undone came in before there were places.
-    pub(super) place: Option<OwnedSemaphorePermit>,
+    pub(super) place: Option<Place>,
 }
 
 impl Waiting {
     /// A request that an earlier life left undone.
     pub fn left(request: PendingRequest) -> Self {
-        Self { request, client: None, place: None }
+        Self { request, acquaintance: None, place: None }
     }
 }
 
 impl Requests {
-    /// `verification` gets each request once it is durable.
+    /// `verification` gets each request once it is durable. With `by_client` no client has more than its share of what may wait.
     pub fn new(
         store: Arc<dyn Store>,
         guard: Guard,
         resting: Resting,
         verification: mpsc::UnboundedSender<Waiting>,
+        by_client: bool,
     ) -> Self {
-        Self { store, guard, resting, verification, places: Arc::new(Semaphore::new(WAITING)) }
+        let client = by_client.then_some(OF_ONE_CLIENT);
+        let bounds = Bounds { all: WAITING, slow: WAITING.strangers, here: AT_ONE_HOST, client };
+        Self { store, guard, resting, verification, places: Places::new(bounds) }
     }
 
-    /// How well the hub knows this callback.
+    /// How well the hub knows this client as one who asks about this callback.
     ///
     /// # Errors
     /// [`StoreError`] when that cannot be read.
     pub async fn acquaintance(
         &self,
+        client: IpAddr,
         topic: &TopicUrl,
         callback: &CallbackUrl,
     ) -> Result<Acquaintance, StoreError> {
-        if self.store.find_subscription(topic, callback).await?.is_some() {
+        let client = Some(network(client));
+        let in_force = self.store.find_subscription(topic, callback).await?.is_some();
+        if in_force {
             self.resting.in_force(callback);
-            return Ok(Acquaintance::InForce);
         }
-        let known = self.resting.is_known(callback);
-        Ok(if known { Acquaintance::KnownHost } else { Acquaintance::Stranger })
+        Ok(Acquaintance { client, in_force, confirmed: self.resting.has_confirmed(client, callback) })
     }
 
-    /// Accepts a subscribe request of this client. When this returns, a crash no longer loses it.
+    /// Accepts a subscribe request. When this returns, a crash no longer loses it.
     ///
     /// # Errors
     /// [`NotAccepted`], which leaves nothing behind.
-    pub async fn subscribe(&self, client: IpAddr, request: Subscribe) -> Result<(), NotAccepted> {
+    pub async fn subscribe(&self, who: Acquaintance, request: Subscribe) -> Result<(), NotAccepted> {
         let intent = Intent::Subscribe { lease: request.lease, secret: request.secret };
-        self.accept(client, request.topic, request.callback, intent).await
+        self.accept(who, request.topic, request.callback, intent).await
     }
 
     /// Accepts an unsubscribe request, also for a pair that nobody knows: the answer must not tell who is subscribed (D-07).
     ///
     /// # Errors
     /// [`NotAccepted`], which leaves nothing behind.
-    pub async fn unsubscribe(&self, client: IpAddr, request: Unsubscribe) -> Result<(), NotAccepted> {
-        self.accept(client, request.topic, request.callback, Intent::Unsubscribe).await
+    pub async fn unsubscribe(&self, who: Acquaintance, request: Unsubscribe) -> Result<(), NotAccepted> {
+        self.accept(who, request.topic, request.callback, Intent::Unsubscribe).await
     }
 
     async fn accept(
         &self,
-        client: IpAddr,
+        who: Acquaintance,
         topic: TopicUrl,
         callback: CallbackUrl,
         intent: Intent,
@@ -134,17 +152,17 @@ impl Requests {
         self.guard.check_literal(callback.url())?;
         egress::target(&callback).map_err(|_| NotAccepted::Target)?;
         // Nobody may keep others from renewing by making their host look bad.
-        let client = Some(network(client));
-        if let Some(wait) = self.resting.wait(client, &callback, Instant::now())
-            && self.acquaintance(&topic, &callback).await? != Acquaintance::InForce
+        if !who.in_force
+            && let Some(wait) = self.resting.wait(who.client, &callback, Instant::now())
         {
             return Err(NotAccepted::Resting { wait });
         }
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| NotAccepted::Busy)?;
+        let host = callback.url().host_str().unwrap_or_default();
+        let place = self.places.try_place(who.asker(), host).ok_or(NotAccepted::Busy)?;
         let request = NewRequest { topic, callback, intent, received_at: DateTime::now() };
-        let pending = self.store.put_request(request).await?;
+        let request = self.store.put_request(request).await?;
         // At shutdown nobody listens any more; the request is durable and waits for the next start.
-        let _ = self.verification.send(Waiting { request: pending, client, place: Some(place) });
+        let _ = self.verification.send(Waiting { request, acquaintance: Some(who), place: Some(place) });
         Ok(())
     }
 }

@@ -35,8 +35,10 @@ struct Books {
     own: LruCache<(Option<IpAddr>, String), Run>,
     /// What all have.
     hosts: LruCache<String, Run>,
-    /// Hosts that have confirmed.
+    /// Hosts where somebody has confirmed.
     known: LruCache<String, ()>,
+    /// Clients of whose requests for a host one was confirmed.
+    confirmed: LruCache<(IpAddr, String), ()>,
 }
 
 /// Failures in a row.
@@ -80,6 +82,7 @@ impl Resting {
             own: LruCache::new(REMEMBERED),
             hosts: LruCache::new(REMEMBERED),
             known: LruCache::new(REMEMBERED),
+            confirmed: LruCache::new(REMEMBERED),
         };
         Self { enabled, books: Arc::new(Mutex::new(books)) }
     }
@@ -104,6 +107,9 @@ impl Resting {
             books.own.pop(&(client, host.to_owned()));
             books.hosts.pop(host);
             books.known.put(host.to_owned(), ());
+            if let Some(client) = client {
+                books.confirmed.put((client, host.to_owned()), ());
+            }
         });
     }
 
@@ -112,9 +118,12 @@ impl Resting {
         self.with(callback, |books, host| books.known.put(host.to_owned(), ()));
     }
 
-    /// Whether somebody has confirmed at the callback's host since the start, or has renewed.
-    pub(super) fn is_known(&self, callback: &CallbackUrl) -> bool {
-        self.with(callback, |books, host| books.known.contains(host)).unwrap_or_default()
+    /// Whether something that this client has asked for at the callback's host was confirmed since the start.
+    pub(super) fn has_confirmed(&self, client: Option<IpAddr>, callback: &CallbackUrl) -> bool {
+        let known = |books: &mut Books, host: &str| {
+            client.is_some_and(|client| books.confirmed.get(&(client, host.to_owned())).is_some())
+        };
+        self.with(callback, known).unwrap_or_default()
     }
 
     /// The callback has refused, could not be reached, or was asked for in vain.
@@ -182,6 +191,17 @@ mod tests {
             assert_eq!(wait(&resting, client(who), now), Some(REST));
         }
         assert_eq!(wait(&resting, client(9), now), None);
+    }
+
+    #[test]
+    fn b33_who_has_confirmed_at_a_host_is_known_there_and_nobody_else_is() {
+        let resting = Resting::new(true);
+        resting.confirmed(Some(client(1)), &callback("d.example", 0));
+        resting.confirmed(None, &callback("d.example", 1));
+        let known = |who, host| resting.has_confirmed(who, &callback(host, 2));
+        assert!(known(Some(client(1)), "d.example"));
+        assert!(!known(Some(client(2)), "d.example") && !known(None, "d.example"));
+        assert!(!known(Some(client(1)), "other.example"));
     }
 
     #[test]

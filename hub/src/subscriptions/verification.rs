@@ -1,6 +1,5 @@
 //! Verification of intent: asking the callback whether its owner meant the request (WebSub section 5.3).
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,27 +11,28 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{self, Challenge};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::denial::{Denials, Telling};
 use super::lease::LeasePolicy;
 use super::policy::{TopicPolicy, Verdict};
 use super::queues::Queues;
-use super::requests::Waiting;
+use super::requests::{Acquaintance, Waiting};
 use super::resting::Resting;
 use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
-use crate::store::{Activation, Intent, NewDenial, PendingRequest, Store, StoreError};
+use crate::places::Lane;
+use crate::store::{Activation, Intent, NewDenial, PendingRequest, Refusal, Store, StoreError};
 
 /// A challenge is 64 characters; whoever answers more than this is not confirming.
 const ANSWER_READ: usize = 4 * 1024;
 /// An unreachable callback is asked once more after this pause; an answer, whatever it says, is final (C-08).
 const SECOND_TRY_AFTER: Duration = Duration::from_secs(5);
-/// How often a topic is looked at, with that pause between, before what cannot be told counts as not verified.
+/// How often a known client's topic is looked at, with that pause between, before what cannot be told counts as not verified.
 const POLICY_TRIES: usize = 3;
-/// How often a stranger's request waits for its turn at a crowded network before it is dropped.
-const CROWDED_TRIES: usize = 30;
+/// How long a renewal waits for policy. Its topic was accepted when it began, and what cannot be told refuses nothing.
+const RENEWAL_PATIENCE: Duration = Duration::from_secs(30);
 /// When the store does not take the result, it is offered again.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -42,46 +42,63 @@ enum Reply {
     Confirmed,
     Refused(String),
     Unreachable(String),
-    /// Others kept it from being asked, so that nothing is held against it or its client.
-    Crowded,
 }
 
 /// Nothing was asked, for reasons that lie here.
 enum NotAsked {
     /// No file descriptor is left.
     Exhausted,
-    /// Strangers have asked for too much at the callback's network.
+    /// Too much was asked for at the callback's network of late.
     Crowded(Duration),
+}
+
+/// The ways out to callbacks. Each counts its connections by network, and strangers use up nothing of the others (B-33).
+#[derive(Clone, Debug)]
+pub struct Ways {
+    /// For those whom the hub knows.
+    pub known: EgressClient,
+    /// For anybody.
+    pub strangers: EgressClient,
+}
+
+impl Ways {
+    pub(super) fn of(&self, lane: Lane) -> &EgressClient {
+        match lane {
+            Lane::Known => &self.known,
+            Lane::Stranger => &self.strangers,
+        }
+    }
 }
 
 /// Verifies pending requests, many at once.
 #[derive(Clone, Debug)]
 pub struct Verification {
     store: Arc<dyn Store>,
-    client: EgressClient,
-    strangers: EgressClient,
+    ways: Ways,
     leases: LeasePolicy,
     resting: Resting,
     policy: Arc<dyn TopicPolicy>,
     queues: Queues,
+    pause: Duration,
 }
 
 impl Verification {
-    /// `client` is the one way out, `strangers` the same for callbacks that nobody knows.
+    /// With `by_client` no client has more than its share of what is asked at once.
     pub fn new(
         store: Arc<dyn Store>,
-        (client, strangers): (EgressClient, EgressClient),
+        ways: Ways,
         leases: LeasePolicy,
         resting: Resting,
         policy: Arc<dyn TopicPolicy>,
+        by_client: bool,
     ) -> Self {
-        Self { store, client, strangers, leases, resting, policy, queues: Queues::default() }
+        let queues = Queues::new(by_client);
+        Self { store, ways, leases, resting, policy, queues, pause: SECOND_TRY_AFTER }
     }
 
     /// What tells callbacks about denials, in the same queues.
     pub fn telling(&self) -> Telling {
-        let clients = (self.client.clone(), self.strangers.clone());
-        Telling::new(Arc::clone(&self.store), clients, self.queues.clone())
+        Telling::new(Arc::clone(&self.store), self.ways.clone(), self.queues.clone())
     }
 
     /// Verifies whatever comes, until `stop` turns true; what policy refuses goes to `denials`. Requests that are under way then stay pending in
@@ -109,17 +126,20 @@ impl Verification {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Policy first: whoever is not accepted is not asked but told (W-097, W-098). Everybody may unsubscribe.
+    /// Policy first: whoever is not accepted is not asked but told (W-097, W-098). But everybody may unsubscribe, and where a
+    /// subscription is in force its callback comes first: only its subscriber makes the hub look at the topic again, and only
+    /// its subscriber can end it by a request (W-062, W-102).
     async fn judge(&self, waiting: Waiting, denials: &Denials) {
-        let Waiting { request, client, mut place } = waiting;
-        let in_force =
-            || self.until_stored(|| self.store.find_subscription(&request.topic, &request.callback));
-        let reason = match self.verdict(&request).await {
-            Verdict::Accepted => return self.verify(request, client, None).await,
-            // Its topic was accepted when it began, and a Source that is away for a while is when a hub is needed.
-            Verdict::Unknown if in_force().await.is_some() => {
-                return self.verify(request, client, None).await;
-            }
+        let Waiting { request, acquaintance, mut place } = waiting;
+        let who = match acquaintance {
+            Some(who) => who,
+            None => self.acquaintance(&request).await,
+        };
+        if who.in_force || request.intent == Intent::Unsubscribe {
+            return self.verify(request, who, denials).await;
+        }
+        let reason = match self.verdict(&request, who).await {
+            Verdict::Accepted => return self.verify(request, who, denials).await,
             Verdict::Refused(reason) => reason,
             Verdict::Unknown => {
                 self.queues.done(&request);
@@ -128,70 +148,74 @@ impl Verification {
         };
         let (topic, origin) = (request.topic.as_str(), request.callback.origin());
         debug!(topic, origin, reason, "request refused by policy");
-        if in_force().await.is_some() {
-            return self.verify(request, client, Some((reason, denials))).await;
-        }
         self.queues.done(&request);
         let PendingRequest { id, topic, callback, .. } = request;
-        let denial = NewDenial { topic, callback: callback.clone(), reason, request: Some(id) };
+        let denial = NewDenial { topic, callback: callback.clone(), reason, refusal: Refusal::Request(id) };
         let mut told = false;
         while let Err(error) = denials.deny_in(denial.clone(), &mut place).await.map(|denied| told = denied) {
             self.store_again(&error).await;
         }
         if told {
             // Nobody there has confirmed anything, and it is asked for nothing more often than a verification would.
-            self.resting.failed(client, &callback, Instant::now());
+            self.resting.failed(who.client, &callback, Instant::now());
         }
     }
 
-    async fn verdict(&self, request: &PendingRequest) -> Verdict {
-        if request.intent == Intent::Unsubscribe {
-            return Verdict::Accepted;
-        }
-        for _ in 1..POLICY_TRIES {
-            match self.policy.judge(&request.topic).await {
-                Verdict::Unknown if self.queues.is_newest(request) => sleep(SECOND_TRY_AFTER).await,
+    /// What a restart leaves of it.
+    async fn acquaintance(&self, request: &PendingRequest) -> Acquaintance {
+        let found =
+            self.until_stored(|| self.store.find_subscription(&request.topic, &request.callback)).await;
+        Acquaintance { client: None, in_force: found.is_some(), confirmed: false }
+    }
+
+    async fn verdict(&self, request: &PendingRequest, who: Acquaintance) -> Verdict {
+        for _ in 1..if who.confirmed { POLICY_TRIES } else { 1 } {
+            match self.policy.judge(&request.topic, who.asker()).await {
+                Verdict::Unknown if self.queues.is_newest(request) => sleep(self.pause).await,
                 verdict => return verdict,
             }
         }
-        self.policy.judge(&request.topic).await
+        self.policy.judge(&request.topic, who.asker()).await
     }
 
-    /// Asks the callback, and acts upon what it says. A renewal that policy refuses comes here too: only its subscriber can end
-    /// a subscription in force by a request, and then it is told why (W-062, W-098, W-102).
-    async fn verify(
-        &self,
-        request: PendingRequest,
-        client: Option<IpAddr>,
-        refused: Option<(String, &Denials)>,
-    ) {
+    /// Asks the callback, and acts upon what it says.
+    async fn verify(&self, request: PendingRequest, who: Acquaintance, denials: &Denials) {
         let lease = match &request.intent {
             Intent::Subscribe { lease, .. } => Some(self.leases.grant(*lease)),
             Intent::Unsubscribe => None,
         };
-        let Some((asked_at, reply)) = self.ask_patiently(&request, lease).await else {
+        let Some((asked_at, reply)) = self.ask_patiently(&request, who, lease).await else {
             return debug!(topic = request.topic.as_str(), "a newer request for the same pair has come in");
         };
         self.queues.done(&request);
         match reply {
             Reply::Confirmed => {
-                self.resting.confirmed(client, &request.callback);
-                match refused {
+                self.resting.confirmed(who.client, &request.callback);
+                match self.ends_renewal(&request, who).await {
                     None => self.put_in_force(request, lease, asked_at).await,
-                    Some((reason, denials)) => {
-                        let PendingRequest { topic, callback, .. } = request;
-                        let denial = NewDenial { topic, callback, reason, request: None };
+                    Some(reason) => {
+                        let PendingRequest { id, topic, callback, .. } = request;
+                        let refusal = Refusal::Confirmed(id);
+                        let denial = NewDenial { topic, callback, reason, refusal };
                         self.until_stored(|| denials.deny(denial.clone())).await;
                     }
                 }
             }
-            Reply::Crowded => {
-                self.give_up(&request, "strangers ask for too much at the callback's network").await;
-            }
             Reply::Refused(why) | Reply::Unreachable(why) => {
-                self.resting.failed(client, &request.callback, Instant::now());
+                self.resting.failed(who.client, &request.callback, Instant::now());
                 self.give_up(&request, &why).await;
             }
+        }
+    }
+
+    /// Why the renewal that its subscriber has just confirmed ends the subscription instead.
+    async fn ends_renewal(&self, request: &PendingRequest, who: Acquaintance) -> Option<String> {
+        if !who.in_force || request.intent == Intent::Unsubscribe {
+            return None;
+        }
+        match timeout(RENEWAL_PATIENCE, self.policy.judge(&request.topic, who.asker())).await {
+            Ok(Verdict::Refused(reason)) => Some(reason),
+            Ok(Verdict::Accepted | Verdict::Unknown) | Err(_) => None,
         }
     }
 
@@ -201,42 +225,38 @@ impl Verification {
         self.until_stored(|| self.store.remove_request(request)).await;
     }
 
-    /// Asks when it is this origin's turn, and an unreachable callback once more. `None`: a newer request for the same pair has
-    /// come in, which is asked about instead.
+    /// Asks when it is this origin's turn, and an unreachable callback once more. Whoever got its 202 is asked however long that
+    /// takes (W-097): who waits keeps its client's place, so that each client has its turn. `None`: a newer request for the same
+    /// pair has come in, which is asked about instead.
     async fn ask_patiently(
         &self,
         request: &PendingRequest,
+        who: Acquaintance,
         lease: Option<Duration>,
     ) -> Option<(DateTime, Reply)> {
-        let (mut first, mut crowded) = (true, 0);
-        let by = self.way_out(request).await;
-        loop {
-            let turn = self.queues.turn(request).await?;
+        let by = self.ways.of(who.asker().lane);
+        let mut place = self.queues.place(who.asker(), &request.callback).await;
+        let mut first = true;
+        while self.queues.is_newest(request) {
             let asked_at = DateTime::now();
-            let reply = self.ask(by, request, lease).await;
-            drop(turn);
-            match reply {
-                Ok(Reply::Unreachable(_)) if first => first = false,
+            let asked = self.ask(by, request, lease).await;
+            place.note_slow(matches!(asked, Ok(Reply::Unreachable(_))));
+            let pause = match asked {
+                Ok(Reply::Unreachable(_)) if first => {
+                    first = false;
+                    self.pause
+                }
                 Ok(reply) => return Some((asked_at, reply)),
                 // The shortage is here, so it does not count as the callback's answer.
-                Err(NotAsked::Exhausted) => warn!("verification waits: no file descriptor is left"),
-                Err(NotAsked::Crowded(wait)) if crowded < CROWDED_TRIES => {
-                    crowded += 1;
-                    sleep(wait).await;
+                Err(NotAsked::Exhausted) => {
+                    warn!("verification waits: no file descriptor is left");
+                    self.pause
                 }
-                Err(NotAsked::Crowded(_)) => {
-                    return Some((asked_at, Reply::Crowded));
-                }
-            }
-            sleep(SECOND_TRY_AFTER).await;
+                Err(NotAsked::Crowded(wait)) => wait.max(self.pause),
+            };
+            place.step_aside(pause).await;
         }
-    }
-
-    /// Whoever has a subscription, or neighbours that have one, is not held up by strangers.
-    async fn way_out(&self, request: &PendingRequest) -> &EgressClient {
-        let known = self.resting.is_known(&request.callback)
-            || matches!(self.store.find_subscription(&request.topic, &request.callback).await, Ok(Some(_)));
-        if known { &self.client } else { &self.strangers }
+        None
     }
 
     /// One verification request with a challenge of its own (W-186).
@@ -324,4 +344,157 @@ fn url(request: &PendingRequest, lease: Option<Duration>, challenge: &Challenge)
         None => websub::Verification::Unsubscribe { topic, challenge, lease: None },
     };
     verification.to_url(&request.callback)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use resync_core::websub::{CallbackUrl, TopicUrl};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::config::LeaseConfig;
+    use crate::delivery::Halts;
+    use crate::egress::{Crowds, Guard};
+    use crate::places::Asker;
+    use crate::store::{self, Engine, Keyring, NewRequest};
+    use crate::subscriptions::EveryTopic;
+
+    /// Agrees to everything.
+    async fn subscriber() -> CallbackUrl {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut asked = vec![0; 4_096];
+                let read = stream.read(&mut asked).await.unwrap();
+                let asked = String::from_utf8_lossy(&asked[..read]).into_owned();
+                let challenge =
+                    asked.split("hub.challenge=").nth(1).unwrap().split(['&', ' ']).next().unwrap();
+                let length = challenge.len();
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{challenge}"
+                );
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        url.parse().unwrap()
+    }
+
+    fn topic() -> TopicUrl {
+        "http://source.example/topic".parse().unwrap()
+    }
+
+    /// A verification room over a store in this folder.
+    struct Room {
+        verification: Verification,
+        store: Arc<dyn Store>,
+        denials: Denials,
+    }
+
+    impl Room {
+        fn new(folder: &std::path::Path, crowds: Crowds, policy: Arc<dyn TopicPolicy>) -> Self {
+            let store = store::open(Engine::default(), folder, Keyring::none(), 0).unwrap();
+            let (guard, patience) = (Guard::open_to(&["127.0.0.0/8"]), Duration::from_secs(300));
+            let client = EgressClient::new(guard.clone(), patience, patience, 1);
+            let ways = Ways { strangers: client.counting(&guard, 1, crowds), known: client };
+            let hour = Duration::from_secs(3_600);
+            let leases = LeasePolicy::new(&LeaseConfig { min: hour, default: hour, max: hour, spread: 0.0 });
+            let resting = Resting::new(true);
+            let mut verification = Verification::new(Arc::clone(&store), ways, leases, resting, policy, true);
+            verification.pause = Duration::from_millis(1);
+            let denials = Denials::new(Arc::clone(&store), Halts::default(), mpsc::unbounded_channel().0);
+            Self { verification, store, denials }
+        }
+
+        async fn ask(&self, callback: &CallbackUrl) -> PendingRequest {
+            let intent = Intent::Subscribe { lease: None, secret: None };
+            let (topic, callback, received_at) = (topic(), callback.clone(), DateTime::now());
+            let request = self.store.put_request(NewRequest { topic, callback, intent, received_at }).await;
+            request.unwrap()
+        }
+
+        async fn judge(&self, request: PendingRequest, client: u8) {
+            let client = Some(IpAddr::from([192, 0, 2, client]));
+            let in_force = self.is_in_force(&request.callback).await;
+            let acquaintance = Some(Acquaintance { client, in_force, confirmed: false });
+            self.verification.queues.newest(&request);
+            self.verification.judge(Waiting { request, acquaintance, place: None }, &self.denials).await;
+        }
+
+        async fn is_in_force(&self, callback: &CallbackUrl) -> bool {
+            self.store.find_subscription(&topic(), callback).await.unwrap().is_some()
+        }
+    }
+
+    #[tokio::test]
+    async fn w097_whoever_got_its_202_is_asked_however_crowded_its_network_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let crowds = Crowds::with("20/s, burst 1".parse().unwrap());
+        let room = Arc::new(Room::new(folder.path(), crowds, Arc::new(EveryTopic)));
+        let mut callbacks = Vec::new();
+        let mut waiting = JoinSet::new();
+        // At each moment all of them want the one connection that may be made.
+        for client in 0..60 {
+            let callback = subscriber().await;
+            let (room, request) = (Arc::clone(&room), room.ask(&callback).await);
+            waiting.spawn(async move { room.judge(request, client).await });
+            callbacks.push(callback);
+        }
+        waiting.join_all().await;
+        for callback in callbacks {
+            assert!(room.is_in_force(&callback).await);
+        }
+    }
+
+    /// Refuses every topic, after another request for the same pair has come in.
+    #[derive(Debug)]
+    struct Refusing(Arc<dyn Store>, CallbackUrl);
+
+    #[async_trait::async_trait]
+    impl TopicPolicy for Refusing {
+        async fn judge(&self, topic: &TopicUrl, _: Asker) -> Verdict {
+            let (topic, callback, received_at) = (topic.clone(), self.1.clone(), DateTime::now());
+            let newer = NewRequest { topic, callback, intent: Intent::Unsubscribe, received_at };
+            self.0.put_request(newer).await.unwrap();
+            Verdict::Refused("not here".to_owned())
+        }
+    }
+
+    #[tokio::test]
+    async fn w061_d17_a_renewal_that_is_refused_takes_no_newer_request_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(EveryTopic));
+        let callback = subscriber().await;
+        room.judge(room.ask(&callback).await, 1).await;
+        assert!(room.is_in_force(&callback).await);
+        room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
+        room.judge(room.ask(&callback).await, 1).await;
+        assert_eq!(room.store.requests().await.unwrap().len(), 1, "the newer one waits");
+        assert!(room.is_in_force(&callback).await, "and decides");
+    }
+
+    #[tokio::test]
+    async fn w062_where_a_subscription_is_in_force_the_topic_is_looked_at_for_its_subscriber_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(EveryTopic));
+        let callback = subscriber().await;
+        room.judge(room.ask(&callback).await, 1).await;
+        let refuses = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let elsewhere = format!("http://{}/", refuses.local_addr().unwrap()).parse().unwrap();
+        drop(refuses);
+        room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
+        let request = PendingRequest { callback: elsewhere, ..room.ask(&callback).await };
+        room.verification.queues.newest(&request);
+        let who = Acquaintance { client: None, in_force: true, confirmed: false };
+        let waiting = Waiting { request, acquaintance: Some(who), place: None };
+        room.verification.judge(waiting, &room.denials).await;
+        let waits = room.store.requests().await.unwrap();
+        assert!(
+            waits.iter().all(|request| request.intent != Intent::Unsubscribe),
+            "nobody was asked: {waits:?}"
+        );
+    }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use resync_core::datetime::DateTime;
@@ -19,16 +21,19 @@ use tracing::{debug, info, warn};
 use super::budget::BodyBudget;
 use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
-use super::places::{Bounds, Lane, Place, Places, Share};
 use super::turns::Turns;
 use crate::egress::EgressError;
+use crate::places::{Asker, Bounds, Lane, Place, Places, Share};
 use crate::store::{
     NewNotification, NotificationLinks, Offset, Ping, Rule, Store, StoreError, Topic, Validators,
 };
 
-/// Fetches at once, and of one place on the network: of a slow one, of one with many names, nobody else should notice.
-const FETCHES: Bounds =
-    Bounds { all: Share { most: 32, strangers: 24 }, here: Share { most: 8, strangers: 6 } };
+/// Fetches at once: in all, on slow networks, on one network and for one client. Of a slow one, or one with many names, nobody
+/// else should notice.
+const ALL: Share = Share { most: 32, strangers: 24 };
+const SLOW: usize = 8;
+const ON_ONE_NETWORK: Share = Share { most: 8, strangers: 6 };
+const FOR_ONE_CLIENT: Share = Share { most: 16, strangers: 6 };
 /// Pauses before a topic that cannot be fetched is tried again; then the ping is given up.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
@@ -46,13 +51,13 @@ pub struct Pings {
 #[derive(Clone, Debug)]
 pub struct Pinged {
     ping: Ping,
-    known: bool,
+    asker: Asker,
 }
 
 impl Pinged {
     /// A ping that an earlier life left undone; whose it was is forgotten.
     pub fn left(ping: Ping) -> Self {
-        Self { ping, known: false }
+        Self { ping, asker: Asker { client: None, lane: Lane::Stranger } }
     }
 }
 
@@ -63,18 +68,18 @@ impl Pings {
     }
 
     /// Accepts a ping. When this returns, a crash no longer loses it. A topic that nobody ever subscribed to is accepted and
-    /// needs no fetch (C-04). Those who are `known` by a token do not queue behind strangers.
+    /// needs no fetch (C-04). Those who are known, by a token, do not queue behind strangers.
     ///
     /// # Errors
     /// [`StoreError`], which leaves nothing behind.
-    pub async fn accept(&self, topic: TopicUrl, known: bool) -> Result<(), StoreError> {
+    pub async fn accept(&self, topic: TopicUrl, asker: Asker) -> Result<(), StoreError> {
         if self.store.topic(&topic).await?.is_none() {
             debug!(topic = topic.as_str(), "ping for a topic without subscriptions");
             return Ok(());
         }
         let ping = self.store.put_ping(topic).await?;
         // At shutdown nobody listens any more; the ping is durable and waits for the next start.
-        let _ = self.fetching.send(Pinged { ping, known });
+        let _ = self.fetching.send(Pinged { ping, asker });
         Ok(())
     }
 }
@@ -113,10 +118,18 @@ impl Failed {
 }
 
 impl Fetching {
-    /// `public_hub` stands in deliveries of topics that name no hub (D-12).
-    pub fn new(store: Arc<dyn Store>, client: TopicClient, budget: BodyBudget, public_hub: Arc<str>) -> Self {
-        let (turns, places) = (Turns::default(), Places::new(FETCHES));
-        Self { store, client, budget, public_hub, turns, places }
+    /// `public_hub` stands in deliveries of topics that name no hub (D-12). With `by_client` no client has more than its share of
+    /// what is fetched at once.
+    pub fn new(
+        store: Arc<dyn Store>,
+        client: TopicClient,
+        budget: BodyBudget,
+        public_hub: Arc<str>,
+        by_client: bool,
+    ) -> Self {
+        let client_share = by_client.then_some(FOR_ONE_CLIENT);
+        let bounds = Bounds { all: ALL, slow: SLOW, here: ON_ONE_NETWORK, client: client_share };
+        Self { store, client, budget, public_hub, turns: Turns::default(), places: Places::new(bounds) }
     }
 
     /// Fetches whatever is pinged, until `stop` turns true.
@@ -129,34 +142,35 @@ impl Fetching {
 
     async fn fetch_all(&self, mut pings: mpsc::UnboundedReceiver<Pinged>) {
         let mut tasks = JoinSet::new();
-        while let Some(Pinged { ping, known }) = pings.recv().await {
-            if self.turns.joins(&ping, known) {
+        while let Some(Pinged { ping, asker }) = pings.recv().await {
+            if self.turns.joins(&ping, asker) {
                 continue;
             }
             let fetching = self.clone();
             tasks.spawn(async move {
                 let turns = fetching.turns.clone();
-                turns.serve(ping, |ping, known| fetching.clone().serve(ping, known)).await;
+                turns.serve(ping, |ping, askers| fetching.clone().serve(ping, askers)).await;
             });
             while tasks.try_join_next().is_some() {}
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn serve(self, ping: Ping, known: bool) {
-        self.fetch_patiently(&ping, known).await;
+    async fn serve(self, ping: Ping, askers: Vec<Asker>) {
+        self.fetch_patiently(&ping, &askers).await;
         if let Err(error) = self.store.remove_ping(&ping).await {
             warn!(topic = ping.topic.as_str(), %error, "ping not removed: the topic is fetched again at the next start");
         }
     }
 
-    async fn fetch_patiently(&self, ping: &Ping, known: bool) {
+    async fn fetch_patiently(&self, ping: &Ping, askers: &[Asker]) {
         let topic = &ping.topic;
         let (mut pauses, mut waits) = (AGAIN_AFTER.iter(), shortages());
         loop {
-            let Some(place) = self.place(ping, known).await else { return };
-            let result = self.fetch_once(topic).await;
-            drop(place);
+            let result = {
+                let mut place = self.place(ping, askers).await;
+                self.fetch_once(topic, &mut place).await
+            };
             let Err(error) = result else { return };
             match if error.is_shortage() { waits.next() } else { pauses.next() } {
                 Some(pause) => {
@@ -170,29 +184,31 @@ impl Fetching {
         }
     }
 
-    /// The topic's place among all that are fetched: by the network where it is, since names cost nothing.
-    async fn place(&self, ping: &Ping, known: bool) -> Option<Place> {
-        let url = ping.topic.url();
-        let key = match self.client.network(url).await {
-            Some(network) => network.to_string(),
-            None => url.host_str().unwrap_or_default().to_owned(),
-        };
-        if known {
-            return self.places.place(&key, Lane::Known).await;
-        }
-        tokio::select! {
-            place = self.places.place(&key, Lane::Stranger) => place,
-            () = self.turns.until_known(ping) => self.places.place(&key, Lane::Known).await,
+    /// The topic's place among all that are fetched: the first that one of those gets who pinged it, or who do so meanwhile. So
+    /// nobody can keep a topic waiting by pinging it with a full share.
+    async fn place(&self, ping: &Ping, askers: &[Asker]) -> Place {
+        let here = self.client.whereabouts(ping.topic.url()).await;
+        let waiting = |asker: &Asker| self.places.place(*asker, &here);
+        let mut waits: FuturesUnordered<_> = askers.iter().map(waiting).collect();
+        let mut joined = 0;
+        loop {
+            tokio::select! {
+                Some(place) = waits.next() => return place,
+                more = self.turns.until_joined(ping, joined) => {
+                    joined += more.len();
+                    waits.extend(more.iter().filter(|asker| !askers.contains(asker)).map(waiting));
+                }
+            }
         }
     }
 
-    async fn fetch_once(&self, topic: &TopicUrl) -> Result<(), Failed> {
+    async fn fetch_once(&self, topic: &TopicUrl, place: &mut Place) -> Result<(), Failed> {
         let Some(known) = self.store.topic(topic).await? else { return Ok(()) };
         // Only what is about the newest version tells whether there is a newer one.
         let validators =
             self.store.validators(known.id).await?.filter(|validators| validators.offset == known.latest);
         let mut room = self.budget.reserve();
-        let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut room).await? else {
+        let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut room, place).await? else {
             debug!(topic = topic.as_str(), "topic asked: unchanged");
             return Ok(());
         };

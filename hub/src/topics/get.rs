@@ -6,12 +6,12 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Request, StatusCode, request};
 use http_body_util::Full;
-use ipnet::IpNet;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 use url::Url;
 
 use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit, RedirectError, Room};
+use crate::places::Place;
 use crate::store::{Offset, Validators};
 
 /// Redirects followed, each of which the address guard judges anew.
@@ -60,22 +60,28 @@ impl TopicClient {
         Self { largest, limit: ReadLimit::First(largest), ..self }
     }
 
-    /// Where on the network this topic is, if its name can be resolved and may be contacted.
-    pub(super) async fn network(&self, topic: &Url) -> Option<IpNet> {
-        self.client.network(topic).await
+    /// Where on the network this URL leads: names cost nothing, so that the address counts, if there is one to contact.
+    pub(super) async fn whereabouts(&self, url: &Url) -> String {
+        match self.client.network(url).await {
+            Some(network) => network.to_string(),
+            None => url.host_str().unwrap_or_default().to_owned(),
+        }
     }
 
     /// The topic's content, kept in `room`; `None` when it says that this is what `known` is about. Only a 200 is content
-    /// (D-11). All redirects together have the time of one request.
+    /// (D-11). All redirects together have the time of one request, in which they wait for a place where they lead.
     pub(super) async fn get(
         &self,
         topic: &Url,
         known: Option<&Validators>,
         room: &mut impl Room,
+        place: &mut Place,
     ) -> Result<Option<Fetched>, Unfetched> {
         let limit = self.client.total();
-        let fetched = timeout(limit, self.follow(topic, known, room)).await;
-        fetched.map_err(|_| EgressError::Timeout(limit))?
+        let fetched = timeout(limit, self.follow(topic, known, room, place)).await;
+        let fetched = fetched.unwrap_or(Err(EgressError::Timeout(limit).into()));
+        place.note_slow(matches!(fetched, Err(Unfetched::Egress(EgressError::Timeout(_)))));
+        fetched
     }
 
     async fn follow(
@@ -83,6 +89,7 @@ impl TopicClient {
         topic: &Url,
         known: Option<&Validators>,
         room: &mut impl Room,
+        place: &mut Place,
     ) -> Result<Option<Fetched>, Unfetched> {
         let mut url = topic.clone();
         for _ in 0..=REDIRECTS {
@@ -99,6 +106,7 @@ impl TopicClient {
                 | StatusCode::PERMANENT_REDIRECT => url = egress::redirect(&url, &answer.headers)?,
                 status => return Err(Unfetched::Status(status)),
             }
+            place.move_to(&self.whereabouts(&url).await).await;
         }
         Err(Unfetched::Redirects)
     }
@@ -148,6 +156,61 @@ mod tests {
 
     use super::*;
     use crate::egress::{Guard, Unmeasured};
+    use crate::places::{Asker, Bounds, Lane, Places, Share};
+
+    const SHORT: Duration = Duration::from_secs(1);
+    const LONG: Duration = Duration::from_secs(300);
+
+    fn client(total: Duration) -> TopicClient {
+        TopicClient::new(EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), SHORT, total, 1), 1_024)
+    }
+
+    fn places() -> Places {
+        let one = Share { most: 1, strangers: 1 };
+        Places::new(Bounds { all: Share { most: 9, strangers: 9 }, slow: 9, here: one, client: None })
+    }
+
+    async fn place(places: &Places, topic: &Url) -> Place {
+        let here = client(SHORT).whereabouts(topic).await;
+        places.place(Asker { client: None, lane: Lane::Stranger }, &here).await
+    }
+
+    async fn get(places: &Places, topic: &Url, total: Duration) -> Result<Option<Fetched>, Unfetched> {
+        client(total).get(topic, None, &mut Unmeasured, &mut place(places, topic).await).await
+    }
+
+    /// A host at this address that sends everybody to this URL.
+    async fn sending(address: &str, to: &Url) -> Url {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let answer = format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 1024]).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn b33_a_redirect_waits_for_a_place_where_it_leads() {
+        let listener = TcpListener::bind("127.0.9.1:0").await.unwrap();
+        let victim: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let detour = sending("127.0.8.1", &victim).await;
+        let places = places();
+        let taken = place(&places, &victim).await;
+        let late = get(&places, &detour, SHORT).await;
+        assert!(matches!(late, Err(Unfetched::Egress(EgressError::Timeout(_)))), "{late:?}");
+        let contacted = timeout(Duration::ZERO, listener.accept()).await;
+        assert!(contacted.is_err(), "all places there were taken");
+        drop(taken);
+        let contacted = tokio::select! {
+            contacted = listener.accept() => contacted,
+            found = get(&places, &detour, LONG) => panic!("{found:?} without asking"),
+        };
+        assert!(contacted.is_ok());
+    }
 
     #[tokio::test]
     async fn d11_all_redirects_together_have_the_time_of_one_request() {
@@ -161,9 +224,7 @@ mod tests {
                 let _ = stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
             }
         });
-        let second = Duration::from_secs(1);
-        let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), second, second, 1);
-        let fetched = TopicClient::new(client, 1_024).get(&topic, None, &mut Unmeasured).await;
+        let fetched = get(&places(), &topic, SHORT).await;
         assert!(matches!(fetched, Err(Unfetched::Egress(EgressError::Timeout(_)))), "{fetched:?}");
     }
 }

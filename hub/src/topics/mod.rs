@@ -7,7 +7,6 @@ mod discover;
 mod fetch;
 mod get;
 mod intake;
-mod places;
 mod policy;
 mod prefixes;
 mod retention;

@@ -1,22 +1,33 @@
 //! Which topics this hub serves: any, or only its own (D-13).
 
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use http::StatusCode;
+use lru::LruCache;
 use resync_core::websub::TopicUrl;
 use tracing::debug;
 
 use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
-use super::places::{Bounds, Lane, Places, Share};
 use super::prefixes::Prefixes;
 use crate::egress::{EgressError, Unmeasured};
+use crate::places::{Asker, Bounds, Lane, Place, Places, Share};
 use crate::subscriptions::{TopicPolicy, Verdict};
 
-/// Topics looked at at once, and of one host.
-const CHECKS: Bounds =
-    Bounds { all: Share { most: 32, strangers: 32 }, here: Share { most: 2, strangers: 2 } };
+/// Topics looked at at once: in all, on slow networks, on one network and for one client.
+const ALL: Share = Share { most: 32, strangers: 24 };
+const SLOW: usize = 8;
+const ON_ONE_NETWORK: Share = Share { most: 4, strangers: 2 };
+const FOR_ONE_CLIENT: Share = Share { most: 4, strangers: 2 };
+/// For so long strangers are told what was found before.
+const REMEMBER: Duration = Duration::from_secs(30);
+/// Verdicts remembered, and the longest reason of one.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4_096).expect("four thousand is not zero");
+const LONGEST_REMEMBERED: usize = 1_024;
 /// How much of a topic is read: what it says of itself stands at its beginning (W-026). So few are read at once that this needs
 /// no budget.
 const LOOKED_THROUGH: usize = 512 * 1024;
@@ -31,13 +42,67 @@ pub struct ClosedHub {
     client: TopicClient,
     hub_url: Arc<str>,
     checks: Places,
+    found: Arc<Found>,
+}
+
+/// What was found of late about topics, by the hash of each: that it is not served, or that the hub waited in vain. What follows from an
+/// acceptance lasts longer than this, so that each is looked up anew.
+#[derive(Debug)]
+struct Found {
+    hasher: RandomState,
+    verdicts: Mutex<LruCache<u64, (Verdict, Instant)>>,
+}
+
+impl Found {
+    fn new() -> Self {
+        Self { hasher: RandomState::new(), verdicts: Mutex::new(LruCache::new(REMEMBERED)) }
+    }
+
+    fn put(&self, topic: &TopicUrl, verdict: &Verdict) {
+        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = self.hasher.hash_one(topic.key());
+        match verdict {
+            Verdict::Refused(reason) if reason.len() > LONGEST_REMEMBERED => {}
+            Verdict::Refused(_) | Verdict::Unknown => {
+                verdicts.put(key, (verdict.clone(), Instant::now()));
+            }
+            Verdict::Accepted => {
+                verdicts.pop(&key);
+            }
+        }
+    }
+
+    /// For strangers: all others are let look anew.
+    fn get(&self, topic: &TopicUrl, asker: Asker) -> Option<Verdict> {
+        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (verdict, since) = verdicts.peek(&self.hasher.hash_one(topic.key()))?;
+        (asker.lane == Lane::Stranger && since.elapsed() < REMEMBER).then(|| verdict.clone())
+    }
 }
 
 impl ClosedHub {
-    /// Topics below `allowed` are served unasked; others are asked whether they name `hub_url`.
-    pub fn new(allowed: Prefixes, client: TopicClient, hub_url: Arc<str>) -> Self {
+    /// Topics below `allowed` are served unasked; others are asked whether they name `hub_url`. With `by_client` no client has
+    /// more than its share of what is asked at once.
+    pub fn new(allowed: Prefixes, client: TopicClient, hub_url: Arc<str>, by_client: bool) -> Self {
         let client = client.beginnings(LOOKED_THROUGH);
-        Self { allowed, client, hub_url, checks: Places::new(CHECKS) }
+        let bounds = Bounds {
+            all: ALL,
+            slow: SLOW,
+            here: ON_ONE_NETWORK,
+            client: by_client.then_some(FOR_ONE_CLIENT),
+        };
+        Self { allowed, client, hub_url, checks: Places::new(bounds), found: Arc::new(Found::new()) }
+    }
+
+    async fn look(&self, topic: &TopicUrl, place: &mut Place) -> Verdict {
+        match self.client.get(topic.url(), None, &mut Unmeasured, place).await {
+            Ok(Some(fetched)) => self.read(topic, &fetched).await,
+            Ok(None) => Verdict::Refused(UNSEEN.to_owned()),
+            Err(error) => {
+                debug!(topic = topic.as_str(), %error, "whether the topic names this hub cannot be seen");
+                if may_pass(&error) { Verdict::Unknown } else { Verdict::Refused(UNSEEN.to_owned()) }
+            }
+        }
     }
 
     /// The verdict on a topic that was looked at.
@@ -62,22 +127,25 @@ impl ClosedHub {
 
 #[async_trait]
 impl TopicPolicy for ClosedHub {
-    async fn judge(&self, topic: &TopicUrl) -> Verdict {
+    async fn judge(&self, topic: &TopicUrl, asker: Asker) -> Verdict {
         if self.allowed.cover(topic) {
             return Verdict::Accepted;
         }
-        let host = topic.url().host_str().unwrap_or_default();
-        let Some(_place) = self.checks.place(host, Lane::Stranger).await else {
-            return Verdict::Unknown;
-        };
-        match self.client.get(topic.url(), None, &mut Unmeasured).await {
-            Ok(Some(fetched)) => self.read(topic, &fetched).await,
-            Ok(None) => Verdict::Refused(UNSEEN.to_owned()),
-            Err(error) => {
-                debug!(topic = topic.as_str(), %error, "whether the topic names this hub cannot be seen");
-                if may_pass(&error) { Verdict::Unknown } else { Verdict::Refused(UNSEEN.to_owned()) }
-            }
+        if let Some(found) = self.found.get(topic, asker) {
+            return found;
         }
+        let here = self.client.whereabouts(topic.url()).await;
+        let mut place = self.checks.place(asker, &here).await;
+        // Somebody else may have looked meanwhile.
+        if let Some(found) = self.found.get(topic, asker) {
+            return found;
+        }
+        let verdict = self.look(topic, &mut place).await;
+        // Where an error came at once, asking again costs nobody anything.
+        if verdict != Verdict::Unknown || place.is_slow() {
+            self.found.put(topic, &verdict);
+        }
+        verdict
     }
 }
 
@@ -121,10 +189,17 @@ mod tests {
     }
 
     fn hub(open_to: &[&str]) -> ClosedHub {
-        let second = Duration::from_secs(1);
-        let client = TopicClient::new(EgressClient::new(Guard::open_to(open_to), second, second, 1), 4_096);
-        ClosedHub::new(Prefixes::default(), client, "http://hub.example/".into())
+        patient_hub(open_to, Duration::from_secs(1))
     }
+
+    fn patient_hub(open_to: &[&str], patience: Duration) -> ClosedHub {
+        let client =
+            TopicClient::new(EgressClient::new(Guard::open_to(open_to), patience, patience, 1), 4_096);
+        ClosedHub::new(Prefixes::default(), client, "http://hub.example/".into(), true)
+    }
+
+    const STRANGER: Asker = Asker { client: None, lane: Lane::Stranger };
+    const KNOWN: Asker = Asker { client: None, lane: Lane::Known };
 
     #[tokio::test]
     async fn w062_what_may_pass_refuses_nothing() {
@@ -132,12 +207,16 @@ mod tests {
         for status in ["408 Timeout", "425 Early", "429 Many", "500 Error", "502 Gateway", "503 Busy"] {
             let answer =
                 format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").leak();
-            assert_eq!(hub.judge(&topic(answer).await).await, Verdict::Unknown, "{status}");
+            assert_eq!(hub.judge(&topic(answer).await, STRANGER).await, Verdict::Unknown, "{status}");
         }
-        assert_eq!(hub.judge(&topic("").await).await, Verdict::Unknown, "a connection that breaks");
-        assert_eq!(hub.judge(&topic("HTTP/1.1 200 OK\r\n").await).await, Verdict::Unknown, "no end");
+        assert_eq!(hub.judge(&topic("").await, STRANGER).await, Verdict::Unknown, "a connection that breaks");
         assert_eq!(
-            hub.judge(&"http://127.0.0.1:1/".parse().unwrap()).await,
+            hub.judge(&topic("HTTP/1.1 200 OK\r\n").await, STRANGER).await,
+            Verdict::Unknown,
+            "no end"
+        );
+        assert_eq!(
+            hub.judge(&"http://127.0.0.1:1/".parse().unwrap(), STRANGER).await,
             Verdict::Unknown,
             "nobody there"
         );
@@ -152,14 +231,18 @@ mod tests {
             "HTTP/1.1 302 Found\r\nLocation: ftp://10.1.2.3/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         ] {
-            assert_eq!(hub.judge(&topic(answer).await).await, Verdict::Refused(UNSEEN.into()), "{answer}");
+            assert_eq!(
+                hub.judge(&topic(answer).await, STRANGER).await,
+                Verdict::Refused(UNSEEN.into()),
+                "{answer}"
+            );
         }
     }
 
     #[tokio::test]
     async fn d20_an_address_that_may_not_be_contacted_looks_like_one_where_nobody_is() {
         let hub = hub(&[]);
-        assert_eq!(hub.judge(&"http://10.1.2.3/".parse().unwrap()).await, Verdict::Unknown);
+        assert_eq!(hub.judge(&"http://10.1.2.3/".parse().unwrap(), STRANGER).await, Verdict::Unknown);
     }
 
     #[tokio::test]
@@ -167,12 +250,62 @@ mod tests {
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), second, second, 1);
         let client = TopicClient::new(client, 64 * LOOKED_THROUGH);
-        let hub = ClosedHub::new(Prefixes::default(), client, "http://hub.example/".into());
+        let hub = ClosedHub::new(Prefixes::default(), client, "http://hub.example/".into(), true);
         let endless = format!(
             "HTTP/1.1 200 OK\r\nLink: <http://hub.example/>; rel=hub\r\nContent-Length: {}\r\n\r\n{}",
             64 * LOOKED_THROUGH,
             "x".repeat(LOOKED_THROUGH)
         );
-        assert_eq!(hub.judge(&topic(endless.leak()).await).await, Verdict::Accepted);
+        assert_eq!(hub.judge(&topic(endless.leak()).await, STRANGER).await, Verdict::Accepted);
+    }
+
+    #[tokio::test]
+    async fn b33_what_a_stranger_found_is_not_looked_for_again_for_strangers_but_for_others() {
+        let hub = hub(&["127.0.0.0/8"]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let topic: TopicUrl = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let answer = async |link: &str| {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await;
+            let answer = format!("HTTP/1.1 200 OK\r\n{link}Content-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        };
+        let (found, ()) = tokio::join!(hub.judge(&topic, STRANGER), answer(""));
+        assert!(matches!(found, Verdict::Refused(_)));
+        assert_eq!(hub.judge(&topic, STRANGER).await, found, "nobody answers now");
+        let link = "Link: <http://hub.example/>; rel=hub\r\n";
+        for asker in [KNOWN, STRANGER] {
+            let (found, ()) = tokio::join!(hub.judge(&topic, asker), answer(link));
+            assert_eq!(found, Verdict::Accepted);
+        }
+    }
+
+    #[tokio::test]
+    async fn b33_tarpits_of_strangers_on_any_number_of_networks_hold_up_nobody_who_is_known() {
+        let hub = patient_hub(&["127.0.0.0/8"], Duration::from_secs(300));
+        let mut tarpits = Vec::new();
+        for network in 0..16 {
+            let listener = TcpListener::bind((format!("127.0.{network}.9"), 0)).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tarpits.push(
+                (0..8).map(move |path| format!("http://{address}/{path}").parse::<TopicUrl>().unwrap()),
+            );
+            tokio::spawn(async move {
+                let mut held = Vec::new();
+                while let Ok(stream) = listener.accept().await {
+                    held.push(stream);
+                }
+            });
+        }
+        let mut strangers = tokio::task::JoinSet::new();
+        for topic in tarpits.into_iter().flatten() {
+            let hub = hub.clone();
+            strangers.spawn(async move { hub.judge(&topic, STRANGER).await });
+        }
+        let link = "HTTP/1.1 200 OK\r\nLink: <http://hub.example/>; rel=hub\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        let topic = topic(link).await;
+        assert_eq!(hub.judge(&topic, KNOWN).await, Verdict::Accepted);
+        assert!(strangers.len() >= 128 && strangers.try_join_next().is_none(), "all of them wait");
+        strangers.abort_all();
     }
 }

@@ -1,51 +1,71 @@
 //! One worker for each topic, however many pings come: those that come while it works are one more round.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resync_core::websub::TopicUrl;
 use tokio::sync::Notify;
 use tracing::error;
 
+use crate::places::{Asker, Lane};
 use crate::store::{Ping, PingId};
+
+/// Strangers whose turn a topic waits for, each its own; those with a token wait besides.
+const STRANGERS: usize = 8;
 
 /// The newest ping of each topic that is being worked on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
     under_way: Arc<Mutex<HashMap<TopicUrl, Newest>>>,
-    /// Tells those who wait before trying again that a ping has come in.
+}
+
+#[derive(Debug)]
+struct Newest {
+    id: PingId,
+    /// Who has pinged since the last round began.
+    askers: Vec<Asker>,
+    /// Tells those who wait that a ping of this topic has come in.
     pinged: Arc<Notify>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Newest {
-    id: PingId,
-    /// Somebody with a token has pinged since the last round began.
-    known: bool,
+impl Newest {
+    fn join(&mut self, asker: Asker) {
+        let strangers = || self.askers.iter().filter(|asker| asker.lane == Lane::Stranger).count();
+        if !self.askers.contains(&asker) && (asker.lane == Lane::Known || strangers() < STRANGERS) {
+            self.askers.push(asker);
+        }
+    }
 }
 
 impl Turns {
     /// Whether the ping's topic is being worked on, which is then repeated for this ping. Otherwise the caller has to
     /// [`Turns::serve`] it.
-    pub(super) fn joins(&self, ping: &Ping, known: bool) -> bool {
-        let mut under_way = self.under_way();
-        let before = under_way.get(&ping.topic).copied();
-        let known = known || before.is_some_and(|before| before.known);
-        under_way.insert(ping.topic.clone(), Newest { id: ping.id, known });
-        drop(under_way);
-        self.pinged.notify_waiters();
-        before.is_some()
+    pub(super) fn joins(&self, ping: &Ping, asker: Asker) -> bool {
+        match self.under_way().entry(ping.topic.clone()) {
+            Entry::Occupied(mut entry) => {
+                let newest = entry.get_mut();
+                newest.id = ping.id;
+                newest.join(asker);
+                newest.pinged.notify_waiters();
+                true
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(Newest { id: ping.id, askers: vec![asker], pinged: Arc::default() });
+                false
+            }
+        }
     }
 
-    /// Works for this ping, and for those that came meanwhile, until none is left; `work` hears whether somebody known was among
-    /// them. A panic ends one round and nothing else.
-    pub(super) async fn serve<F>(&self, mut ping: Ping, work: impl Fn(Ping, bool) -> F)
+    /// Works for this ping, and for those that came meanwhile, until none is left; `work` hears who pinged. A panic ends one
+    /// round and nothing else.
+    pub(super) async fn serve<F>(&self, mut ping: Ping, work: impl Fn(Ping, Vec<Asker>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         loop {
             // A task of its own, so that a panic ends there.
-            if let Err(fault) = tokio::spawn(work(ping.clone(), self.take_known(&ping))).await {
+            if let Err(fault) = tokio::spawn(work(ping.clone(), self.take_askers(&ping))).await {
                 error!(topic = ping.topic.as_str(), %fault, "fetching the topic failed by a fault of the hub's");
             }
             match self.newer(&ping) {
@@ -57,27 +77,38 @@ impl Turns {
 
     /// Waits for another ping of the same topic.
     pub(super) async fn until_newer(&self, ping: &Ping) {
-        self.until(ping, |newest| newest.id != ping.id).await;
+        self.until(ping, |newest| (newest.id != ping.id).then_some(())).await;
     }
 
-    /// Waits for a ping of the same topic by somebody known.
-    pub(super) async fn until_known(&self, ping: &Ping) {
-        self.until(ping, |newest| newest.known).await;
+    /// Waits until more than so many have pinged the same topic since the round began, and returns the others.
+    pub(super) async fn until_joined(&self, ping: &Ping, than: usize) -> Vec<Asker> {
+        let more =
+            |newest: &Newest| Some(newest.askers.get(than..)?.to_vec()).filter(|more| !more.is_empty());
+        self.until(ping, more).await.unwrap_or_default()
     }
 
-    async fn until(&self, ping: &Ping, condition: impl Fn(Newest) -> bool) {
+    /// Waits for what this finds; `None` when nobody works on the topic any more.
+    async fn until<T>(&self, ping: &Ping, find: impl Fn(&Newest) -> Option<T>) -> Option<T> {
         loop {
-            let pinged = self.pinged.notified();
-            if self.under_way().get(&ping.topic).copied().is_none_or(&condition) {
-                return;
-            }
+            // Made before the books are free for the next ping, so that none is missed.
+            let pinged = {
+                let under_way = self.under_way();
+                let newest = under_way.get(&ping.topic)?;
+                if let Some(found) = find(newest) {
+                    return Some(found);
+                }
+                Arc::clone(&newest.pinged).notified_owned()
+            };
             pinged.await;
         }
     }
 
-    /// Whether the round that begins is for somebody known too.
-    fn take_known(&self, ping: &Ping) -> bool {
-        self.under_way().get_mut(&ping.topic).is_some_and(|newest| std::mem::take(&mut newest.known))
+    /// For whom the round that begins is.
+    fn take_askers(&self, ping: &Ping) -> Vec<Asker> {
+        self.under_way()
+            .get_mut(&ping.topic)
+            .map(|newest| std::mem::take(&mut newest.askers))
+            .unwrap_or_default()
     }
 
     /// The ping that came while this one was served; without one the topic is no longer worked on.
@@ -98,7 +129,24 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake, Waker};
+
     use super::*;
+
+    /// Whether a task was woken.
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    const STRANGER: Asker = Asker { client: None, lane: Lane::Stranger };
+    const KNOWN: Asker = Asker { client: None, lane: Lane::Known };
 
     fn ping(id: u64) -> Ping {
         Ping { id: PingId(id), topic: "http://source.example/feed".parse().unwrap() }
@@ -107,7 +155,7 @@ mod tests {
     #[tokio::test]
     async fn pings_that_come_meanwhile_are_one_more_round() {
         let (turns, rounds) = (Turns::default(), Arc::new(Mutex::new(Vec::new())));
-        assert!(!turns.joins(&ping(1), false));
+        assert!(!turns.joins(&ping(1), STRANGER));
         let (inner, seen) = (turns.clone(), Arc::clone(&rounds));
         turns
             .serve(ping(1), move |round, _| {
@@ -115,20 +163,20 @@ mod tests {
                 async move {
                     seen.lock().unwrap().push(round.id.0);
                     if round.id.0 == 1 {
-                        assert!(turns.joins(&ping(2), false) && turns.joins(&ping(3), false));
+                        assert!(turns.joins(&ping(2), STRANGER) && turns.joins(&ping(3), STRANGER));
                         turns.until_newer(&round).await;
                     }
                 }
             })
             .await;
         assert_eq!(*rounds.lock().unwrap(), [1, 3]);
-        assert!(!turns.joins(&ping(4), false), "nothing is left of them");
+        assert!(!turns.joins(&ping(4), STRANGER), "nothing is left of them");
     }
 
     #[tokio::test]
     async fn a_panic_swallows_no_later_ping() {
         let (turns, rounds) = (Turns::default(), Arc::new(Mutex::new(Vec::new())));
-        assert!(!turns.joins(&ping(1), false));
+        assert!(!turns.joins(&ping(1), STRANGER));
         let (inner, seen) = (turns.clone(), Arc::clone(&rounds));
         turns
             .serve(ping(1), move |round, _| {
@@ -136,35 +184,67 @@ mod tests {
                 async move {
                     seen.lock().unwrap().push(round.id.0);
                     if round.id.0 == 1 {
-                        turns.joins(&ping(2), false);
+                        turns.joins(&ping(2), STRANGER);
                     }
                     assert_ne!(round.id.0, 1, "a fault, on purpose");
                 }
             })
             .await;
         assert_eq!(*rounds.lock().unwrap(), [1, 2]);
-        assert!(!turns.joins(&ping(3), false));
+        assert!(!turns.joins(&ping(3), STRANGER));
     }
 
     #[tokio::test]
-    async fn who_is_known_is_known_for_the_round_that_waits_and_for_the_next_one_only() {
+    async fn who_pings_while_a_round_waits_joins_it_and_is_of_the_next_one_and_no_later_one() {
         let (turns, rounds) = (Turns::default(), Arc::new(Mutex::new(Vec::new())));
-        assert!(!turns.joins(&ping(1), false));
+        assert!(!turns.joins(&ping(1), STRANGER));
         let (inner, seen) = (turns.clone(), Arc::clone(&rounds));
         turns
-            .serve(ping(1), move |round, known| {
+            .serve(ping(1), move |round, askers| {
                 let (turns, seen) = (inner.clone(), Arc::clone(&seen));
                 async move {
-                    seen.lock().unwrap().push((round.id.0, known));
+                    seen.lock().unwrap().push((round.id.0, askers));
                     if round.id.0 == 1 {
-                        assert!(turns.joins(&ping(2), true) && turns.joins(&ping(3), false));
-                        turns.until_known(&round).await;
+                        assert!(turns.joins(&ping(2), KNOWN));
+                        assert_eq!(turns.until_joined(&round, 0).await, [KNOWN]);
+                        assert!(turns.joins(&ping(3), STRANGER) && turns.joins(&ping(3), KNOWN));
+                        assert_eq!(turns.until_joined(&round, 1).await, [STRANGER], "nobody twice");
                     } else if round.id.0 == 3 {
-                        turns.joins(&ping(4), false);
+                        turns.joins(&ping(4), STRANGER);
                     }
                 }
             })
             .await;
-        assert_eq!(*rounds.lock().unwrap(), [(1, false), (3, true), (4, false)]);
+        let expected = [(1, vec![STRANGER]), (3, vec![KNOWN, STRANGER]), (4, vec![STRANGER])];
+        assert_eq!(*rounds.lock().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn b33_a_ping_wakes_nobody_who_waits_for_another_topic() {
+        let turns = Turns::default();
+        let other = Ping { id: PingId(9), topic: "http://other.example/".parse().unwrap() };
+        turns.joins(&ping(1), STRANGER);
+        turns.joins(&other, STRANGER);
+        let first = ping(1);
+        let (woken, mut waiting) = (Arc::new(Woken::default()), pin!(turns.until_newer(&first)));
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        turns.joins(&other, STRANGER);
+        assert!(!woken.0.load(Ordering::SeqCst));
+        turns.joins(&ping(2), STRANGER);
+        assert!(woken.0.load(Ordering::SeqCst));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+    }
+
+    #[test]
+    fn b33_any_number_of_clients_that_ping_a_topic_take_bounded_memory() {
+        let turns = Turns::default();
+        turns.joins(&ping(1), STRANGER);
+        for last in 0..=255 {
+            turns.joins(&ping(2), Asker { client: Some([192, 0, 2, last].into()), ..STRANGER });
+        }
+        turns.joins(&ping(3), KNOWN);
+        let askers = turns.take_askers(&ping(1));
+        assert_eq!((askers.len(), askers.last()), (STRANGERS + 1, Some(&KNOWN)), "the token counts");
     }
 }

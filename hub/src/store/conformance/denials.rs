@@ -1,26 +1,27 @@
 //! Denials: what they end, and that they are told until they are told (W-098, W-102).
 
 use super::{Place, activate, ask_to_subscribe, at, callback, on_every_engine, subscribe, told, topic};
-use crate::store::{Activation, NewDenial, RequestId, StoreEvent};
+use crate::store::{Activation, NewDenial, Refusal, StoreEvent};
 
 on_every_engine!(
     a_denial_ends_the_subscription_and_waits_to_be_told,
     a_denial_takes_the_waiting_request_with_it,
     only_the_newest_request_of_a_pair_can_be_denied,
     w062_a_denied_request_leaves_the_subscription_in_force,
+    d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_no_newer_request,
     where_there_is_nothing_there_is_nothing_to_deny,
     a_newer_denial_of_a_pair_replaces_the_older_one,
 );
 
-fn denial(name: &str, request: Option<RequestId>) -> NewDenial {
-    NewDenial { topic: topic("t"), callback: callback(name), reason: "because".into(), request }
+fn denial(name: &str, refusal: Refusal) -> NewDenial {
+    NewDenial { topic: topic("t"), callback: callback(name), reason: "because".into(), refusal }
 }
 
 async fn a_denial_ends_the_subscription_and_waits_to_be_told(place: Place) {
     let store = place.open();
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("~d")).await;
     let mut events = store.watch();
-    let denied = store.deny(denial("%7Ed", None)).await.unwrap().unwrap();
+    let denied = store.deny(denial("%7Ed", Refusal::Pair)).await.unwrap().unwrap();
     assert_eq!(denied.ended, Some((shard, subscription.topic, subscription.id)));
     assert_eq!(denied.callback.as_str(), subscription.callback.as_str(), "told as the subscriber wrote it");
     assert!(matches!(told(&mut events)[..], [StoreEvent::Unsubscribed { .. }]));
@@ -37,7 +38,7 @@ async fn a_denial_ends_the_subscription_and_waits_to_be_told(place: Place) {
 async fn a_denial_takes_the_waiting_request_with_it(place: Place) {
     let store = place.open();
     let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
-    let denied = store.deny(denial("d", None)).await.unwrap().unwrap();
+    let denied = store.deny(denial("d", Refusal::Pair)).await.unwrap().unwrap();
     assert_eq!(denied.ended, None);
     assert!(store.requests().await.unwrap().is_empty());
     assert!(matches!(activate(&*store, &renewal, at(0)).await, Activation::Superseded));
@@ -47,9 +48,9 @@ async fn only_the_newest_request_of_a_pair_can_be_denied(place: Place) {
     let store = place.open();
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
-    assert!(store.deny(denial("d", Some(older.id))).await.unwrap().is_none());
+    assert!(store.deny(denial("d", Refusal::Request(older.id))).await.unwrap().is_none());
     assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
-    assert!(store.deny(denial("d", Some(newer.id))).await.unwrap().is_some());
+    assert!(store.deny(denial("d", Refusal::Request(newer.id))).await.unwrap().is_some());
     assert!(store.requests().await.unwrap().is_empty());
 }
 
@@ -58,7 +59,7 @@ async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
     let (_, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "a stranger's").await;
     let mut events = store.watch();
-    assert!(store.deny(denial("d", Some(renewal.id))).await.unwrap().is_none());
+    assert!(store.deny(denial("d", Refusal::Request(renewal.id))).await.unwrap().is_none());
     assert!(told(&mut events).is_empty());
     assert!(store.requests().await.unwrap().is_empty());
     assert!(store.denials().await.unwrap().is_empty(), "it is not told what is not so");
@@ -68,18 +69,34 @@ async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
     assert_eq!((still.id, still.lease_end), (subscription.id, subscription.lease_end));
 }
 
+async fn d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_no_newer_request(
+    place: Place,
+) {
+    let store = place.open();
+    subscribe(&*store, &topic("t"), &callback("d")).await;
+    let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
+    let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
+    assert!(store.deny(denial("d", Refusal::Confirmed(older.id))).await.unwrap().is_none());
+    assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
+    assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_some());
+    let denied = store.deny(denial("d", Refusal::Confirmed(newer.id))).await.unwrap().unwrap();
+    assert!(denied.ended.is_some());
+    assert!(store.requests().await.unwrap().is_empty());
+    assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
+}
+
 async fn where_there_is_nothing_there_is_nothing_to_deny(place: Place) {
     let store = place.open();
-    assert!(store.deny(denial("d", None)).await.unwrap().is_none());
+    assert!(store.deny(denial("d", Refusal::Pair)).await.unwrap().is_none());
     assert!(store.denials().await.unwrap().is_empty(), "nobody is told who never asked (B-33)");
 }
 
 async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
     let store = place.open();
     subscribe(&*store, &topic("t"), &callback("d")).await;
-    let older = store.deny(denial("d", None)).await.unwrap().unwrap();
+    let older = store.deny(denial("d", Refusal::Pair)).await.unwrap().unwrap();
     subscribe(&*store, &topic("t"), &callback("d")).await;
-    let newer = store.deny(denial("d", None)).await.unwrap().unwrap();
+    let newer = store.deny(denial("d", Refusal::Pair)).await.unwrap().unwrap();
     store.remove_denial(&older).await.unwrap();
     assert_eq!(store.denials().await.unwrap(), [newer]);
 }

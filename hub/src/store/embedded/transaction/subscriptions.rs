@@ -8,8 +8,8 @@ use crate::store::embedded::engine::Space;
 use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
 use crate::store::{
-    Activation, Denial, DenialId, Ended, Intent, NewDenial, NewRequest, PendingRequest, RequestId, Result,
-    Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
+    Activation, Denial, DenialId, Ended, Intent, NewDenial, NewRequest, PendingRequest, Refusal, RequestId,
+    Result, Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -87,10 +87,12 @@ impl Transaction<'_> {
     }
 
     pub(in super::super) fn deny(&mut self, new: NewDenial) -> Result<Option<Denial>> {
-        let NewDenial { topic, callback, reason, request } = new;
+        let NewDenial { topic, callback, reason, refusal } = new;
         let pair = pair(&topic, &callback);
         let waiting = self.pending(pair);
-        if request.is_some() && request != waiting {
+        if let Refusal::Request(id) | Refusal::Confirmed(id) = refusal
+            && waiting != Some(id)
+        {
             return Ok(None);
         }
         let known = self.addressed(pair)?;
@@ -99,7 +101,7 @@ impl Transaction<'_> {
         }
         self.forget_pending(pair);
         // Anybody can send a request in a subscriber's name, so a refused one must not end what that subscriber has confirmed.
-        if request.is_some() && known.is_some() {
+        if matches!(refusal, Refusal::Request(_)) && known.is_some() {
             return Ok(None);
         }
         let counters = self.counters();
