@@ -8,6 +8,7 @@ use std::{
 use resync_core::digest::Algorithm;
 use toml::{Table, Value};
 
+use crate::links::LinkTemplate;
 use crate::settings::{BaseUrl, HubUrl, Root, Rules, SetName, Settings};
 
 /// The name that the file has where nobody says another.
@@ -16,9 +17,10 @@ pub const FILE: &str = "source.toml";
 /// Where the content of a new file comes from.
 const TEMPLATE: &str = include_str!("config/template.toml");
 
-const TOP: [&str; 9] =
-    ["out", "base_url", "directory", "hubs", "hash", "ignore", "change_list", "resource_list", "set"];
-const SET: [&str; 6] = ["name", "directory", "base_url", "hubs", "hash", "ignore"];
+const TOP: [&str; 10] =
+    ["out", "base_url", "directory", "hubs", "hash", "ignore", "change_list", "resource_list", "link", "set"];
+const SET: [&str; 7] = ["name", "directory", "base_url", "hubs", "hash", "ignore", "link"];
+const LINK: [&str; 5] = ["rel", "href", "pri", "type", "only"];
 const CHANGE_LIST: [&str; 2] = ["entries", "age"];
 const RESOURCE_LIST: [&str; 3] = ["small", "percent", "age"];
 
@@ -211,11 +213,44 @@ impl Reader<'_> {
         let (table, at) = of("ignore");
         let ignore =
             self.list(table, "ignore", at, |text| Ok::<_, std::convert::Infallible>(text.to_owned()));
-        let settings = Settings { rules, ignore, ..Settings::new(directory?, base_url?) }.hashes(hash);
+        let (table, at) = of("link");
+        let links = self.links(table, at);
+        let settings = Settings { rules, ignore, links, ..Settings::new(directory?, base_url?) }.hashes(hash);
         if let Err(reason) = settings.ignored() {
             self.wrong(&format!("{at}ignore"), &reason.to_string());
         }
         Some(hubs.into_iter().fold(settings, Settings::hub))
+    }
+
+    fn links(&mut self, table: &Table, place: &str) -> Vec<LinkTemplate> {
+        let Some(links) = table.get("link") else { return Vec::new() };
+        let Some(links) = links.as_array().filter(|links| links.iter().all(Value::is_table)) else {
+            self.wrong(
+                &format!("{place}link"),
+                "write [[link]], and below it rel and href, once for each link",
+            );
+            return Vec::new();
+        };
+        let links = links.iter().filter_map(Value::as_table).enumerate();
+        links.filter_map(|(number, link)| self.link(link, &format!("{place}link {}: ", number + 1))).collect()
+    }
+
+    fn link(&mut self, link: &Table, place: &str) -> Option<LinkTemplate> {
+        self.only(link, &LINK, place);
+        let (rel, href) = (self.text(link, "rel", place), self.text(link, "href", place));
+        let pri = self.number(link, "pri", place, 1..=999_999);
+        let only = self.list(link, "only", place, |text| Ok::<_, std::convert::Infallible>(text.to_owned()));
+        let media_type = link.contains_key("type").then(|| self.text(link, "type", place)).flatten();
+        let template = LinkTemplate::new(rel?, href?).and_then(|template| template.only(only));
+        let template = template.and_then(|template| match pri {
+            Some(pri) => template.pri(u32::try_from(pri).unwrap_or(u32::MAX)),
+            None => Ok(template),
+        });
+        let template = template.map(|template| match media_type {
+            Some(media_type) => template.media_type(media_type),
+            None => template,
+        });
+        template.map_err(|error| self.wrong(place, &error.to_string())).ok()
     }
 
     fn rules(&mut self, table: &Table) -> Rules {
@@ -463,6 +498,22 @@ mod tests {
             );
         }
         assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    }
+
+    #[test]
+    fn links_are_read_and_what_is_wrong_with_one_is_named_with_its_number() {
+        let top = "out = \"o\"\nbase_url = \"http://example.org/\"\ndirectory = \"d\"\n";
+        let link =
+            "[[link]]\nrel = \"duplicate\"\nhref = \"http://m.example/{path}\"\npri = 2\ntype = \"a/b\"\n";
+        let config = parse(&format!("{top}{link}")).unwrap();
+        let expected = LinkTemplate::new("duplicate", "http://m.example/{path}").unwrap().pri(2).unwrap();
+        assert_eq!(config.sets[0].1.links, [expected.media_type("a/b")]);
+        let problems =
+            parse(&format!("{top}{link}[[link]]\nrel = \"up\"\nhref = \"http://m.example/\"\n")).unwrap_err();
+        assert!(problems[0].starts_with("link 2: `up` relates no resources"), "{problems:?}");
+        assert!(
+            parse(&format!("{top}[[link]]\nrell = \"via\"\n")).unwrap_err()[0].contains("did you mean rel?")
+        );
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub mod documents;
 mod files;
 mod inventory;
 pub use inventory::Changes;
+pub mod links;
 mod lock;
 pub mod notify;
 mod outbox;

@@ -264,8 +264,9 @@ fn decide(
             let all = before.into_iter().flat_map(|state| &state.documents);
             all.filter(|record| record.capability == Capability::ResourceList)
         };
-        before.is_some_and(|state| state.settings.hash == settings.hash)
-            && lists().next().is_some()
+        before.is_some_and(|state| {
+            state.settings.hash == settings.hash && state.settings.links == settings.links
+        }) && lists().next().is_some()
             && lists().all(|record| is_in_place(out, record))
             && !is_outdated(series, &settings, taken)
     };

@@ -11,7 +11,7 @@ use resync_core::{build::url_path_of, digest::Algorithm};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::{site::DOCUMENT_FOLDER, url_path};
+use crate::{links::LinkTemplate, site::DOCUMENT_FOLDER, url_path};
 
 /// Everything a build depends on besides the files. Kept in the state, so that later commands need only OUT.
 ///
@@ -40,6 +40,9 @@ pub struct Settings {
     /// Patterns of files that are no resources, as `.gitignore` has them.
     #[serde(default)]
     pub ignore: Vec<String>,
+    /// Links that the resources get.
+    #[serde(default)]
+    pub links: Vec<LinkTemplate>,
     /// The site of several sets that this is one of; `None` for a site of one set.
     #[serde(default)]
     pub root: Option<Root>,
@@ -129,8 +132,8 @@ impl Settings {
     /// Settings with SHA-256 hashes and no hub.
     pub fn new(directory: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
         let (hash, rules) = (vec![Algorithm::Sha256], Rules::default());
-        let (directory, hubs, ignore) = (directory.into(), Vec::new(), Vec::new());
-        Self { directory, base_url, hubs, hash, rules, ignore, root: None }
+        let (directory, hubs, ignore, links) = (directory.into(), Vec::new(), Vec::new(), Vec::new());
+        Self { directory, base_url, hubs, hash, rules, ignore, links, root: None }
     }
 
     /// Adds a hub; one named twice counts once.

@@ -18,6 +18,7 @@ use resync_core::{
 use super::{BuildError, Written, complete, desk::Desk, run};
 use crate::{
     collection, inventory,
+    links::Linker,
     lock::Lock,
     plan::StoredPosition,
     site::{DOCUMENT_FOLDER, Site},
@@ -66,10 +67,11 @@ pub fn dump(out: &Path, what: Dump) -> Result<Dumped, BuildError> {
     let contents = FileInventory::below(collection, before.settings.base_url.as_str()).contents();
     let site = Site::of(&before.settings);
     let documents = build::Site::new(&site.place(DOCUMENT_FOLDER).url);
+    let linker = Linker::of(&before.settings);
     let mut sink = Desk::open(out.join(DOCUMENT_FOLDER))?;
     let published = match what {
         Dump::Resources => ResourceDumps::new(&documents, series.until).completed(Completed::Now).write(
-            inventory::newest(out)?,
+            inventory::newest(out)?.map(|item| item.map(|item| linker.item(item))),
             contents,
             &mut sink,
         )?,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use resync_core::{
-    build::{self, ChangeLists, Completed, Documents, ResourceLists, Rotation, Sink, Stamp},
+    build::{self, ChangeLists, Completed, Documents, Event, Item, ResourceLists, Rotation, Sink, Stamp},
     datetime::DateTime,
     digest::{Algorithm, Digest, Hasher},
     document::Capability,
@@ -20,6 +20,7 @@ use super::{BuildError, Written, desk::Desk};
 use crate::{
     documents::{self, Composed},
     files, inventory,
+    links::Linker,
     lock::Lock,
     outbox,
     plan::{Plan, StoredPosition},
@@ -147,6 +148,18 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// The resources with their links.
+    fn items(&self) -> Result<impl Iterator<Item = Result<Item, build::BuildError>> + use<>, BuildError> {
+        let linker = Linker::of(&self.plan.settings);
+        Ok(inventory::newest(self.out)?.map(move |item| item.map(|item| linker.item(item))))
+    }
+
+    /// The changes with their links.
+    fn changes(&self) -> Result<impl Iterator<Item = Result<Event, build::BuildError>> + use<>, BuildError> {
+        let linker = Linker::of(&self.plan.settings);
+        Ok(inventory::changes(self.out)?.map(move |event| linker.event(event)))
+    }
+
     fn documents(&self) -> build::Site {
         build::Site::new(&self.site.place(DOCUMENT_FOLDER).url)
     }
@@ -198,7 +211,7 @@ impl Run<'_> {
         let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
         let published = ResourceLists::new(&documents, self.plan.started)
             .completed(Completed::At(self.plan.completed))
-            .write(inventory::newest(self.out)?, &mut sink)?;
+            .write(self.items()?, &mut sink)?;
         let index = published.top().filter(|_| published.documents.len() > 1).map(|top| documents.url(top));
         for name in &published.documents {
             let location = self.site.place(&format!("{DOCUMENT_FOLDER}/{name}"));
@@ -227,10 +240,10 @@ impl Run<'_> {
             }
             Some(position) if changes.total() == 0 => Some(position.into()),
             Some(position) if resumed => {
-                let changes = inventory::changes(self.out)?;
+                let changes = self.changes()?;
                 lists.resume(&mut sink, position.into(), started, changes, until)?.position()
             }
-            Some(_) => lists.record(&mut sink, started, inventory::changes(self.out)?, until)?.position(),
+            Some(_) => lists.record(&mut sink, started, self.changes()?, until)?.position(),
         };
         let position: StoredPosition = position.unwrap_or_default().into();
         let index = self.site.change_list();
@@ -255,7 +268,7 @@ impl Run<'_> {
         let has_news = self.plan.position.is_some() && self.plan.changes.total() > 0;
         match series.filter(|_| has_news && !self.plan.settings.hubs.is_empty()) {
             Some(series) => {
-                let (up, changes) = (self.site.capability_list().url, inventory::changes(self.out)?);
+                let (up, changes) = (self.site.capability_list().url, self.changes()?);
                 Ok(outbox::fill(self.out, last, series.until, &up, changes)?)
             }
             None => Ok(last),

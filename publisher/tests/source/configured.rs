@@ -154,6 +154,45 @@ fn all_sets_of_a_site_are_served() {
 }
 
 #[test]
+fn rs171_rs177_links_of_the_configuration_stand_in_every_list_and_notification() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let links = "[[link]]\nrel = \"duplicate\"\nhref = \"https://mirror.example/{path}\"\npri = 1\n[[link]]\nrel = \"canonical\"\nhref = \"http://source.example/{stem}\"\nonly = [\"*.xml\"]\n";
+    let config = configured(
+        &place,
+        &format!(
+            "out = \"site\"\nbase_url = \"http://source.example/\"\ndirectory = \"collection\"\nhubs = [\"{}\"]\n{links}",
+            hub.url()
+        ),
+    );
+    let publish = || run(&["publish", "--config", text(&config)]).succeeded();
+    publish();
+    let of = |document: &Document, number: usize| {
+        let links = document.entries()[number].links.iter();
+        links.map(|link| (link.rel.as_str().to_owned(), link.href.clone(), link.pri)).collect::<Vec<_>>()
+    };
+    let mirror = |path: &str| ("duplicate".to_owned(), format!("https://mirror.example/{path}"), Some(1));
+    let canonical = ("canonical".to_owned(), "http://source.example/sub/b%20c".to_owned(), None);
+    let list = document(&place, "resync/resourcelist.xml");
+    assert_eq!(
+        (of(&list, 0), of(&list, 1)),
+        (vec![mirror("a.txt")], vec![mirror("sub/b%20c.xml"), canonical.clone()])
+    );
+    place.put("sub/b c.xml", "<changed/>");
+    place.remove("a.txt");
+    publish();
+    let heard = hub.next_of_any();
+    let heard = if heard.is_of_changes() { heard } else { hub.next_of_any() };
+    let told = xml::read(heard.body.as_bytes()).unwrap().into_document().unwrap();
+    for document in [told, document(&place, "resync/changelist-1.xml")] {
+        assert_eq!(
+            (of(&document, 0), of(&document, 1)),
+            (vec![], vec![mirror("sub/b%20c.xml"), canonical.clone()])
+        );
+    }
+    run(&["check", text(&place.out())]).succeeded();
+}
+
+#[test]
 fn what_is_wrong_with_a_file_is_named_at_once() {
     let place = Place::new();
     let config =
