@@ -7,6 +7,7 @@ mod dumping;
 mod killing;
 mod knowing;
 mod notifying;
+mod python;
 mod serving;
 mod support;
 mod telling;

@@ -236,8 +236,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(place: &Place) -> Self {
+        Self::start_at(place, SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    pub(crate) fn start_at(place: &Place, address: SocketAddr) -> Self {
         let out = place.out();
-        let mut child = program(&["serve", "--out", text(&out), "--listen", "127.0.0.1:0"])
+        let mut child = program(&["serve", "--out", text(&out), "--listen", &address.to_string()])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
