@@ -10,6 +10,7 @@
 //! * [`build`]: from an inventory of resources to lists, dumps, archives and their indexes;
 //! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
+//! * [`durable`]: files that no reader and no crash sees half of;
 //! * [`address`]: which addresses are public;
 //! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
 //!
@@ -50,6 +51,7 @@ pub mod build;
 pub mod datetime;
 pub mod digest;
 pub mod document;
+pub mod durable;
 pub mod lint;
 pub mod package;
 pub mod rules;

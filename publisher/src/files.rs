@@ -1,15 +1,13 @@
-//! What the other rooms need of the file system: replacing a file so that every reader, and every crash, sees the old one or the new one
-//! whole, and telling two versions of a file apart.
+//! What the other rooms need of the file system: steps of a run that tests can cut short, and telling two versions of a file apart.
 
 use std::{
-    fs::{self, File, Metadata, Permissions},
-    io::{self, Write},
+    fs::{self, Metadata},
+    io,
     path::Path,
     time::SystemTime,
 };
 
-const TEMPORARY_PREFIX: &str = ".resync-";
-const TEMPORARY_SUFFIX: &str = ".tmp";
+use resync_core::durable::{self, folder_of, sync_folder};
 
 /// What differs between two versions of a file, without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +39,7 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !from.exists() => Ok(()),
         Err(error) => Err(error),
-        Ok(()) => sync_folder(to.parent().unwrap_or(Path::new("."))),
+        Ok(()) => sync_folder(folder_of(to)),
     }
 }
 
@@ -51,80 +49,14 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        Ok(()) => sync_folder(path.parent().unwrap_or(Path::new("."))),
+        Ok(()) => sync_folder(folder_of(path)),
     }
 }
 
-/// Writes `bytes` to `path`: a temporary file beside it, fsync, rename, fsync of the folder. Missing folders are made.
+/// Writes `bytes` to `path`, as [`durable::replace`] does.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     act()?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    make_folder(folder)?;
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX);
-    if let Some(permissions) = readable_as_the_umask_allows() {
-        builder.permissions(permissions);
-    }
-    let mut file = builder.tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    sync_folder(folder)
-}
-
-/// Removes the temporary files that a killed run left in `folder`. Only for who holds the lock of the site.
-pub(crate) fn sweep(folder: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(TEMPORARY_PREFIX) && name.ends_with(TEMPORARY_SUFFIX) {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes a folder and those above it, each name durable.
-pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.as_os_str().is_empty() || folder.is_dir() {
-        return Ok(());
-    }
-    if let Some(above) = folder.parent() {
-        make_folder(above)?;
-    }
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
-        _ => sync_folder(folder.parent().unwrap_or(Path::new("."))),
-    }
-}
-
-/// Temporary files are private by default, but a web server under another user must read what replaces a document.
-#[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "other systems have no such permissions")]
-fn readable_as_the_umask_allows() -> Option<Permissions> {
-    use std::os::unix::fs::PermissionsExt;
-    Some(Permissions::from_mode(0o666))
-}
-
-#[cfg(not(unix))]
-fn readable_as_the_umask_allows() -> Option<Permissions> {
-    None
-}
-
-#[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
+    durable::replace(path, bytes)
 }
 
 #[cfg(unix)]
@@ -139,7 +71,7 @@ fn file_number(_: &Metadata) -> u64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::cell::Cell;
+    use std::{cell::Cell, fs::File};
 
     use super::*;
 
@@ -156,41 +88,6 @@ pub(crate) mod tests {
         let left = LEFT.get();
         LEFT.set(left.map(|left| left.saturating_sub(1)));
         left == Some(0)
-    }
-
-    #[test]
-    fn a_file_is_replaced_whole_and_leaves_nothing_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b/c.xml");
-        replace(&path, b"one").unwrap();
-        replace(&path, b"two").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn others_may_read_what_is_published() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let (ordinary, published) = (folder.path().join("ordinary"), folder.path().join("published"));
-        fs::write(&ordinary, "x").unwrap();
-        replace(&published, b"x").unwrap();
-        let mode = |path| fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode(&published), mode(&ordinary));
-    }
-
-    #[test]
-    fn what_a_killed_run_left_is_swept_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in [".resync-Ab12.tmp", ".resync-notes", "mine.tmp"] {
-            fs::write(folder.path().join(name), "x").unwrap();
-        }
-        sweep(folder.path()).unwrap();
-        sweep(&folder.path().join("missing")).unwrap();
-        let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, [".resync-notes", "mine.tmp"]);
     }
 
     #[test]

@@ -7,10 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    files,
-    state::{FOLDER, StateError},
-};
+use resync_core::durable::make_folder;
+
+use crate::state::{FOLDER, StateError};
 
 /// The right to change a site: while it lives, other writers of the same OUT wait.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ impl Turn {
 fn hold(out: &Path, name: &str, doing: &str) -> Result<File, StateError> {
     let path = out.join(FOLDER).join(name);
     let failed = |action, source| StateError::Io { action, path: path.clone(), source };
-    files::make_folder(&out.join(FOLDER)).map_err(|source| failed("make the folder of", source))?;
+    make_folder(&out.join(FOLDER)).map_err(|source| failed("make the folder of", source))?;
     let file = File::options()
         .create(true)
         .write(true)

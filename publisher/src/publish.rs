@@ -17,13 +17,14 @@ use resync_core::{
     build::{self, Inventory, Item, Skipped, Unportable},
     datetime::DateTime,
     document::{Capability, Change},
+    durable,
     rules::Violations,
 };
 
 pub use self::dumps::{Dump, Dumped, dump};
 pub(crate) use self::run::is_in_place;
 use crate::{
-    collection, files,
+    collection,
     inventory::{self, Before, Changes, Taken},
     lock::Lock,
     outbox::OutboxError,
@@ -299,7 +300,7 @@ fn elapsed(from: DateTime, now: DateTime) -> Duration {
 
 fn sweep(out: &Path) -> Result<(), BuildError> {
     for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
-        files::sweep(&folder).map_err(|source| BuildError::Write { path: folder, source })?;
+        durable::sweep(&folder).map_err(|source| BuildError::Write { path: folder, source })?;
     }
     Ok(())
 }

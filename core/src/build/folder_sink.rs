@@ -5,14 +5,13 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, NamedTempFile, TempPath};
+use tempfile::{NamedTempFile, TempPath};
 
 use super::{BuildError, Documents, Sink};
+use crate::durable::{self, folder_of, is_unfinished, make_folder, sync_folder};
 
 /// The file that is locked; it is empty, and stays.
 const LOCK: &str = ".resync.lock";
-/// How the name of a document begins and ends that is not published.
-const UNFINISHED: (&str, &str) = (".resync-", ".tmp");
 
 /// Documents in a folder, as a web server serves them: a temporary file beside the target, fsync, rename, fsync of the folder.
 /// Every reader, and every crash, sees the old document or the new one whole.
@@ -76,7 +75,7 @@ impl FolderSink {
         if !self.locks.contains_key(folder) {
             make_folder(folder)?;
             let lock = lock(folder)?;
-            remove_unfinished(folder)?;
+            durable::sweep(folder)?;
             self.locks.insert(folder.to_owned(), lock);
         }
         Ok(())
@@ -157,10 +156,7 @@ impl Sink for FolderSink {
         let target = self.path(name);
         let folder = folder_of(&target);
         self.take(folder)?;
-        let mut builder = Builder::new();
-        builder.prefix(UNFINISHED.0).suffix(UNFINISHED.1);
-        share(&mut builder);
-        let file = builder.tempfile_in(folder)?;
+        let file = durable::temporary(folder)?;
         Ok(FolderDraft { target, file })
     }
 
@@ -220,54 +216,6 @@ fn lock(folder: &Path) -> io::Result<File> {
         }
         Err(TryLockError::Error(error)) => Err(error),
     }
-}
-
-fn is_unfinished(name: &str) -> bool {
-    name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1)
-}
-
-/// Removes what a killed run left in a folder that is locked.
-fn remove_unfinished(folder: &Path) -> io::Result<()> {
-    for name in names_in(folder, is_unfinished)? {
-        fs::remove_file(folder.join(name))?;
-    }
-    Ok(())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Makes a folder and those above it, each name durable.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    make_folder(folder_of(folder))?;
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
-        _ => sync_folder(folder_of(folder)),
-    }
-}
-
-/// Temporary files are private by default, but a web server under another user must read what replaces a document.
-#[cfg(unix)]
-fn share(builder: &mut Builder<'_, '_>) {
-    use std::os::unix::fs::PermissionsExt as _;
-    builder.permissions(fs::Permissions::from_mode(0o666));
-}
-
-#[cfg(not(unix))]
-fn share(_: &mut Builder<'_, '_>) {}
-
-#[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]

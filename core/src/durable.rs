@@ -1,0 +1,139 @@
+//! Files that every reader, and every crash, sees the old way or the new way whole: a temporary file beside the target, fsync, rename, fsync
+//! of the folder.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use tempfile::{Builder, NamedTempFile};
+
+/// How the name of a file begins and ends that is not in its place yet.
+const UNFINISHED: (&str, &str) = (".resync-", ".tmp");
+
+/// Writes `bytes` to `path`. Missing folders are made.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("a/b.xml");
+/// resync_core::durable::replace(&path, b"<urlset/>")?;
+/// assert_eq!(std::fs::read(path)?, b"<urlset/>");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = folder_of(path);
+    make_folder(folder)?;
+    let mut file = temporary(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    sync_folder(folder)
+}
+
+/// A temporary file beside its target; a web server under another user may read what it becomes.
+pub(crate) fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = Builder::new();
+    builder.prefix(UNFINISHED.0).suffix(UNFINISHED.1);
+    share(&mut builder);
+    builder.tempfile_in(folder)
+}
+
+/// Whether a name is that of a file that is not in its place yet.
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1)
+}
+
+/// Removes what a killed run left in a folder that is not in its place; nothing where there is no folder. For who knows that nobody else
+/// writes there.
+pub fn sweep(folder: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if is_unfinished(&entry.file_name().to_string_lossy()) && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The folder in which a file lies.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes a folder and those above it, each name durable.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    make_folder(folder_of(folder))?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
+        _ => sync_folder(folder_of(folder)),
+    }
+}
+
+/// Makes durable which names a folder has.
+#[cfg(unix)]
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Makes durable which names a folder has; nothing where folders cannot be synced.
+#[cfg(not(unix))]
+pub fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Temporary files are private by default.
+#[cfg(unix)]
+fn share(builder: &mut Builder<'_, '_>) {
+    use std::os::unix::fs::PermissionsExt as _;
+    builder.permissions(fs::Permissions::from_mode(0o666));
+}
+
+#[cfg(not(unix))]
+fn share(_: &mut Builder<'_, '_>) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/c.xml");
+        replace(&path, b"one").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn others_may_read_what_is_published() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (ordinary, published) = (folder.path().join("ordinary"), folder.path().join("published"));
+        fs::write(&ordinary, "x").unwrap();
+        replace(&published, b"x").unwrap();
+        let mode = |path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&published), mode(&ordinary));
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_swept_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [".resync-Ab12.tmp", ".resync-notes", "mine.tmp"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        sweep(folder.path()).unwrap();
+        sweep(&folder.path().join("missing")).unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [".resync-notes", "mine.tmp"]);
+    }
+}
