@@ -85,6 +85,9 @@ pub(crate) struct OutArgs {
     /// What `init` wrote, read where no --out is given [default: source.toml, if there is one]
     #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, env = "RESYNC_SOURCE_JSON")]
+    pub(crate) json: bool,
 }
 
 impl OutArgs {
@@ -260,9 +263,6 @@ pub(crate) struct ServeArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) out: OutArgs,
-    /// Print JSON
-    #[arg(long, env = "RESYNC_SOURCE_JSON")]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,18 +4,30 @@ use std::path::Path;
 
 use resync_core::build::Folder;
 
-use crate::{publish, settings::Settings, site::DOCUMENT_FOLDER};
+use crate::{inventory::Scope, publish, settings::Settings, site::DOCUMENT_FOLDER};
 
 /// The collection of `settings`, whose site is written to `out`. Both folders must exist.
 ///
 /// Besides what is never a resource ([`Folder`]), the folder into which the site is written is left out, the documents' own folder, and what the
 /// settings ignore.
 pub(crate) fn open(settings: &Settings, out: &Path) -> Result<Folder, publish::BuildError> {
+    open_within(settings, out, None)
+}
+
+/// The same, of which nothing but what is in the scope is looked at.
+pub(crate) fn open_within(
+    settings: &Settings,
+    out: &Path,
+    scope: Option<Scope>,
+) -> Result<Folder, publish::BuildError> {
     let mut folder = Folder::open(&settings.directory)?;
-    if !settings.ignore.is_empty() {
+    if !settings.ignore.is_empty() || scope.is_some() {
         let patterns = settings.ignored();
         let patterns = patterns.map_err(|error| publish::BuildError::Ignore { reason: error.to_string() })?;
-        folder = folder.ignore(move |path| patterns.matched_path_or_any_parents(path, false).is_ignore());
+        folder = folder.ignore(move |path| {
+            scope.as_ref().is_some_and(|scope| !scope.contains(path))
+                || patterns.matched_path_or_any_parents(path, false).is_ignore()
+        });
     }
     // A set of several lies in the folder of the whole site.
     let whole = settings.root.as_ref().and_then(|_| out.parent()).unwrap_or(out);

@@ -17,10 +17,24 @@ pub const FILE: &str = "source.toml";
 /// Where the content of a new file comes from.
 const TEMPLATE: &str = include_str!("config/template.toml");
 
-const TOP: [&str; 10] =
-    ["out", "base_url", "directory", "hubs", "hash", "ignore", "change_list", "resource_list", "link", "set"];
-const SET: [&str; 7] = ["name", "directory", "base_url", "hubs", "hash", "ignore", "link"];
-const LINK: [&str; 5] = ["rel", "href", "pri", "type", "only"];
+const TOP: [&str; 14] = [
+    "out",
+    "base_url",
+    "directory",
+    "hubs",
+    "hash",
+    "ignore",
+    "json_patch",
+    "change_list",
+    "resource_list",
+    "resource_dump",
+    "change_dump",
+    "archive",
+    "link",
+    "set",
+];
+const SET: [&str; 8] = ["name", "directory", "base_url", "hubs", "hash", "ignore", "json_patch", "link"];
+const LINK: [&str; 6] = ["rel", "href", "pri", "type", "only", "sidecar"];
 const CHANGE_LIST: [&str; 2] = ["entries", "age"];
 const RESOURCE_LIST: [&str; 3] = ["small", "percent", "age"];
 
@@ -215,7 +229,10 @@ impl Reader<'_> {
             self.list(table, "ignore", at, |text| Ok::<_, std::convert::Infallible>(text.to_owned()));
         let (table, at) = of("link");
         let links = self.links(table, at);
-        let settings = Settings { rules, ignore, links, ..Settings::new(directory?, base_url?) }.hashes(hash);
+        let (table, at) = of("json_patch");
+        let json_patch = self.is_so(table, "json_patch", at);
+        let settings = Settings::new(directory?, base_url?).hashes(hash);
+        let settings = Settings { rules, ignore, json_patch, links, ..settings };
         if let Err(reason) = settings.ignored() {
             self.wrong(&format!("{at}ignore"), &reason.to_string());
         }
@@ -241,7 +258,9 @@ impl Reader<'_> {
         let pri = self.number(link, "pri", place, 1..=999_999);
         let only = self.list(link, "only", place, |text| Ok::<_, std::convert::Infallible>(text.to_owned()));
         let media_type = link.contains_key("type").then(|| self.text(link, "type", place)).flatten();
+        let is_sidecar = self.is_so(link, "sidecar", place);
         let template = LinkTemplate::new(rel?, href?).and_then(|template| template.only(only));
+        let template = template.map(|template| if is_sidecar { template.sidecar() } else { template });
         let template = template.and_then(|template| match pri {
             Some(pri) => template.pri(u32::try_from(pri).unwrap_or(u32::MAX)),
             None => Ok(template),
@@ -260,7 +279,7 @@ impl Reader<'_> {
             if let Some(entries) = self.number(section, "entries", "change_list.", 1..=50_000) {
                 rules.change_list_entries = usize::try_from(entries).unwrap_or(usize::MAX);
             }
-            rules.change_list_seconds = self.age(section, "change_list.", rules.change_list_seconds);
+            rules.change_list_seconds = self.time(section, "age", "change_list.", rules.change_list_seconds);
         }
         if let Some(section) = self.section(table, "resource_list") {
             self.only(section, &RESOURCE_LIST, "resource_list.");
@@ -270,8 +289,12 @@ impl Reader<'_> {
             if let Some(percent) = self.number(section, "percent", "resource_list.", 1..=100) {
                 rules.resource_list_percent = u8::try_from(percent).unwrap_or(u8::MAX);
             }
-            rules.resource_list_seconds = self.age(section, "resource_list.", rules.resource_list_seconds);
+            rules.resource_list_seconds =
+                self.time(section, "age", "resource_list.", rules.resource_list_seconds);
         }
+        rules.resource_dump_seconds = self.only_time(table, "resource_dump", "every");
+        rules.change_dump_seconds = self.only_time(table, "change_dump", "every");
+        rules.archive_seconds = self.only_time(table, "archive", "after");
         rules
     }
 
@@ -355,6 +378,18 @@ impl Reader<'_> {
         parsed
     }
 
+    /// False where nothing is said.
+    fn is_so(&mut self, table: &Table, key: &str, place: &str) -> bool {
+        match table.get(key) {
+            None => false,
+            Some(Value::Boolean(is_so)) => *is_so,
+            Some(_) => {
+                self.wrong(&format!("{place}{key}"), "write true or false");
+                false
+            }
+        }
+    }
+
     fn number(
         &mut self,
         table: &Table,
@@ -372,17 +407,25 @@ impl Reader<'_> {
         }
     }
 
+    /// The one key of a section; never where nothing is said.
+    fn only_time(&mut self, table: &Table, name: &str, key: &str) -> Option<u64> {
+        let section = self.section(table, name)?;
+        let place = format!("{name}.");
+        self.only(section, &[key], &place);
+        self.time(section, key, &place, None)
+    }
+
     /// A duration in seconds, none for `never`; `otherwise` where nothing is said.
-    fn age(&mut self, table: &Table, place: &str, otherwise: Option<u64>) -> Option<u64> {
-        if !table.contains_key("age") {
+    fn time(&mut self, table: &Table, key: &str, place: &str, otherwise: Option<u64>) -> Option<u64> {
+        if !table.contains_key(key) {
             return otherwise;
         }
-        let text = self.text(table, "age", place)?;
-        let age = humantime::parse_duration(text).ok();
-        if age.is_none() && text != "never" {
-            self.wrong(&format!("{place}age"), "write it as \"12h\" or \"30d\", or \"never\"");
+        let text = self.text(table, key, place)?;
+        let time = humantime::parse_duration(text).ok();
+        if time.is_none() && text != "never" {
+            self.wrong(&format!("{place}{key}"), "write it as \"12h\" or \"30d\", or \"never\"");
         }
-        age.map(|age| age.as_secs())
+        time.map(|time| time.as_secs())
     }
 }
 
@@ -427,6 +470,10 @@ mod tests {
             age = "1h"
             [resource_list]
             age = "never"
+            [resource_dump]
+            every = "7d"
+            [archive]
+            after = "30d"
             [[set]]
             name = "articles"
             directory = "a"
@@ -437,6 +484,7 @@ mod tests {
             hash = "sha-256"
             hubs = []
             ignore = ["*.bak"]
+            json_patch = true
             "#,
         )
         .unwrap();
@@ -456,10 +504,16 @@ mod tests {
             (second.hash.as_slice(), second.ignore.as_slice()),
             (&[Algorithm::Sha256][..], &["*.bak".to_owned()][..])
         );
+        assert_eq!((first.json_patch, second.json_patch), (false, true));
         let rules = first.rules;
         assert_eq!(
             (rules.change_list_entries, rules.change_list_seconds, rules.resource_list_seconds),
             (10, Some(3600), None)
+        );
+        let day = 24 * 3600;
+        assert_eq!(
+            (rules.resource_dump_seconds, rules.change_dump_seconds, rules.archive_seconds),
+            (Some(7 * day), None, Some(30 * day))
         );
     }
 
@@ -473,6 +527,10 @@ mod tests {
             hash = ["crc32"]
             [change_list]
             entries = 0
+            [change_dump]
+            every = "often"
+            [archive]
+            every = "1d"
             [[set]]
             name = "Über"
             directory = 1
@@ -486,6 +544,8 @@ mod tests {
             "out: is missing",
             "base_url: `ftp://example.org/` uses `ftp`",
             "change_list.entries: write a number from 1 to 50000",
+            "change_dump.every: write it as \"12h\"",
+            "archive.every: is no key here; there are after",
             "set 1: colour: is no key here",
             "set 1: name: ",
             "set 1: directory: write it in quotes",

@@ -1,13 +1,14 @@
-//! What is in a collection, kept in a file from one run to the next: one line of JSON a resource, in the order of their URLs.
+//! What is in a collection, kept from one run to the next ([`Kept`]), and how it differs from what the last run told.
 //!
-//! A run writes the next inventory beside the last one, and beside both what differs, line by line: nobody ever holds the whole of it. Files
-//! that are as they were are not read again.
+//! A run keeps the next inventory beside the last one, and beside both what differs. Files that are as they were are not read again.
+
+mod kept;
+mod patches;
 
 use std::{
     cmp::Ordering,
-    collections::BTreeMap,
-    fs::File,
-    io::{self, BufRead as _, BufReader, BufWriter, Lines},
+    collections::{BTreeMap, BTreeSet},
+    io::{self, BufWriter},
     path::{Path, PathBuf},
     sync::mpsc::channel,
     time::Duration,
@@ -15,27 +16,30 @@ use std::{
 
 use resync_core::{
     build::{
-        BuildError, Event, FileInventory, Folder, FolderSink, Inventory, Item, Known, Sink as _, SkipReason,
-        Skipped, Stamp, Unportable, differences,
+        BuildError, Event, FileInventory, Folder, FolderDraft, FolderSink, Inventory, Item, Known, Sink as _,
+        SkipReason, Skipped, Unportable,
     },
     datetime::DateTime,
-    digest::{Algorithm, Hashes},
     document::Change,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
+use self::{
+    kept::{First, Line, Side, Stored, write_line},
+    patches::Patches,
+};
+pub(crate) use self::{
+    kept::{Kept, is_whole},
+    patches::{PATCH_FOLDER, PATCH_TYPE},
+};
 use crate::{
     files,
-    settings::BaseUrl,
+    settings::{BaseUrl, Settings},
     state::FOLDER,
-    stored::{text, text_option},
+    stored::text,
 };
 
-/// The inventory that the published documents tell of.
-const LAST: &str = "inventory.jsonl";
-/// The inventory of a run that is not through.
-const NEXT: &str = "inventory-next.jsonl";
-/// What differs between the two.
+/// What differs between the last inventory and the next one.
 const CHANGES: &str = "changes.jsonl";
 
 /// Changes that are told to have happened at one moment, so that a burst can be cut into notifications (CN-014). With the longest URLs and all
@@ -104,37 +108,61 @@ impl Changes {
 /// What the last run told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Before {
-    /// All changes up to this moment: what differs from its inventory is told.
-    Told(DateTime),
+    /// All changes up to this moment: what differs from its inventory, with so many resources and bytes, is told.
+    Told { until: DateTime, resources: u64, bytes: u64 },
     /// Nothing that could go on.
     Nothing,
 }
 
 /// Takes the next inventory of `collection`, and what differs from the last one, into the state of the site in `out`.
+///
+/// With a `scope` only what that names is looked at, and everything else is as it was.
 pub(crate) fn take(
     collection: Folder,
-    base: &BaseUrl,
-    algorithms: &[Algorithm],
+    settings: &Settings,
     out: &Path,
     before: Before,
+    scope: Option<&Scope>,
+    tell: &dyn Fn(u64),
 ) -> Result<Taken, BuildError> {
     let ((skip, skipped), (wonder, unportable)) = (channel(), channel());
-    let mut files = FileInventory::below(collection, base.as_str())
-        .algorithms(algorithms.iter().copied())
+    let last = Kept::last(out);
+    let known = match scope {
+        None => None,
+        Some(scope) => Some(scope.known(&last, &settings.base_url)?),
+    };
+    let files = FileInventory::below(collection, settings.base_url.as_str())
+        .algorithms(settings.hash.iter().copied())
         .media_type(|path| mime_guess::from_path(path).first().map(|guess| guess.essence_str().to_owned()))
         .on_skipped(move |one| drop(skip.send(one)))
-        .on_unportable(move |one| drop(wonder.send(one)))
-        .known(last(out)?)
-        .start()?;
+        .on_unportable(move |one| drop(wonder.send(one)));
+    let mut files = match &known {
+        None => files.known(last.resources()?),
+        Some(known) => files.known(known.clone().into_iter().map(Ok)),
+    }
+    .start()?;
     let started = files.started();
-    let Compared { resources, bytes, changes, until } = compare(started, || files.next_known(), out, before)?;
+    let mut looked = 0;
+    let next = || {
+        looked += 1;
+        tell(looked);
+        files.next_known()
+    };
+    let mut patches = Patches::of(settings, out);
+    let compared = match (known, before) {
+        (Some(known), Before::Told { until, resources, bytes }) => {
+            let news = of_scope(started.max(later(until, 1)), known, next, &mut patches)?;
+            news.keep(out, &last, (resources, bytes))?
+        }
+        _ => compare(started, next, out, before, &mut patches)?,
+    };
     // What vanished is no news.
     let mut skipped: Vec<_> = skipped.iter().filter(|one| one.reason != SkipReason::Dangling).collect();
     skipped.sort_by(|one, other| one.path.cmp(&other.path));
     let mut unportable: Vec<_> = unportable.iter().collect();
     unportable.sort_by(|one, other| one.path.cmp(&other.path));
-    let (reads, completed) = (files.reads(), DateTime::now().max(started));
-    Ok(Taken { started, completed, until, resources, bytes, reads, changes, skipped, unportable })
+    let taken = Taken::of(started, &compared);
+    Ok(Taken { reads: files.reads(), skipped, unportable, ..taken })
 }
 
 /// The same for resources that are no files, in the order of their URIs.
@@ -142,70 +170,67 @@ pub(crate) fn take_from(
     mut resources: impl Inventory,
     out: &Path,
     before: Before,
+    tell: &dyn Fn(u64),
 ) -> Result<Taken, BuildError> {
     let started = DateTime::now();
-    let next = || resources.next().map(|item| item.map(|item| Known { item, stamp: None }));
-    Ok(Taken::of(started, &compare(started, next, out, before)?))
+    let mut looked = 0;
+    let next = || {
+        looked += 1;
+        tell(looked);
+        resources.next().map(|item| item.map(|item| Known { item, stamp: None }))
+    };
+    Ok(Taken::of(started, &compare(started, next, out, before, &mut Patches::none())?))
 }
 
 /// The same where changes are told and everything else is as it was. They are told as they are, in their order.
 pub(crate) fn take_changes(
     told: &[(Change, Item)],
     out: &Path,
-    until: DateTime,
+    before: (DateTime, u64, u64),
 ) -> Result<Taken, BuildError> {
     let started = DateTime::now();
-    let first = started.max(later(until, 1));
-    let mut sink = FolderSink::open(out.join(FOLDER))?;
-    let mut lines = BufWriter::new(sink.create(CHANGES)?);
-    let (mut changes, mut until, mut outcome) = (Changes::default(), first, BTreeMap::new());
+    let (until, resources, bytes) = before;
+    let mut news = News::new(started.max(later(until, 1)));
     for (change, item) in told {
-        until = later(first, changes.total() / CHANGES_OF_A_MOMENT);
-        changes.count(*change);
-        write_line(&mut lines, &EventLine::from(Event::new(*change, until, item.clone())))?;
-        outcome.insert(item.loc.clone(), (*change != Change::Deleted).then(|| item.clone()));
+        news.tell(*change, item.clone());
+        let known = (*change != Change::Deleted).then(|| Known { item: item.clone(), stamp: None });
+        news.outcome.insert(item.loc.clone(), known);
     }
-    let mut next = BufWriter::new(sink.create(NEXT)?);
-    let (mut resources, mut bytes) = (0, 0);
-    for known in with_changes(last(out)?, outcome) {
-        let known = known?;
-        resources += 1;
-        bytes += known.item.length.unwrap_or(0);
-        write_line(&mut next, &Line::from(known))?;
-    }
-    for lines in [next, lines] {
-        let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
-        sink.publish(staged)?;
-    }
-    Ok(Taken::of(started, &Compared { resources, bytes, changes, until }))
+    let compared = news.keep(out, &Kept::last(out), (resources, bytes))?;
+    Ok(Taken::of(started, &compared))
 }
 
-/// An inventory in which some resources are another way, or gone.
-fn with_changes(
-    known: impl Iterator<Item = Result<Known, BuildError>>,
-    changes: BTreeMap<String, Option<Item>>,
-) -> impl Iterator<Item = Result<Known, BuildError>> {
-    let mut known = known.peekable();
-    let mut changes = changes.into_iter().peekable();
-    std::iter::from_fn(move || {
-        loop {
-            let order = match (known.peek(), changes.peek()) {
-                (None, None) => return None,
-                (Some(_), None) | (Some(Err(_)), _) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(Ok(known)), Some((loc, _))) => known.item.loc.cmp(loc),
-            };
-            if order == Ordering::Less {
-                return known.next();
-            }
-            if order == Ordering::Equal {
-                known.next();
-            }
-            if let Some((_, Some(item))) = changes.next() {
-                return Some(Ok(Known { item, stamp: None }));
+/// Files, and folders with all in them, by their paths below the collection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope {
+    named: BTreeSet<PathBuf>,
+    above: BTreeSet<PathBuf>,
+}
+
+impl Scope {
+    pub(crate) fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let named: BTreeSet<PathBuf> = paths.into_iter().collect();
+        let above = named.iter().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
+        Self { named, above }
+    }
+
+    /// Whether a path has to be looked at, if only to come to one that is named.
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        self.above.contains(path) || path.ancestors().any(|path| self.named.contains(path))
+    }
+
+    /// What the last inventory knows of it.
+    fn known(&self, last: &Kept, base: &BaseUrl) -> Result<Vec<Known>, BuildError> {
+        let mut known = BTreeMap::new();
+        for path in &self.named {
+            let loc = base.join(path);
+            let of_folder = last.below(&format!("{loc}/"))?;
+            for one in last.find(&loc)?.into_iter().chain(of_folder) {
+                known.insert(one.item.loc.clone(), one);
             }
         }
-    })
+        Ok(known.into_values().collect())
+    }
 }
 
 impl Taken {
@@ -225,46 +250,262 @@ struct Compared {
     until: DateTime,
 }
 
-/// One pass over both inventories: the new one is kept, and what differs is, too.
+/// Few changes, in memory.
+struct News {
+    first: DateTime,
+    until: DateTime,
+    changes: Changes,
+    events: Vec<Event>,
+    /// How the resources are now, and which are gone.
+    outcome: BTreeMap<String, Option<Known>>,
+}
+
+impl News {
+    fn new(first: DateTime) -> Self {
+        let (changes, events, outcome) = Default::default();
+        Self { first, until: first, changes, events, outcome }
+    }
+
+    fn tell(&mut self, change: Change, item: Item) {
+        self.until = later(self.first, self.changes.total() / CHANGES_OF_A_MOMENT);
+        self.changes.count(change);
+        self.events.push(Event::new(change, self.until, item));
+    }
+
+    /// Keeps the changes and the next inventory, in which everything else is as it was.
+    fn keep(self, out: &Path, last: &Kept, (resources, bytes): (u64, u64)) -> Result<Compared, BuildError> {
+        let Self { until, changes, events, outcome, .. } = self;
+        let (mut resources, mut bytes) = (resources, bytes);
+        for (loc, now) in &outcome {
+            let before = last.find(loc)?;
+            let length = |known: &Known| known.item.length.unwrap_or(0);
+            resources = resources + u64::from(now.is_some()) - u64::from(before.is_some());
+            bytes =
+                (bytes + now.as_ref().map_or(0, length)).saturating_sub(before.as_ref().map_or(0, length));
+        }
+        let mut next = Writing::begin(out)?;
+        for event in events {
+            next.event(event)?;
+        }
+        if last.is_due() {
+            for side in with_outcome(last.sides()?, outcome) {
+                if let Some(known) = side?.into_now() {
+                    next.whole(known)?;
+                }
+            }
+        } else {
+            let since = last.only_since().sides()?;
+            for side in with_outcome(since, outcome) {
+                let Side { loc, now, .. } = side?;
+                next.since(&now.map_or_else(|| Line::gone(loc), Line::from))?;
+            }
+        }
+        next.publish(last.is_due())?;
+        Ok(Compared { resources, bytes, changes, until })
+    }
+}
+
+/// Sides of which some are another way now.
+fn with_outcome(
+    sides: impl Iterator<Item = Result<Side, BuildError>>,
+    outcome: BTreeMap<String, Option<Known>>,
+) -> impl Iterator<Item = Result<Side, BuildError>> {
+    let outcome = outcome.into_iter().map(|(loc, now)| Ok(Side { loc, first: First::Nothing, now }));
+    joined(sides, outcome, |side| side.loc.as_str(), |side| side.loc.as_str()).map(|pair| match pair? {
+        (_, Some(after)) => Ok(after),
+        (Some(before), None) => Ok(before),
+        (None, None) => Err(io::Error::other("a pair of nothing").into()),
+    })
+}
+
+/// What differs between what is known of a few resources and what they are.
+fn of_scope(
+    first: DateTime,
+    known: Vec<Known>,
+    next: impl FnMut() -> Option<Result<Known, BuildError>>,
+    patches: &mut Patches,
+) -> Result<News, BuildError> {
+    let mut news = News::new(first);
+    let after = std::iter::from_fn(next);
+    for pair in joined(known.into_iter().map(Ok), after, loc_of, loc_of) {
+        match pair? {
+            (Some(before), None) => {
+                patches.forget(&before.item);
+                news.outcome.insert(before.item.loc.clone(), None);
+                news.tell(Change::Deleted, Item::new(before.item.loc));
+            }
+            (before, Some(after)) => {
+                if let Some((change, item)) = patches.change(before.as_ref(), &after.item)? {
+                    news.tell(change, item);
+                }
+                if before.as_ref() != Some(&after) {
+                    news.outcome.insert(after.item.loc.clone(), Some(after));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+    Ok(news)
+}
+
+/// One pass over both inventories: what the new one has another way is kept, and what differs is told.
 fn compare(
     started: DateTime,
     next: impl FnMut() -> Option<Result<Known, BuildError>>,
     out: &Path,
     before: Before,
+    patches: &mut Patches,
 ) -> Result<Compared, BuildError> {
-    let mut sink = FolderSink::open(out.join(FOLDER))?;
-    let mut lines = BufWriter::new(sink.create(NEXT)?);
-    let mut told = BufWriter::new(sink.create(CHANGES)?);
-    let (mut resources, mut bytes, mut changes) = (0, 0, Changes::default());
-    let known: Box<dyn Iterator<Item = Result<Item, BuildError>>> = match before {
-        Before::Told(_) => Box::new(last(out)?.map(|known| known.map(|known| known.item))),
-        Before::Nothing => Box::new(std::iter::empty()),
+    let last = Kept::last(out);
+    let (sides, first): (Box<dyn Iterator<Item = _>>, _) = match before {
+        Before::Told { until, .. } => (Box::new(last.sides()?), started.max(later(until, 1))),
+        Before::Nothing => (Box::new(std::iter::empty()), started),
     };
-    let first = match before {
-        Before::Told(until) => started.max(later(until, 1)),
-        Before::Nothing => started,
-    };
-    let mut until = first;
-    let after = std::iter::from_fn(next).map(|known| {
-        let known = known?;
-        resources += 1;
-        bytes += known.item.length.unwrap_or(0);
-        write_line(&mut lines, &Line::from(known.clone()))?;
-        Ok(known.item)
-    });
-    for event in differences(known, after, first) {
-        let event = event?;
-        if let Before::Told(_) = before {
+    let is_told = matches!(before, Before::Told { .. });
+    let is_whole = !is_told || last.is_due();
+    let mut kept = Writing::begin(out)?;
+    let (mut resources, mut bytes, mut changes, mut until) = (0, 0, Changes::default(), first);
+    for pair in joined(sides, Ordered::new(std::iter::from_fn(next)), |side: &Side| side.loc.as_str(), loc_of)
+    {
+        let (side, after) = pair?;
+        let mut told = None;
+        match (side, after) {
+            (Some(Side { loc, first, now }), None) => {
+                let is_first = !matches!(first, First::Nothing);
+                if let Some(gone) = (Side { loc: loc.clone(), first, now }).into_now() {
+                    patches.forget(&gone.item);
+                    told = Some((Change::Deleted, Item::new(loc.clone())));
+                }
+                if is_first && !is_whole {
+                    kept.since(&Line::gone(loc))?;
+                }
+            }
+            (side, Some(after)) => {
+                resources += 1;
+                bytes += after.item.length.unwrap_or(0);
+                let is_first = side.as_ref().is_some_and(|side| match &side.first {
+                    First::True(known) | First::Past(known) => *known == after,
+                    First::Nothing => false,
+                });
+                let before = side.and_then(Side::into_now);
+                told = patches.change(before.as_ref(), &after.item)?;
+                if is_whole {
+                    kept.whole(after)?;
+                } else if !is_first {
+                    kept.since(&after.into())?;
+                }
+            }
+            (None, None) => {}
+        }
+        if let Some((change, item)) = told.filter(|_| is_told) {
             until = later(first, changes.total() / CHANGES_OF_A_MOMENT);
-            changes.count(event.change);
-            write_line(&mut told, &EventLine::from(Event { moment: until, ..event }))?;
+            changes.count(change);
+            kept.event(Event::new(change, until, item))?;
         }
     }
-    for lines in [lines, told] {
-        let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
-        sink.publish(staged)?;
-    }
+    kept.publish(is_whole)?;
     Ok(Compared { resources, bytes, changes, until })
+}
+
+fn loc_of(known: &Known) -> &str {
+    known.item.loc.as_str()
+}
+
+/// Two series in the order of their URLs as one; what both have comes as a pair.
+fn joined<A, B>(
+    one: impl Iterator<Item = Result<A, BuildError>>,
+    other: impl Iterator<Item = Result<B, BuildError>>,
+    loc_of_one: impl Fn(&A) -> &str,
+    loc_of_other: impl Fn(&B) -> &str,
+) -> impl Iterator<Item = Result<(Option<A>, Option<B>), BuildError>> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    let mut has_failed = false;
+    std::iter::from_fn(move || {
+        if has_failed {
+            return None;
+        }
+        let order = match (one.peek(), other.peek()) {
+            (None, None) => return None,
+            (Some(Err(_)), _) | (Some(_), None) => Ordering::Less,
+            (_, Some(Err(_))) | (None, Some(_)) => Ordering::Greater,
+            (Some(Ok(one)), Some(Ok(other))) => loc_of_one(one).cmp(loc_of_other(other)),
+        };
+        let first = if order == Ordering::Greater { None } else { one.next() };
+        let second = if order == Ordering::Less { None } else { other.next() };
+        let pair = first.transpose().and_then(|first| Ok((first, second.transpose()?)));
+        has_failed = pair.is_err();
+        Some(pair)
+    })
+}
+
+/// Ends with an error where resources are out of order.
+struct Ordered<I> {
+    resources: I,
+    last: String,
+}
+
+impl<I> Ordered<I> {
+    fn new(resources: I) -> Self {
+        Self { resources, last: String::new() }
+    }
+}
+
+impl<I: Iterator<Item = Result<Known, BuildError>>> Iterator for Ordered<I> {
+    type Item = Result<Known, BuildError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let known = match self.resources.next()? {
+            Ok(known) => known,
+            Err(error) => return Some(Err(error)),
+        };
+        if !self.last.is_empty() && self.last >= known.item.loc {
+            let after = self.last.clone();
+            return Some(Err(BuildError::ResourceOrder { loc: known.item.loc, after }));
+        }
+        self.last.clone_from(&known.item.loc);
+        Some(Ok(known))
+    }
+}
+
+/// What a run keeps until it is through.
+struct Writing {
+    sink: FolderSink,
+    whole: BufWriter<FolderDraft>,
+    since: BufWriter<FolderDraft>,
+    changes: BufWriter<FolderDraft>,
+}
+
+impl Writing {
+    fn begin(out: &Path) -> Result<Self, BuildError> {
+        kept::begin(out)?;
+        let mut sink = FolderSink::open(out.join(FOLDER))?;
+        let whole = BufWriter::new(sink.create(kept::NEXT)?);
+        let since = BufWriter::new(sink.create(kept::NEXT_SINCE)?);
+        let changes = BufWriter::new(sink.create(CHANGES)?);
+        Ok(Self { sink, whole, since, changes })
+    }
+
+    fn whole(&mut self, known: Known) -> io::Result<()> {
+        write_line(&mut self.whole, &Line::from(known))
+    }
+
+    fn since(&mut self, line: &Line) -> io::Result<()> {
+        write_line(&mut self.since, line)
+    }
+
+    fn event(&mut self, event: Event) -> io::Result<()> {
+        write_line(&mut self.changes, &EventLine::from(event))
+    }
+
+    /// Puts the changes and one of the two into their places.
+    fn publish(self, is_whole: bool) -> Result<(), BuildError> {
+        let Self { mut sink, whole, since, changes } = self;
+        for lines in [if is_whole { whole } else { since }, changes] {
+            let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
+            sink.publish(staged)?;
+        }
+        Ok(())
+    }
 }
 
 /// So many milliseconds after a moment.
@@ -272,101 +513,25 @@ fn later(moment: DateTime, milliseconds: u64) -> DateTime {
     DateTime::from_system_time(moment.to_system_time() + Duration::from_millis(milliseconds))
 }
 
-fn write_line(lines: &mut impl io::Write, line: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *lines, line)?;
-    lines.write_all(b"\n")
-}
-
-/// The inventory that the published documents tell of; empty before there are any.
-fn last(out: &Path) -> Result<impl Iterator<Item = Result<Known, BuildError>> + Send + use<>, BuildError> {
-    let lines = match kept::<Line>(out.join(FOLDER).join(LAST)) {
-        Err(BuildError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
-        lines => Some(lines?),
-    };
-    Ok(lines.into_iter().flatten().map(|line| line.map(Known::from)))
-}
-
-/// Whether there is an inventory that the published documents tell of.
-pub(crate) fn is_kept(out: &Path) -> bool {
-    out.join(FOLDER).join(LAST).is_file()
-}
-
 /// The inventory of the run that is not through, or of the last one.
 pub(crate) fn newest(
     out: &Path,
 ) -> Result<impl Iterator<Item = Result<Item, BuildError>> + use<>, BuildError> {
-    let next = out.join(FOLDER).join(NEXT);
-    let path = if next.exists() { next } else { out.join(FOLDER).join(LAST) };
-    Ok(kept::<Line>(path)?.map(|line| line.map(|line| Known::from(line).item)))
+    Ok(Kept::newest(out).resources()?.map(|known| known.map(|known| known.item)))
 }
 
 /// What differs between the last inventory and the next one.
 pub(crate) fn changes(
     out: &Path,
 ) -> Result<impl Iterator<Item = Result<Event, BuildError>> + use<>, BuildError> {
-    Ok(kept::<EventLine>(out.join(FOLDER).join(CHANGES))?.map(|line| line.map(Event::from)))
+    let lines = Stored::<EventLine>::open(out.join(FOLDER).join(CHANGES))?;
+    Ok(lines.map(|line| line.map(Event::from)))
 }
 
 /// Makes the next inventory the last one. Does nothing where that is done.
 pub(crate) fn advance(out: &Path) -> io::Result<()> {
-    let folder = out.join(FOLDER);
-    files::rename(&folder.join(NEXT), &folder.join(LAST))?;
-    files::remove(&folder.join(CHANGES))
-}
-
-/// Lines of JSON in a file.
-#[derive(Debug)]
-struct Kept<T> {
-    lines: Lines<BufReader<File>>,
-    path: PathBuf,
-    of: std::marker::PhantomData<fn() -> T>,
-}
-
-fn kept<T>(path: PathBuf) -> Result<Kept<T>, BuildError> {
-    match File::open(&path) {
-        Ok(file) => Ok(Kept { lines: BufReader::new(file).lines(), path, of: std::marker::PhantomData }),
-        Err(source) => Err(BuildError::File { path, source }),
-    }
-}
-
-impl<T: DeserializeOwned> Iterator for Kept<T> {
-    type Item = Result<T, BuildError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let line = self.lines.next()?;
-        let line = line.and_then(|line| Ok(serde_json::from_str(&line)?));
-        Some(line.map_err(|source| BuildError::File { path: self.path.clone(), source }))
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-struct Line {
-    loc: String,
-    #[serde(with = "text_option")]
-    lastmod: Option<DateTime>,
-    length: Option<u64>,
-    hashes: String,
-    media_type: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    encoding: Option<String>,
-    #[serde(default, with = "text_option", skip_serializing_if = "Option::is_none")]
-    stamp: Option<Stamp>,
-}
-
-impl From<Known> for Line {
-    fn from(Known { item, stamp }: Known) -> Self {
-        let Item { loc, lastmod, length, hashes, media_type, encoding, .. } = item;
-        Self { loc, lastmod, length, hashes: hashes.to_string(), media_type, encoding, stamp }
-    }
-}
-
-impl From<Line> for Known {
-    fn from(line: Line) -> Self {
-        let Line { loc, lastmod, length, hashes, media_type, encoding, stamp } = line;
-        let hashes = Hashes::parse(&hashes);
-        let item = Item { lastmod, length, hashes, media_type, encoding, ..Item::new(loc) };
-        Self { item, stamp }
-    }
+    kept::advance(out)?;
+    files::remove(&out.join(FOLDER).join(CHANGES))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -375,36 +540,44 @@ struct EventLine {
     change: Change,
     #[serde(with = "text")]
     moment: DateTime,
-    #[serde(flatten)]
-    line: Line,
+    resource: Line,
 }
 
 impl From<Event> for EventLine {
     fn from(Event { change, moment, item, .. }: Event) -> Self {
-        Self { change, moment, line: Line::from(Known { item, stamp: None }) }
+        Self { change, moment, resource: Line::from(Known { item, stamp: None }) }
     }
 }
 
 impl From<EventLine> for Event {
-    fn from(EventLine { change, moment, line }: EventLine) -> Self {
-        Self::new(change, moment, Known::from(line).item)
+    fn from(EventLine { change, moment, resource }: EventLine) -> Self {
+        let loc = resource.loc.clone();
+        Self::new(change, moment, resource.into_known().map_or_else(|| Item::new(loc), |known| known.item))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::SystemTime};
+    use std::{
+        fs::{self, File},
+        time::SystemTime,
+    };
 
-    use resync_core::digest::Digest;
+    use resync_core::digest::{Algorithm, Digest};
 
     use super::*;
-    use crate::{collection, settings::Settings};
+    use crate::collection;
 
     fn taken(data: &Path, out: &Path, before: Before) -> Taken {
         fs::create_dir_all(out).unwrap();
         let base = BaseUrl::parse("http://example.org/c").unwrap();
         let collection = collection::open(&Settings::new(data, base.clone()), out).unwrap();
-        take(collection, &base, &[Algorithm::Sha256], out, before).unwrap()
+        let settings = Settings::new(data, base);
+        take(collection, &settings, out, before, None, &|_| ()).unwrap()
+    }
+
+    fn told_until(until: DateTime) -> Before {
+        Before::Told { until, resources: 0, bytes: 0 }
     }
 
     fn told(out: &Path) -> Vec<(Change, String)> {
@@ -452,14 +625,14 @@ mod tests {
         let touched = File::options().write(true).open(data.join("c")).unwrap();
         touched.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         let ahead = later(first.until, 3_600_000);
-        let second = taken(&data, &out, Before::Told(ahead));
+        let second = taken(&data, &out, told_until(ahead));
         let expected = [(Change::Updated, "a"), (Change::Deleted, "b"), (Change::Created, "d")];
         assert_eq!(told(&out), expected.map(|(change, name)| (change, name.to_owned())));
         assert_eq!(second.changes, Changes { created: 1, updated: 1, deleted: 1 });
         assert!(second.until > ahead, "the clock was set back, time goes on");
         advance(&out).unwrap();
         advance(&out).unwrap();
-        let third = taken(&data, &out, Before::Told(second.until));
+        let third = taken(&data, &out, told_until(second.until));
         assert_eq!((third.changes.total(), told(&out)), (0, vec![]));
     }
 
@@ -473,7 +646,7 @@ mod tests {
         for number in 0..=2 * CHANGES_OF_A_MOMENT {
             fs::write(data.join(format!("{number:04}")), "").unwrap();
         }
-        let burst = taken(&data, &out, Before::Told(first.until));
+        let burst = taken(&data, &out, told_until(first.until));
         let mut moments: Vec<_> = changes(&out).unwrap().map(|event| event.unwrap().moment).collect();
         assert!(moments.is_sorted() && moments[0] > first.until);
         assert_eq!(moments.last(), Some(&burst.until));

@@ -1,6 +1,6 @@
 //! Links that the resources of a set have in common, made from templates (RS-170 to RS-183).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use resync_core::{
@@ -38,6 +38,8 @@ pub struct LinkTemplate {
     media_type: Option<String>,
     #[serde(default)]
     only: Vec<String>,
+    #[serde(default)]
+    sidecar: bool,
 }
 
 /// Why a template cannot be used.
@@ -92,7 +94,7 @@ impl LinkTemplate {
             return Err(LinkError::Target(href.to_owned()));
         }
         let (rel, href) = (rel.to_owned(), href.to_owned());
-        Ok(Self { rel, href, pri: None, media_type: None, only: Vec::new() })
+        Ok(Self { rel, href, pri: None, media_type: None, only: Vec::new(), sidecar: false })
     }
 
     /// Preference among links of the same relation, 1 (first) to 999999.
@@ -116,6 +118,13 @@ impl LinkTemplate {
         self.only = patterns.into_iter().collect();
         self.patterns()?;
         Ok(self)
+    }
+
+    /// Only resources whose target is a file of the set, too, get the link.
+    #[must_use]
+    pub fn sidecar(mut self) -> Self {
+        self.sidecar = true;
+        self
     }
 
     fn patterns(&self) -> Result<Option<Gitignore>, LinkError> {
@@ -147,6 +156,7 @@ impl LinkTemplate {
 /// The templates of a set, at work.
 pub(crate) struct Linker {
     base: String,
+    directory: PathBuf,
     templates: Vec<(LinkTemplate, Option<Gitignore>)>,
 }
 
@@ -155,7 +165,8 @@ impl Linker {
     pub(crate) fn of(settings: &Settings) -> Self {
         let base = settings.base_url.to_string();
         let with_patterns = |template: &LinkTemplate| (template.clone(), template.patterns().ok().flatten());
-        Self { base, templates: settings.links.iter().map(with_patterns).collect() }
+        let (directory, links) = (settings.directory.clone(), &settings.links);
+        Self { base, directory, templates: links.iter().map(with_patterns).collect() }
     }
 
     pub(crate) fn item(&self, mut item: Item) -> Item {
@@ -169,9 +180,16 @@ impl Linker {
             (Some(_), None) => false,
         };
         let links = self.templates.iter().filter(|(_, patterns)| applies(patterns));
-        let links: Vec<_> = links.map(|(template, _)| template.of(path)).collect();
-        item.links.extend(links);
+        let links = links.map(|(template, _)| (template.sidecar, template.of(path)));
+        let links = links.filter(|(is_sidecar, link)| !is_sidecar || self.is_there(&link.href));
+        item.links.extend(links.map(|(_, link)| link));
         item
+    }
+
+    /// Whether a URL is that of a file.
+    fn is_there(&self, url: &str) -> bool {
+        let path = url.strip_prefix(&self.base).and_then(path_of);
+        path.is_some_and(|path| self.directory.join(path).is_file())
     }
 
     /// A deletion has no links.
@@ -230,6 +248,19 @@ mod tests {
         assert_eq!(links(pdf(), "deep/a%20b.pdf").len(), 1);
         assert_eq!(links(pdf(), "papers/a.txt").len(), 1);
         assert_eq!(links(pdf(), "a.txt"), []);
+    }
+
+    #[test]
+    fn rs177_a_sidecar_is_linked_where_it_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("a b.xml"), "<meta/>").unwrap();
+        let mut settings = Settings::new(place.path(), BaseUrl::parse("http://example.org/").unwrap());
+        settings.links =
+            [LinkTemplate::new("describedby", "http://example.org/{stem}.xml").unwrap().sidecar()].into();
+        let linker = Linker::of(&settings);
+        let links = |name: &str| linker.item(Item::new(format!("http://example.org/{name}"))).links;
+        assert_eq!(links("a%20b.pdf")[0].href, "http://example.org/a%20b.xml");
+        assert_eq!(links("c.pdf"), []);
     }
 
     #[test]

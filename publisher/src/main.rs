@@ -1,6 +1,7 @@
 //! `resync-source`: the Source's tool. All it does is in the library; here flags become calls and results become words.
 
 mod cli;
+mod json;
 mod progress;
 mod words;
 
@@ -12,15 +13,17 @@ use std::{
 };
 
 use cli::{
-    BuildArgs, CheckArgs, Cli, Command, Failure, InitArgs, NotifyArgs, ServeArgs, StatusArgs, TokenArgs,
+    BuildArgs, CheckArgs, Chosen, Cli, Command, Failure, InitArgs, NotifyArgs, ServeArgs, StatusArgs,
+    TokenArgs,
 };
-use progress::Progress;
+use progress::{Bar, Progress};
 use resync_publisher::{
-    BaseUrl, HubUrl, build, check, config, notify,
+    BaseUrl, HubUrl, check, config, notify,
     notify::{NotifyError, Outcome, Token, Told},
-    publish::{Dump, describe, dump},
+    publish::{Built, Dump, build_telling, describe, dump_telling},
     serve, status, watch,
 };
+use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 
 /// The pauses between attempts to tell a hub double from the first to the last.
@@ -46,8 +49,8 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => run_init(arguments),
-        Command::Build(arguments) => say(&run_build(&arguments).await?),
-        Command::Notify(arguments) => say(&run_notify(&arguments).await?),
+        Command::Build(arguments) => run_build(&arguments).await?.say(arguments.out.json, &[]),
+        Command::Notify(arguments) => run_notify(&arguments).await,
         Command::Publish { build, token } => run_publish(build, token).await,
         Command::Dump { build, changes } => run_dump(&build, changes).await,
         Command::Watch { build, tokens, rescan } => run_watch(&build, tokens.token, rescan).await,
@@ -57,25 +60,59 @@ async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
-async fn run_build(arguments: &BuildArgs) -> Result<String, Failure> {
-    let sets = arguments.chosen()?;
-    let mut said = Vec::new();
-    for (out, chosen) in &sets {
-        let (settings, out) = (chosen.settings.clone(), out.clone());
-        let built = unblocked(move || build(&settings, &out)).await?;
-        for line in words::warnings(&built) {
+/// What a build of all sets did, for a person and for a script.
+#[derive(Default)]
+struct Said {
+    lines: Vec<String>,
+    sets: Vec<Value>,
+}
+
+impl Said {
+    fn take(&mut self, chosen: &Chosen, built: &Built) {
+        for line in words::warnings(built) {
             eprintln!("warning: {line}");
         }
-        let name = chosen.settings.root.as_ref().map_or(String::new(), |root| format!("{}: ", root.name));
-        said.push(format!("{name}{}", words::built(&built, chosen)));
+        let name = name_of(chosen);
+        let prefix = name.map_or(String::new(), |name| format!("{name}: "));
+        self.lines.push(format!("{prefix}{}", words::built(built, chosen)));
+        self.sets.push(json::built(name, built));
+    }
+
+    /// Says it, with what came after it.
+    fn say(self, is_json: bool, more: &[(&str, Vec<Value>)]) -> Result<(), Failure> {
+        if !is_json {
+            return say(&self.lines.join("\n"));
+        }
+        let mut object = json!({ "sets": self.sets });
+        for (key, values) in more {
+            object[*key] = json!(values);
+        }
+        say_json(&object)
+    }
+}
+
+fn name_of(chosen: &Chosen) -> Option<&str> {
+    chosen.settings.root.as_ref().map(|root| root.name.as_str())
+}
+
+/// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
+async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
+    let sets = arguments.chosen()?;
+    let mut said = Said::default();
+    for (out, chosen) in &sets {
+        let (settings, out) = (chosen.settings.clone(), out.clone());
+        let built = unblocked(move || {
+            let bar = Bar::new();
+            build_telling(&settings, &out, &|step| bar.tell(step))
+        });
+        said.take(chosen, &built.await?);
     }
     if sets.len() > 1 {
         for (out, _) in sets {
             unblocked(move || describe(&out)).await?;
         }
     }
-    Ok(said.join("\n"))
+    Ok(said)
 }
 
 async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -110,25 +147,40 @@ fn ask(question: &str, what: &'static str, flag: &'static str) -> Result<String,
     }
 }
 
-async fn run_notify(arguments: &NotifyArgs) -> Result<String, Failure> {
+async fn run_notify(arguments: &NotifyArgs) -> Result<(), Failure> {
+    let (hubs, outcome) = notify_all(arguments).await?;
+    if arguments.out.json {
+        say_json(&json!({ "hubs": values(&hubs) }))?;
+    } else if outcome.is_ok() {
+        say(&words::told(&hubs))?;
+    }
+    outcome
+}
+
+fn values(hubs: &[Told]) -> Vec<Value> {
+    hubs.iter().map(json::told).collect()
+}
+
+/// Tells the hubs for as long as that is to be tried; those that could not be told have been named by then.
+async fn notify_all(arguments: &NotifyArgs) -> Result<(Vec<Told>, Result<(), Failure>), Failure> {
     let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
     let outs = arguments.out.outs()?;
-    let (hubs, failed) = loop {
+    loop {
         let hubs = tell(&outs, &arguments.token.tokens.token).await?;
         let failed = hubs.iter().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count();
-        if failed == 0 || begun.elapsed() + pause > arguments.token.retry {
-            break (hubs, failed);
+        if failed == 0 {
+            return Ok((hubs, Ok(())));
+        }
+        if begun.elapsed() + pause > arguments.token.retry {
+            eprintln!("{}", words::told(&hubs));
+            let failure = Failure::Hubs { failed, all: hubs.len() };
+            return Ok((hubs, Err(failure)));
         }
         eprintln!("{}\ntrying again in {} s", words::told(&hubs), pause.as_secs());
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LAST_PAUSE);
-    };
-    if failed > 0 {
-        eprintln!("{}", words::told(&hubs));
-        return Err(Failure::Hubs { failed, all: hubs.len() });
     }
-    Ok(words::told(&hubs))
 }
 
 /// Tells the hubs of each set that has any.
@@ -148,38 +200,64 @@ async fn tell(outs: &[PathBuf], tokens: &[Token]) -> Result<Vec<Told>, Failure> 
 }
 
 async fn run_publish(arguments: BuildArgs, token: TokenArgs) -> Result<(), Failure> {
-    let built = run_build(&arguments).await?;
+    let mut built = run_build(&arguments).await?;
+    let is_json = arguments.out.json;
     let standing = arguments.out.outs()?.iter().map(|out| status(out)).collect::<Result<Vec<_>, _>>()?;
     if standing.iter().all(|status| status.hubs.is_empty()) {
-        return say(&format!("{built} · no hub to notify; name one with --hub URL"));
+        if let Some(last) = built.lines.last_mut() {
+            last.push_str(" · no hub to notify; name one with --hub URL");
+        }
+        return built.say(is_json, &[("hubs", Vec::new())]);
     }
-    match run_notify(&NotifyArgs { out: arguments.out, token }).await {
-        Ok(told) => say(&format!("{built} · {told}")),
+    match notify_all(&NotifyArgs { out: arguments.out, token }).await {
+        Ok((hubs, outcome)) => {
+            if let (Some(last), Ok(())) = (built.lines.last_mut(), &outcome) {
+                last.push_str(" · ");
+                last.push_str(&words::told(&hubs));
+            }
+            built.say(is_json, &[("hubs", values(&hubs))])?;
+            outcome
+        }
         Err(failure) => {
-            say(&built)?;
+            built.say(is_json, &[("hubs", Vec::new())])?;
             Err(failure)
         }
     }
 }
 
 async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
-    say(&run_build(arguments).await?)?;
+    let mut said = run_build(arguments).await?;
     let what = if changes { Dump::Changes } else { Dump::Resources };
-    for (out, _) in arguments.chosen()? {
-        let dumped = unblocked(move || dump(&out, what)).await?;
-        say(&words::dumped(&dumped))?;
+    let mut dumps = Vec::new();
+    for (out, chosen) in arguments.chosen()? {
+        let dumped = unblocked(move || {
+            let bar = Bar::new();
+            dump_telling(&out, what, &|step| bar.tell(step))
+        });
+        let dumped = dumped.await?;
+        said.lines.push(words::dumped(&dumped));
+        dumps.push(json::dumped(name_of(&chosen), &dumped));
     }
-    Ok(())
+    said.say(arguments.out.json, &[("dumps", dumps)])
 }
 
 async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -> Result<(), Failure> {
     let sets = arguments.chosen()?;
+    let is_json = arguments.out.json;
     let stop = stop_signal()?;
     // The first build shows at once what cannot work; its words are those of `build`.
-    say(&run_build(arguments).await?)?;
+    run_build(arguments).await?.say(is_json, &[])?;
     let sets = sets.into_iter().map(|(out, chosen)| (out, chosen.settings)).collect();
     let patience = watch::Patience { rescan, ..watch::Patience::default() };
-    watch::watch(sets, token, patience, stop, |report| words::watched(&report)).await;
+    let tell = |report| {
+        if is_json {
+            // A watch goes on when nobody reads any more.
+            drop(json::watched(&report).map(|line| writeln!(io::stdout(), "{line}")));
+        } else {
+            words::watched(&report);
+        }
+    };
+    watch::watch(sets, token, patience, stop, tell).await;
     Ok(())
 }
 
@@ -192,11 +270,20 @@ async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {
         .await
         .map_err(|error| Failure::Listen(arguments.listen, error))?;
     let address = listener.local_addr()?;
-    let sets: Vec<_> = standing.iter().map(|set| format!("{} as {}", set.directory, set.base_url)).collect();
-    say(&format!("listening on http://{address}, serving {}", sets.join(", ")))?;
     let mut documents = standing.iter().flat_map(|set| &set.documents);
-    if let Some(start) = documents.find(|document| document.capability == "description") {
-        say(&format!("Source Description: {}", start.url))?;
+    let start = documents.find(|document| document.capability == "description").map(|start| &start.url);
+    if arguments.out.json {
+        let sets: Vec<_> = standing
+            .iter()
+            .map(|set| json!({"directory": set.directory, "base_url": set.base_url}))
+            .collect();
+        let listening = format!("http://{address}");
+        say_json(&json!({"listening": listening, "serving": sets, "source_description": start}))?;
+    } else {
+        let sets: Vec<_> =
+            standing.iter().map(|set| format!("{} as {}", set.directory, set.base_url)).collect();
+        say(&format!("listening on http://{address}, serving {}", sets.join(", ")))?;
+        start.map_or(Ok(()), |start| say(&format!("Source Description: {start}")))?;
     }
     Ok(serve::serve(listener, out, stop).await?)
 }
@@ -229,7 +316,7 @@ async fn run_check(arguments: &CheckArgs) -> Result<(), Failure> {
 fn run_status(arguments: &StatusArgs) -> Result<(), Failure> {
     let outs = arguments.out.outs()?;
     let standing = outs.iter().map(|out| status(out)).collect::<Result<Vec<_>, _>>()?;
-    if arguments.json {
+    if arguments.out.json {
         let json = match standing.as_slice() {
             [only] => serde_json::to_string_pretty(only),
             sets => serde_json::to_string_pretty(sets),
@@ -238,6 +325,10 @@ fn run_status(arguments: &StatusArgs) -> Result<(), Failure> {
     }
     let said: Vec<_> = standing.iter().map(words::status).collect();
     say(&said.join("\n\n"))
+}
+
+fn say_json(object: &Value) -> Result<(), Failure> {
+    say(&serde_json::to_string_pretty(object).map_err(io::Error::from)?)
 }
 
 /// A reader that has seen enough (`| head`) is no failure.

@@ -17,7 +17,7 @@ use crate::{
     lock::Lock,
     settings::Settings,
     state::{FOLDER, StateError},
-    stored::text,
+    stored::{text, text_option},
 };
 
 /// The version of `plan.json` that this program writes, and the only one that it goes on with.
@@ -43,6 +43,9 @@ pub(crate) struct Plan {
     pub(crate) position: Option<StoredPosition>,
     /// Whether the Resource List is written.
     pub(crate) lists_resources: bool,
+    /// What was closed up to this moment goes to the archives.
+    #[serde(default, with = "text_option")]
+    pub(crate) archive: Option<DateTime>,
 }
 
 /// A [`Position`] as it is kept.
@@ -81,6 +84,7 @@ impl Plan {
             changes: Changes::default(),
             position: None,
             lists_resources: false,
+            archive: None,
         }
     }
 

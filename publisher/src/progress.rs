@@ -2,8 +2,66 @@
 
 use std::{
     io::{self, IsTerminal, Write},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use indicatif::{ProgressBar, ProgressStyle};
+use resync_publisher::publish::{Progress as Step, Work};
+
+/// A bar with rate and time left; it is taken back when this is dropped.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    work: Mutex<Option<Work>>,
+}
+
+impl Bar {
+    pub(crate) fn new() -> Self {
+        Self { bar: ProgressBar::new(0), work: Mutex::default() }
+    }
+
+    /// How far a build or dump has come.
+    pub(crate) fn tell(&self, step: Step) {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if work.replace(step.work) != Some(step.work) {
+            self.bar.reset();
+            self.bar.set_length(step.all.unwrap_or(0));
+            self.bar.set_style(style(step.all.is_some()));
+            self.bar.set_message(words(step.work));
+        }
+        // There may be more than there were.
+        if step.all.is_some_and(|all| step.done > all) {
+            self.bar.set_length(step.done);
+        }
+        self.bar.set_position(step.done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style(is_bounded: bool) -> ProgressStyle {
+    let template = if is_bounded {
+        "{msg} [{wide_bar}] {pos}/{len}, {per_sec}, {eta} left"
+    } else {
+        "{msg} {pos}, {per_sec}"
+    };
+    ProgressStyle::with_template(template)
+        .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "))
+}
+
+fn words(work: Work) -> &'static str {
+    match work {
+        Work::Looking => "looking at files",
+        Work::Listing => "listing resources",
+        Work::Packing => "packing resources",
+        Work::PackingChanges => "packing changes",
+        _ => "working",
+    }
+}
 
 /// Often enough to see that something moves.
 const EVERY: Duration = Duration::from_millis(100);

@@ -6,6 +6,7 @@
 mod desk;
 mod dumps;
 mod run;
+mod upkeep;
 
 use std::{
     io,
@@ -21,11 +22,11 @@ use resync_core::{
     rules::Violations,
 };
 
-pub use self::dumps::{Dump, Dumped, dump};
+pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 pub(crate) use self::run::is_in_place;
 use crate::{
     collection,
-    inventory::{self, Before, Changes, Taken},
+    inventory::{self, Before, Changes, Kept, Scope, Taken},
     lock::Lock,
     outbox::OutboxError,
     plan::Plan,
@@ -131,17 +132,70 @@ impl From<OutboxError> for BuildError {
 /// Files that are as they were are not read. What changed goes to the open Change List; the Resource List is written anew by
 /// [rule](crate::settings::Rules). Blocks while another build or notification works on the same `out`. Uses all cores for hashing.
 pub fn build(settings: &Settings, out: &Path) -> Result<Built, BuildError> {
+    build_telling(settings, out, &|_| ())
+}
+
+/// The same, saying now and then how far it has come.
+pub fn build_telling(settings: &Settings, out: &Path, tell: &dyn Fn(Progress)) -> Result<Built, BuildError> {
+    build_scope(settings, out, None, tell)
+}
+
+/// The same where nothing has changed but these files, and what lies in these folders, by their paths below the collection. It costs as much as
+/// they are many.
+pub(crate) fn build_some(
+    settings: &Settings,
+    out: &Path,
+    paths: impl IntoIterator<Item = PathBuf>,
+) -> Result<Built, BuildError> {
+    build_scope(settings, out, Some(Scope::new(paths)), &|_| ())
+}
+
+fn build_scope(
+    settings: &Settings,
+    out: &Path,
+    scope: Option<Scope>,
+    tell: &dyn Fn(Progress),
+) -> Result<Built, BuildError> {
     let directory = settings.directory.as_path();
     let unopened = |source| BuildError::Collection { path: directory.to_owned(), source };
     let directory = directory.canonicalize().map_err(unopened)?;
     let lock = Lock::acquire(out)?;
     refuse_own_documents(&directory, out)?;
     let settings = Settings { directory, ..settings.clone() };
-    let collection = collection::open(&settings, out)?;
     let run = Run::begin(settings, lock)?;
-    let Settings { base_url, hash, .. } = &run.settings;
-    let taken = inventory::take(collection, base_url, hash, out, run.told())?;
-    run.carry_out(taken)
+    // Where nothing can go on, all files are looked at, whatever is named.
+    let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
+    let scope = scope.filter(|_| !is_another && matches!(run.told(), Before::Told { .. }));
+    let collection = collection::open_within(&run.settings, out, scope.clone())?;
+    let expected = run.before.as_ref().filter(|_| scope.is_none()).map(|state| state.resources);
+    let looked = |files| tell(Progress { work: Work::Looking, done: files, all: expected });
+    let taken = inventory::take(collection, &run.settings, out, run.told(), scope.as_ref(), &looked)?;
+    run.carry_out(taken, tell)
+}
+
+/// How far long work has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub work: Work,
+    /// How many resources have been through it,
+    pub done: u64,
+    /// and how many there are, where that is known, or was at the last build.
+    pub all: Option<u64>,
+}
+
+/// What takes long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Work {
+    /// Files are looked at, and read where need be.
+    Looking,
+    /// The Resource List is written.
+    Listing,
+    /// Resources are packed into a Resource Dump.
+    Packing,
+    /// Changes are packed into a Change Dump.
+    PackingChanges,
 }
 
 /// The same for resources that are no files, in ascending order of their URIs; [`source`](crate::source) is the way to it.
@@ -151,8 +205,8 @@ pub(crate) fn build_from(
     resources: impl Inventory,
 ) -> Result<Built, BuildError> {
     let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
-    let taken = inventory::take_from(resources, out, run.told())?;
-    run.carry_out(taken)
+    let taken = inventory::take_from(resources, out, run.told(), &|_| ())?;
+    run.carry_out(taken, &|_| ())
 }
 
 /// The same where changes are told and everything else is as it was.
@@ -163,11 +217,11 @@ pub(crate) fn record(
 ) -> Result<Built, BuildError> {
     State::load(out)?;
     let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
-    let Before::Told(until) = run.told() else {
+    let Before::Told { until, resources, bytes } = run.told() else {
         return Err(StateError::NotBuilt { out: out.to_owned() }.into());
     };
-    let taken = inventory::take_changes(changes, out, until)?;
-    run.carry_out(taken)
+    let taken = inventory::take_changes(changes, out, (until, resources, bytes))?;
+    run.carry_out(taken, &|_| ())
 }
 
 /// A run, between the one before and its own plan.
@@ -192,19 +246,26 @@ impl Run {
     }
 
     fn told(&self) -> Before {
-        self.series.as_ref().map_or(Before::Nothing, |series| Before::Told(series.until))
+        match (&self.series, &self.before) {
+            (Some(series), Some(State { resources, bytes, .. })) => {
+                Before::Told { until: series.until, resources: *resources, bytes: *bytes }
+            }
+            _ => Before::Nothing,
+        }
     }
 
-    fn carry_out(self, taken: Taken) -> Result<Built, BuildError> {
+    fn carry_out(self, taken: Taken, tell: &dyn Fn(Progress)) -> Result<Built, BuildError> {
         let Self { lock, settings, before, series, changes, mut written } = self;
         let plan = decide(settings, before.as_ref(), series.as_ref(), &taken, lock.out());
-        if plan.lists_resources || plan.changes.total() > 0 {
+        if plan.lists_resources || plan.changes.total() > 0 || inventory::is_whole(lock.out()) {
             plan.save(&lock)?;
         }
-        let done = run::publish(&plan, false, &lock)?;
+        let done = run::publish(&plan, false, &lock, tell)?;
         let kept = done.records.len() - done.written.len();
-        written.retain(|document| !done.written.contains(document));
-        written.extend(done.written);
+        for document in done.written.into_iter().chain(upkeep::upkeep(&lock, plan.started, tell)?) {
+            written.retain(|known| *known != document);
+            written.push(document);
+        }
         Ok(Built {
             resources: taken.resources,
             bytes: taken.bytes,
@@ -231,7 +292,7 @@ pub fn describe(out: &Path) -> Result<Vec<Written>, BuildError> {
 fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
     let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };
     tracing::info!(build = plan.build, "completing a run that was cut short");
-    let done = run::publish(&plan, true, lock)?;
+    let done = run::publish(&plan, true, lock, &|_| ())?;
     let changes = if done.records.is_empty() { Changes::default() } else { plan.changes };
     Ok((changes, done.written))
 }
@@ -243,7 +304,7 @@ fn continued<'a>(state: &'a State, settings: &Settings, out: &Path) -> Option<&'
         return None;
     }
     let mut lists = state.documents.iter().filter(|record| record.capability == Capability::ChangeList);
-    if lists.all(|record| is_in_place(out, record)) && inventory::is_kept(out) {
+    if lists.all(|record| is_in_place(out, record)) && Kept::last(out).exists() {
         return Some(series);
     }
     tracing::warn!(

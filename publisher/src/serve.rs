@@ -3,6 +3,7 @@
 //! The state is read again whenever it changes, so a build or notification beside a running server is seen at once.
 
 mod connections;
+mod gzip;
 
 use std::{
     collections::HashSet,
@@ -26,7 +27,10 @@ use http::{
     },
 };
 use resync_core::{
-    build::Folder, document::Capability, websub::XML_CONTENT_TYPE, websub::link_header::LinkHeader,
+    build::{Folder, LocateError},
+    document::Capability,
+    websub::XML_CONTENT_TYPE,
+    websub::link_header::LinkHeader,
 };
 use tower_http::services::ServeFile;
 
@@ -34,6 +38,7 @@ use self::connections::Limits;
 use crate::{
     collection,
     files::Version,
+    inventory::{PATCH_FOLDER, PATCH_TYPE},
     publish,
     settings::HubUrl,
     site::{self, CHANGES_PATH, DOCUMENT_FOLDER, SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
@@ -148,7 +153,10 @@ struct Topic {
 enum Target {
     Topic(Topic),
     Document(PathBuf),
+    Patch(PathBuf),
     Resource(PathBuf, Option<HeaderValue>),
+    /// Something may be there, and the operating system does not tell.
+    Unknown(io::Error),
     Nothing,
 }
 
@@ -222,13 +230,21 @@ impl View {
         if path == self.described_at || path == Path::new(SOURCE_DESCRIPTION_PATH) {
             return Target::Document(self.description.clone());
         }
+        let is_patch =
+            |wanted: &&Path| wanted.parent() == Some(Path::new(PATCH_FOLDER)) && out.join(wanted).is_file();
+        if let Some(wanted) = wanted.filter(is_patch) {
+            return Target::Patch(out.join(wanted));
+        }
         let is_document = |wanted: &&Path| self.documents.contains(*wanted) || was_document(out, wanted);
         if let Some(wanted) = wanted.filter(is_document) {
             return Target::Document(out.join(wanted));
         }
-        let located = path.strip_prefix(&self.base).ok().and_then(|path| self.collection.locate(path).ok());
-        let links = || self.resource_links.clone();
-        located.filter(|file| file.is_file()).map_or(Target::Nothing, |file| Target::Resource(file, links()))
+        let Ok(path) = path.strip_prefix(&self.base) else { return Target::Nothing };
+        match self.collection.locate(path) {
+            Ok(file) if file.is_file() => Target::Resource(file, self.resource_links.clone()),
+            Err(LocateError::Unknown(error)) => Target::Unknown(error),
+            _ => Target::Nothing,
+        }
     }
 }
 
@@ -283,13 +299,21 @@ async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Respon
     };
     match target {
         Target::Topic(topic) => answer_for(topic).await,
+        Target::Document(path) if path.extension().is_some_and(|extension| extension == "zip") => {
+            file(request, &path).await
+        }
         Target::Document(path) => {
+            let takes_gzip = gzip::is_taken(request.headers());
             let mut response = file(request, &path).await;
-            if path.extension().is_none_or(|extension| extension != "zip") {
-                as_document(response.headers_mut());
-            }
+            as_document(response.headers_mut());
+            gzip::offer(response, takes_gzip)
+        }
+        Target::Patch(path) => {
+            let mut response = file(request, &path).await;
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PATCH_TYPE));
             response
         }
+        // As it is, since its length and encoding stand in the lists (RS-036, RS-037).
         Target::Resource(path, links) => {
             let mut response = file(request, &path).await;
             if let Some(links) = links {
@@ -297,6 +321,7 @@ async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Respon
             }
             response
         }
+        Target::Unknown(error) => unreadable(&error, "it is not known what lies there"),
         Target::Nothing => nothing(&start),
     }
 }
@@ -315,10 +340,7 @@ async fn answer_for(topic: Topic) -> Response {
     let body = match read {
         Ok(body) => body,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => {
-            tracing::error!(%error, "the last notification cannot be read");
-            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-        }
+        Err(error) => return unreadable(&error, "the last notification cannot be read"),
     };
     let length = HeaderValue::from(body.len());
     let mut response = Response::new(Body::from(body));
@@ -336,8 +358,12 @@ fn as_document(headers: &mut HeaderMap) {
 
 /// A file, streamed; with `ETag`, so that `If-None-Match` and `If-Range` work to the nanosecond and not only to the second.
 async fn file(mut request: Request, path: &Path) -> Response {
-    let Some(tag) = tokio::fs::metadata(path).await.ok().as_ref().and_then(entity_tag) else {
-        return StatusCode::NOT_FOUND.into_response();
+    let tag = match tokio::fs::metadata(path).await.and_then(|metadata| entity_tag(&metadata)) {
+        Ok(tag) => tag,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return StatusCode::NOT_FOUND.into_response();
+        }
+        Err(error) => return unreadable(&error, "a file cannot be looked at"),
     };
     let headers = request.headers_mut();
     if headers.contains_key(IF_NONE_MATCH) {
@@ -355,16 +381,20 @@ async fn file(mut request: Request, path: &Path) -> Response {
             response.headers_mut().insert(ETAG, tag);
             response
         }
-        Err(error) => {
-            tracing::error!(%error, path = %path.display(), "a file cannot be read");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
+        Err(error) => unreadable(&error, "a file cannot be read"),
     }
 }
 
-fn entity_tag(metadata: &fs::Metadata) -> Option<HeaderValue> {
-    let modified = metadata.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    HeaderValue::from_str(&format!("\"{:x}-{:x}\"", modified.as_nanos(), metadata.len())).ok()
+/// It may be there, so this is no 404, after which a Destination might delete its copy.
+fn unreadable(error: &io::Error, what: &str) -> Response {
+    tracing::error!(%error, "{what}");
+    StatusCode::INTERNAL_SERVER_ERROR.into_response()
+}
+
+fn entity_tag(metadata: &fs::Metadata) -> io::Result<HeaderValue> {
+    let modified = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let tag = format!("\"{:x}-{:x}\"", modified.as_nanos(), metadata.len());
+    HeaderValue::from_str(&tag).map_err(io::Error::other)
 }
 
 fn matches(headers: &HeaderMap, tag: &HeaderValue) -> bool {

@@ -40,6 +40,9 @@ pub struct Settings {
     /// Patterns of files that are no resources, as `.gitignore` has them.
     #[serde(default)]
     pub ignore: Vec<String>,
+    /// Whether a change of a JSON file comes with a patch.
+    #[serde(default)]
+    pub json_patch: bool,
     /// Links that the resources get.
     #[serde(default)]
     pub links: Vec<LinkTemplate>,
@@ -101,10 +104,18 @@ pub struct Rules {
     pub resource_list_percent: u8,
     /// or at the first run so many seconds after the last one that finds a change since.
     pub resource_list_seconds: Option<u64>,
+    /// A run makes a Resource Dump if there is none, or so many seconds after the last one if something has changed since; `None` leaves it
+    /// to [`dump`](crate::publish::dump).
+    pub resource_dump_seconds: Option<u64>,
+    /// The same for Change Dumps.
+    pub change_dump_seconds: Option<u64>,
+    /// Change Lists and Change Dumps whose last change is so many seconds old move from their index to an archive; `None` leaves them.
+    pub archive_seconds: Option<u64>,
 }
 
 impl Default for Rules {
-    /// 5,000 entries; at every change up to 50,000 resources, which one list holds, then at 10 per cent or after 30 days.
+    /// 5,000 entries; at every change up to 50,000 resources, which one list holds, then at 10 per cent or after 30 days. No dumps, no
+    /// archives.
     fn default() -> Self {
         Self {
             change_list_entries: 5_000,
@@ -112,6 +123,9 @@ impl Default for Rules {
             resource_list_small: 50_000,
             resource_list_percent: 10,
             resource_list_seconds: Some(30 * 24 * 60 * 60),
+            resource_dump_seconds: None,
+            change_dump_seconds: None,
+            archive_seconds: None,
         }
     }
 }
@@ -126,6 +140,11 @@ impl Rules {
     pub fn resource_list_age(self) -> Option<Duration> {
         self.resource_list_seconds.map(Duration::from_secs)
     }
+
+    /// How old a closed change document gets before it is archived.
+    pub fn archive_age(self) -> Option<Duration> {
+        self.archive_seconds.map(Duration::from_secs)
+    }
 }
 
 impl Settings {
@@ -133,7 +152,7 @@ impl Settings {
     pub fn new(directory: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
         let (hash, rules) = (vec![Algorithm::Sha256], Rules::default());
         let (directory, hubs, ignore, links) = (directory.into(), Vec::new(), Vec::new(), Vec::new());
-        Self { directory, base_url, hubs, hash, rules, ignore, links, root: None }
+        Self { directory, base_url, hubs, hash, rules, ignore, json_patch: false, links, root: None }
     }
 
     /// Adds a hub; one named twice counts once.

@@ -156,6 +156,7 @@ mod tests {
 
     use resync_core::{
         digest::{Algorithm, Digest},
+        document::{Link, Relation},
         xml,
     };
 
@@ -202,6 +203,21 @@ mod tests {
         assert_eq!(listed(&["a", "b"]).changes.total(), 0, "the inventory has followed");
         assert_eq!(listed(&["a"]).changes.deleted, 1);
         assert!(set.out().join(".resync-source/outbox").read_dir().unwrap().count() == 2);
+    }
+
+    #[test]
+    fn rs172_links_that_are_told_stand_in_every_list() {
+        let (_out, set) = place();
+        let link = Link::new(Relation::Alternate, "http://example.org/a.html");
+        let listed = Item { links: vec![link.clone()], ..Item::new("http://example.org/a") };
+        set.list([Ok(listed.clone())].into_iter()).unwrap();
+        set.change(Change::Updated, Item { length: Some(3), ..listed });
+        set.publish().unwrap();
+        for name in ["resourcelist.xml", "changelist-1.xml"] {
+            let bytes = fs::read(set.out().join("resync").join(name)).unwrap();
+            let list = xml::read(&bytes).unwrap().into_document().unwrap();
+            assert_eq!(list.entries()[0].links, std::slice::from_ref(&link), "{name}");
+        }
     }
 
     #[test]

@@ -1,15 +1,13 @@
 //! Watching collections: what changes is built and told within moments, in bursts and one by one.
 //!
-//! Events only say *that* something changed; what did is found by a build, which looks at all files and reads those that are not as they were.
-//! So an event too many or too few does no harm, and a rescan now and then finds what no event told. Building waits for a pause in the
-//! events, though not for long; telling the hubs goes on beside it, so that a hub that is away holds up no build.
+//! Events only say *where* something changed; what did is found by a build, which looks there and reads the files that are not as they were.
+//! So an event too many does no harm, and a rescan now and then, which looks at all files, finds what no event told. Building waits for a
+//! pause in the events, though not for long; telling the hubs goes on beside it, so that a hub that is away holds up no build.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -22,7 +20,7 @@ use watcher::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::{
     notify::{NotifyError, Outcome, Token, Told, notify},
-    publish::{self, BuildError, Built, build},
+    publish::{self, BuildError, Built, build, build_some},
     settings::Settings,
 };
 
@@ -69,11 +67,42 @@ pub enum Report {
     NotTold(PathBuf, NotifyError),
 }
 
+/// More names than this are not kept apart: all files are looked at.
+const MOST_PATHS: usize = 100_000;
+
+/// Where something has changed since the last build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Heard {
+    Everywhere,
+    /// Paths below the collection.
+    At(BTreeSet<PathBuf>),
+}
+
+impl Heard {
+    fn nothing() -> Self {
+        Self::At(BTreeSet::new())
+    }
+
+    fn hear(&mut self, event: &watcher::Result<watcher::Event>, folder: &Path) {
+        let Self::At(known) = self else { return };
+        let named = event.as_ref().ok().filter(|event| !event.need_rescan() && !event.paths.is_empty());
+        let below = |path: &PathBuf| {
+            let path = path.strip_prefix(folder).ok()?;
+            (!path.as_os_str().is_empty()).then(|| path.to_owned())
+        };
+        let paths = named.and_then(|event| event.paths.iter().map(below).collect::<Option<Vec<_>>>());
+        match paths {
+            Some(paths) if known.len() < MOST_PATHS => known.extend(paths),
+            _ => *self = Self::Everywhere,
+        }
+    }
+}
+
 /// One set under watch.
 struct Watched {
     out: PathBuf,
     settings: Settings,
-    has_changed: Arc<AtomicBool>,
+    heard: Arc<Mutex<Heard>>,
     has_news: Arc<Notify>,
     /// Events end when this is dropped.
     _watcher: Option<RecommendedWatcher>,
@@ -116,22 +145,28 @@ impl Watched {
         changed: &Arc<Notify>,
         report: &mpsc::UnboundedSender<Report>,
     ) -> Self {
-        let has_changed = Arc::new(AtomicBool::new(true));
-        let (flag, changed) = (Arc::clone(&has_changed), Arc::clone(changed));
-        let own = own_folder(&out);
+        let heard = Arc::new(Mutex::new(Heard::Everywhere));
+        let (hears, changed) = (Arc::clone(&heard), Arc::clone(changed));
+        let (own, folder) = (own_folder(&out), own_folder(&settings.directory));
+        let at = folder.clone();
         let hear = move |event: watcher::Result<watcher::Event>| {
             if is_of_interest(&event, &own) {
-                flag.store(true, Ordering::Release);
+                hears.lock().unwrap_or_else(PoisonError::into_inner).hear(&event, &at);
                 changed.notify_one();
             }
         };
         let listening = watcher::recommended_watcher(hear).and_then(|mut watcher| {
-            watcher.watch(&settings.directory, RecursiveMode::Recursive)?;
+            watcher.watch(&folder, RecursiveMode::Recursive)?;
             Ok(watcher)
         });
         let watcher =
             listening.map_err(|error| report.send(Report::Blind(out.clone(), error.to_string()))).ok();
-        Self { out, settings, has_changed, has_news: Arc::new(Notify::new()), _watcher: watcher }
+        Self { out, settings, heard, has_news: Arc::new(Notify::new()), _watcher: watcher }
+    }
+
+    /// What was heard since it was asked the last time; from now on this is what was heard before anything else is.
+    fn replace(&self, heard: Heard) -> Heard {
+        std::mem::replace(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner), heard)
     }
 }
 
@@ -163,9 +198,18 @@ async fn keep_built(
 ) {
     loop {
         for set in &watched {
-            if set.has_changed.swap(false, Ordering::AcqRel) {
+            let heard = set.replace(Heard::nothing());
+            if heard != Heard::nothing() {
                 let (out, settings) = (set.out.clone(), set.settings.clone());
-                let built = unblocked(move || build(&settings, &out)).await;
+                let built = unblocked(move || match heard {
+                    Heard::Everywhere => build(&settings, &out),
+                    Heard::At(paths) => build_some(&settings, &out, paths),
+                });
+                let built = built.await;
+                if built.is_err() {
+                    // Where this was to look is forgotten.
+                    set.replace(Heard::Everywhere);
+                }
                 // Who listens no more has ended the watch.
                 let _ = report.send(match built {
                     Ok(built) => Report::Built(set.out.clone(), Box::new(built)),
@@ -176,7 +220,7 @@ async fn keep_built(
         }
         if timeout(patience.rescan, changed.notified()).await.is_err() {
             for set in &watched {
-                set.has_changed.store(true, Ordering::Release);
+                set.replace(Heard::Everywhere);
             }
             continue;
         }
@@ -229,6 +273,21 @@ mod tests {
     use watcher::event::{AccessKind, CreateKind, Event};
 
     use super::*;
+
+    #[test]
+    fn where_something_changed_is_kept_until_that_cannot_be_told() {
+        let folder = Path::new("/srv/data");
+        let at = |path: &str| Ok(Event::new(EventKind::Create(CreateKind::Any)).add_path(path.into()));
+        let mut heard = Heard::nothing();
+        heard.hear(&at("/srv/data/b/c"), folder);
+        heard.hear(&at("/srv/data/a"), folder);
+        assert_eq!(heard, Heard::At(["a", "b/c"].map(PathBuf::from).into()));
+        for cannot in [at("/srv/data"), at("/srv/other"), Err(watcher::Error::generic("overflow"))] {
+            let mut heard = heard.clone();
+            heard.hear(&cannot, folder);
+            assert_eq!(heard, Heard::Everywhere, "{cannot:?}");
+        }
+    }
 
     #[test]
     fn what_a_build_writes_and_who_reads_is_no_change_and_all_else_is() {

@@ -239,6 +239,8 @@ fn name(token: &str) -> &str {
         "changelist" => "Change List",
         "resourcedump" => "Resource Dump",
         "changedump" => "Change Dump",
+        "changelist-archive" => "Change List Archive",
+        "changedump-archive" => "Change Dump Archive",
         other => other,
     }
 }

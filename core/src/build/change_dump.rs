@@ -17,7 +17,7 @@ use super::settings::{Published, Settings, Site, archived, settings};
 use super::{BuildError, Documents, Item, PackageLimits, Sink, Versions};
 use crate::datetime::DateTime;
 use crate::digest::{Agreement, Digest, Hasher};
-use crate::document::{Change, ChangeDumpManifest, ChangePackage, Entry, Header, PackedChange};
+use crate::document::{Change, ChangeDumpManifest, ChangePackage, Entry, Header, PackedChange, Relation};
 use crate::package::{Package, PackageReadLimits};
 
 /// Makes Change Dumps that go on from run to run, as [`ChangeLists`](super::ChangeLists) do: `changedump.xml` is the index,
@@ -268,13 +268,14 @@ impl<'a> Run<'a> {
         };
         let Event { change, item, .. } = event;
         let change = self.sum(change, &item);
-        let entry = if content.is_some() {
+        let mut entry = if content.is_some() {
             let path = packages.next_path("changes", &item.loc);
             packed(change, moment, item, &path)
         } else {
             let told = PackedChange::deleted(item.loc).datetime(moment);
             Entry { links: item.links, ..told.into() }
         };
+        let patches = self.patches(&mut entry, versions, packages)?;
         if !packages.takes(&entry)? {
             match self.complete(before) {
                 Some(until) => self.end_package(packages, sink, until)?,
@@ -286,10 +287,36 @@ impl<'a> Run<'a> {
         self.awaited.remove(&entry.loc);
         self.packed = moment;
         let packer = packages.packer(|| self.manifest(None))?;
+        for (path, patch) in patches {
+            packer.pack_beside(&entry, &path, patch)?;
+        }
         match content {
             Some(content) => packer.pack(entry, content),
             None => packer.tell(&entry),
         }
+    }
+
+    /// The patches of a change, with the places that they get (RS-146). There is none against a version that was left out.
+    fn patches<V: Versions, S: Sink>(
+        &self,
+        entry: &mut Entry,
+        versions: &mut V,
+        packages: &mut Packages<'_, S>,
+    ) -> Result<Vec<(String, V::Content)>, BuildError> {
+        let follows = entry.change() == Some(Change::Updated) && !self.awaited.contains_key(&entry.loc);
+        let mut patches = Vec::new();
+        for mut link in std::mem::take(&mut entry.links) {
+            if link.rel == Relation::Patch {
+                let opened = if follows { versions.open_patch(&link) } else { Ok(None) };
+                let unreadable = |source| BuildError::Content { loc: link.href.clone(), source };
+                let Some(patch) = opened.map_err(unreadable)? else { continue };
+                let path = packages.next_path("patches", &link.href);
+                patches.push((path.clone(), patch));
+                link.path = Some(path);
+            }
+            entry.links.push(link);
+        }
+        Ok(patches)
     }
 
     /// Up to when the open package lacks nothing, if it holds nothing later (RS-143); `last` is the last change there was.

@@ -196,6 +196,13 @@ pub trait Versions {
     /// The event's item tells which one that is. Who has nothing but the present bytes may open those: a dump compares them with the
     /// item's length and digests, and takes them for gone where they differ.
     fn open_version(&mut self, event: &Event) -> io::Result<Option<Self::Content>>;
+
+    /// Opens the patch that a link of a change leads to, to be packed with it (RS-146); `None` when it is not at hand, and then the dump does
+    /// not tell of it.
+    fn open_patch(&mut self, link: &Link) -> io::Result<Option<Self::Content>> {
+        let _ = link;
+        Ok(None)
+    }
 }
 
 impl<R: io::Read, F: FnMut(&Event) -> io::Result<Option<R>>> Versions for F {

@@ -73,22 +73,46 @@ impl Packer {
         self.manifest.add(entry)
     }
 
+    /// Adds what a link of an entry leads to, at `path`.
+    pub(super) fn pack_beside(
+        &mut self,
+        entry: &Entry,
+        path: &str,
+        content: impl Read,
+    ) -> Result<(), BuildError> {
+        self.store(&entry.loc, path, &Hashes::default(), content).map(drop)
+    }
+
+    fn store(
+        &mut self,
+        loc: &str,
+        path: &str,
+        listed: &Hashes,
+        content: impl Read,
+    ) -> Result<(u64, Hashes), BuildError> {
+        let name = path.trim_start_matches('/');
+        let (length, hashes) =
+            store(&mut self.bitstreams, name, listed, content, &mut self.buffer).map_err(|failure| {
+                match failure {
+                    Failure::Content(source) => BuildError::Content { loc: loc.to_owned(), source },
+                    Failure::Scratch(source) => self.scratch.error(source),
+                }
+            })?;
+        self.bytes = self.bytes.saturating_add(length);
+        Ok((length, hashes))
+    }
+
     /// Adds an entry with its bitstream, to lie at the entry's `path`.
     pub(super) fn pack(&mut self, mut entry: Entry, content: impl Read) -> Result<(), BuildError> {
         let metadata = entry.metadata.get_or_insert_default();
-        let name = metadata.path.as_deref().unwrap_or_default().trim_start_matches('/');
-        let (length, hashes) = store(&mut self.bitstreams, name, &metadata.hash, content, &mut self.buffer)
-            .map_err(|failure| match failure {
-            Failure::Content(source) => BuildError::Content { loc: entry.loc.clone(), source },
-            Failure::Scratch(source) => self.scratch.error(source),
-        })?;
+        let path = metadata.path.as_deref().unwrap_or_default();
+        let (length, hashes) = self.store(&entry.loc, path, &metadata.hash, content)?;
         if metadata.hash.compare(&hashes) == Agreement::Different {
             // It changed after it was listed, and when is not known.
             entry.lastmod = None;
         }
         metadata.length = Some(length);
         metadata.hash = hashes;
-        self.bytes = self.bytes.saturating_add(length);
         self.manifest.add(&entry)
     }
 

@@ -9,15 +9,19 @@ use std::{
 };
 
 use resync_core::{
-    build::{self, ChangeDumps, Completed, Event, FileInventory, Item, Published, ResourceDumps},
+    build::{
+        self, ChangeDumps, Completed, Event, FileContents, FileInventory, Item, Published, ResourceDumps,
+        Rotation, Versions,
+    },
     datetime::DateTime,
-    document::Capability,
+    document::{Capability, Link},
     xml::{ReadError, Reader},
 };
 
-use super::{BuildError, Written, complete, desk::Desk, run};
+use super::{BuildError, Progress, Work, Written, complete, desk::Desk, run};
 use crate::{
-    collection, inventory,
+    collection,
+    inventory::{Kept, PATCH_FOLDER},
     links::Linker,
     lock::Lock,
     plan::StoredPosition,
@@ -57,8 +61,19 @@ pub struct Dumped {
 
 /// Packs the resources, or the changes, that the last build of the set in `out` told of. Build first, so that the dump is of now.
 pub fn dump(out: &Path, what: Dump) -> Result<Dumped, BuildError> {
+    dump_telling(out, what, &|_| ())
+}
+
+/// The same, saying now and then how far it has come.
+pub fn dump_telling(out: &Path, what: Dump, tell: &dyn Fn(Progress)) -> Result<Dumped, BuildError> {
     let lock = Lock::acquire(out)?;
     complete(&lock)?;
+    pack(&lock, what, tell)
+}
+
+/// The same for who may change the site.
+pub(super) fn pack(lock: &Lock, what: Dump, tell: &dyn Fn(Progress)) -> Result<Dumped, BuildError> {
+    let out = lock.out();
     let before = State::load(out)?;
     let Some(series) = before.series.clone() else {
         return Err(StateError::NotBuilt { out: out.to_owned() }.into());
@@ -71,27 +86,52 @@ pub fn dump(out: &Path, what: Dump) -> Result<Dumped, BuildError> {
     let mut sink = Desk::open(out.join(DOCUMENT_FOLDER))?;
     let published = match what {
         Dump::Resources => ResourceDumps::new(&documents, series.until).completed(Completed::Now).write(
-            inventory::newest(out)?.map(|item| item.map(|item| linker.item(item))),
+            Kept::last(out).resources()?.zip(1..).map(|(known, done)| {
+                tell(Progress { work: Work::Packing, done, all: Some(before.resources) });
+                known.map(|known| linker.item(known.item))
+            }),
             contents,
             &mut sink,
         )?,
         Dump::Changes => {
-            let dumps = ChangeDumps::new(&documents);
+            // One that is of an age for the archive has to be closed first.
+            let rotation = Rotation { age: before.settings.rules.archive_age(), ..Rotation::default() };
+            let dumps = ChangeDumps::new(&documents).rotation(rotation);
             let end = dumps.end(&sink)?;
             let changes = told(out, &site, series.position, end)?;
-            dumps.record(
-                &mut sink,
-                changes.from,
-                changes.events.into_iter().map(Ok),
-                contents,
-                series.until,
-            )?
+            let all = u64::try_from(changes.events.len()).ok();
+            let events = changes.events.into_iter().zip(1..).map(|(event, done)| {
+                tell(Progress { work: Work::PackingChanges, done, all });
+                Ok(event)
+            });
+            let versions = Present { contents, out, url: site.place("").url };
+            dumps.record(&mut sink, changes.from, events, versions, series.until)?
         }
     };
     drop(sink);
     let documents = documents_of(what, &site, &published);
-    let written = run::note_dump(&lock, before, documents)?;
+    let written = run::note_dump(lock, before, documents)?;
     Ok(Dumped { packages: published.entries, gone: published.gone, written })
+}
+
+/// The present bytes of files, and the patches of the site.
+struct Present<'a> {
+    contents: FileContents,
+    out: &'a Path,
+    url: String,
+}
+
+impl Versions for Present<'_> {
+    type Content = File;
+
+    fn open_version(&mut self, event: &Event) -> io::Result<Option<File>> {
+        self.contents.open_version(event)
+    }
+
+    fn open_patch(&mut self, link: &Link) -> io::Result<Option<File>> {
+        let path = link.href.strip_prefix(&self.url).filter(|path| Path::new(path).starts_with(PATCH_FOLDER));
+        path.map(|path| File::open(self.out.join(path))).transpose()
+    }
 }
 
 /// The documents to note, with their places among each other.

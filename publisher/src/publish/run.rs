@@ -5,21 +5,26 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io,
+    io::{self, BufReader},
     path::Path,
 };
 
 use resync_core::{
-    build::{self, ChangeLists, Completed, Documents, Event, Item, ResourceLists, Rotation, Sink, Stamp},
+    build::{
+        self, ChangeDumps, ChangeLists, Completed, Documents, Event, Item, ResourceLists, Rotation, Sink,
+        Stamp,
+    },
     datetime::DateTime,
     digest::{Algorithm, Digest, Hasher},
-    document::Capability,
+    document::{Capability, Relation, Root},
+    xml::{ReadError, Reader},
 };
 
-use super::{BuildError, Written, desk::Desk};
+use super::{BuildError, Progress, Work, Written, desk::Desk};
 use crate::{
     documents::{self, Composed},
-    files, inventory,
+    files,
+    inventory::{self, PATCH_FOLDER},
     links::Linker,
     lock::Lock,
     outbox,
@@ -39,7 +44,12 @@ pub(super) struct Done {
 }
 
 /// Publishes what `plan` says, and notes it in the state. With `resumed`, some of it may have been done.
-pub(super) fn publish(plan: &Plan, resumed: bool, lock: &Lock) -> Result<Done, BuildError> {
+pub(super) fn publish(
+    plan: &Plan,
+    resumed: bool,
+    lock: &Lock,
+    tell: &dyn Fn(Progress),
+) -> Result<Done, BuildError> {
     let out = lock.out();
     let before = State::load_if_built(out)?;
     if before.as_ref().is_some_and(|state| state.builds >= plan.build) {
@@ -49,9 +59,9 @@ pub(super) fn publish(plan: &Plan, resumed: bool, lock: &Lock) -> Result<Done, B
     let site = Site::of(&plan.settings);
     let now = DateTime::now();
     let mut run = Run { out, plan, site: &site, before: before.as_ref(), now, done: Done::default() };
-    run.resource_lists()?;
+    run.resource_lists(tell)?;
     let series = run.change_lists(resumed)?;
-    run.dumps();
+    run.dumps()?;
     run.capability_list()?;
     run.replace(&documents::source_description(&site, capability_lists(&plan.settings, out)?)?)?;
     let outbox = run.change_notifications()?;
@@ -168,39 +178,78 @@ impl Run<'_> {
         self.before.into_iter().flat_map(|state| &state.documents).find(|record| record.url == url)
     }
 
-    /// Dumps go on being there, unless their changes are told anew.
-    fn dumps(&mut self) {
+    /// Dumps go on being there, unless their changes are told anew; their archive may change.
+    fn dumps(&mut self) -> Result<(), BuildError> {
         let Some(before) =
             self.before.filter(|before| before.settings.base_url == self.plan.settings.base_url)
         else {
-            return;
+            return Ok(());
         };
         let goes_on = |record: &&DocumentRecord| match record.capability {
             Capability::ResourceDump => true,
             Capability::ChangeDump => self.plan.position.is_some(),
             _ => false,
         };
-        let dumps: Vec<_> = before.documents.iter().filter(goes_on).cloned().collect();
-        self.done.records.extend(dumps);
+        let (changed, kept): (Vec<_>, Vec<_>) =
+            before.documents.iter().filter(goes_on).cloned().partition(|record| {
+                record.capability == Capability::ChangeDump && record.part == Part::Index
+            });
+        self.done.records.extend(kept);
+        for DocumentRecord { path, url, capability, part, .. } in changed {
+            if let Some(before) = self.plan.archive {
+                let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+                ChangeDumps::new(&self.documents()).archive(&mut sink, before, self.plan.started)?;
+            }
+            self.archive("changedump", &Capability::ChangeDumpArchive)?;
+            self.note(Location { path, url }, capability, part)?;
+        }
+        Ok(())
     }
 
-    /// Tells of the lists, and of the dumps that are on record.
+    /// Takes down the archive of a series, if there is one.
+    fn archive(&mut self, stem: &str, capability: &Capability) -> Result<(), BuildError> {
+        let name = format!("{stem}-archive.xml");
+        let top = self.site.place(&format!("{DOCUMENT_FOLDER}/{name}"));
+        let unreadable = |source| build::BuildError::Published { name: name.clone(), source };
+        let archive = match File::open(self.out.join(&top.path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(unreadable(ReadError::Io(error)).into()),
+            Ok(file) => Reader::new(BufReader::new(file)).map_err(unreadable)?,
+        };
+        if archive.header().root == Root::UrlSet {
+            return self.note(top, capability.clone(), Part::Whole);
+        }
+        for entry in archive {
+            let url = entry.map_err(unreadable)?.loc;
+            let Some(path) = url.strip_prefix(self.site.base().as_str()).map(str::to_owned) else { continue };
+            let part = Part::Component { index: top.url.clone() };
+            self.note(Location { path, url }, capability.clone(), part)?;
+        }
+        self.note(top, capability.clone(), Part::Index)
+    }
+
+    /// Tells of the lists, and of the dumps and archives that are on record.
     fn capability_list(&mut self) -> Result<(), BuildError> {
-        let dumps =
-            [(Capability::ResourceDump, "resourcedump.xml"), (Capability::ChangeDump, "changedump.xml")];
-        let is_there =
-            |capability: &Capability| self.done.records.iter().any(|record| record.capability == *capability);
-        let dumps =
-            dumps.into_iter().filter(|(capability, _)| is_there(capability)).map(|(capability, name)| {
-                (capability, self.site.place(&format!("{DOCUMENT_FOLDER}/{name}")).url)
-            });
-        let list =
-            documents::capability_list(self.site, &self.plan.settings.hubs, dumps.collect::<Vec<_>>())?;
+        let others = [
+            Capability::ResourceDump,
+            Capability::ChangeDump,
+            Capability::ChangeListArchive,
+            Capability::ChangeDumpArchive,
+        ];
+        let top = |capability: Capability| {
+            let is_top = |record: &&DocumentRecord| {
+                record.capability == capability && !matches!(record.part, Part::Component { .. })
+            };
+            let url = self.done.records.iter().find(is_top).map(|record| record.url.clone());
+            url.map(|url| (capability, url))
+        };
+        let others: Vec<_> = others.into_iter().filter_map(top).collect();
+        let list = documents::capability_list(self.site, &self.plan.settings.hubs, others)?;
         self.replace(&list)
     }
 
     /// The lists of one snapshot are kept or replaced together, so that their times agree (RS-095).
-    fn resource_lists(&mut self) -> Result<(), BuildError> {
+    fn resource_lists(&mut self, tell: &dyn Fn(Progress)) -> Result<(), BuildError> {
         if !self.plan.lists_resources {
             let known = self.before.into_iter().flat_map(|state| &state.documents);
             let kept = known.filter(|record| record.capability == Capability::ResourceList).cloned();
@@ -209,9 +258,13 @@ impl Run<'_> {
         }
         let documents = self.documents();
         let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+        let items = self.items()?.zip(1..).map(|(item, done)| {
+            tell(Progress { work: Work::Listing, done, all: Some(self.plan.resources) });
+            item
+        });
         let published = ResourceLists::new(&documents, self.plan.started)
             .completed(Completed::At(self.plan.completed))
-            .write(self.items()?, &mut sink)?;
+            .write(items, &mut sink)?;
         let index = published.top().filter(|_| published.documents.len() > 1).map(|top| documents.url(top));
         for name in &published.documents {
             let location = self.site.place(&format!("{DOCUMENT_FOLDER}/{name}"));
@@ -236,16 +289,24 @@ impl Run<'_> {
             None => {
                 remove_series(&mut sink, "changelist")?;
                 remove_series(&mut sink, "changedump")?;
+                self.remove_patches()?;
                 lists.record(&mut sink, started, [], until)?.position()
             }
-            Some(position) if changes.total() == 0 => Some(position.into()),
+            Some(position) if changes.total() == 0 => {
+                if let Some(before) = self.plan.archive {
+                    lists.archive(&mut sink, before, started)?;
+                }
+                Some(position.into())
+            }
             Some(position) if resumed => {
                 let changes = self.changes()?;
                 lists.resume(&mut sink, position.into(), started, changes, until)?.position()
             }
             Some(_) => lists.record(&mut sink, started, self.changes()?, until)?.position(),
         };
+        drop(sink);
         let position: StoredPosition = position.unwrap_or_default().into();
+        self.archive("changelist", &Capability::ChangeListArchive)?;
         let index = self.site.change_list();
         let part = Part::Component { index: index.url.clone() };
         let open = self.site.change_list_component(position.document);
@@ -268,11 +329,29 @@ impl Run<'_> {
         let has_news = self.plan.position.is_some() && self.plan.changes.total() > 0;
         match series.filter(|_| has_news && !self.plan.settings.hubs.is_empty()) {
             Some(series) => {
-                let (up, changes) = (self.site.capability_list().url, self.changes()?);
+                let up = self.site.capability_list().url;
+                // A patch is for who has the version before, as the lists tell it (RS-174).
+                let changes = self.changes()?.map(|event| {
+                    event.map(|mut event| {
+                        event.item.links.retain(|link| link.rel != Relation::Patch);
+                        event
+                    })
+                });
                 Ok(outbox::fill(self.out, last, series.until, &up, changes)?)
             }
             None => Ok(last),
         }
+    }
+
+    /// No list leads to a patch any more.
+    fn remove_patches(&self) -> Result<(), BuildError> {
+        let folder = self.out.join(PATCH_FOLDER);
+        let remove = || match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(mut entries) => entries.try_for_each(|entry| files::remove(&entry?.path())),
+        };
+        remove().map_err(|source| BuildError::Write { path: folder.clone(), source })
     }
 
     /// Takes down what a document file says now; one that says what it said before keeps its version.
@@ -348,10 +427,14 @@ fn remove_series(sink: &mut Desk, stem: &str) -> Result<(), BuildError> {
     let is_component = |name: &str| {
         let rest = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
         let number = rest.and_then(|rest| rest.strip_suffix(".xml"));
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+        number.is_some_and(|number| {
+            let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+            is_number || number.starts_with("archive-")
+        })
     };
     let components = names.into_iter().filter(|name| is_component(name));
-    for name in std::iter::once(format!("{stem}.xml")).chain(components) {
+    let tops = [format!("{stem}.xml"), format!("{stem}-archive.xml")];
+    for name in tops.into_iter().chain(components) {
         sink.remove(&name).map_err(|source| build::BuildError::Remove { name, source })?;
     }
     Ok(())

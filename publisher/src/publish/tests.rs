@@ -7,11 +7,29 @@ use crate::{BaseUrl, HubUrl, files::tests::cut_short_after, settings::Rules};
 
 struct Place {
     folder: tempfile::TempDir,
+    rules: Rules,
 }
 
 impl Place {
+    /// Two entries fill a Change List, so that lists are closed all the time.
     fn new() -> Self {
-        let place = Self { folder: tempfile::tempdir().unwrap() };
+        Self::with(Rules { change_list_entries: 2, ..Rules::default() })
+    }
+
+    /// Each run makes dumps, and archives what the one before closed.
+    fn with_upkeep() -> Self {
+        let now = Some(0);
+        Self::with(Rules {
+            change_list_entries: 1,
+            resource_dump_seconds: now,
+            change_dump_seconds: now,
+            archive_seconds: now,
+            ..Rules::default()
+        })
+    }
+
+    fn with(rules: Rules) -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap(), rules };
         fs::create_dir(place.data()).unwrap();
         place
     }
@@ -28,11 +46,10 @@ impl Place {
         fs::write(self.data().join(name), content).unwrap();
     }
 
-    /// Two entries fill a Change List, so that lists are closed all the time.
     fn settings(&self) -> Settings {
         let mut settings = Settings::new(self.data(), BaseUrl::parse("http://example.org/").unwrap())
             .hub(HubUrl::parse("http://hub.example.org/").unwrap());
-        settings.rules = Rules { change_list_entries: 2, ..Rules::default() };
+        settings.rules = self.rules;
         settings
     }
 
@@ -44,12 +61,25 @@ impl Place {
         xml::read(&fs::read(self.out().join(path)).unwrap()).unwrap().into_document().unwrap()
     }
 
-    /// All that the Change Lists tell, in the order of the index.
+    /// The documents of a series: those in the archive, then those of the index.
+    fn series(&self, stem: &str) -> Vec<String> {
+        let mut paths = Vec::new();
+        for name in [format!("resync/{stem}-archive.xml"), format!("resync/{stem}.xml")] {
+            if self.out().join(&name).exists() {
+                let document = self.read(&name);
+                let found =
+                    document.entries().iter().map(|entry| entry.loc.replace("http://example.org/", ""));
+                paths.extend(found.filter(|path| !paths.contains(path)).collect::<Vec<_>>());
+            }
+        }
+        paths
+    }
+
+    /// All that the Change Lists tell, in their order.
     fn told(&self) -> Vec<(Change, String)> {
-        let index = self.read("resync/changelist.xml");
         let mut told = Vec::new();
-        for list in index.entries() {
-            let list = self.read(list.loc.strip_prefix("http://example.org/").unwrap());
+        for path in self.series("changelist") {
+            let list = self.read(&path);
             for entry in list.entries() {
                 let change = entry.metadata.as_ref().unwrap().change.unwrap();
                 told.push((change, entry.loc.replace("http://example.org/", "")));
@@ -67,8 +97,8 @@ impl Place {
         let at = list.header().metadata.at.unwrap();
         let mut copy: BTreeMap<_, _> =
             list.entries().iter().map(|entry| (entry.loc.clone(), hash(entry))).collect();
-        for part in self.read("resync/changelist.xml").entries() {
-            for entry in self.read(part.loc.strip_prefix("http://example.org/").unwrap()).entries() {
+        for path in self.series("changelist") {
+            for entry in self.read(&path).entries() {
                 let metadata = entry.metadata.as_ref().unwrap();
                 if metadata.datetime.unwrap() < at {
                     continue;
@@ -156,6 +186,84 @@ fn a_run_that_is_cut_short_anywhere_is_completed_by_the_next_and_tells_each_chan
         assert_eq!(place.build().unwrap().written, [], "after {acts} acts");
         acts += 1;
     }
+}
+
+#[test]
+fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_is_cut_short() {
+    let mut acts = 0;
+    loop {
+        let place = Place::with_upkeep();
+        for name in ["a", "b", "c"] {
+            place.put(name, "1");
+        }
+        place.build().unwrap();
+        for name in ["a", "b"] {
+            place.put(name, "22");
+            place.build().unwrap();
+        }
+        place.put("a", "333");
+        place.put("c", "22");
+        cut_short_after(Some(acts));
+        let cut = place.build();
+        cut_short_after(None);
+        let between = place.followed();
+        assert!(between.len() == 3, "after {acts} acts: {between:?}");
+        place.put("d", "after");
+        place.build().unwrap();
+        place.build().unwrap();
+        let told = place.told();
+        let names: Vec<_> = told.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "a", "c", "d"], "after {acts} acts");
+        assert_eq!(place.followed(), place.expected(), "after {acts} acts");
+        let archive = place.read("resync/changelist-archive.xml");
+        assert_eq!(archive.entries().len(), 4, "all but the open one, after {acts} acts");
+        let moments: Vec<_> =
+            archive.entries().iter().map(|entry| entry.metadata.clone().unwrap().until).collect();
+        assert!(moments.is_sorted() && moments[0].is_some(), "after {acts} acts");
+        let capabilities = place.read("resync/capabilitylist.xml");
+        let capabilities: Vec<_> = capabilities
+            .entries()
+            .iter()
+            .map(|entry| entry.capability().unwrap().token().to_owned())
+            .collect();
+        for token in ["resourcedump", "changedump", "changelist-archive"] {
+            assert_eq!(capabilities.iter().filter(|known| *known == token).count(), 1, "after {acts} acts");
+        }
+        assert_eq!(place.build().unwrap().written, [], "after {acts} acts");
+        if cut.is_ok() {
+            assert!(acts > 20, "lists, archives, dumps, states: {acts} acts");
+            return;
+        }
+        acts += 1;
+    }
+}
+
+#[test]
+fn where_it_is_known_what_changed_only_that_is_looked_at_and_the_outcome_is_the_same() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.put(name, "1");
+    }
+    fs::create_dir(place.data().join("folder")).unwrap();
+    place.put("folder/d", "1");
+    place.build().unwrap();
+    let some = |names: &[&str]| {
+        build_some(&place.settings(), &place.out(), names.iter().map(PathBuf::from)).unwrap()
+    };
+    place.put("a", "22");
+    place.put("b", "22");
+    fs::remove_file(place.data().join("c")).unwrap();
+    let built = some(&["a", "c", "never"]);
+    assert_eq!((built.changes, built.resources), (Changes { updated: 1, deleted: 1, created: 0 }, 3));
+    assert_eq!(built.bytes, 4, "of b the length that is known");
+    fs::rename(place.data().join("folder"), place.data().join("moved")).unwrap();
+    let built = some(&["folder", "moved"]);
+    assert_eq!((built.changes, built.resources), (Changes { updated: 0, deleted: 1, created: 1 }, 3));
+    assert_eq!(some(&["a", "moved"]).written, []);
+    let built = place.build().unwrap();
+    assert_eq!((built.changes, built.bytes), (Changes { updated: 1, ..Changes::default() }, 5), "b");
+    let told = ["a", "c", "folder/d", "moved/d", "b"];
+    assert!(place.told().iter().map(|(_, name)| name.as_str()).eq(told), "{:?}", place.told());
 }
 
 #[test]

@@ -1,19 +1,19 @@
 //! `source.toml`: `init`, several sets of resources with documents and channels of their own, and what is wrong with a file.
 
-use std::{fs, path::PathBuf};
+use std::{fs, io::Read as _, path::PathBuf};
 
 use resync_core::{
-    document::{Capability, Change, Document},
+    document::{Capability, Change, Document, Relation},
     xml,
 };
 
 use crate::{
     notifying::told,
-    support::{Hub, Place, Run, program, run, text},
+    support::{BASE, Hub, Place, Run, Server, program, run, text},
 };
 
 /// A place whose folder holds a `source.toml`.
-fn configured(place: &Place, content: &str) -> PathBuf {
+pub(crate) fn configured(place: &Place, content: &str) -> PathBuf {
     let path = place.collection().parent().unwrap().join("source.toml");
     fs::write(&path, content).unwrap();
     path
@@ -189,6 +189,59 @@ fn rs171_rs177_links_of_the_configuration_stand_in_every_list_and_notification()
             (vec![], vec![mirror("sub/b%20c.xml"), canonical.clone()])
         );
     }
+    run(&["check", text(&place.out())]).succeeded();
+}
+
+#[test]
+fn rs146_rs174_a_changed_json_file_comes_with_a_patch_in_the_list_and_in_the_dump_and_not_in_the_notification()
+ {
+    let (place, hub) = (Place::new(), Hub::start());
+    let config = configured(
+        &place,
+        &format!(
+            "out = \"site\"\nbase_url = \"{BASE}/\"\ndirectory = \"collection\"\nhubs = [\"{}\"]\njson_patch = true\n",
+            hub.url()
+        ),
+    );
+    let publish = || run(&["publish", "--config", text(&config)]).succeeded();
+    let version = |title: &str| format!("{{\"title\": \"{title}\", \"text\": \"{}\"}}", "long ".repeat(100));
+    place.put("data.json", version("one"));
+    publish();
+    hub.next();
+    place.put("data.json", version("two"));
+    place.put("a.txt", "no JSON");
+    publish();
+    let list = document(&place, "resync/changelist-1.xml");
+    let patch_of = |entry: &resync_core::document::Entry| entry.link(&Relation::Patch).cloned();
+    assert_eq!(patch_of(&list.entries()[0]), None);
+    let link = patch_of(&list.entries()[1]).unwrap();
+    assert_eq!(link.media_type.as_deref(), Some("application/json-patch+json"));
+    let path = link.href.strip_prefix(&format!("{BASE}/")).unwrap();
+    let patch = fs::read(place.out().join(path)).unwrap();
+    assert_eq!(patch, br#"[{"op":"replace","path":"/title","value":"two"}]"#);
+    assert_eq!(link.length, Some(patch.len() as u64));
+    let heard = [hub.next_of_any(), hub.next_of_any()];
+    let told = heard.iter().find(|heard| heard.is_of_changes()).unwrap();
+    assert!(!told.body.contains("patch"), "{}", told.body);
+    let server = Server::start(&place);
+    let answer = server.get(&format!("/data/{path}"));
+    assert_eq!(
+        (answer.body, answer.headers["content-type"].as_str()),
+        (patch.clone(), "application/json-patch+json")
+    );
+
+    run(&["dump", "--changes", "--config", text(&config)]).succeeded();
+    let dump = document(&place, "resync/changedump-1.xml");
+    let package = place.out().join(dump.entries()[0].loc.strip_prefix(&format!("{BASE}/")).unwrap());
+    let mut package = zip::ZipArchive::new(fs::File::open(package).unwrap()).unwrap();
+    let mut member = |name: &str| {
+        let mut bytes = Vec::new();
+        package.by_name(name).unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    let manifest = xml::read(&member("manifest.xml")).unwrap().into_document().unwrap();
+    let packed = patch_of(&manifest.entries()[1]).unwrap();
+    assert_eq!(member(packed.path.unwrap().trim_start_matches('/')), patch);
     run(&["check", text(&place.out())]).succeeded();
 }
 

@@ -8,6 +8,7 @@ use resync_core::{
 };
 
 use crate::{
+    configured::configured,
     notifying::told,
     support::{BASE, Hub, Place, Server, run, text},
 };
@@ -82,4 +83,53 @@ fn rs140_rs143_change_dumps_go_on_from_each_other_and_hold_the_changes_with_thei
     assert_eq!(place.document("resync/changedump-1.xml").entries().len(), 2);
     assert!(dump().out.ends_with("0 packages → nothing changed\n"));
     run(&["check", text(&place.out())]).succeeded();
+}
+
+#[test]
+fn ar003_ar004_a_source_that_is_told_to_makes_dumps_and_archives_by_itself_and_they_conform() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let config = configured(
+        &place,
+        &format!(
+            r#"
+            out = "site"
+            base_url = "{BASE}"
+            directory = "collection"
+            hubs = "{}"
+            [change_list]
+            entries = 2
+            [resource_dump]
+            every = "0s"
+            [change_dump]
+            every = "0s"
+            [archive]
+            after = "0s"
+            "#,
+            hub.url()
+        ),
+    );
+    let publish = || run(&["publish", "--config", text(&config)]).succeeded();
+    let first = publish();
+    assert!(first.out.contains("Resource Dump, Capability List"), "{}", first.out);
+    for round in 0..5 {
+        place.put("a.txt", format!("round {round}"));
+        place.put(&format!("{round}.txt"), "new");
+        publish();
+        run(&["check", text(&place.out())]).succeeded();
+    }
+    assert_eq!(unpacked(&place, "resync/resourcedump.xml").len(), 7);
+    let archive = place.document("resync/changelist-archive.xml");
+    assert_eq!(archive.capability(), &Capability::ChangeListArchive);
+    assert_eq!(archive.entries()[0].loc, format!("{BASE}/resync/changelist-1.xml"));
+    let index = place.document("resync/changelist.xml");
+    let link = index.header().link(&resync_core::document::Relation::Archives).unwrap();
+    assert_eq!(link.href, format!("{BASE}/resync/changelist-archive.xml"));
+    let archive = place.document("resync/changedump-archive.xml");
+    assert_eq!(archive.capability(), &Capability::ChangeDumpArchive);
+
+    let status = run(&["status", "--config", text(&config)]).succeeded();
+    assert!(status.out.contains("Change List Archive") && status.out.contains("Change Dump Archive"));
+    let server = Server::start(&place);
+    assert_eq!(server.get("/data/resync/changelist-archive.xml").status, 200);
+    assert_eq!(server.get("/data/resync/changelist-1.xml").status, 200, "it keeps its URI");
 }

@@ -65,7 +65,9 @@ fn a_publish_that_is_killed_100_times_loses_nothing_and_tells_nothing_twice_or_t
     let witness = Witness::start(&place);
     place.build(&["--hub", &witness.url]).succeeded();
     place.notify().succeeded();
-    for round in 0..100_u64 {
+    // More of them, such as for a night, with RESYNC_KILLS=10000.
+    let kills = std::env::var("RESYNC_KILLS").map_or(100, |number| number.parse().unwrap());
+    for round in 0..kills {
         place.put(&format!("{:02}.txt", round % 7), format!("round {round}"));
         if round % 5 == 4 {
             place.remove(&format!("{:02}.txt", round % 7));
@@ -76,7 +78,7 @@ fn a_publish_that_is_killed_100_times_loses_nothing_and_tells_nothing_twice_or_t
             .spawn()
             .unwrap();
         // The instant of the kill; the whole of a run takes about as long as the last of them.
-        thread::sleep(Duration::from_micros(round * 700));
+        thread::sleep(Duration::from_micros(round % 100 * 700));
         child.kill().unwrap();
         child.wait().unwrap();
         if round % 10 == 9 {

@@ -1,6 +1,6 @@
 //! `resync-source serve`: documents, files and the topic URI as bytes on a socket.
 
-use std::fs;
+use std::{fs, io::Read as _};
 
 use crate::support::{BASE, Hub, Place, Server};
 
@@ -99,6 +99,55 @@ fn a_range_is_served_and_one_of_an_older_version_is_not_mixed_in() {
     assert_eq!((part.status, part.body.as_slice()), (206, &b"b/"[..]));
     let whole = server.ask("GET", RESOURCE, "Range: bytes=1-2\r\nIf-Range: \"older\"\r\n");
     assert_eq!((whole.status, whole.body.as_slice()), (200, &b"<b/>"[..]));
+}
+
+#[test]
+fn rs036_rs051_documents_are_compressed_for_who_takes_that_and_resources_stay_as_they_are_listed() {
+    let (place, _hub, server) = served();
+    let takes = "Accept-Encoding: br, gzip\r\n";
+    let list = "/data/resync/resourcelist.xml";
+    let answer = server.ask("GET", list, takes);
+    assert_eq!((answer.status, answer.header("content-encoding")), (200, "gzip"));
+    assert_eq!(answer.header("vary").to_lowercase(), "accept-encoding");
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(unchunked(&answer.body).as_slice()).read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes, place.documents()["resync/resourcelist.xml"]);
+    let tag = answer.header("etag");
+    assert!(tag.starts_with("W/"), "other bytes than the strong tag is for: {tag}");
+    assert_eq!(server.ask("GET", list, &format!("{takes}If-None-Match: {tag}\r\n")).status, 304);
+    let part = server.ask("GET", list, &format!("{takes}Range: bytes=0-4\r\n"));
+    assert_eq!(
+        (part.status, part.body.as_slice(), part.header("content-encoding")),
+        (206, &b"<?xml"[..], "")
+    );
+    assert_eq!(server.get(list).header("content-encoding"), "");
+    let resource = server.ask("GET", RESOURCE, takes);
+    assert_eq!((resource.header("content-encoding"), resource.body.as_slice()), ("", &b"<b/>"[..]));
+}
+
+/// A body in chunks as one.
+fn unchunked(mut rest: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|pair| pair == b"\r\n").unwrap();
+        let size = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        if size == 0 {
+            return body;
+        }
+        body.extend(&rest[end + 2..][..size]);
+        rest = &rest[end + 2 + size + 2..];
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_cannot_be_looked_at_is_an_error_and_no_absence() {
+    let (place, _hub, server) = served();
+    // A link to a name that the operating system refuses to look up at all.
+    std::os::unix::fs::symlink("x".repeat(300), place.collection().join("long")).unwrap();
+    assert_eq!(server.get("/data/long").status, 500);
+    std::os::unix::fs::symlink("loop", place.collection().join("loop")).unwrap();
+    assert_eq!(server.get("/data/loop").status, 404, "this is known to lead nowhere");
 }
 
 #[test]

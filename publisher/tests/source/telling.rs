@@ -193,3 +193,55 @@ fn the_command_tries_again_for_as_long_as_it_is_told() {
     let run = crate::support::Run::from(child.wait_with_output().unwrap()).succeeded();
     assert!(run.err.contains("trying again in 1 s"), "{}", run.err);
 }
+
+#[test]
+fn what_a_script_asks_for_is_one_object_whose_keys_are_documented() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let site = place.out();
+    let json = |arguments: &[&str]| {
+        let said = run(&[arguments, &["--json", "--out", text(&site)]].concat()).succeeded().out;
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()
+    };
+    let collection = place.collection();
+    let built = json(&["build", text(&collection), "--base-url", BASE, "--hub", &hub.url()]);
+    assert_eq!((&built["sets"][0]["resources"], &built["sets"][0]["bytes"]), (&2.into(), &9.into()));
+    assert_eq!(built["sets"][0]["written"][0]["capability"], "resourcelist");
+    place.put("a.txt", "changed");
+    let published = json(&["publish"]);
+    assert_eq!((&published["sets"][0]["updated"], &published["sets"][0]["created"]), (&1.into(), &0.into()));
+    assert_eq!(
+        (&published["hubs"][0]["outcome"], &published["hubs"][0]["sent"]),
+        (&"accepted".into(), &1.into())
+    );
+    assert_eq!(json(&["notify"])["hubs"][0]["outcome"], "nothing changed");
+    let dumped = json(&["dump"]);
+    assert_eq!(dumped["dumps"][0]["packages"], 1);
+
+    let book = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/source.md")).unwrap();
+    let objects = [&published, &dumped, &published["sets"][0], &published["hubs"][0], &dumped["dumps"][0]];
+    let inner = [&built["sets"][0]["written"][0], &published["hubs"][0]["changes"][0]];
+    for key in objects.into_iter().chain(inner).flat_map(|object| object.as_object().unwrap().keys()) {
+        assert!(book.contains(&format!("`{key}`")), "{key} is not documented");
+    }
+}
+
+/// What a person sees: the output on a terminal, made by Python.
+#[cfg(unix)]
+#[test]
+fn a_terminal_gets_a_bar_with_rate_and_time_left_and_a_file_does_not() {
+    let place = Place::new();
+    for number in 0..300 {
+        place.put(&format!("{number}.txt"), "x");
+    }
+    place.build(&[]).succeeded();
+    let (site, binary) = (place.out(), crate::support::program(&[]));
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]);
+    python.arg(binary.get_program()).args(["dump", "--out", text(&site)]);
+    let output = python.stdin(std::process::Stdio::null()).output().expect("python3 is the terminal");
+    let seen = String::from_utf8(output.stdout).unwrap();
+    for words in ["looking at files [", "/302, ", "/s, ", " left", "packing resources ["] {
+        assert!(seen.contains(words), "`{words}` is not in {seen:?}");
+    }
+    assert_eq!(place.build(&[]).succeeded().err, "");
+}

@@ -1,0 +1,107 @@
+//! Documents compressed on their way, for who takes that.
+
+use std::{
+    io::Write as _,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::{Body, Bytes},
+    response::Response,
+};
+use flate2::{Compression, write::GzEncoder};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, VARY},
+};
+use http_body::Frame;
+
+/// Whether a client takes gzip, going by its `Accept-Encoding`.
+pub(super) fn is_taken(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Ok(1.0), str::parse::<f32>);
+        ["gzip", "x-gzip", "*"].iter().any(|known| name.eq_ignore_ascii_case(known))
+            && weight.is_ok_and(|weight| weight > 0.0)
+    })
+}
+
+/// The same response, compressed if that is taken and all of the content is in it. Caches keep both ways apart, and a strong tag is for one of
+/// them only.
+pub(super) fn offer(mut response: Response, is_taken: bool) -> Response {
+    let status = response.status();
+    let headers = response.headers_mut();
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if !is_taken || status != StatusCode::OK {
+        return response;
+    }
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(ACCEPT_RANGES);
+    let weak = headers.get(ETAG).map(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()));
+    if let Some(Ok(tag)) = weak {
+        headers.insert(ETAG, tag);
+    }
+    response.map(|plain| {
+        let encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
+        Body::new(Gzip { plain, encoder })
+    })
+}
+
+/// A body that is compressed while it is sent.
+struct Gzip {
+    plain: Body,
+    /// None once all has been said.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl http_body::Body for Gzip {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        loop {
+            let Some(mut encoder) = self.encoder.take() else { return Poll::Ready(None) };
+            let frame = match Pin::new(&mut self.plain).poll_frame(context) {
+                Poll::Pending => {
+                    self.encoder = Some(encoder);
+                    return Poll::Pending;
+                }
+                Poll::Ready(frame) => frame.transpose()?,
+            };
+            let Some(frame) = frame else {
+                let rest = encoder.finish().map_err(axum::Error::new)?;
+                return Poll::Ready(Some(Ok(Frame::data(rest.into()))));
+            };
+            if let Ok(data) = frame.into_data() {
+                encoder.write_all(&data).map_err(axum::Error::new)?;
+            }
+            let written = std::mem::take(encoder.get_mut());
+            self.encoder = Some(encoder);
+            if !written.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(written.into()))));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_taken_by_its_name_or_by_a_star_and_not_with_a_weight_of_0() {
+        let takes = |value: &'static str| {
+            is_taken(&HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))]))
+        };
+        assert!(takes("gzip") && takes("br, GZIP;q=0.5") && takes("*"));
+        assert!(!takes("br") && !takes("gzip;q=0") && !takes("gzip; q=0.0, br") && !takes("gzip;q=x"));
+        assert!(!is_taken(&HeaderMap::new()));
+    }
+}
