@@ -5,6 +5,7 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     str::FromStr,
+    sync::{Arc, OnceLock},
 };
 
 use url::Url;
@@ -60,12 +61,15 @@ pub enum UrlError {
     Syntax(#[from] url::ParseError),
 }
 
-/// An absolute `http` or `https` URL as it was written, with what it is compared by.
+/// An absolute `http` or `https` URL as it was written, with what it is compared by. Clones share it.
 #[derive(Clone)]
-struct WebUrl {
+struct WebUrl(Arc<Parsed>);
+
+struct Parsed {
     written: Box<str>,
     url: Url,
-    key: Box<str>,
+    /// Made when it is asked for: whoever only delivers never does.
+    key: OnceLock<Box<str>>,
 }
 
 macro_rules! web_url {
@@ -85,25 +89,25 @@ macro_rules! web_url {
 
             /// Exactly what was written (W-190).
             pub fn as_str(&self) -> &str {
-                &self.0.written
+                &self.0.0.written
             }
 
             /// As a URL library sees it: possibly spelled differently from [`as_str`](Self::as_str).
             pub fn url(&self) -> &Url {
-                &self.0.url
+                &self.0.0.url
             }
 
             /// The normalised form by which subscriptions are told apart (D-01): unreserved characters decoded (W-073),
             /// other escapes in upper case, scheme and host in lower case, no default port, no fragment. For comparison
             /// only, never a place to send anything to.
             pub fn key(&self) -> &str {
-                &self.0.key
+                self.0.key()
             }
         }
 
         impl PartialEq for $name {
             fn eq(&self, other: &Self) -> bool {
-                self.0.key == other.0.key
+                self.key() == other.key()
             }
         }
 
@@ -117,13 +121,13 @@ macro_rules! web_url {
 
         impl Ord for $name {
             fn cmp(&self, other: &Self) -> Ordering {
-                self.0.key.cmp(&other.0.key)
+                self.key().cmp(other.key())
             }
         }
 
         impl Hash for $name {
             fn hash<H: Hasher>(&self, state: &mut H) {
-                self.0.key.hash(state);
+                self.key().hash(state);
             }
         }
 
@@ -152,7 +156,7 @@ impl CallbackUrl {
     /// Scheme, host and port, such as `https://destination.example` or `http://10.0.0.1:8080`; a default port is left out.
     /// This much may be shown and counted.
     pub fn origin(&self) -> String {
-        self.0.url.origin().ascii_serialization()
+        self.url().origin().ascii_serialization()
     }
 }
 
@@ -182,12 +186,27 @@ impl WebUrl {
             return Err(not_http(scheme));
         }
         let rest = rest.strip_prefix("//").ok_or(UrlError::NotAbsolute)?;
-        let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (authority, _) = rest.split_at(end_of_authority(rest));
         let url = Url::parse(text)?;
         check_authority(authority, &url)?;
-        let key = key(&url, target);
-        Ok(Self { written: text.into(), url, key: key.into() })
+        Ok(Self(Arc::new(Parsed { written: text.into(), url, key: OnceLock::new() })))
     }
+
+    fn key(&self) -> &str {
+        let Parsed { written, url, key: made } = self.0.as_ref();
+        made.get_or_init(|| key(url, target(written)).into())
+    }
+}
+
+/// Where the path, the query or the fragment begins in what follows `://`.
+fn end_of_authority(rest: &str) -> usize {
+    rest.find(['/', '?', '#']).unwrap_or(rest.len())
+}
+
+/// What follows the authority of an absolute URL.
+fn target(written: &str) -> &str {
+    let rest = written.split_once("://").map_or("", |(_, rest)| rest);
+    &rest[end_of_authority(rest)..]
 }
 
 fn check_text(text: &str) -> Result<(), UrlError> {
