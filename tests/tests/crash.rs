@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use resync_tests::harness::{
-    Disk, Faults, HubProcess, Loss, PATIENCE, Receiver, Reply, Seen, eventually, form, happens_within, post,
+    Disk, Faults, HubProcess, Loss, PATIENCE, Receiver, Reply, Seen, form, happens_within, post,
 };
 use rustix::io::Errno;
 use tempfile::tempdir;
@@ -303,7 +303,11 @@ async fn trouble(disk: &Disk, hub: &HubProcess, known: &Known, rng: &mut Rng) ->
             return Err(Fault::Unreadable(hub.admin("/readyz").await.text()));
         }
         let before = known.posts.lock().unwrap().len();
-        eventually("it acknowledges again", || async { known.posts.lock().unwrap().len() > before }).await;
+        let acknowledges = || async { known.posts.lock().unwrap().len() > before };
+        if !happens_within(PATIENCE / 2, acknowledges).await {
+            let said = hub.admin("/readyz").await.text();
+            return Err(Fault::Unreadable(format!("nothing is acknowledged any more: {said}")));
+        }
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -24,12 +25,17 @@ pub(super) struct Sled {
 }
 
 struct Opened {
-    tree: sled::Db,
+    /// Until it is dropped.
+    tree: Option<sled::Db>,
     /// sled's own file: its flush asks the system to write, but does not wait for the disk.
     file: File,
 }
 
 impl Opened {
+    fn tree(&self) -> &sled::Db {
+        self.tree.as_ref().expect("it is there until it is dropped")
+    }
+
     /// The caller holds the lock of the data directory, so whoever has sled's own lock is about to release it.
     fn open(directory: &Path) -> Result<Self> {
         let config = sled::Config::new().path(directory).flush_every_ms(None);
@@ -39,7 +45,7 @@ impl Opened {
                 Ok(tree) => {
                     let file =
                         File::open(directory.join("db")).map_err(|e| StoreError::Read(e.to_string()))?;
-                    return Ok(Self { tree, file });
+                    return Ok(Self { tree: Some(tree), file });
                 }
                 Err(sled::Error::Io(error)) if is_locked(&error) && Instant::now() < give_up => {
                     std::thread::sleep(Duration::from_millis(5));
@@ -65,14 +71,44 @@ impl Sled {
     }
 
     fn close(&self) {
-        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = None;
+        let opened = self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(opened);
     }
+}
+
+fn write(opened: &Opened, batch: &Batch) -> Result<()> {
+    let mut changes = sled::Batch::default();
+    for (space, key, change) in batch.iter() {
+        match change {
+            Change::Put(value) => changes.insert(tagged(space, key), value.as_slice()),
+            Change::Remove => changes.remove(tagged(space, key)),
+        }
+    }
+    // Readers may see the batch between the two steps: they trust the log's bounds in memory, not the engine.
+    let flushed = opened.tree().apply_batch(changes).and_then(|()| opened.tree().flush());
+    flushed.and_then(|_| Ok(opened.file.sync_data()?)).map_err(|error| StoreError::Write(error.to_string()))
+}
+
+impl Drop for Opened {
+    /// The last handle syncs the file, and panics when the disk refuses that.
+    fn drop(&mut self) {
+        let tree = self.tree.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(tree))).is_err() {
+            tracing::warn!("sled could not sync its file while it was closed");
+        }
+    }
+}
+
+/// sled asserts where a disk has failed before. What it had in memory then is of no use any more, whatever state it is in.
+fn unless_it_panics<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|_| Err(StoreError::Write("the engine has panicked".to_owned())))
 }
 
 impl Engine for Sled {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
         let opened = self.opened().map_err(StoreError::Read)?;
-        let value = opened.tree.get(tagged(space, key)).map_err(|e| read_error(&e))?;
+        let value = opened.tree().get(tagged(space, key)).map_err(|e| read_error(&e))?;
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -86,7 +122,9 @@ impl Engine for Sled {
         if to <= from {
             return Box::new(std::iter::empty());
         }
-        Box::new(opened.tree.range(from..to).map(|record| {
+        Box::new(opened.tree().range(from..to).map(move |record| {
+            // As long as anybody reads, the last handle of the tree is the one that can be dropped whatever the disk does.
+            let _ = &opened;
             let (key, value) = record.map_err(|e| read_error(&e))?;
             Ok((Bytes::copy_from_slice(&key[1..]), Bytes::copy_from_slice(&value)))
         }))
@@ -94,30 +132,23 @@ impl Engine for Sled {
 
     fn commit(&self, batch: &Batch) -> Result<()> {
         let opened = self.opened().map_err(StoreError::Write)?;
-        let mut changes = sled::Batch::default();
-        for (space, key, change) in batch.iter() {
-            match change {
-                Change::Put(value) => changes.insert(tagged(space, key), value.as_slice()),
-                Change::Remove => changes.remove(tagged(space, key)),
-            }
-        }
-        // Readers may see the batch between the two steps: they trust the log's bounds in memory, not the engine.
-        let flushed = opened.tree.apply_batch(changes).and_then(|()| opened.tree.flush());
-        flushed.and_then(|_| Ok(opened.file.sync_data()?)).map_err(|error| {
+        let outcome = unless_it_panics(|| write(&opened, batch));
+        drop(opened);
+        if outcome.is_err() {
             self.close();
-            StoreError::Write(error.to_string())
-        })
+        }
+        outcome
     }
 
     fn mend(&self) -> Result<()> {
         self.close();
-        let opened = Opened::open(&self.directory)?;
+        let opened = unless_it_panics(|| Opened::open(&self.directory))?;
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(opened));
         Ok(())
     }
 
     fn disk_size(&self) -> Result<u64> {
-        self.opened().map_err(StoreError::Read)?.tree.size_on_disk().map_err(|e| read_error(&e))
+        self.opened().map_err(StoreError::Read)?.tree().size_on_disk().map_err(|e| read_error(&e))
     }
 }
 

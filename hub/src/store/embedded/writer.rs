@@ -80,7 +80,10 @@ impl Writer {
         };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || keeper.run(waiting))
+            .spawn(move || {
+                let _told = Told(Arc::clone(&keeper.shared));
+                keeper.run(waiting);
+            })
             .map_err(|error| StoreError::Write(format!("cannot start the writer: {error}")))?;
         Ok(Self { commands: Some(commands), shared, waiting_bytes, thread: Some(thread) })
     }
@@ -127,6 +130,17 @@ impl Drop for Writer {
     }
 }
 
+/// Tells whoever asks for the store's health if the thread ends by a fault of ours.
+struct Told(Arc<Shared>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set_trouble(Some(StoreError::Closed));
+        }
+    }
+}
+
 /// What the thread owns.
 struct Keeper {
     shared: Arc<Shared>,
@@ -144,6 +158,17 @@ struct Failure {
     batch: Batch,
     staged: Staged,
     mend_at: Instant,
+}
+
+impl Failure {
+    /// What whoever asks is told while this keeps the store from being mended.
+    fn still(&self, obstacle: &StoreError) -> StoreError {
+        let first = match &self.error {
+            StoreError::Write(reason) => reason.clone(),
+            error => error.to_string(),
+        };
+        StoreError::Write(format!("{first}; it is not mended yet: {obstacle}"))
+    }
 }
 
 impl Keeper {
@@ -231,7 +256,10 @@ impl Keeper {
                 self.shared.set_trouble(None);
                 tracing::warn!("the store takes writes again");
             }
-            Err(error) => tracing::debug!(%error, "the store is not mended yet"),
+            Err(error) => {
+                tracing::debug!(%error, "the store is not mended yet");
+                self.shared.set_trouble(Some(failure.still(&error)));
+            }
         }
     }
 
