@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tower_service::Service;
@@ -43,6 +43,11 @@ const SEND_BUFFER: usize = 128 * 1024;
 const USER_TIMEOUT: u32 = 30_000;
 /// Connections without a place that are told so at once; further ones are closed without a word.
 const TURNED_AWAY_AT_ONCE: usize = 64;
+/// Connections that are accepted and not looked at yet. Thousands that come at once wait with the system, where they are in
+/// nobody's way; what is under way is served between them.
+const ACCEPTED_AHEAD: usize = 16;
+/// Connections that came at once shall not all end at once: by so much of it the time for a header is shorter for some.
+const HEADER_SPREAD: f64 = 0.1;
 /// How long telling them may take.
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -53,6 +58,7 @@ pub struct Ingress {
     header_timeout: Duration,
     reading: Pace,
     turning_away: Arc<Semaphore>,
+    arrivals: Arc<Semaphore>,
     tls: Option<Tls>,
 }
 
@@ -64,6 +70,7 @@ impl Ingress {
             header_timeout: config.header_timeout,
             reading: Pace { patience: config.answer_timeout, bytes_per_second: config.body_rate },
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
+            arrivals: Arc::new(Semaphore::new(ACCEPTED_AHEAD)),
             tls,
         }
     }
@@ -75,13 +82,13 @@ pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut 
     let mut told = None;
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &ingress) => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((stream, client)) => {
+            Ok((stream, client, arrival)) => {
                 let ends = (graceful.watcher(), stop.clone());
-                take(stream, client, &router, &ingress, ends);
+                take(stream, client, arrival, &router, &ingress, ends);
             }
             Err(error) => {
                 if told.is_none_or(|told: Instant| told.elapsed() > TELL_EVERY) {
@@ -98,9 +105,21 @@ pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut 
     }
 }
 
+/// The next connection, as soon as few enough wait to be looked at.
+async fn accept(
+    listener: &TcpListener,
+    ingress: &Ingress,
+) -> std::io::Result<(TcpStream, SocketAddr, Option<OwnedSemaphorePermit>)> {
+    // It is never closed.
+    let arrival = Arc::clone(&ingress.arrivals).acquire_owned().await.ok();
+    let (stream, client) = listener.accept().await?;
+    Ok((stream, client, arrival))
+}
+
 fn take(
     stream: TcpStream,
     client: SocketAddr,
+    arrival: Option<OwnedSemaphorePermit>,
     router: &Router,
     ingress: &Ingress,
     (watcher, stop): (Watcher, watch::Receiver<bool>),
@@ -108,8 +127,10 @@ fn take(
     let tls = ingress.tls.clone();
     match ingress.connections.take(client.ip()) {
         Ok(place) => {
-            let (router, header_timeout, reading) = (router.clone(), ingress.header_timeout, ingress.reading);
+            let (router, reading) = (router.clone(), ingress.reading);
+            let header_timeout = ingress.header_timeout.mul_f64(1.0 - HEADER_SPREAD * fastrand::f64());
             tokio::spawn(async move {
+                drop(arrival);
                 // Answers are small and whole; waiting for more to send only delays them.
                 let _ = stream.set_nodelay(true);
                 bound_what_is_not_read(&stream);
