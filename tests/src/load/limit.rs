@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::bare::{Bare, Bound};
+use super::publish::Spread;
 use super::receiver::Receiver;
 use super::{Failure, Rate};
 
@@ -50,12 +51,12 @@ pub async fn limit(limit: &Limit, folder: &Path) -> Result<LimitReport, Failure>
         body: payload(limit.payload),
     };
     let (_, bare_client) = Bound::connect(plan, &receiver).await?.measure(limit.requests).await?;
-    let durable_appends = durable_appends(folder, payload(limit.payload)).await?;
+    let (durable_appends, _) = durable_appends(folder, payload(limit.payload)).await?;
     Ok(LimitReport { bare_client, durable_appends })
 }
 
 /// What the disk in this folder allows to one writer without a store.
-pub(super) async fn durable_appends(folder: &Path, body: Bytes) -> Result<Rate, Failure> {
+pub(super) async fn durable_appends(folder: &Path, body: Bytes) -> Result<(Rate, Spread), Failure> {
     let file = folder.join("appends");
     tokio::task::spawn_blocking(move || append(&file, &body)).await?
 }
@@ -66,16 +67,17 @@ pub(super) fn payload(bytes: usize) -> Bytes {
 }
 
 /// Each synced before the next.
-fn append(path: &Path, body: &[u8]) -> Result<Rate, Failure> {
+fn append(path: &Path, body: &[u8]) -> Result<(Rate, Spread), Failure> {
     let mut file = File::create(path)?;
-    let (began, mut count) = (Instant::now(), 0);
+    let (began, mut times) = (Instant::now(), Vec::new());
     while began.elapsed() < APPENDING {
+        let before = Instant::now();
         file.write_all(body)?;
         file.sync_data()?;
-        count += 1;
+        times.push(before.elapsed());
     }
-    let rate = Rate::new(count, began.elapsed());
+    let rate = Rate::new(times.len() as u64, began.elapsed());
     drop(file);
     std::fs::remove_file(path)?;
-    Ok(rate)
+    Ok((rate, Spread::of(&times)?))
 }

@@ -42,6 +42,8 @@ pub struct Publish {
 pub struct PublishReport {
     /// Appends to a file without a store, each synced before the next.
     pub bare_appends: Rate,
+    /// How long each of them took.
+    pub bare_append: Spread,
     /// By number of publishers.
     pub publishers: Vec<Publishers>,
     /// Of a quiet hub, from the beginning of the post to the answer.
@@ -73,7 +75,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn of(times: &[Duration]) -> Result<Self, Failure> {
+    pub(super) fn of(times: &[Duration]) -> Result<Self, Failure> {
         let mut times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1_000.0).collect();
         times.sort_by(f64::total_cmp);
         let at = |hundredths: usize| times.get(times.len() * hundredths / 100).copied();
@@ -89,7 +91,7 @@ impl Spread {
 /// # Errors
 /// When the hub does not accept a notification, or does not deliver it.
 pub async fn publish(plan: &Publish, folder: &Path) -> Result<PublishReport, Failure> {
-    let bare_appends = durable_appends(folder, payload(plan.payload)).await?;
+    let (bare_appends, bare_append) = durable_appends(folder, payload(plan.payload)).await?;
     let mut hub = HubProcess::start_with(folder, &[("STORE_ENGINE", &plan.engine)]).await;
     let mut publishers = Vec::new();
     for &count in &plan.publishers {
@@ -97,7 +99,7 @@ pub async fn publish(plan: &Publish, folder: &Path) -> Result<PublishReport, Fai
     }
     let (acknowledged, first_delivery) = quietly(plan, &hub).await?;
     hub.stop().await;
-    Ok(PublishReport { bare_appends, publishers, acknowledged, first_delivery })
+    Ok(PublishReport { bare_appends, bare_append, publishers, acknowledged, first_delivery })
 }
 
 async fn together(plan: &Publish, hub: &HubProcess, count: usize) -> Result<Publishers, Failure> {

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use serde::Serialize;
 use walkdir::WalkDir;
 
@@ -16,6 +18,8 @@ use crate::harness::HubProcess;
 /// The small case.
 const SMALL_SUBSCRIBERS: usize = 1_000;
 const SMALL_NOTIFICATIONS: u32 = 200;
+/// Who post, each over a connection of its own: what one alone could post would be the bound of many topics.
+const PUBLISHERS: usize = 16;
 /// On 127/8.
 const HOSTS: usize = 1_000;
 
@@ -60,6 +64,8 @@ pub struct Size {
     pub memory: u64,
     /// Resident bytes after the deliveries.
     pub memory_after: u64,
+    /// What was posted, from the first to the last acknowledgement.
+    pub publishing: Rate,
     /// From the first post to the last delivery.
     pub fan_out: Rate,
     /// Microseconds of CPU for each delivery.
@@ -116,7 +122,7 @@ async fn measure(
     hub.until_ready().await;
     let start = began.elapsed().as_secs_f64();
     let (memory, cpu_before) = usage(&mut hub)?;
-    let fan_out = deliver(audience, notifications, &hub, &receiver).await?;
+    let (publishing, fan_out) = deliver(audience, notifications, &hub, &receiver).await?;
     let (memory_after, cpu) = usage(&mut hub)?;
     let uneven = receiver.uneven(notifications);
     hub.stop().await;
@@ -127,6 +133,7 @@ async fn measure(
         memory,
         memory_after,
         cpu: (cpu - cpu_before) * 1e6 / (fan_out.per_second * fan_out.seconds),
+        publishing,
         fan_out,
         uneven,
     };
@@ -138,20 +145,27 @@ async fn deliver(
     notifications: u32,
     hub: &HubProcess,
     receiver: &Receiver,
-) -> Result<Rate, Failure> {
-    let mut publisher = Publisher::to(hub).await?;
-    let began = Instant::now();
-    for _ in 0..notifications {
-        for topic in 0..audience.topics {
-            publisher.post(&Audience::topic(topic), &stamped(1_000)).await?;
+) -> Result<(Rate, Rate), Failure> {
+    let (next, posts) = (AtomicUsize::new(0), audience.topics * notifications as usize);
+    let one = || async {
+        let mut publisher = Publisher::to(hub).await?;
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= posts {
+                return Ok::<_, Failure>(());
+            }
+            publisher.post(&Audience::topic(number % audience.topics), &stamped(1_000)).await?;
         }
-    }
+    };
+    let began = Instant::now();
+    try_join_all((0..PUBLISHERS).map(|_| one())).await?;
+    let publishing = Rate::new(posts as u64, began.elapsed());
     let count = audience.subscriptions() as u64 * u64::from(notifications);
     receiver.until(count).await?;
     let took = began.elapsed();
     // A repetition would come now.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    Ok(Rate::new(count, took))
+    Ok((publishing, Rate::new(count, took)))
 }
 
 fn bytes_below(folder: &Path) -> Result<u64, Failure> {
