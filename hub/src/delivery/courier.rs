@@ -13,12 +13,12 @@ use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, WEBHOOK_ATTEM
 use tracing::{debug, warn};
 
 use super::addressed::{Addressed, Addresses, Unaddressable};
+use super::attempt::{Attempt, Finished};
 use super::editions::Editions;
 use super::meters::Meters;
 use super::schedule::Outcome;
-use super::shard::{Attempt, Finished};
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
-use crate::store::{Notification, Offset, Rule, Shard, Store, StoreError, Subscription, TopicId};
+use crate::store::{Ahead, Notification, Offset, Rule, Shard, Store, StoreError, Subscription, TopicId};
 use crate::topics::Prefixes;
 
 /// More of an answer is not even read (W-156).
@@ -45,7 +45,7 @@ pub(super) struct Courier {
 struct Heads(Mutex<LruCache<(TopicId, Offset), HeaderMap>>);
 
 /// Notifications whose header fields are kept: about as many as are on their way at once.
-const HEADS: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not zero");
+const HEADS: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
 
 impl Heads {
     fn new() -> Self {
@@ -90,7 +90,8 @@ impl Courier {
     }
 
     async fn try_carry(&self, shard: Shard, attempt: &Attempt) -> Result<Finished, StoreError> {
-        let subscription = self.store.subscription(shard, attempt.topic, attempt.subscription).await?;
+        let ahead = if attempt.crowded { Ahead::Shard } else { Ahead::Topic };
+        let subscription = self.store.subscription(shard, attempt.topic, attempt.subscription, ahead).await?;
         let Some(subscription) = subscription else { return Ok(Finished::Vanished) };
         let Some(notification) = self.owed(attempt).await? else { return Ok(Finished::Postponed) };
         if notification.offset > attempt.offset && notification.rule == Rule::Every {

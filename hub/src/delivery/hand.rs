@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::super::hosts::OpenHost;
 use super::super::operator::{Act, LateSubscription, Which};
 use super::{Machine, Now};
-use crate::delivery::sweep::Phase;
+use crate::delivery::member::Phase;
 use crate::store::{Offset, Skip, SubscriptionId, TopicId};
 
 impl Machine {

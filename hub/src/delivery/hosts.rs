@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::breaker::{Breaker, BreakerPolicy, Change, Sign};
@@ -58,7 +59,7 @@ impl OpenLanes {
 pub(super) struct Hosts {
     limit: usize,
     policy: BreakerPolicy,
-    by_origin: HashMap<String, HostId>,
+    by_origin: HashMap<Arc<str>, HostId>,
     states: Vec<Host>,
     /// Numbers that are free again.
     free: Vec<HostId>,
@@ -73,9 +74,9 @@ pub(super) struct Hosts {
     opened: Vec<(String, Duration)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Host {
-    origin: String,
+    origin: Arc<str>,
     /// Subscriptions with this origin.
     subscriptions: u32,
     in_flight: u32,
@@ -114,7 +115,7 @@ impl Hosts {
     }
 
     /// The number of this origin, for one more subscription.
-    pub(super) fn join(&mut self, origin: &str) -> HostId {
+    pub(super) fn join(&mut self, origin: &Arc<str>) -> HostId {
         let id = self.by_origin.get(origin).copied().unwrap_or_else(|| self.add(origin));
         self.host(id).subscriptions += 1;
         id
@@ -126,8 +127,8 @@ impl Hosts {
         self.forget_if_unused(id);
     }
 
-    fn add(&mut self, origin: &str) -> HostId {
-        let host = Host { origin: origin.to_owned(), ..Host::default() };
+    fn add(&mut self, origin: &Arc<str>) -> HostId {
+        let host = Host::new(Arc::clone(origin));
         let id = if let Some(id) = self.free.pop() {
             *self.host(id) = host;
             id
@@ -135,14 +136,14 @@ impl Hosts {
             self.states.push(host);
             HostId(u32::try_from(self.states.len() - 1).expect("fewer than 2^32 origins fit into memory"))
         };
-        self.by_origin.insert(origin.to_owned(), id);
+        self.by_origin.insert(Arc::clone(origin), id);
         id
     }
 
     fn forget_if_unused(&mut self, id: HostId) {
         let host = self.host(id);
         if host.subscriptions == 0 && host.in_flight == 0 && host.in_ready == [false; 3] {
-            let origin = std::mem::take(&mut host.origin);
+            let origin = Arc::clone(&host.origin);
             host.first.clear();
             host.again.clear();
             // A host that waits to be forgotten may have been left twice: by its last subscription and its last request.
@@ -214,7 +215,7 @@ impl Hosts {
             Change::Well => drop(self.breakers.remove(&id)),
             Change::Opened(until) => {
                 self.pauses.push(Reverse((until, id)));
-                let origin = self.host(id).origin.clone();
+                let origin = self.host(id).origin.to_string();
                 self.opened.push((origin, until - now));
             }
         }
@@ -275,7 +276,7 @@ impl Hosts {
         let view = |(id, breaker): (&HostId, &Breaker)| {
             let host = &self.states[id.0 as usize];
             Some(OpenHost {
-                origin: host.origin.clone(),
+                origin: host.origin.to_string(),
                 for_another: breaker.until()?.saturating_duration_since(now),
                 waiting: host.first.len() + host.again.len(),
             })
@@ -312,6 +313,19 @@ impl Hosts {
 }
 
 impl Host {
+    fn new(origin: Arc<str>) -> Self {
+        Self {
+            origin,
+            subscriptions: 0,
+            in_flight: 0,
+            first: VecDeque::new(),
+            again: VecDeque::new(),
+            in_ready: [false; 3],
+            slow: false,
+            next_again: false,
+        }
+    }
+
     /// The next one of a lane. A host may have become slow, or quick again, since it got into its queue.
     fn pop(&mut self, lane: Lane) -> Option<Waiter> {
         match lane {
@@ -353,7 +367,7 @@ mod tests {
     #[test]
     fn a_host_serves_no_more_than_its_limit_and_the_rest_in_order() {
         let mut hosts = hosts(2);
-        let host = hosts.join("https://a.example");
+        let host = hosts.join(&"https://a.example".into());
         (1..=4).for_each(|id| hosts.wait(host, waiter(id), false));
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
@@ -366,7 +380,8 @@ mod tests {
     #[test]
     fn a_busy_host_does_not_hold_up_another() {
         let mut hosts = hosts(1);
-        let (slow, quick) = (hosts.join("https://slow.example"), hosts.join("https://quick.example"));
+        let (slow, quick) =
+            (hosts.join(&"https://slow.example".into()), hosts.join(&"https://quick.example".into()));
         hosts.wait(slow, waiter(1), false);
         hosts.wait(slow, waiter(2), false);
         hosts.wait(quick, waiter(3), false);
@@ -378,20 +393,20 @@ mod tests {
     #[test]
     fn a_host_is_forgotten_with_its_last_subscription_and_its_last_request() {
         let mut hosts = hosts(1);
-        let first = hosts.join("https://a.example");
+        let first = hosts.join(&"https://a.example".into());
         hosts.wait(first, waiter(1), false);
         next(&mut hosts);
         hosts.leave(first);
-        assert_ne!(hosts.join("https://b.example"), first, "a request is still under way");
+        assert_ne!(hosts.join(&"https://b.example".into()), first, "a request is still under way");
         hosts.release(first);
-        assert_eq!(hosts.join("https://c.example"), first, "the number is free again");
+        assert_eq!(hosts.join(&"https://c.example".into()), first, "the number is free again");
         assert_eq!(hosts.by_origin.len(), 2);
     }
 
     #[test]
     fn a_host_in_trouble_is_left_alone_and_then_probed_once() {
         let mut hosts = hosts(4);
-        let (host, now) = (hosts.join("https://a.example"), Instant::now());
+        let (host, now) = (hosts.join(&"https://a.example".into()), Instant::now());
         (1..=6).for_each(|id| hosts.wait(host, waiter(id), false));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
@@ -414,7 +429,7 @@ mod tests {
     #[test]
     fn lanes_take_turns_and_a_full_one_holds_up_no_other() {
         let mut hosts = hosts(8);
-        let host = hosts.join("https://a.example");
+        let host = hosts.join(&"https://a.example".into());
         (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
         (4..=6).for_each(|id| hosts.wait(host, waiter(id), true));
         let order: Vec<_> = (0..4).filter_map(|_| next(&mut hosts)).map(|(_, (_, id))| id.0).collect();
@@ -428,7 +443,7 @@ mod tests {
     #[test]
     fn a_slow_host_has_a_lane_of_its_own_until_it_is_quick_again() {
         let mut hosts = hosts(1);
-        let (host, now) = (hosts.join("https://a.example"), Instant::now());
+        let (host, now) = (hosts.join(&"https://a.example".into()), Instant::now());
         (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
@@ -442,7 +457,7 @@ mod tests {
     #[test]
     fn the_same_origin_is_the_same_host() {
         let mut hosts = hosts(1);
-        assert_eq!(hosts.join("https://a.example"), hosts.join("https://a.example"));
-        assert_ne!(hosts.join("https://a.example"), hosts.join("https://a.example:8443"));
+        assert_eq!(hosts.join(&"https://a.example".into()), hosts.join(&"https://a.example".into()));
+        assert_ne!(hosts.join(&"https://a.example".into()), hosts.join(&"https://a.example:8443".into()));
     }
 }

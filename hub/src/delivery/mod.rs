@@ -5,17 +5,20 @@
 //! `courier` make the requests, and saves the progress.
 
 mod addressed;
+mod attempt;
 mod breaker;
 mod counters;
 mod courier;
 mod editions;
 mod feed;
 mod hosts;
+mod member;
 mod meters;
 mod operator;
 mod round;
 mod schedule;
 mod shard;
+mod slots;
 mod sweep;
 mod worker;
 
@@ -23,6 +26,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use resync_core::websub::SignatureMethod;
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -109,13 +113,13 @@ impl Delivery {
         let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
         let (mut workers, mut order_senders, mut halts) = (Vec::new(), Vec::new(), Halts::default());
-        for index in 0..count {
-            let events = store.watch();
-            let mut owned = Vec::new();
-            for shard in (0..store.shards()).filter(|shard| usize::from(*shard) % count == index).map(Shard) {
-                let taken = take_over(&store, shard, &settings).await?;
-                counters.set_gauges(shard, taken.machine.laggards(), 0);
-                owned.push(taken);
+        // Before the shards are read, so that nothing is missed.
+        let events: Vec<_> = (0..count).map(|_| store.watch()).collect();
+        let mut by_worker = take_over_all(&store, &settings, count).await?;
+        for (index, events) in events.into_iter().enumerate() {
+            let owned = std::mem::take(&mut by_worker[index]);
+            for Owned { shard, machine, .. } in &owned {
+                counters.set_gauges(*shard, machine.laggards(), 0);
             }
             let (halt, to_halt) = mpsc::unbounded_channel();
             halts.0.push(halt);
@@ -191,6 +195,27 @@ impl Delivery {
 
 fn worker_count(shards: u16) -> usize {
     thread::available_parallelism().map_or(1, usize::from).clamp(1, usize::from(shards.max(1)))
+}
+
+/// By worker, what each of them owns. Shards are read on all cores, but not all at once: what is read takes more room than what
+/// is kept of it.
+async fn take_over_all(
+    store: &Arc<dyn Store>,
+    settings: &Settings,
+    workers: usize,
+) -> Result<Vec<Vec<Owned>>, StoreError> {
+    let mut by_worker: Vec<_> = (0..workers).map(|_| Vec::new()).collect();
+    let mut taken = stream::iter((0..store.shards()).map(Shard))
+        .map(|shard| {
+            let (store, settings) = (Arc::clone(store), settings.clone());
+            tokio::spawn(async move { take_over(&store, shard, &settings).await })
+        })
+        .buffered(workers);
+    while let Some(owned) = taken.next().await {
+        let owned = owned.map_err(|error| StoreError::Read(error.to_string()))??;
+        by_worker[usize::from(owned.shard.0) % workers].push(owned);
+    }
+    Ok(by_worker)
 }
 
 async fn take_over(store: &Arc<dyn Store>, shard: Shard, settings: &Settings) -> Result<Owned, StoreError> {

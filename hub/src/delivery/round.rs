@@ -1,53 +1,73 @@
 //! Whose sweep is next: topics in turn, each with an equal share of bytes.
 //!
 //! Deficit round robin: in its turn a topic gets credit, and takes up subscriptions for as long as that lasts. So a topic of
-//! large bodies cannot hold up topics of small ones, whatever the number of its subscriptions.
+//! large bodies cannot hold up topics of small ones, whatever the number of its subscriptions. Turns go by the ids of the
+//! topics, which is the order of the store: where thousands wait, whoever reads for one has read for the next ones too.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::store::TopicId;
 
 /// What a request costs beside its body: about the time in which so many bytes can be signed and sent.
 const REQUEST: u64 = 8 * 1024;
-/// What a topic gets in its turn.
-const CREDIT: u64 = 32 * 1024;
+/// What a topic gets in its turn: for small bodies that is a dozen subscriptions, whose records stand together in the store.
+const CREDIT: u64 = 128 * 1024;
 
-/// The topics whose sweep can take up more, each once.
-#[derive(Debug, Default)]
+/// From so many topics on, those after the present one are about to be read.
+const CROWD: usize = 32;
+
+/// The topics whose sweep can take up more, with what is left of their credit.
+#[derive(Debug)]
 pub(super) struct Round {
-    turns: VecDeque<TopicId>,
-    credits: HashMap<TopicId, u64>,
+    credits: BTreeMap<TopicId, u64>,
+    /// Whose turn it is, or was.
+    turn: TopicId,
+}
+
+impl Default for Round {
+    fn default() -> Self {
+        Self { credits: BTreeMap::new(), turn: TopicId(0) }
+    }
 }
 
 impl Round {
-    /// Lets a topic take part; it comes after those that do already.
+    /// Lets a topic take part.
     pub(super) fn join(&mut self, id: TopicId) {
-        self.credits.entry(id).or_insert_with(|| {
-            self.turns.push_back(id);
-            CREDIT
-        });
+        self.credits.entry(id).or_insert(CREDIT);
     }
 
     /// The topic that may send a body now. It stays until it leaves, and `bytes` tells how large its bodies are.
     pub(super) fn next(&mut self, bytes: impl Fn(TopicId) -> u64) -> Option<TopicId> {
+        let mut begin = Bound::Included(self.turn);
         loop {
-            let id = *self.turns.front()?;
-            let credit = self.credits.entry(id).or_default();
-            let cost = REQUEST + bytes(id);
+            let later = self.credits.range_mut((begin, Bound::Unbounded)).next();
+            let Some((id, credit)) = later else {
+                if self.credits.is_empty() {
+                    return None;
+                }
+                begin = Bound::Unbounded;
+                continue;
+            };
+            let cost = REQUEST + bytes(*id);
             if *credit >= cost {
                 *credit -= cost;
-                return Some(id);
+                self.turn = *id;
+                return Some(*id);
             }
             *credit += CREDIT;
-            self.turns.rotate_left(1);
+            begin = Bound::Excluded(*id);
         }
     }
 
     /// The topic whose turn it is has nothing to take up.
     pub(super) fn leave(&mut self) {
-        if let Some(id) = self.turns.pop_front() {
-            self.credits.remove(&id);
-        }
+        self.credits.remove(&self.turn);
+    }
+
+    /// Whether the topics after this one have their turns soon.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.credits.len() >= CROWD
     }
 
     pub(super) fn clear(&mut self) {

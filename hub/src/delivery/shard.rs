@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
 
-use super::breaker::{BreakerPolicy, Sign};
+use super::attempt::Attempt;
+use super::breaker::BreakerPolicy;
 use super::hosts::{HostId, Hosts, Lane, OpenLanes};
+use super::member::Phase;
 use super::round::Round;
-use super::schedule::{Decision, Failure, Outcome, RetryPolicy};
-use super::sweep::{Phase, Poison, Step, TopicState};
+use super::schedule::RetryPolicy;
+use super::sweep::{Step, TopicState};
 use crate::store::{
-    Checkpoint, Ended, FailureClass, Offset, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId,
-    Topic, TopicId,
+    Checkpoint, Ended, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId, TopicId,
 };
 
 /// The present moment on both clocks: leases follow the wall, timers the monotonic one.
@@ -47,50 +48,6 @@ pub(super) struct Limits {
     pub(super) breaker: BreakerPolicy,
 }
 
-/// A request to be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Attempt {
-    /// The topic.
-    pub(super) topic: TopicId,
-    /// Who gets it.
-    pub(super) subscription: SubscriptionId,
-    /// The notification.
-    pub(super) offset: Offset,
-    /// The newest fetched version: older ones that are fetched too need not be sent.
-    pub(super) latest: Offset,
-    /// Nothing but fetched versions is owed.
-    pub(super) newest_only: bool,
-    /// How many times this has been tried, this one included.
-    pub(super) number: u16,
-    /// Whose share of the requests under way it takes.
-    pub(super) lane: Lane,
-    /// The notification before it has failed a moment ago: does the subscriber refuse everything, or that one only?
-    pub(super) probe: bool,
-    host: HostId,
-    started: Instant,
-}
-
-/// What became of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Finished {
-    /// A request was made for this offset (the attempt's, or a newer version's).
-    Answered {
-        /// What was sent.
-        offset: Offset,
-        /// How that ended.
-        outcome: Outcome,
-    },
-    /// The log no longer holds what is owed; this is the oldest notification after it that it holds.
-    Gap {
-        /// Where to go on.
-        next: Offset,
-    },
-    /// The store could not be read: nothing was tried.
-    Postponed,
-    /// The subscription has ended meanwhile.
-    Vanished,
-}
-
 /// What the shard has counted since it was asked last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -116,6 +73,7 @@ pub(super) struct Machine {
     round: Round,
     timers: BinaryHeap<Reverse<(Instant, TopicId, SubscriptionId)>>,
     touched: BTreeSet<TopicId>,
+    laggards: usize,
     skips: Vec<Skip>,
     ended: BTreeMap<(TopicId, SubscriptionId), Ended>,
     checkpoints: u32,
@@ -125,10 +83,6 @@ pub(super) struct Machine {
     retired: bool,
 }
 
-/// How long a delivery waits when the store could not be read.
-const POSTPONED: Duration = Duration::from_secs(1);
-/// From this failure on, a notification that a server fails at is suspected to be the cause.
-const SUSPICIOUS: u16 = 4;
 /// How long the end of a subscription may take before it is asked for again.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -143,6 +97,7 @@ impl Machine {
             round: Round::default(),
             timers: BinaryHeap::new(),
             touched: BTreeSet::new(),
+            laggards: 0,
             skips: Vec::new(),
             ended: BTreeMap::new(),
             checkpoints: 1,
@@ -157,7 +112,8 @@ impl Machine {
     fn load(&mut self, state: ShardState, now: Now) {
         let marks: HashMap<_, _> = state.watermarks.into_iter().collect();
         for topic in &state.topics {
-            self.topics.insert(topic.id, TopicState::new(topic, marks.get(&topic.id).copied()));
+            self.topics
+                .insert(topic.id, TopicState::new(topic, marks.get(&topic.id).copied().unwrap_or_default()));
         }
         for slot in &state.slots {
             self.put_slot(slot);
@@ -195,7 +151,7 @@ impl Machine {
                 }
             }
             StoreEvent::Subscribed { shard, slot, topic } if *shard == self.shard => {
-                self.topics.entry(topic.id).or_insert_with(|| fresh(topic));
+                self.topics.entry(topic.id).or_insert_with(|| TopicState::fresh(topic));
                 self.put_slot(slot);
             }
             StoreEvent::Unsubscribed { shard, topic, id } if *shard == self.shard => self.remove(*topic, *id),
@@ -230,41 +186,6 @@ impl Machine {
         }
     }
 
-    /// Takes in what became of a request.
-    pub(super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
-        let took = now.monotonic.saturating_duration_since(attempt.started);
-        self.hosts.answered(attempt.host, sign(&finished), took, now.monotonic);
-        let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
-        let Some(member) = topic.member(attempt.subscription) else { return };
-        let expected =
-            if member.suspect.is_some() { member.cursor.next().next() } else { member.cursor.next() };
-        if attempt.offset != expected || attempt.probe != member.suspect.is_some() {
-            return self.outdated(attempt, &finished);
-        }
-        if let Some(poison) = member.suspect.take() {
-            return self.probed(attempt, poison, &finished, now);
-        }
-        match finished {
-            Finished::Answered { offset, outcome: Outcome::Delivered } => {
-                member.delivered(offset);
-                self.counts.delivered += 1;
-                self.go_on(attempt.topic, attempt.subscription);
-            }
-            Finished::Answered { offset, outcome: Outcome::Failed(failure) } => {
-                self.counts.failed += 1;
-                self.failed(attempt, offset, &failure, now);
-            }
-            Finished::Gap { next } => {
-                let owed = Offset(next.0.saturating_sub(1)).max(attempt.offset);
-                self.counts.lost_to_retention += owed.0 - member.cursor.0;
-                member.cursor = owed;
-                self.go_on(attempt.topic, attempt.subscription);
-            }
-            Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
-            Finished::Vanished => self.remove(attempt.topic, attempt.subscription),
-        }
-    }
-
     /// When the next timer is due, if any.
     pub(super) fn next_timer(&self) -> Option<Instant> {
         let timer = self.timers.peek().map(|Reverse((due, ..))| *due);
@@ -293,7 +214,7 @@ impl Machine {
 
     /// How many subscriptions are behind the watermark.
     pub(super) fn laggards(&self) -> usize {
-        self.topics.values().map(TopicState::laggards).sum()
+        self.laggards
     }
 
     /// Ends all subscriptions whose lease is over (W-123); delivery itself never waits for this.
@@ -316,15 +237,14 @@ impl Machine {
         for id in std::mem::take(&mut self.touched) {
             let Some(topic) = self.topics.get_mut(&id) else { continue };
             let part = topic.checkpoint(number, now.monotonic, now.wall);
-            if part.watermark.is_some_and(|mark| mark.sweep.is_some()) {
-                self.touched.insert(id);
-            }
             checkpoint.watermarks.extend(part.watermark.map(|mark| (id, mark)));
             checkpoint.laggards.extend(part.laggards);
             checkpoint.caught_up.extend(part.caught_up.into_iter().map(|subscription| (id, subscription)));
             self.settle_quietly(id);
-            if self.topics.get(&id).is_some_and(TopicState::is_unused) {
-                self.topics.remove(&id);
+            match self.topics.get(&id) {
+                Some(topic) if topic.is_unused() => drop(self.topics.remove(&id)),
+                Some(topic) if topic.is_unsaved() => drop(self.touched.insert(id)),
+                Some(_) | None => {}
             }
         }
         checkpoint
@@ -342,6 +262,7 @@ impl Machine {
         self.round.clear();
         self.timers.clear();
         self.touched.clear();
+        self.laggards = 0;
         self.skips.clear();
         self.ended.clear();
     }
@@ -394,6 +315,7 @@ impl Machine {
             let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
             match topic.map(|topic| topic.step(self.limits.window, self.checkpoints)) {
                 Some(Step::Wait(host, subscription)) => {
+                    self.touched.insert(id);
                     self.hosts.wait(host, (id, subscription), false);
                     return true;
                 }
@@ -455,59 +377,10 @@ impl Machine {
             number,
             lane,
             probe,
+            crowded: self.round.is_crowded(),
             host,
             started,
         })
-    }
-
-    fn failed(&mut self, attempt: &Attempt, offset: Offset, failure: &Failure, now: Now) {
-        let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
-        let another = topic.has_after(offset);
-        let Some(member) = topic.member(attempt.subscription) else { return };
-        if offset != attempt.offset {
-            member.attempts = 0;
-        }
-        member.cursor = Offset(offset.0 - 1);
-        let was_gone = member.attempts > 0 && member.class == FailureClass::Gone;
-        member.attempts = member.attempts.saturating_add(1);
-        member.class = failure.class;
-        let since = *member.failing_since.get_or_insert(now.wall);
-        let failing_for = pause_until(now.wall, since);
-        let suspicious = member.attempts >= SUSPICIOUS && failure.status.is_some_and(|status| status >= 500);
-        match self.limits.retry.decide(failure, member.attempts, was_gone, failing_for) {
-            Decision::Retry(pause) if suspicious && another => {
-                let poison =
-                    Poison { class: failure.class, status: failure.status, due: now.monotonic + pause };
-                self.probe_next(attempt.topic, attempt.subscription, poison);
-            }
-            Decision::Retry(pause) => self.back_off(attempt.topic, attempt.subscription, pause, now),
-            Decision::Skip(pause) => {
-                member.cursor = offset;
-                member.attempts = 0;
-                self.counts.skipped += 1;
-                self.skips.push(Skip {
-                    topic: attempt.topic,
-                    subscription: attempt.subscription,
-                    offset,
-                    at: now.wall,
-                    class: failure.class,
-                    status: failure.status,
-                });
-                self.after_skip(attempt, pause, now);
-            }
-            Decision::End => self.end(attempt.topic, attempt.subscription, Ended::Gone, now),
-        }
-    }
-
-    /// The operator has sent the subscription back while the request was under way.
-    fn outdated(&mut self, attempt: &Attempt, finished: &Finished) {
-        match finished {
-            Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
-            Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
-            Finished::Gap { .. } | Finished::Postponed => {}
-            Finished::Vanished => return self.remove(attempt.topic, attempt.subscription),
-        }
-        self.go_on(attempt.topic, attempt.subscription);
     }
 
     fn resume(&mut self, topic: TopicId) {
@@ -518,60 +391,6 @@ impl Machine {
             self.hosts.wait(host, (topic, id), again);
         }
         self.settle(topic);
-    }
-
-    /// A server fails at one notification again and again: is it this one only? If the next one is taken a moment later, the
-    /// first is given up instead of blocking the others for the whole schedule.
-    fn probe_next(&mut self, topic: TopicId, id: SubscriptionId, poison: Poison) {
-        let Some(state) = self.topics.get_mut(&topic) else { return };
-        let host = state.slot(id).map(|slot| slot.host);
-        if let (Some(host), Some(member)) = (host, state.member(id)) {
-            member.suspect = Some(poison);
-            member.phase = Phase::Waiting;
-            state.detach(id);
-            self.hosts.wait(host, (topic, id), true);
-        }
-        self.settle(topic);
-    }
-
-    fn probed(&mut self, attempt: &Attempt, poison: Poison, finished: &Finished, now: Now) {
-        let (topic, id) = (attempt.topic, attempt.subscription);
-        match finished {
-            Finished::Answered { offset, outcome: Outcome::Delivered } => {
-                let Some(member) = self.topics.get_mut(&topic).and_then(|topic| topic.member(id)) else {
-                    return;
-                };
-                let refused = member.cursor.next();
-                member.delivered(*offset);
-                self.counts.delivered += 1;
-                self.counts.skipped += 1;
-                let Poison { class, status, .. } = poison;
-                self.skips.push(Skip {
-                    topic,
-                    subscription: id,
-                    offset: refused,
-                    at: now.wall,
-                    class,
-                    status,
-                });
-                self.go_on(topic, id);
-            }
-            Finished::Vanished => self.remove(topic, id),
-            Finished::Answered { .. } | Finished::Gap { .. } | Finished::Postponed => {
-                self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));
-                let pause = poison.due.saturating_duration_since(now.monotonic);
-                self.back_off(topic, id, pause, now);
-            }
-        }
-    }
-
-    /// The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
-    fn after_skip(&mut self, attempt: &Attempt, pause: Duration, now: Now) {
-        if pause.is_zero() {
-            self.go_on(attempt.topic, attempt.subscription);
-        } else {
-            self.back_off(attempt.topic, attempt.subscription, pause, now);
-        }
     }
 
     fn back_off(&mut self, topic: TopicId, id: SubscriptionId, pause: Duration, now: Now) {
@@ -607,27 +426,11 @@ impl Machine {
     fn settle_quietly(&mut self, id: TopicId) {
         if let Some(topic) = self.topics.get_mut(&id) {
             topic.settle();
+            let (before, after) = topic.count_laggards();
+            self.laggards = self.laggards + after - before;
             self.join_round(id);
         }
     }
-}
-
-/// What an attempt says about its host.
-fn sign(finished: &Finished) -> Sign {
-    match finished {
-        Finished::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
-            FailureClass::Trouble => Sign::Trouble(failure.retry_after),
-            FailureClass::Slow | FailureClass::Refused | FailureClass::Gone => Sign::Alive,
-        },
-        Finished::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
-        Finished::Gap { .. } | Finished::Postponed | Finished::Vanished => Sign::None,
-    }
-}
-
-/// A topic that this shard hears of through its first subscription: nothing before that is owed to anybody here.
-fn fresh(topic: &Topic) -> TopicState {
-    let mark = crate::store::Watermark { done: topic.head, sweep: None };
-    TopicState::new(topic, Some(mark))
 }
 
 /// Wall clocks may have jumped back: then there is no pause.
@@ -635,6 +438,8 @@ fn pause_until(later: DateTime, earlier: DateTime) -> Duration {
     later.to_system_time().duration_since(earlier.to_system_time()).unwrap_or_default()
 }
 
+#[path = "answers.rs"]
+mod answers;
 #[path = "hand.rs"]
 mod hand;
 

@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use fastrand::Rng;
 
 use super::*;
+use crate::delivery::attempt::Finished;
 use crate::delivery::operator::{Act, Which};
-use crate::store::{Laggard, Watermark};
+use crate::delivery::schedule::Outcome;
+use crate::store::{Laggard, Offset, Topic, Watermark};
 
 const TOPICS: u64 = 4;
 /// A topic whose content is fetched: only the newest version counts.
@@ -153,7 +155,7 @@ impl World {
         let slot = Slot {
             id,
             topic,
-            origin: format!("http://host{}.example", self.rng.u64(0..HOSTS)),
+            origin: format!("http://host{}.example", self.rng.u64(0..HOSTS)).into(),
             start: self.topic(topic).head,
             lease_end,
         };
@@ -367,7 +369,7 @@ impl World {
         let Some(id) = self.some_subscription() else { return };
         let act = match self.rng.u8(0..4) {
             0 => Act::Retry(Which::Topic(self.any_topic())),
-            1 => Act::Retry(Which::Host(self.durable.slots[&id].origin.clone())),
+            1 => Act::Retry(Which::Host(self.durable.slots[&id].origin.to_string())),
             2 => Act::Retry(Which::Subscription(id)),
             _ => Act::Skip(id),
         };
@@ -558,8 +560,13 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
     world.machine.limits.window = 1_024;
     for id in 1..=20_000 {
         let (id, lease_end, topic) = (SubscriptionId(id), world.lease(LONG), TopicId(1));
-        let slot =
-            Slot { id, topic, origin: format!("http://host{}.example", id.0), start: Offset(0), lease_end };
+        let slot = Slot {
+            id,
+            topic,
+            origin: format!("http://host{}.example", id.0).into(),
+            start: Offset(0),
+            lease_end,
+        };
         let known = Box::new(world.topic(topic));
         world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
     }

@@ -11,7 +11,9 @@ use std::time::Instant;
 use resync_core::datetime::DateTime;
 
 use super::hosts::HostId;
-use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Sweep, Topic, TopicId, Watermark};
+use super::member::{Member, Phase};
+use super::slots::{HotSlot, Slots};
+use crate::store::{Laggard, Offset, Slot, SubscriptionId, Sweep, Topic, TopicId, Watermark};
 
 /// The state of one topic in one shard.
 #[derive(Debug)]
@@ -26,15 +28,18 @@ pub(super) struct TopicState {
     bytes: u64,
     done: Offset,
     pass: Option<Pass>,
-    slots: BTreeMap<SubscriptionId, HotSlot>,
+    slots: Slots,
     members: BTreeMap<SubscriptionId, Member>,
     attached: BTreeSet<SubscriptionId>,
     parked: Vec<SubscriptionId>,
     changed: BTreeSet<SubscriptionId>,
     caught_up: Vec<SubscriptionId>,
+    /// As counted last.
+    laggards: usize,
     /// Whose turn came while the topic was paused.
     held: Vec<SubscriptionId>,
-    mark_changed: bool,
+    /// The watermark as the last checkpoint left it, if this is known.
+    saved: Option<Watermark>,
 }
 
 /// The sweep under way.
@@ -48,52 +53,6 @@ struct Pass {
     renewed: bool,
 }
 
-/// What delivery needs of a subscription that has nothing to do.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HotSlot {
-    pub(super) host: HostId,
-    pub(super) start: Offset,
-    pub(super) lease_end: DateTime,
-}
-
-/// A subscription on its way.
-#[derive(Debug)]
-pub(super) struct Member {
-    /// It is done through here.
-    pub(super) cursor: Offset,
-    /// Failed attempts at the next notification.
-    pub(super) attempts: u16,
-    pub(super) failing_since: Option<DateTime>,
-    pub(super) class: FailureClass,
-    pub(super) phase: Phase,
-    /// The next notification may be the cause of the failures: the one after it is tried.
-    pub(super) suspect: Option<Poison>,
-    saved: bool,
-    joined: u32,
-}
-
-/// A notification that a server failed at again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Poison {
-    pub(super) class: FailureClass,
-    pub(super) status: Option<u16>,
-    /// When it would be tried again.
-    pub(super) due: Instant,
-}
-
-/// What a member waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// A place at its host.
-    Waiting,
-    /// An answer.
-    InFlight,
-    /// The next attempt's time.
-    Backoff(Instant),
-    /// The end of the sweep: it is at the target already.
-    Parked,
-}
-
 /// The next thing that a sweep finds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -104,8 +63,18 @@ pub(super) enum Step {
 }
 
 impl TopicState {
-    pub(super) fn new(topic: &Topic, mark: Option<Watermark>) -> Self {
-        let mark = mark.unwrap_or_default();
+    /// As its watermark in the store has it.
+    pub(super) fn new(topic: &Topic, mark: Watermark) -> Self {
+        Self { saved: Some(mark), ..Self::at(topic, mark) }
+    }
+
+    /// One that the shard hears of through its first subscription: nothing before that is owed to anybody here. What the
+    /// store has of it may be older.
+    pub(super) fn fresh(topic: &Topic) -> Self {
+        Self::at(topic, Watermark { done: topic.head, sweep: None })
+    }
+
+    fn at(topic: &Topic, mark: Watermark) -> Self {
         let pass = mark.sweep.map(|sweep| Pass {
             target: sweep.target,
             position: sweep.through,
@@ -120,14 +89,15 @@ impl TopicState {
             bytes: 0,
             done: mark.done,
             pass,
-            slots: BTreeMap::new(),
+            slots: Slots::default(),
             members: BTreeMap::new(),
             attached: BTreeSet::new(),
             parked: Vec::new(),
             changed: BTreeSet::new(),
             caught_up: Vec::new(),
+            laggards: 0,
             held: Vec::new(),
-            mark_changed: false,
+            saved: None,
         }
     }
 
@@ -171,7 +141,6 @@ impl TopicState {
             Some(pass) if !pass.renewed && self.done >= self.posted && pass.target < self.latest => {
                 let (target, position) = (self.latest, SubscriptionId(0));
                 *pass = Pass { target, position, exhausted: false, renewed: true };
-                self.mark_changed = true;
                 self.wake_parked()
             }
             Some(_) | None => Vec::new(),
@@ -181,7 +150,7 @@ impl TopicState {
     fn wake_parked(&mut self) -> Vec<(HostId, SubscriptionId)> {
         let mut woken = Vec::new();
         for id in std::mem::take(&mut self.parked) {
-            let (Some(slot), Some(member)) = (self.slots.get(&id), self.members.get_mut(&id)) else {
+            let (Some(slot), Some(member)) = (self.slots.get(id), self.members.get_mut(&id)) else {
                 continue;
             };
             member.phase = Phase::Waiting;
@@ -198,20 +167,35 @@ impl TopicState {
     }
 
     pub(super) fn slot(&self, id: SubscriptionId) -> Option<&HotSlot> {
-        self.slots.get(&id)
+        self.slots.get(id)
     }
 
     pub(super) fn slots(&self) -> impl Iterator<Item = (SubscriptionId, &HotSlot)> {
-        self.slots.iter().map(|(id, slot)| (*id, slot))
+        self.slots.iter()
     }
 
     pub(super) fn remove_slot(&mut self, id: SubscriptionId) -> Option<HotSlot> {
         self.remove_member(id);
-        self.slots.remove(&id)
+        self.slots.remove(id)
     }
 
     pub(super) fn is_unused(&self) -> bool {
-        self.slots.is_empty() && !self.mark_changed && self.caught_up.is_empty()
+        self.slots.is_empty() && !self.is_unsaved()
+    }
+
+    /// Whether the next checkpoint has to look at it.
+    pub(super) fn is_unsaved(&self) -> bool {
+        !(self.attached.is_empty() && self.changed.is_empty() && self.caught_up.is_empty())
+            || self.unsaved_mark().is_some()
+    }
+
+    /// The watermark, where the store has another one. Most topics wait for their turn, and their sweep says nothing yet: to
+    /// write that again and again would cost more than all deliveries.
+    fn unsaved_mark(&self) -> Option<Watermark> {
+        let mark = self.watermark();
+        let says =
+            |mark: Watermark| (mark.done, mark.sweep.filter(|sweep| sweep.through > SubscriptionId(0)));
+        self.saved.is_none_or(|saved| says(saved) != says(mark)).then_some(mark)
     }
 
     pub(super) fn member(&mut self, id: SubscriptionId) -> Option<&mut Member> {
@@ -255,7 +239,7 @@ impl TopicState {
     /// Those who were put aside and still wait.
     pub(super) fn take_held(&mut self) -> Vec<(HostId, SubscriptionId)> {
         let held = std::mem::take(&mut self.held);
-        held.into_iter().filter_map(|id| Some((self.slots.get(&id)?.host, id))).collect()
+        held.into_iter().filter_map(|id| Some((self.slots.get(id)?.host, id))).collect()
     }
 
     /// Ends the pauses of the members that are chosen by id and host; they wait for their hosts now.
@@ -265,7 +249,7 @@ impl TopicState {
     ) -> Vec<(HostId, SubscriptionId)> {
         let mut hurried = Vec::new();
         for (id, member) in &mut self.members {
-            let Some(host) = self.slots.get(id).map(|slot| slot.host) else { continue };
+            let Some(host) = self.slots.get(*id).map(|slot| slot.host) else { continue };
             if matches!(member.phase, Phase::Backoff(_)) && chosen(*id, host) {
                 member.phase = Phase::Waiting;
                 self.changed.insert(*id);
@@ -278,7 +262,7 @@ impl TopicState {
     /// Lets a subscription have everything from this offset on once more, as a laggard that waits for its host; false when it
     /// has none of that yet.
     pub(super) fn rewind(&mut self, id: SubscriptionId, from: Offset) -> bool {
-        let Some(slot) = self.slots.get(&id) else { return false };
+        let Some(slot) = self.slots.get(id) else { return false };
         let to = Offset(from.0.saturating_sub(1)).max(slot.start);
         let done = match &self.pass {
             Some(pass) if id <= pass.position => pass.target,
@@ -300,7 +284,7 @@ impl TopicState {
         let to = Offset(from.0.saturating_sub(1));
         let mut woken = Vec::new();
         for (id, member) in &mut self.members {
-            let Some(slot) = self.slots.get(id) else { continue };
+            let Some(slot) = self.slots.get(*id) else { continue };
             let to = to.max(slot.start);
             let parked = member.phase == Phase::Parked;
             if member.cursor > to || parked {
@@ -313,14 +297,14 @@ impl TopicState {
         self.parked.clear();
         self.done = self.done.min(to);
         self.pass = None;
-        self.mark_changed = true;
         self.begin();
         woken
     }
 
-    /// How many subscriptions are not where the watermark is.
-    pub(super) fn laggards(&self) -> usize {
-        self.members.len() - self.attached.len()
+    /// How many subscriptions were not where the watermark is when this was asked last, and how many are not now.
+    pub(super) fn count_laggards(&mut self) -> (usize, usize) {
+        let now = self.members.len() - self.attached.len();
+        (std::mem::replace(&mut self.laggards, now), now)
     }
 
     /// Begins the next sweep where one is due.
@@ -328,7 +312,6 @@ impl TopicState {
         if self.pass.is_some() || self.head <= self.done {
             return;
         }
-        self.mark_changed = true;
         if self.slots.is_empty() {
             self.done = self.head;
         } else {
@@ -347,8 +330,7 @@ impl TopicState {
         if self.attached.len() >= window {
             return Step::Blocked;
         }
-        let after = SubscriptionId(pass.position.0 + 1);
-        for (&id, slot) in self.slots.range(after..) {
+        for (id, slot) in self.slots.after(pass.position) {
             pass.position = id;
             if slot.start >= pass.target || self.members.contains_key(&id) {
                 continue;
@@ -395,7 +377,6 @@ impl TopicState {
     pub(super) fn detach(&mut self, id: SubscriptionId) {
         self.attached.remove(&id);
         self.changed.insert(id);
-        self.mark_changed = true;
     }
 
     /// Ends the sweep if nothing holds it back any more, and begins the next one if it is due.
@@ -410,7 +391,6 @@ impl TopicState {
         self.changed.extend(late);
         self.done = target;
         self.pass = None;
-        self.mark_changed = true;
         for id in std::mem::take(&mut self.parked) {
             self.remove_member(id);
         }
@@ -440,11 +420,12 @@ impl TopicState {
             member.saved = true;
             laggards.push(member.laggard(self.id, id, now, wall));
         }
-        let moved = std::mem::take(&mut self.mark_changed) || self.pass.is_some();
+        let watermark = self.unsaved_mark();
+        self.saved = watermark.or(self.saved);
         // Who caught up and fell behind again since the last checkpoint has a new record, which must stay.
         let mut caught_up = std::mem::take(&mut self.caught_up);
         caught_up.retain(|id| !self.members.get(id).is_some_and(|member| member.saved));
-        TopicCheckpoint { watermark: moved.then(|| self.watermark()), laggards, caught_up }
+        TopicCheckpoint { watermark, laggards, caught_up }
     }
 
     fn watermark(&self) -> Watermark {
@@ -479,63 +460,4 @@ pub(super) struct TopicCheckpoint {
     pub(super) watermark: Option<Watermark>,
     pub(super) laggards: Vec<Laggard>,
     pub(super) caught_up: Vec<SubscriptionId>,
-}
-
-impl Member {
-    /// One that is done through here and has not failed; since which checkpoint it is a member.
-    fn waiting(cursor: Offset, joined: u32) -> Self {
-        Self {
-            cursor,
-            attempts: 0,
-            failing_since: None,
-            class: FailureClass::Slow,
-            phase: Phase::Waiting,
-            suspect: None,
-            saved: false,
-            joined,
-        }
-    }
-
-    /// It has got what stands at this offset.
-    pub(super) fn delivered(&mut self, offset: Offset) {
-        self.cursor = offset;
-        self.attempts = 0;
-        self.failing_since = None;
-        self.class = FailureClass::Slow;
-    }
-
-    /// It gets what comes after this offset once more. An answer that is under way counts no more.
-    fn rewind(&mut self, to: Offset) {
-        self.cursor = to;
-        self.attempts = 0;
-        self.suspect = None;
-        if self.phase != Phase::InFlight {
-            self.phase = Phase::Waiting;
-        }
-    }
-
-    /// Whether its last attempt failed.
-    pub(super) fn is_failing(&self) -> bool {
-        self.failing_since.is_some()
-    }
-
-    fn laggard(&self, topic: TopicId, subscription: SubscriptionId, now: Instant, wall: DateTime) -> Laggard {
-        let next_attempt = match self.phase {
-            Phase::Backoff(due) => later(wall, due.saturating_duration_since(now)),
-            Phase::Waiting | Phase::InFlight | Phase::Parked => wall,
-        };
-        Laggard {
-            topic,
-            subscription,
-            cursor: self.cursor,
-            attempts: self.attempts,
-            next_attempt,
-            failing_since: self.failing_since,
-            class: self.class,
-        }
-    }
-}
-
-fn later(wall: DateTime, pause: std::time::Duration) -> DateTime {
-    DateTime::from_system_time(wall.to_system_time() + pause)
 }

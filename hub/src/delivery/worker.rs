@@ -15,11 +15,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::{error, info, warn};
 
+use super::attempt::{Attempt, Finished};
 use super::counters::Counters;
 use super::courier::Courier;
 use super::hosts::{Lane, OpenLanes};
 use super::operator::Order;
-use super::shard::{Attempt, Finished, Machine, Now};
+use super::shard::{Machine, Now};
 use crate::store::{
     Checkpoint, Ended, Epoch, Shard, Skip, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
 };

@@ -21,7 +21,7 @@ use crate::config::SecretsConfig;
 use crate::delivery::{Counters, Operator, Totals};
 use crate::metrics::{self, Metrics};
 use crate::store::{
-    Chain, ChainBreak, KeyringError, NewDenial, Offset, Refusal, Shard, Slot, Store, StoreError, Topic,
+    Ahead, Chain, ChainBreak, KeyringError, NewDenial, Offset, Refusal, Shard, Slot, Store, StoreError, Topic,
 };
 use crate::subscriptions::Denials;
 
@@ -265,7 +265,10 @@ async fn deny_all(state: &AdminState, wish: &ToDeny, topic: Option<&TopicUrl>) -
         let slots = state.store.load_shard(shard).await?.slots;
         let meant = |slot: &&Slot| wish.ids.contains(&slot.id.0) || topic == Some(slot.topic);
         for slot in slots.iter().filter(meant) {
-            let Some(found) = state.store.subscription(shard, slot.topic, slot.id).await? else { continue };
+            let Some(found) = state.store.subscription(shard, slot.topic, slot.id, Ahead::Nothing).await?
+            else {
+                continue;
+            };
             let denial = NewDenial {
                 topic: found.topic_url.clone(),
                 callback: found.callback.clone(),
@@ -286,7 +289,7 @@ async fn slots(state: &AdminState) -> Result<Vec<SubscriptionView>, StoreError> 
         found.extend(loaded.slots.iter().map(|slot| SubscriptionView {
             id: slot.id.0,
             topic: urls.get(&slot.topic).copied().unwrap_or_default().to_owned(),
-            callback_origin: slot.origin.clone(),
+            callback_origin: slot.origin.to_string(),
             start: slot.start.0,
             lease_end: slot.lease_end.to_string(),
         }));

@@ -30,7 +30,7 @@ pub use error::StoreError;
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use records::{
-    Activation, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
+    Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
     Intent, Interval, Laggard, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
     Offset, Pair, PendingRequest, Ping, PingId, Refusal, RequestId, Rule, Shard, ShardState, Skip, Slot,
     Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Usage, Validators,
@@ -161,12 +161,13 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Ends a subscription for another reason. Unknown ones are no error. One that has [`Ended::Expired`] ends only if its
     /// lease is over by the wall clock, since it may have been renewed after the caller had seen its end.
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()>;
-    /// The whole record of one subscription.
+    /// The whole record of one subscription, and what will be asked for after it.
     async fn subscription(
         &self,
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
+        ahead: Ahead,
     ) -> Result<Option<Arc<Subscription>>>;
     /// The subscription of this pair.
     async fn find_subscription(

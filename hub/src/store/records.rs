@@ -1,6 +1,7 @@
 //! The records that the hub keeps, free of any engine and any encoding.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -433,7 +434,7 @@ pub struct Slot {
     /// Its topic.
     pub topic: TopicId,
     /// The callback's origin, by which limits are kept.
-    pub origin: String,
+    pub origin: Arc<str>,
     /// Only later notifications are owed.
     pub start: Offset,
     /// When the lease ends (wall clock).
@@ -514,6 +515,17 @@ pub struct Skip {
     pub class: FailureClass,
     /// The last status, if there was an answer.
     pub status: Option<u16>,
+}
+
+/// What a reader of one subscription is going to ask for next, so that it can be read on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// Nothing that is known.
+    Nothing,
+    /// The subscriptions of the same topic and shard with the ids after it.
+    Topic,
+    /// These, and then those of the topics after it in the order of their ids.
+    Shard,
 }
 
 /// A shard as it was left.

@@ -8,7 +8,8 @@ use super::{
     posted, secret, subscribe, the, told, topic,
 };
 use crate::store::{
-    Activation, Checkpoint, Ended, Intent, Offset, Shard, Slot, Store, StoreEvent, SubscriptionId, TopicId,
+    Activation, Ahead, Checkpoint, Ended, Intent, Offset, Shard, Slot, Store, StoreEvent, SubscriptionId,
+    TopicId,
 };
 
 on_every_engine!(
@@ -27,6 +28,7 @@ on_every_engine!(
     ending_the_unknown_is_no_error,
     events_carry_the_new_state,
     a_renewal_is_seen_at_once,
+    what_was_read_ahead_is_as_new_as_what_is_asked_for,
 );
 
 async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
@@ -50,7 +52,7 @@ async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
     assert_eq!((subscription.created_at, subscription.verified_at), (asked_at, asked_at));
     let shard = Shard::of(&callback("d"), store.shards());
     assert_eq!(
-        store.subscription(shard, subscription.topic, subscription.id).await.unwrap(),
+        store.subscription(shard, subscription.topic, subscription.id, Ahead::Topic).await.unwrap(),
         Some(subscription)
     );
 }
@@ -137,7 +139,13 @@ async fn an_unsubscribed_pair_is_gone_with_its_laggard(place: Place) {
     deactivate(&*store, &goodbye).await;
     for _ in 0..2 {
         assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
-        assert!(store.subscription(shard, subscription.topic, subscription.id).await.unwrap().is_none());
+        assert!(
+            store
+                .subscription(shard, subscription.topic, subscription.id, Ahead::Topic)
+                .await
+                .unwrap()
+                .is_none()
+        );
         let state = store.load_shard(shard).await.unwrap();
         assert_eq!(state.slots.len(), 1);
         assert_eq!(state.laggards, [behind(&neighbour, 0)]);
@@ -236,8 +244,38 @@ async fn a_renewal_is_seen_at_once(place: Place) {
         let key = format!("secret {number}");
         let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), &key).await;
         activate(&*store, &request, DateTime::now()).await;
-        let read = store.subscription(shard, first.topic, first.id).await.unwrap().unwrap();
+        let read = store.subscription(shard, first.topic, first.id, Ahead::Topic).await.unwrap().unwrap();
         assert_eq!(read.secret, Some(secret(&key)));
+    }
+}
+
+async fn what_was_read_ahead_is_as_new_as_what_is_asked_for(place: Place) {
+    let store = place.open();
+    let mut all = Vec::new();
+    for url in ["s", "t"] {
+        for name in ["a", "b", "c", "d"] {
+            all.push(subscribe(&*store, &topic(url), &callback(name)).await);
+        }
+    }
+    let store = place.reopen(store);
+    for ahead in [Ahead::Nothing, Ahead::Topic, Ahead::Shard] {
+        for (shard, first) in &all {
+            let read = store.subscription(*shard, first.topic, first.id, ahead).await.unwrap().unwrap();
+            assert_eq!((read.topic, read.id), (first.topic, first.id));
+            assert_eq!((&read.callback, &read.topic_url), (&first.callback, &first.topic_url));
+            for (shard, other) in &all {
+                let key = format!("{ahead:?} after {}", first.id.0);
+                let request = ask_to_subscribe(&*store, &other.topic_url, &other.callback, &key).await;
+                activate(&*store, &request, DateTime::now()).await;
+                let read = store.subscription(*shard, other.topic, other.id, ahead).await.unwrap().unwrap();
+                assert_eq!(read.secret, Some(secret(&key)));
+            }
+        }
+    }
+    let (shard, gone) = &all[1];
+    store.end(*shard, gone.topic, gone.id, Ended::Gone).await.unwrap();
+    for ahead in [Ahead::Nothing, Ahead::Topic, Ahead::Shard] {
+        assert!(store.subscription(*shard, gone.topic, gone.id, ahead).await.unwrap().is_none());
     }
 }
 

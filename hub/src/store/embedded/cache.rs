@@ -93,10 +93,13 @@ impl Subscriptions {
         kept.entries.get(&key).cloned().ok_or(Reading { changes })
     }
 
-    pub(super) fn put(&self, key: Key, subscription: Arc<Subscription>, reading: Reading) {
+    /// What was read since then of one shard.
+    pub(super) fn put(&self, shard: Shard, read: &[Arc<Subscription>], reading: Reading) {
         let mut kept = lock(&self.kept);
         if kept.changes == reading.changes {
-            kept.entries.put(key, subscription);
+            for subscription in read {
+                kept.entries.put((shard, subscription.topic, subscription.id), Arc::clone(subscription));
+            }
         }
     }
 
@@ -201,9 +204,9 @@ mod tests {
         });
         let before = cache.get(key).unwrap_err();
         cache.forget(&[key]);
-        cache.put(key, subscription.clone(), before);
+        cache.put(key.0, std::slice::from_ref(&subscription), before);
         let after = cache.get(key).unwrap_err();
-        cache.put(key, subscription, after);
+        cache.put(key.0, &[subscription], after);
         assert!(cache.get(key).is_ok());
     }
 }

@@ -56,7 +56,18 @@ pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8>
 
 /// The record that is kept under `key`.
 pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<R> {
+    open_of_topic(keys, key, value, None)
+}
+
+/// The same where the topic is known: its URL is shared instead of being read again and again.
+pub(super) fn open_of_topic<R: Record>(
+    keys: &Keyring,
+    key: &[u8],
+    value: &Bytes,
+    topic: Option<&TopicUrl>,
+) -> Result<R> {
     open_beginning(keys, R::SPACE, key, value, |fields| {
+        fields.topic = topic.cloned();
         let record = R::decode(fields)?;
         fields.finish()?;
         Ok(record)
@@ -105,7 +116,7 @@ fn unframe<'a>(
     if content[0] != VERSION {
         return Err(format!("its version is {}, this hub reads {VERSION}", content[0]));
     }
-    Ok(Decoder { left: value.slice(1..end), keys, place: place(space, key), outdated: false })
+    Ok(Decoder { left: value.slice(1..end), keys, place: place(space, key), topic: None, outdated: false })
 }
 
 fn checksum(space: Space, key: &[u8], content: &[u8]) -> u32 {
@@ -187,6 +198,8 @@ pub(super) struct Decoder<'a> {
     left: Bytes,
     keys: &'a Keyring,
     place: Vec<u8>,
+    /// What the record's topic is called most of the time.
+    topic: Option<TopicUrl>,
     /// A secret was read that would be written otherwise today.
     outdated: bool,
 }
@@ -257,7 +270,11 @@ impl Decoder<'_> {
     }
 
     pub(super) fn topic_url(&mut self) -> std::result::Result<TopicUrl, Fault> {
-        TopicUrl::parse(&self.text()?).map_err(|error| format!("a topic is no URL: {error}"))
+        let written = self.text()?;
+        if let Some(known) = self.topic.as_ref().filter(|known| known.as_str() == written) {
+            return Ok(known.clone());
+        }
+        TopicUrl::parse(&written).map_err(|error| format!("a topic is no URL: {error}"))
     }
 
     pub(super) fn callback_url(&mut self) -> std::result::Result<CallbackUrl, Fault> {
@@ -290,7 +307,7 @@ impl Decoder<'_> {
     /// Fields without their frame.
     #[cfg(test)]
     pub(super) fn over(bytes: Vec<u8>, keys: &Keyring) -> Decoder<'_> {
-        Decoder { left: bytes.into(), keys, place: Vec::new(), outdated: false }
+        Decoder { left: bytes.into(), keys, place: Vec::new(), topic: None, outdated: false }
     }
 
     fn finish(&self) -> std::result::Result<(), Fault> {

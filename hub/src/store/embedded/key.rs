@@ -67,6 +67,12 @@ pub(super) fn subscription(shard: Shard, topic: TopicId, id: SubscriptionId) -> 
     [shard.0.to_be_bytes().as_slice(), &topic.0.to_be_bytes(), &id.0.to_be_bytes()].concat()
 }
 
+/// The topic in the key of a subscription.
+pub(super) fn topic_of_subscription(key: &[u8]) -> Option<TopicId> {
+    let topic = key.get(size_of::<u16>()..)?.first_chunk()?;
+    Some(TopicId(u64::from_be_bytes(*topic)))
+}
+
 /// The offset before the subscription, so that retention removes a range.
 pub(super) fn skip(shard: Shard, topic: TopicId, offset: Offset, id: SubscriptionId) -> Vec<u8> {
     [skips_from(shard, topic, offset).as_slice(), &id.0.to_be_bytes()].concat()

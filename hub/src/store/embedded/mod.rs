@@ -47,7 +47,7 @@ use self::room::Room;
 use self::shared::Shared;
 use self::writer::{Kind, Writer};
 use super::{
-    Activation, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, Meters, NewDenial,
+    Activation, Ahead, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, Meters, NewDenial,
     NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Result, Shard, ShardState,
     Skip, Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed,
     Usage, Validators,
@@ -321,9 +321,10 @@ impl Store for Embedded {
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
+        ahead: Ahead,
     ) -> Result<Option<Arc<Subscription>>> {
-        // One small record: handing it to another thread would take longer than reading it.
-        self.shared.subscription(shard, topic, id)
+        // A few small records: handing them to another thread would take longer than reading them.
+        self.shared.subscription(shard, topic, id, ahead)
     }
 
     async fn subscription_of(&self, pair: Pair) -> Result<Option<Arc<Subscription>>> {

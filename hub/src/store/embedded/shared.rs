@@ -1,5 +1,6 @@
 //! What readers and the writer share: the engine, the bounds of the logs, the caches, and who listens.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -15,12 +16,15 @@ use super::layout::{Address, Body, LogRecord, Part, PausedTopic, TopicWatermark,
 use super::memory::Topics;
 use super::transaction::Staged;
 use crate::store::{
-    self, Keyring, Laggard, Notification, Offset, Result, Shard, ShardState, Slot, StoreError, StoreEvent,
-    Subscription, SubscriptionId, TopicId, Usage,
+    self, Ahead, Keyring, Laggard, Notification, Offset, Result, Shard, ShardState, Slot, StoreError,
+    StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Usage,
 };
 
 /// A commit that takes longer than this means that the log cannot keep up.
 const STALLED: Duration = Duration::from_secs(5);
+/// Subscriptions that are read at once of one topic, and of several: far fewer than are kept.
+const AHEAD_IN_TOPIC: usize = 32;
+const AHEAD_IN_SHARD: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -30,8 +34,8 @@ pub(super) struct Shared {
     notifications: Notifications,
     subscriptions: Subscriptions,
     watchers: Mutex<Vec<mpsc::UnboundedSender<StoreEvent>>>,
-    /// Held from the beginning of a commit until memory has followed it. Whoever holds it sees both in agreement.
-    gate: Mutex<()>,
+    /// Held by a commit from its beginning until memory has followed it. Readers who hold it see both in agreement.
+    gate: RwLock<()>,
     /// Why the store takes nothing, or nothing that makes it grow.
     trouble: Mutex<Option<StoreError>>,
     /// When the commit under way began.
@@ -50,7 +54,7 @@ impl Shared {
             notifications: Notifications::default(),
             subscriptions: Subscriptions::default(),
             watchers: Mutex::default(),
-            gate: Mutex::default(),
+            gate: RwLock::default(),
             trouble: Mutex::default(),
             commit_began: Mutex::default(),
             meters: store::Meters::default(),
@@ -80,7 +84,7 @@ impl Shared {
 
     /// Makes the batch durable; only then memory follows and the events are told.
     pub(super) fn commit(&self, batch: &Batch, staged: &mut Staged, commands: usize) -> Result<()> {
-        let _gate = lock(&self.gate);
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         if !batch.is_empty() {
             let began = Instant::now();
             *lock(&self.commit_began) = Some(began);
@@ -96,7 +100,7 @@ impl Shared {
     /// After a commit that failed: the engine goes back to what the disk holds. If that is the whole of the commit after all,
     /// memory follows it. Succeeds only once a write has succeeded; tells whether the commit is in force.
     pub(super) fn mend(&self, batch: &Batch, staged: &mut Staged) -> Result<bool> {
-        let _gate = lock(&self.gate);
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         self.engine.mend()?;
         // An engine writes a batch as a whole. Where every record is as the batch would have left it, that is its state.
         let in_force = self.holds(batch)?;
@@ -201,7 +205,7 @@ impl Shared {
                 return Ok(Some(notification));
             }
             // Retention may have removed it a moment ago, and memory be about to follow.
-            let _gate = lock(&self.gate);
+            let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
             sought = self.first_from(topic, offset);
             if sought == Some(offset) {
                 let key = hex::encode(key::log(topic, offset));
@@ -231,27 +235,50 @@ impl Shared {
         Ok(Some(Notification { topic, offset, content_type, links, body, rule, received_at }))
     }
 
+    /// A subscription. On the way to one record a few more cost little, so what will be asked for next is read with it.
     pub(super) fn subscription(
         &self,
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
+        ahead: Ahead,
     ) -> Result<Option<Arc<Subscription>>> {
-        let place = (shard, topic, id);
-        match self.subscriptions.get(place) {
-            Ok(subscription) => Ok(Some(subscription)),
-            Err(reading) => {
-                let record = self.get::<Subscription>(&key::subscription(shard, topic, id))?;
-                let Some(subscription) = record.map(Arc::new) else { return Ok(None) };
-                self.subscriptions.put(place, subscription.clone(), reading);
-                Ok(Some(subscription))
+        let reading = match self.subscriptions.get((shard, topic, id)) {
+            Ok(subscription) => return Ok(Some(subscription)),
+            Err(reading) => reading,
+        };
+        let (within, at_most) = match ahead {
+            Ahead::Nothing => (key::subscription(shard, topic, id), 1),
+            Ahead::Topic => (key::shard_topic(shard, topic), AHEAD_IN_TOPIC),
+            Ahead::Shard => (key::shard(shard), AHEAD_IN_SHARD),
+        };
+        let range = Keys { from: key::subscription(shard, topic, id), to: Keys::prefix(within).to };
+        let mut records = self.subscriptions_in(&range).take(at_most);
+        let sought = records.next().transpose()?.filter(|found| (found.topic, found.id) == (topic, id));
+        let Some(sought) = sought.map(Arc::new) else { return Ok(None) };
+        // What is wrong with the next ones is told to those who ask for them.
+        let next = records.map_while(Result::ok).map(Arc::new);
+        let read: Vec<_> = std::iter::once(Arc::clone(&sought)).chain(next).collect();
+        self.subscriptions.put(shard, &read, reading);
+        Ok(Some(sought))
+    }
+
+    /// They stand by topic, so that the URL of each topic is looked up once.
+    fn subscriptions_in(&self, range: &Keys) -> impl Iterator<Item = Result<Subscription>> {
+        let (keys, mut last) = (self.keys(), None::<Topic>);
+        self.engine.scan(Space::Subscriptions, range).map(move |record| {
+            let (key, value) = record?;
+            let topic = key::topic_of_subscription(&key);
+            if last.as_ref().map(|known| known.id) != topic {
+                last = topic.and_then(|id| self.topics().get(id).map(|state| state.topic.clone()));
             }
-        }
+            codec::open_of_topic(&keys, &key, &value, last.as_ref().map(|known| &known.url))
+        })
     }
 
     pub(super) fn subscription_of(&self, pair: store::Pair) -> Result<Option<Arc<Subscription>>> {
         match self.get(pair.as_bytes())? {
-            Some(Address { shard, topic, id }) => self.subscription(shard, topic, id),
+            Some(Address { shard, topic, id }) => self.subscription(shard, topic, id, Ahead::Nothing),
             None => Ok(None),
         }
     }
@@ -273,14 +300,20 @@ impl Shared {
 
     /// The shard as of one commit: none passes while it is read.
     pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
-        let _gate = lock(&self.gate);
+        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let range = Keys::prefix(key::shard(shard));
         let mut slots = Vec::new();
         let mut topics = Vec::new();
+        let mut origins = HashSet::new();
         let (known, keys) = (self.topics(), self.keys());
         for record in self.engine.scan(Space::Subscriptions, &range) {
             let (key, value) = record?;
-            let slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, slot_of)?;
+            let mut slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, slot_of)?;
+            // Many subscriptions have one origin: a copy for each would take more than all the rest.
+            match origins.get(&slot.origin) {
+                Some(known) => slot.origin = Arc::clone(known),
+                None => drop(origins.insert(Arc::clone(&slot.origin))),
+            }
             // The slots of a topic stand together.
             if slots.last().is_none_or(|last: &Slot| last.topic != slot.topic) {
                 let state = known.get(slot.topic).ok_or_else(|| StoreError::Damaged {
@@ -291,11 +324,13 @@ impl Shared {
             }
             slots.push(slot);
         }
-        let mut watermarks = Vec::new();
-        for topic in &topics {
-            let watermark = self.get(&key::shard_topic(shard, topic.id))?;
-            watermarks.extend(watermark.map(|TopicWatermark(topic, watermark)| (topic, watermark)));
-        }
+        // They are in the order of their ids, like everything that is scanned.
+        let is_subscribed = |topic| topics.binary_search_by_key(&topic, |known: &Topic| known.id).is_ok();
+        let watermarks = self
+            .list::<TopicWatermark>(&range)
+            .map(|mark| mark.map(|TopicWatermark(topic, watermark)| (topic, watermark)))
+            .filter(|mark| mark.as_ref().map_or(true, |(topic, _)| is_subscribed(*topic)))
+            .collect::<Result<_>>()?;
         let laggards = self.list::<Laggard>(&range).collect::<Result<_>>()?;
         let paused = self.paused()?;
         Ok(ShardState { slots, topics, watermarks, laggards, paused })

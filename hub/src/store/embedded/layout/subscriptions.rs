@@ -103,7 +103,7 @@ pub(in super::super) fn slot_of(fields: &mut Decoder) -> Decoded<Slot> {
     Ok(Slot {
         id: SubscriptionId(fields.number()?),
         topic: TopicId(fields.number()?),
-        origin: fields.text()?,
+        origin: fields.text()?.into(),
         start: Offset(fields.number()?),
         lease_end: fields.time()?,
     })

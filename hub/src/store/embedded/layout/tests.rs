@@ -186,7 +186,7 @@ proptest! {
         let kept = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
         let slot = open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &kept, slot_of).unwrap();
         let Subscription { id, topic, start, lease_end, .. } = subscription;
-        prop_assert_eq!(slot, Slot { id, topic, origin: subscription.callback.origin(), start, lease_end });
+        prop_assert_eq!(slot, Slot { id, topic, origin: subscription.callback.origin().into(), start, lease_end });
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl Transaction<'_> {
         let slot = Slot {
             id: subscription.id,
             topic: subscription.topic,
-            origin: subscription.callback.origin(),
+            origin: subscription.callback.origin().into(),
             start: subscription.start,
             lease_end: subscription.lease_end,
         };

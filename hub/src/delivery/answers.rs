@@ -1,0 +1,155 @@
+//! What an answer means for one shard: who goes on, who is tried again and when, and what is given up.
+
+use std::time::Duration;
+
+use super::super::attempt::{Attempt, Finished};
+use super::super::member::{Phase, Poison};
+use super::super::schedule::{Decision, Failure, Outcome};
+use super::{Machine, Now, pause_until};
+use crate::store::{Ended, FailureClass, Offset, Skip, SubscriptionId, TopicId};
+
+/// How long a delivery waits when the store could not be read.
+const POSTPONED: Duration = Duration::from_secs(1);
+/// From this failure on, a notification that a server fails at is suspected to be the cause.
+const SUSPICIOUS: u16 = 4;
+
+impl Machine {
+    /// Takes in what became of a request.
+    pub(in super::super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
+        let took = now.monotonic.saturating_duration_since(attempt.started);
+        self.hosts.answered(attempt.host, finished.sign(), took, now.monotonic);
+        let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
+        let Some(member) = topic.member(attempt.subscription) else { return };
+        let expected =
+            if member.suspect.is_some() { member.cursor.next().next() } else { member.cursor.next() };
+        if attempt.offset != expected || attempt.probe != member.suspect.is_some() {
+            return self.outdated(attempt, &finished);
+        }
+        if let Some(poison) = member.suspect.take() {
+            return self.probed(attempt, poison, &finished, now);
+        }
+        match finished {
+            Finished::Answered { offset, outcome: Outcome::Delivered } => {
+                member.delivered(offset);
+                self.counts.delivered += 1;
+                self.go_on(attempt.topic, attempt.subscription);
+            }
+            Finished::Answered { offset, outcome: Outcome::Failed(failure) } => {
+                self.counts.failed += 1;
+                self.failed(attempt, offset, &failure, now);
+            }
+            Finished::Gap { next } => {
+                let owed = Offset(next.0.saturating_sub(1)).max(attempt.offset);
+                self.counts.lost_to_retention += owed.0 - member.cursor.0;
+                member.cursor = owed;
+                self.go_on(attempt.topic, attempt.subscription);
+            }
+            Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
+            Finished::Vanished => self.remove(attempt.topic, attempt.subscription),
+        }
+    }
+
+    fn failed(&mut self, attempt: &Attempt, offset: Offset, failure: &Failure, now: Now) {
+        let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
+        let another = topic.has_after(offset);
+        let Some(member) = topic.member(attempt.subscription) else { return };
+        if offset != attempt.offset {
+            member.attempts = 0;
+        }
+        member.cursor = Offset(offset.0 - 1);
+        let was_gone = member.attempts > 0 && member.class == FailureClass::Gone;
+        member.attempts = member.attempts.saturating_add(1);
+        member.class = failure.class;
+        let since = *member.failing_since.get_or_insert(now.wall);
+        let failing_for = pause_until(now.wall, since);
+        let suspicious = member.attempts >= SUSPICIOUS && failure.status.is_some_and(|status| status >= 500);
+        match self.limits.retry.decide(failure, member.attempts, was_gone, failing_for) {
+            Decision::Retry(pause) if suspicious && another => {
+                let poison =
+                    Poison { class: failure.class, status: failure.status, due: now.monotonic + pause };
+                self.probe_next(attempt.topic, attempt.subscription, poison);
+            }
+            Decision::Retry(pause) => self.back_off(attempt.topic, attempt.subscription, pause, now),
+            Decision::Skip(pause) => {
+                member.cursor = offset;
+                member.attempts = 0;
+                self.counts.skipped += 1;
+                self.skips.push(Skip {
+                    topic: attempt.topic,
+                    subscription: attempt.subscription,
+                    offset,
+                    at: now.wall,
+                    class: failure.class,
+                    status: failure.status,
+                });
+                self.after_skip(attempt, pause, now);
+            }
+            Decision::End => self.end(attempt.topic, attempt.subscription, Ended::Gone, now),
+        }
+    }
+
+    /// The operator has sent the subscription back while the request was under way.
+    fn outdated(&mut self, attempt: &Attempt, finished: &Finished) {
+        match finished {
+            Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
+            Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
+            Finished::Gap { .. } | Finished::Postponed => {}
+            Finished::Vanished => return self.remove(attempt.topic, attempt.subscription),
+        }
+        self.go_on(attempt.topic, attempt.subscription);
+    }
+
+    /// A server fails at one notification again and again: is it this one only? If the next one is taken a moment later, the
+    /// first is given up instead of blocking the others for the whole schedule.
+    fn probe_next(&mut self, topic: TopicId, id: SubscriptionId, poison: Poison) {
+        let Some(state) = self.topics.get_mut(&topic) else { return };
+        let host = state.slot(id).map(|slot| slot.host);
+        if let (Some(host), Some(member)) = (host, state.member(id)) {
+            member.suspect = Some(poison);
+            member.phase = Phase::Waiting;
+            state.detach(id);
+            self.hosts.wait(host, (topic, id), true);
+        }
+        self.settle(topic);
+    }
+
+    fn probed(&mut self, attempt: &Attempt, poison: Poison, finished: &Finished, now: Now) {
+        let (topic, id) = (attempt.topic, attempt.subscription);
+        match finished {
+            Finished::Answered { offset, outcome: Outcome::Delivered } => {
+                let Some(member) = self.topics.get_mut(&topic).and_then(|topic| topic.member(id)) else {
+                    return;
+                };
+                let refused = member.cursor.next();
+                member.delivered(*offset);
+                self.counts.delivered += 1;
+                self.counts.skipped += 1;
+                let Poison { class, status, .. } = poison;
+                self.skips.push(Skip {
+                    topic,
+                    subscription: id,
+                    offset: refused,
+                    at: now.wall,
+                    class,
+                    status,
+                });
+                self.go_on(topic, id);
+            }
+            Finished::Vanished => self.remove(topic, id),
+            Finished::Answered { .. } | Finished::Gap { .. } | Finished::Postponed => {
+                self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));
+                let pause = poison.due.saturating_duration_since(now.monotonic);
+                self.back_off(topic, id, pause, now);
+            }
+        }
+    }
+
+    /// The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
+    fn after_skip(&mut self, attempt: &Attempt, pause: Duration, now: Now) {
+        if pause.is_zero() {
+            self.go_on(attempt.topic, attempt.subscription);
+        } else {
+            self.back_off(attempt.topic, attempt.subscription, pause, now);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A request that the machine of delivery wants to be made, and what became of it.
+
+use std::time::Instant;
+
+use super::breaker::Sign;
+use super::hosts::{HostId, Lane};
+use super::schedule::Outcome;
+use crate::store::{FailureClass, Offset, SubscriptionId, TopicId};
+
+/// A request to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    /// The topic.
+    pub(super) topic: TopicId,
+    /// Who gets it.
+    pub(super) subscription: SubscriptionId,
+    /// The notification.
+    pub(super) offset: Offset,
+    /// The newest fetched version: older ones that are fetched too need not be sent.
+    pub(super) latest: Offset,
+    /// Nothing but fetched versions is owed.
+    pub(super) newest_only: bool,
+    /// How many times this has been tried, this one included.
+    pub(super) number: u16,
+    /// Whose share of the requests under way it takes.
+    pub(super) lane: Lane,
+    /// The notification before it has failed a moment ago: does the subscriber refuse everything, or that one only?
+    pub(super) probe: bool,
+    /// Many topics wait for their turns.
+    pub(super) crowded: bool,
+    /// Its host.
+    pub(super) host: HostId,
+    /// When it was taken up.
+    pub(super) started: Instant,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Finished {
+    /// A request was made for this offset (the attempt's, or a newer version's).
+    Answered {
+        /// What was sent.
+        offset: Offset,
+        /// How that ended.
+        outcome: Outcome,
+    },
+    /// The log no longer holds what is owed; this is the oldest notification after it that it holds.
+    Gap {
+        /// Where to go on.
+        next: Offset,
+    },
+    /// The store could not be read: nothing was tried.
+    Postponed,
+    /// The subscription has ended meanwhile.
+    Vanished,
+}
+
+impl Finished {
+    /// What it says about the host.
+    pub(super) fn sign(&self) -> Sign {
+        match self {
+            Self::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
+                FailureClass::Trouble => Sign::Trouble(failure.retry_after),
+                FailureClass::Slow | FailureClass::Refused | FailureClass::Gone => Sign::Alive,
+            },
+            Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
+            Self::Gap { .. } | Self::Postponed | Self::Vanished => Sign::None,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A subscription on its way: how far it is, and what it waits for.
+
+use std::time::Instant;
+
+use resync_core::datetime::DateTime;
+
+use crate::store::{FailureClass, Laggard, Offset, SubscriptionId, TopicId};
+
+/// A subscription on its way.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// It is done through here.
+    pub(super) cursor: Offset,
+    /// Failed attempts at the next notification.
+    pub(super) attempts: u16,
+    pub(super) failing_since: Option<DateTime>,
+    pub(super) class: FailureClass,
+    pub(super) phase: Phase,
+    /// The next notification may be the cause of the failures: the one after it is tried.
+    pub(super) suspect: Option<Poison>,
+    /// It has a record of its own.
+    pub(super) saved: bool,
+    /// In which checkpoint interval it was taken up.
+    pub(super) joined: u32,
+}
+
+/// A notification that a server failed at again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Poison {
+    pub(super) class: FailureClass,
+    pub(super) status: Option<u16>,
+    /// When it would be tried again.
+    pub(super) due: Instant,
+}
+
+/// What a member waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A place at its host.
+    Waiting,
+    /// An answer.
+    InFlight,
+    /// The next attempt's time.
+    Backoff(Instant),
+    /// The end of the sweep: it is at the target already.
+    Parked,
+}
+
+impl Member {
+    /// One that is done through here and has not failed; since which checkpoint it is a member.
+    pub(super) fn waiting(cursor: Offset, joined: u32) -> Self {
+        Self {
+            cursor,
+            attempts: 0,
+            failing_since: None,
+            class: FailureClass::Slow,
+            phase: Phase::Waiting,
+            suspect: None,
+            saved: false,
+            joined,
+        }
+    }
+
+    /// It has got what stands at this offset.
+    pub(super) fn delivered(&mut self, offset: Offset) {
+        self.cursor = offset;
+        self.attempts = 0;
+        self.failing_since = None;
+        self.class = FailureClass::Slow;
+    }
+
+    /// It gets what comes after this offset once more. An answer that is under way counts no more.
+    pub(super) fn rewind(&mut self, to: Offset) {
+        self.cursor = to;
+        self.attempts = 0;
+        self.suspect = None;
+        if self.phase != Phase::InFlight {
+            self.phase = Phase::Waiting;
+        }
+    }
+
+    /// Whether its last attempt failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing_since.is_some()
+    }
+
+    pub(super) fn laggard(
+        &self,
+        topic: TopicId,
+        subscription: SubscriptionId,
+        now: Instant,
+        wall: DateTime,
+    ) -> Laggard {
+        let next_attempt = match self.phase {
+            Phase::Backoff(due) => later(wall, due.saturating_duration_since(now)),
+            Phase::Waiting | Phase::InFlight | Phase::Parked => wall,
+        };
+        Laggard {
+            topic,
+            subscription,
+            cursor: self.cursor,
+            attempts: self.attempts,
+            next_attempt,
+            failing_since: self.failing_since,
+            class: self.class,
+        }
+    }
+}
+
+fn later(wall: DateTime, pause: std::time::Duration) -> DateTime {
+    DateTime::from_system_time(wall.to_system_time() + pause)
+}

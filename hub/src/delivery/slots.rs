@@ -1,0 +1,154 @@
+//! The subscriptions of one topic and shard that have nothing to do, in the order of their ids and in few bytes.
+//!
+//! Ids grow, so almost everything is added at the end: blocks that are full stay full, and a million subscriptions take
+//! hardly more than their records.
+
+use resync_core::datetime::DateTime;
+
+use super::hosts::HostId;
+use crate::store::{Offset, SubscriptionId};
+
+/// Records of a block: what has to be moved when one is added or removed in the middle.
+const BLOCK: usize = 256;
+
+/// What delivery needs of a subscription that has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HotSlot {
+    pub(super) host: HostId,
+    pub(super) start: Offset,
+    pub(super) lease_end: DateTime,
+}
+
+type Record = (SubscriptionId, HotSlot);
+
+/// A sorted list in sorted blocks, none of which is empty.
+#[derive(Debug, Default)]
+pub(super) struct Slots(Vec<Vec<Record>>);
+
+impl Slots {
+    /// Returns what it replaces.
+    pub(super) fn insert(&mut self, id: SubscriptionId, slot: HotSlot) -> Option<HotSlot> {
+        let Some(last) = self.0.last_mut() else {
+            self.0 = vec![vec![(id, slot)]];
+            return None;
+        };
+        if last.last().is_some_and(|(newest, _)| *newest < id) {
+            if last.len() < BLOCK {
+                last.push((id, slot));
+            } else {
+                self.0.push(vec![(id, slot)]);
+            }
+            return None;
+        }
+        let index = self.block_of(id);
+        let block = &mut self.0[index];
+        match block.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(place) => Some(std::mem::replace(&mut block[place].1, slot)),
+            Err(place) => {
+                block.insert(place, (id, slot));
+                if block.len() > BLOCK {
+                    let second = block.split_off(BLOCK / 2);
+                    self.0.insert(index + 1, second);
+                }
+                None
+            }
+        }
+    }
+
+    pub(super) fn get(&self, id: SubscriptionId) -> Option<&HotSlot> {
+        let block = self.0.get(self.block_of(id))?;
+        let place = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(&block[place].1)
+    }
+
+    pub(super) fn remove(&mut self, id: SubscriptionId) -> Option<HotSlot> {
+        let index = self.block_of(id);
+        let block = self.0.get_mut(index)?;
+        let place = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        let (_, slot) = block.remove(place);
+        if block.is_empty() {
+            self.0.remove(index);
+        }
+        Some(slot)
+    }
+
+    /// All after this id.
+    pub(super) fn after(&self, id: SubscriptionId) -> impl Iterator<Item = (SubscriptionId, &HotSlot)> {
+        let mut blocks = self.0[self.block_of(id)..].iter();
+        let first = blocks
+            .next()
+            .map_or([].as_slice(), |block| &block[block.partition_point(|(other, _)| *other <= id)..]);
+        first.iter().chain(blocks.flatten()).map(|(id, slot)| (*id, slot))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SubscriptionId, &HotSlot)> {
+        self.0.iter().flatten().map(|(id, slot)| (*id, slot))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The block in which an id is, or would be.
+    fn block_of(&self, id: SubscriptionId) -> usize {
+        self.0.partition_point(|block| block.last().is_some_and(|(last, _)| *last < id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::super::hosts::Hosts;
+    use super::*;
+    use crate::delivery::breaker::BreakerPolicy;
+
+    fn host() -> HostId {
+        let policy = BreakerPolicy {
+            failures: 1,
+            open: std::time::Duration::ZERO,
+            open_max: std::time::Duration::ZERO,
+        };
+        Hosts::new(1, policy).join(&"http://d.example".into())
+    }
+
+    fn slot(start: u64) -> HotSlot {
+        HotSlot { host: host(), start: Offset(start), lease_end: DateTime::from_unix_millis(0).unwrap() }
+    }
+
+    #[test]
+    fn a_subscription_that_has_nothing_to_do_takes_at_most_128_bytes() {
+        assert!(size_of::<Record>() <= 64, "{} bytes", size_of::<Record>());
+        let mut slots = Slots::default();
+        let many = 100_000;
+        for id in 1..=many {
+            slots.insert(SubscriptionId(id), slot(id));
+        }
+        let records: usize = slots.0.iter().map(Vec::capacity).sum::<usize>() * size_of::<Record>();
+        let taken = records + slots.0.capacity() * size_of::<Vec<Record>>();
+        assert!(taken <= 64 * usize::try_from(many).unwrap(), "{taken} bytes for {many}");
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_an_ordered_map(changes in prop::collection::vec((any::<bool>(), 0..2_000_u64, any::<u64>()), 0..1_500), from in 0..2_000_u64) {
+            let (mut slots, mut model) = (Slots::default(), BTreeMap::new());
+            for (put, id, start) in changes {
+                // Most of what comes is new and at the end.
+                let id = SubscriptionId(if put && start % 4 != 0 { 2_000 + model.len() as u64 } else { id });
+                if put {
+                    prop_assert_eq!(slots.insert(id, slot(start)), model.insert(id, slot(start)));
+                } else {
+                    prop_assert_eq!(slots.remove(id), model.remove(&id));
+                }
+                prop_assert_eq!(slots.get(id), model.get(&id));
+                prop_assert_eq!(slots.is_empty(), model.is_empty());
+            }
+            let from = SubscriptionId(from);
+            prop_assert!(slots.iter().eq(model.iter().map(|(id, slot)| (*id, slot))));
+            prop_assert!(slots.after(from).eq(model.range(SubscriptionId(from.0 + 1)..).map(|(id, slot)| (*id, slot))));
+        }
+    }
+}
