@@ -1,4 +1,5 @@
-//! A Destination that no one here wrote: Python's `resync`, installed from its registry. Without a way there the test fails.
+//! Judges that no one here wrote: Python's `resync` as a Destination, and its `jsonpatch`, installed from their registry. Without a way there
+//! the tests fail.
 
 use std::{
     collections::BTreeMap,
@@ -8,10 +9,29 @@ use std::{
     process::Command,
 };
 
-use crate::support::{Place, Server, run, text};
+use resync_core::document::Relation;
+
+use crate::{
+    configured::configured,
+    support::{BASE, Place, Server, run, text},
+};
 
 /// setuptools has what newer Pythons have no more.
 const PACKAGES: [&str; 2] = ["resync==2.0.1", "setuptools==65.5.0"];
+
+/// Installs packages into `python` in a folder of their own.
+fn install(packages: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(folder.path()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {arguments:?}; it needs the registry: {errors}");
+    };
+    run("python3", &["-m", "venv", "python"]);
+    let pip = folder.path().join("python/bin/pip").display().to_string();
+    run(&pip, &[&["install", "--quiet", "--disable-pip-version-check"], packages].concat());
+    folder
+}
 
 /// The client, and the folder in which it works.
 struct Client {
@@ -21,16 +41,7 @@ struct Client {
 
 impl Client {
     fn install(url: String) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let run = |program: &str, arguments: &[&str]| {
-            let output = Command::new(program).args(arguments).current_dir(folder.path()).output().unwrap();
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{program} {arguments:?}; it needs the registry: {errors}");
-        };
-        run("python3", &["-m", "venv", "python"]);
-        let pip = folder.path().join("python/bin/pip").display().to_string();
-        run(&pip, &["install", "--quiet", "--disable-pip-version-check", PACKAGES[0], PACKAGES[1]]);
-        Self { folder, url }
+        Self { folder: install(&PACKAGES), url }
     }
 
     fn copy(&self) -> PathBuf {
@@ -125,4 +136,37 @@ fn rs190_rs191_rs195_a_client_of_strangers_copies_follows_and_audits_without_an_
     let said = sync(&["--baseline", "--delete"]);
     assert!(said.contains("SYNCED (same=40, created=0, updated=1, deleted=1)"), "{said}");
     in_sync("after another baseline");
+}
+
+#[test]
+fn rs174_rs176_a_library_of_strangers_comes_by_our_patches_from_each_version_to_the_next() {
+    let place = Place::new();
+    let config = configured(
+        &place,
+        &format!("out = \"site\"\nbase_url = \"{BASE}/\"\ndirectory = \"collection\"\njson_patch = true\n"),
+    );
+    let long = "long ".repeat(200);
+    let versions = [
+        format!(r#"{{"text": "{long}", "list": [1, 2, 3], "old": null}}"#),
+        format!(r#"{{"text": "{long}", "list": [0, 1, 3, {{"deep": "é~/"}}], "a/b": true}}"#),
+        format!(r#"{{"list": [], "a/b": {{"c~d": [[]]}}, "text": "{long}"}}"#),
+        format!(r#"["{long}", 1.5, -7e300]"#),
+    ];
+    for version in &versions {
+        place.put("data.json", version);
+        run(&["build", "--config", text(&config)]).succeeded();
+    }
+    let library = install(&["jsonpatch==1.33"]);
+    let list = place.document("resync/changelist-1.xml");
+    let patches = list.entries().iter().filter_map(|entry| entry.link(&Relation::Patch));
+    let patches: Vec<_> = patches.map(|link| link.href.replace(&format!("{BASE}/"), "")).collect();
+    assert_eq!(patches.len(), 2, "to something else altogether there is no shorter way");
+    for (pair, patch) in versions.windows(2).zip(patches) {
+        let script = "import json, jsonpatch, sys; before, after, patch = map(json.loads, sys.argv[1:]); \
+                      assert jsonpatch.apply_patch(before, patch) == after";
+        let patch = fs::read_to_string(place.out().join(patch)).unwrap();
+        let mut python = Command::new(library.path().join("python/bin/python"));
+        let output = python.args(["-c", script, &pair[0], &pair[1], &patch]).output().unwrap();
+        assert!(output.status.success(), "{patch}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
