@@ -222,12 +222,18 @@ impl Scope {
     /// What the last inventory knows of it.
     fn known(&self, last: &Kept, base: &BaseUrl) -> Result<Vec<Known>, BuildError> {
         let mut known = BTreeMap::new();
-        for path in &self.named {
-            let loc = base.join(path);
-            let of_folder = last.below(&format!("{loc}/"))?;
-            for one in last.find(&loc)?.into_iter().chain(of_folder) {
+        let mut finder = last.finder()?;
+        let locs: BTreeSet<_> = self.named.iter().map(|path| base.join(path)).collect();
+        for loc in &locs {
+            if let Some(one) = finder.find(loc)? {
                 known.insert(one.item.loc.clone(), one);
             }
+        }
+        let folders: BTreeSet<_> = locs.into_iter().map(|loc| loc + "/").collect();
+        let mut finder = last.finder()?;
+        for folder in &folders {
+            let of_folder = finder.below(folder)?;
+            known.extend(of_folder.into_iter().map(|one| (one.item.loc.clone(), one)));
         }
         Ok(known.into_values().collect())
     }
@@ -276,8 +282,9 @@ impl News {
     fn keep(self, out: &Path, last: &Kept, (resources, bytes): (u64, u64)) -> Result<Compared, BuildError> {
         let Self { until, changes, events, outcome, .. } = self;
         let (mut resources, mut bytes) = (resources, bytes);
+        let mut finder = last.finder()?;
         for (loc, now) in &outcome {
-            let before = last.find(loc)?;
+            let before = finder.find(loc)?;
             let length = |known: &Known| known.item.length.unwrap_or(0);
             resources = resources + u64::from(now.is_some()) - u64::from(before.is_some());
             bytes =

@@ -6,7 +6,7 @@
 use std::{
     cmp::Ordering,
     fs::{self, File},
-    io::{self, BufRead, BufReader, Lines, Read as _, Seek, SeekFrom, Write},
+    io::{self, BufRead, BufReader, Lines, Seek as _, SeekFrom, Write},
     iter::Peekable,
     marker::PhantomData,
     path::{Path, PathBuf},
@@ -31,8 +31,9 @@ pub(super) const NEXT: &str = "inventory-next.jsonl";
 pub(super) const NEXT_SINCE: &str = "inventory-since-next.jsonl";
 /// Both files are made one when the second has this part of the first.
 const PART: u64 = 20;
-/// How near a search comes by halving before it reads line by line.
-const NEAR: u64 = 8 * 1024;
+/// How near a search comes in steps before it reads line by line, and what it reads at one go: a few lines.
+const NEAR: u64 = 2 * 1024;
+const BUFFER: usize = 1024;
 
 /// What stands in both files, each line with its place in them.
 pub(super) struct Side {
@@ -119,37 +120,122 @@ impl Kept {
         Self { large: self.large.with_extension("none"), since: self.since.clone() }
     }
 
+    /// A way to find resources, each after the one before.
+    pub(super) fn finder(&self) -> Result<Finder, BuildError> {
+        Ok(Finder { large: Search::open_if_there(&self.large)?, since: Search::open_if_there(&self.since)? })
+    }
+}
+
+/// Finds resources in ascending order of their URLs, without reading those in between.
+pub(super) struct Finder {
+    large: Option<Search>,
+    since: Option<Search>,
+}
+
+impl Finder {
     /// What the files say of a resource.
-    pub(super) fn find(&self, loc: &str) -> Result<Option<Known>, BuildError> {
+    pub(super) fn find(&mut self, loc: &str) -> Result<Option<Known>, BuildError> {
         Ok(self.from(loc, |found| found == loc)?.pop())
     }
 
     /// The resources whose URLs begin like this.
-    pub(super) fn below(&self, beginning: &str) -> Result<Vec<Known>, BuildError> {
+    pub(super) fn below(&mut self, beginning: &str) -> Result<Vec<Known>, BuildError> {
         self.from(beginning, |found| found.starts_with(beginning))
     }
 
-    fn from(&self, first: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Known>, BuildError> {
-        let read = |path: &Path| -> Result<Vec<Line>, BuildError> {
-            let failed = |source| BuildError::File { path: path.to_owned(), source };
-            let Some(mut lines) = Stored::<Line>::open_if_there(path)?.0 else { return Ok(Vec::new()) };
-            lines.seek(first).map_err(failed)?;
-            let mut found = Vec::new();
-            for line in lines {
-                let line = line?;
-                if is_wanted(&line.loc) {
-                    found.push(line);
-                } else if line.loc.as_str() > first {
+    fn from(&mut self, first: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Known>, BuildError> {
+        let read = |search: &mut Option<Search>| match search {
+            Some(search) => search.from(first, &is_wanted),
+            None => Ok(Vec::new()),
+        };
+        let sides = Sides {
+            large: In::lines(read(&mut self.large)?).peekable(),
+            since: In::lines(read(&mut self.since)?).peekable(),
+        };
+        sides.filter_map(|side| side.map(Side::into_now).transpose()).collect()
+    }
+}
+
+/// Lines of a file, found by their URLs.
+struct Search {
+    file: File,
+    path: PathBuf,
+    length: u64,
+    /// Where a line begins that is not beyond what was looked for last.
+    low: u64,
+}
+
+impl Search {
+    fn open_if_there(path: &Path) -> Result<Option<Self>, BuildError> {
+        let failed = |source| BuildError::File { path: path.to_owned(), source };
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(failed)?,
+        };
+        let length = file.metadata().map_err(failed)?.len();
+        Ok(Some(Self { file, path: path.to_owned(), length, low: 0 }))
+    }
+
+    fn from(&mut self, first: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Line>, BuildError> {
+        let path = self.path.clone();
+        self.lines_from(first, is_wanted).map_err(|source| BuildError::File { path, source })
+    }
+
+    fn lines_from(&mut self, first: &str, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<Line>> {
+        self.approach(first)?;
+        self.file.seek(SeekFrom::Start(self.low))?;
+        let mut found = Vec::new();
+        for line in BufReader::with_capacity(BUFFER, &self.file).lines() {
+            let line: Line = serde_json::from_str(&line?)?;
+            if is_wanted(&line.loc) {
+                found.push(line);
+            } else if line.loc.as_str() > first {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Goes near the first line whose URL is not before `loc`, and not beyond it: in growing steps from where it was, then by halving.
+    fn approach(&mut self, loc: &str) -> io::Result<()> {
+        let (mut step, mut high) = (NEAR, self.length);
+        while self.low + step < self.length {
+            match self.line_after(self.low + step, self.length)? {
+                Some((begin, found)) if found.as_str() < loc => self.low = begin,
+                _ => {
+                    high = self.low + step;
                     break;
                 }
             }
-            Ok(found)
-        };
-        let sides = Sides {
-            large: In::lines(read(&self.large)?).peekable(),
-            since: In::lines(read(&self.since)?).peekable(),
-        };
-        sides.filter_map(|side| side.map(Side::into_now).transpose()).collect()
+            step *= 2;
+        }
+        while high - self.low > NEAR {
+            let middle = self.low + (high - self.low) / 2;
+            match self.line_after(middle, high)? {
+                Some((begin, found)) if found.as_str() < loc => self.low = begin,
+                _ => high = middle,
+            }
+        }
+        Ok(())
+    }
+
+    /// The first line that begins after a place, and before another one: where, and its URL.
+    fn line_after(&mut self, place: u64, end: u64) -> io::Result<Option<(u64, String)>> {
+        #[derive(Deserialize)]
+        struct Place {
+            loc: String,
+        }
+        self.file.seek(SeekFrom::Start(place))?;
+        let mut reader = BufReader::with_capacity(BUFFER, &self.file);
+        let mut line = Vec::new();
+        let begin = place + u64::try_from(reader.read_until(b'\n', &mut line)?).unwrap_or(u64::MAX);
+        if begin >= end {
+            return Ok(None);
+        }
+        line.clear();
+        reader.read_until(b'\n', &mut line)?;
+        let Place { loc } = serde_json::from_slice(&line)?;
+        Ok(Some((begin, loc)))
     }
 }
 
@@ -260,38 +346,6 @@ impl Stored<Line> {
             }
             stored => Ok(In(Some(stored?), Vec::new().into_iter())),
         }
-    }
-
-    /// Goes near the first line whose URL is not before `loc`, and not beyond it.
-    fn seek(&mut self, loc: &str) -> io::Result<()> {
-        #[derive(Deserialize)]
-        struct Place {
-            loc: String,
-        }
-        let mut file = File::open(&self.path)?;
-        // Lines that begin before `low` are before `loc`; one that begins at `high` or later is not, or there is none.
-        let (mut low, mut high) = (0, file.metadata()?.len());
-        while high - low > NEAR {
-            let middle = low + (high - low) / 2;
-            file.seek(SeekFrom::Start(middle))?;
-            let mut reader = BufReader::new(&file).take(high - middle);
-            let mut line = String::new();
-            let skipped = u64::try_from(reader.read_line(&mut line)?).unwrap_or(u64::MAX);
-            line.clear();
-            if reader.read_line(&mut line)? == 0 || !line.ends_with('\n') {
-                high = middle;
-                continue;
-            }
-            let place: Place = serde_json::from_str(&line)?;
-            if place.loc.as_str() < loc {
-                low = middle + skipped;
-            } else {
-                high = middle;
-            }
-        }
-        file.seek(SeekFrom::Start(low))?;
-        self.lines = BufReader::new(file).lines();
-        Ok(())
     }
 }
 
@@ -474,18 +528,23 @@ mod tests {
         let (kept, expected) = kept(folder.path());
         let all: Vec<_> = kept.resources().unwrap().map(Result::unwrap).collect();
         assert_eq!(all, expected);
-        for number in 0..3010 {
-            let loc = format!("http://example.org/{}/{number:04}", number / 100);
-            let there = expected.iter().find(|known| known.item.loc == loc);
-            assert_eq!(kept.find(&loc).unwrap().as_ref(), there, "{loc}");
+        let mut locs: Vec<_> =
+            (0..3010).map(|number| format!("http://example.org/{}/{number:04}", number / 100)).collect();
+        locs.sort();
+        for part in [1, 7, 1000] {
+            let mut finder = kept.finder().unwrap();
+            for loc in locs.iter().step_by(part) {
+                let there = expected.iter().find(|known| known.item.loc == *loc);
+                assert_eq!(finder.find(loc).unwrap().as_ref(), there, "{loc}");
+            }
         }
         for beginning in ["http://example.org/7/", "http://example.org/1", "http://example.org/", "a", "z"] {
             let below = expected.iter().filter(|known| known.item.loc.starts_with(beginning));
-            assert!(kept.below(beginning).unwrap().iter().eq(below), "{beginning}");
+            assert!(kept.finder().unwrap().below(beginning).unwrap().iter().eq(below), "{beginning}");
         }
         assert!(kept.is_due(), "two fifths have changed");
         let nothing = Kept::last(folder.path());
-        assert!(!nothing.exists() && nothing.find("a").unwrap().is_none());
+        assert!(!nothing.exists() && nothing.finder().unwrap().find("a").unwrap().is_none());
     }
 
     #[test]
