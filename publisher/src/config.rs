@@ -36,6 +36,7 @@ const TOP: [&str; 14] = [
 const SET: [&str; 8] = ["name", "directory", "base_url", "hubs", "hash", "ignore", "json_patch", "link"];
 const LINK: [&str; 6] = ["rel", "href", "pri", "type", "only", "sidecar"];
 const CHANGE_LIST: [&str; 2] = ["entries", "age"];
+const RESOURCE_DUMP: [&str; 2] = ["every", "keep"];
 const RESOURCE_LIST: [&str; 3] = ["small", "percent", "age"];
 
 /// What a file says.
@@ -292,7 +293,13 @@ impl Reader<'_> {
             rules.resource_list_seconds =
                 self.time(section, "age", "resource_list.", rules.resource_list_seconds);
         }
-        rules.resource_dump_seconds = self.only_time(table, "resource_dump", "every");
+        if let Some(section) = self.section(table, "resource_dump") {
+            self.only(section, &RESOURCE_DUMP, "resource_dump.");
+            rules.resource_dump_seconds = self.time(section, "every", "resource_dump.", None);
+            if let Some(kept) = self.number(section, "keep", "resource_dump.", 1..=1_000) {
+                rules.resource_dumps_kept = usize::try_from(kept).unwrap_or(usize::MAX);
+            }
+        }
         rules.change_dump_seconds = self.only_time(table, "change_dump", "every");
         rules.archive_seconds = self.only_time(table, "archive", "after");
         rules
@@ -472,6 +479,7 @@ mod tests {
             age = "never"
             [resource_dump]
             every = "7d"
+            keep = 4
             [archive]
             after = "30d"
             [[set]]
@@ -511,6 +519,7 @@ mod tests {
             (10, Some(3600), None)
         );
         let day = 24 * 3600;
+        assert_eq!(rules.resource_dumps_kept, 4);
         assert_eq!(
             (rules.resource_dump_seconds, rules.change_dump_seconds, rules.archive_seconds),
             (Some(7 * day), None, Some(30 * day))

@@ -4,6 +4,7 @@
 //! cut short is completed by the next before that looks at the collection anew.
 
 mod desk;
+mod dump_archive;
 mod dumps;
 mod run;
 mod upkeep;

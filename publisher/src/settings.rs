@@ -107,15 +107,17 @@ pub struct Rules {
     /// A run makes a Resource Dump if there is none, or so many seconds after the last one if something has changed since; `None` leaves it
     /// to [`dump`](crate::publish::dump).
     pub resource_dump_seconds: Option<u64>,
-    /// The same for Change Dumps.
+    /// So many Resource Dumps stay, all but the newest in an archive.
+    pub resource_dumps_kept: usize,
+    /// The same as for Resource Dumps, for Change Dumps.
     pub change_dump_seconds: Option<u64>,
     /// Change Lists and Change Dumps whose last change is so many seconds old move from their index to an archive; `None` leaves them.
     pub archive_seconds: Option<u64>,
 }
 
 impl Default for Rules {
-    /// 5,000 entries; at every change up to 50,000 resources, which one list holds, then at 10 per cent or after 30 days. No dumps, no
-    /// archives.
+    /// 5,000 entries; at every change up to 50,000 resources, which one list holds, then at 10 per cent or after 30 days. No dumps, of
+    /// those that are asked for the newest, no archives.
     fn default() -> Self {
         Self {
             change_list_entries: 5_000,
@@ -124,6 +126,7 @@ impl Default for Rules {
             resource_list_percent: 10,
             resource_list_seconds: Some(30 * 24 * 60 * 60),
             resource_dump_seconds: None,
+            resource_dumps_kept: 1,
             change_dump_seconds: None,
             archive_seconds: None,
         }

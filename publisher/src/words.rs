@@ -239,6 +239,7 @@ fn name(token: &str) -> &str {
         "changelist" => "Change List",
         "resourcedump" => "Resource Dump",
         "changedump" => "Change Dump",
+        "resourcedump-archive" => "Resource Dump Archive",
         "changelist-archive" => "Change List Archive",
         "changedump-archive" => "Change Dump Archive",
         other => other,

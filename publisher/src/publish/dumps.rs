@@ -18,7 +18,7 @@ use resync_core::{
     xml::{ReadError, Reader},
 };
 
-use super::{BuildError, Progress, Work, Written, complete, desk::Desk, run};
+use super::{BuildError, Progress, Work, Written, complete, desk::Desk, dump_archive, run};
 use crate::{
     collection,
     inventory::{Kept, PATCH_FOLDER},
@@ -26,7 +26,7 @@ use crate::{
     lock::Lock,
     plan::StoredPosition,
     site::{DOCUMENT_FOLDER, Site},
-    state::{Part, State, StateError},
+    state::{DocumentRecord, Part, State, StateError},
 };
 
 /// What is packed.
@@ -85,7 +85,7 @@ pub(super) fn pack(lock: &Lock, what: Dump, tell: &dyn Fn(Progress)) -> Result<D
     let linker = Linker::of(&before.settings);
     let mut sink = Desk::open(out.join(DOCUMENT_FOLDER))?;
     let published = match what {
-        Dump::Resources => ResourceDumps::new(&documents, series.until).completed(Completed::Now).write(
+        Dump::Resources => resource_dumps(&before, &documents, &mut sink, series.until)?.write(
             Kept::last(out).resources()?.zip(1..).map(|(known, done)| {
                 tell(Progress { work: Work::Packing, done, all: Some(before.resources) });
                 known.map(|known| linker.item(known.item))
@@ -112,6 +112,26 @@ pub(super) fn pack(lock: &Lock, what: Dump, tell: &dyn Fn(Progress)) -> Result<D
     let documents = documents_of(what, &site, &published);
     let written = run::note_dump(lock, before, documents)?;
     Ok(Dumped { packages: published.entries, gone: published.gone, written })
+}
+
+/// How the next Resource Dump is made; the one before is archived where it is to stay.
+fn resource_dumps(
+    state: &State,
+    documents: &build::Site,
+    sink: &mut Desk,
+    at: DateTime,
+) -> Result<ResourceDumps, BuildError> {
+    let dumps = ResourceDumps::new(documents, at).completed(Completed::Now);
+    let most = state.settings.rules.resource_dumps_kept.saturating_sub(1);
+    let is_top = |record: &&DocumentRecord| {
+        record.capability == Capability::ResourceDump && !matches!(record.part, Part::Component { .. })
+    };
+    let current = state.documents.iter().find(is_top);
+    let current = current.and_then(|record| record.path.rsplit('/').next());
+    let stem = if most > 0 { dump_archive::stem(at) } else { dump_archive::STEM.to_owned() };
+    let is_archived = dump_archive::archive(sink, documents, current, &stem, most, DateTime::now())?;
+    let dumps = dumps.stem(stem);
+    Ok(if is_archived { dumps.archives(documents.url("resourcedump-archive.xml")) } else { dumps })
 }
 
 /// The present bytes of files, and the patches of the site.

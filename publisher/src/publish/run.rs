@@ -97,7 +97,11 @@ pub(super) fn note_dump(
     for (name, capability, part) in documents {
         run.note(site.place(&format!("{DOCUMENT_FOLDER}/{name}")), capability, part)?;
     }
-    run.done.records.retain(|record| record.capability != Capability::CapabilityList);
+    let is_anew = |record: &DocumentRecord| {
+        matches!(record.capability, Capability::CapabilityList | Capability::ResourceDumpArchive)
+    };
+    run.done.records.retain(|record| !is_anew(record));
+    run.archive("resourcedump", &Capability::ResourceDumpArchive)?;
     run.capability_list()?;
     let Done { records, written } = run.done;
     let mut state = before;
@@ -203,7 +207,7 @@ impl Run<'_> {
             self.archive("changedump", &Capability::ChangeDumpArchive)?;
             self.note(Location { path, url }, capability, part)?;
         }
-        Ok(())
+        self.archive("resourcedump", &Capability::ResourceDumpArchive)
     }
 
     /// Takes down the archive of a series, if there is one.
@@ -233,6 +237,7 @@ impl Run<'_> {
         let others = [
             Capability::ResourceDump,
             Capability::ChangeDump,
+            Capability::ResourceDumpArchive,
             Capability::ChangeListArchive,
             Capability::ChangeDumpArchive,
         ];

@@ -1,6 +1,6 @@
 //! `resync-source dump`: Resource Dumps and Change Dumps, and where they are told of.
 
-use std::{collections::BTreeMap, fs::File, io::BufReader};
+use std::{collections::BTreeMap, fs::File, io::BufReader, path::Path};
 
 use resync_core::{
     document::{Capability, Change},
@@ -132,4 +132,49 @@ fn ar003_ar004_a_source_that_is_told_to_makes_dumps_and_archives_by_itself_and_t
     let server = Server::start(&place);
     assert_eq!(server.get("/data/resync/changelist-archive.xml").status, 200);
     assert_eq!(server.get("/data/resync/changelist-1.xml").status, 200, "it keeps its URI");
+}
+
+#[test]
+fn ar004_ar014_as_many_resource_dumps_as_are_to_stay_are_in_an_archive_and_older_ones_are_gone() {
+    let place = Place::new();
+    let content = |keep: u32| {
+        format!(
+            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n[resource_dump]\nevery = \"0s\"\nkeep = {keep}\n"
+        )
+    };
+    let config = configured(&place, &content(1));
+    let build = || run(&["build", "--config", text(&config)]).succeeded();
+    build();
+    configured(&place, &content(3));
+    for round in 0..5 {
+        place.put("a.txt", format!("round {round}"));
+        build();
+        run(&["check", text(&place.out())]).succeeded();
+    }
+    let entry = |capability: &Capability| {
+        let list = place.document("resync/capabilitylist.xml");
+        let entry = list.entries().iter().find(|entry| entry.capability() == Some(capability)).cloned();
+        entry.unwrap().loc.replace(&format!("{BASE}/"), "")
+    };
+    let newest = entry(&Capability::ResourceDump);
+    assert_eq!(unpacked(&place, &newest)["a.txt"].1, b"round 4");
+    let archive = place.document(&entry(&Capability::ResourceDumpArchive));
+    assert_eq!(archive.capability(), &Capability::ResourceDumpArchive);
+    let archived: Vec<_> =
+        archive.entries().iter().map(|entry| entry.loc.replace(&format!("{BASE}/"), "")).collect();
+    let held = |path: &String| unpacked(&place, path)["a.txt"].1.clone();
+    assert_eq!(archived.iter().map(held).collect::<Vec<_>>(), [b"round 2", b"round 3"]);
+    let names =
+        std::fs::read_dir(place.out().join("resync")).unwrap().map(|entry| entry.unwrap().file_name());
+    let packages = names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "zip")).count();
+    assert_eq!(packages, 3, "one for each dump that stays");
+
+    configured(&place, &content(1));
+    for round in 0..2 {
+        place.put("a.txt", format!("alone, round {round}"));
+        build();
+        run(&["check", text(&place.out())]).succeeded();
+    }
+    assert_eq!(entry(&Capability::ResourceDump), "resync/resourcedump.xml");
+    assert!(!place.out().join("resync/resourcedump-archive.xml").exists());
 }
