@@ -1,27 +1,38 @@
 //! What a notification means for a Destination that keeps a copy: when to look again (FN-001), and where.
 //!
 //! A Change Notification is taken as news that the Change List has more, which is read from where the copy stands. So
-//! its own order, gaps and overlaps need no repair (CN-016): whatever was lost, came twice or came late, the list has
-//! it once and in order.
+//! whatever was lost, came twice or came late, the list has it once and in order (CN-016).
 
+use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, FrameworkChange, FrameworkNotification};
 use resync_core::xml;
 use url::Url;
 
 use crate::discover::Set;
 
+/// The time that a Change Notification tells of (CN-007).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Where the one before ended (CN-008).
+    pub from: DateTime,
+    /// Where the next one begins.
+    pub until: DateTime,
+}
+
 /// What to do about a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// Resources, or the Change List that tells of them, changed: deal with the changes.
+    /// Resources changed in this time: deal with the changes.
+    Told(Interval),
+    /// The Change List or Change Dump, which tells of changed resources, changed: deal with the changes.
     Changes,
-    /// The Resource List changed: synchronise.
+    /// The Resource List, or the Resource Dump where that is all there is, changed: synchronise.
     Synchronise,
     /// A list under the known index changed (FN-006): synchronise, even if the index is as it was.
     LookInside,
     /// Where the lists are may have changed: discover again, then synchronise.
     DiscoverAgain,
-    /// It is about documents that a copy from the Resource List does not use.
+    /// It is about documents that a copy does not use.
     NotUsed,
 }
 
@@ -46,7 +57,10 @@ pub enum NotUnderstood {
 pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotUnderstood> {
     let document = xml::read(body)?.into_document()?;
     if *document.capability() == Capability::ChangeNotification {
-        return Ok(Meaning::Changes);
+        let root = &document.header().metadata;
+        // Of older notifications, whose rules ask for no interval.
+        let interval = root.from.zip(root.until).map(|(from, until)| Interval { from, until });
+        return Ok(interval.map_or(Meaning::Changes, Meaning::Told));
     }
     let changes = FrameworkNotification::changes(&document)
         .ok_or_else(|| NotUnderstood::OtherKind(document.capability().to_string()))?;
@@ -57,7 +71,7 @@ pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotUnderstood> {
 fn weight(meaning: &Meaning) -> u8 {
     match meaning {
         Meaning::NotUsed => 0,
-        Meaning::Changes => 1,
+        Meaning::Changes | Meaning::Told(_) => 1,
         Meaning::Synchronise => 2,
         Meaning::LookInside => 3,
         Meaning::DiscoverAgain => 4,
@@ -66,22 +80,32 @@ fn weight(meaning: &Meaning) -> u8 {
 
 fn meaning_of(change: &FrameworkChange, set: &Set) -> Meaning {
     match change.capability {
-        Capability::ResourceList => {
-            let known = set.resource_list.as_ref();
-            let names_it = |text: &str| Url::parse(text).ok().as_ref() == known;
-            // A list under an index is found through the index (FN-006); an unknown one is a list that moved.
-            if names_it(&change.loc) {
-                Meaning::Synchronise
-            } else if change.index.as_deref().is_some_and(names_it) {
-                Meaning::LookInside
-            } else {
-                Meaning::DiscoverAgain
-            }
+        Capability::ResourceList if set.resource_list.is_some() => {
+            base_changed(change, set.resource_list.as_ref())
+        }
+        Capability::ResourceDump if set.resource_list.is_none() => {
+            base_changed(change, set.named(&Capability::ResourceDump))
         }
         // One that is new is found through its index or the Capability List (FN-007).
-        Capability::ChangeList if set.offers(&Capability::ChangeList) => Meaning::Changes,
-        Capability::CapabilityList | Capability::Description => Meaning::DiscoverAgain,
+        Capability::ChangeList | Capability::ChangeDump if set.offers(&change.capability) => Meaning::Changes,
+        // A Resource List where there was none, or where the lists are may have changed.
+        Capability::ResourceList | Capability::CapabilityList | Capability::Description => {
+            Meaning::DiscoverAgain
+        }
         _ => Meaning::NotUsed,
+    }
+}
+
+/// What a copy is made from changed, or something under its index.
+fn base_changed(change: &FrameworkChange, known: Option<&Url>) -> Meaning {
+    let names_it = |text: &str| Url::parse(text).ok().as_ref() == known;
+    // A list under an index is found through the index (FN-006); an unknown one is a list that moved.
+    if names_it(&change.loc) {
+        Meaning::Synchronise
+    } else if change.index.as_deref().is_some_and(names_it) {
+        Meaning::LookInside
+    } else {
+        Meaning::DiscoverAgain
     }
 }
 
@@ -146,7 +170,8 @@ mod tests {
         assert_eq!(meaning(&notification(&list), &with_changes).unwrap(), Meaning::Changes);
         let [from, until] = ["2026-11-20T09:00:00Z", "2026-11-20T09:01:00Z"].map(|at| at.parse().unwrap());
         let told = ChangeNotification::new(from, until).change(ResourceChange::updated("http://a.example/x"));
-        assert_eq!(meaning(&xml::write(&told.build().unwrap()), &set()).unwrap(), Meaning::Changes);
+        let meant = meaning(&xml::write(&told.build().unwrap()), &set()).unwrap();
+        assert_eq!(meant, Meaning::Told(Interval { from, until }));
     }
 
     #[test]

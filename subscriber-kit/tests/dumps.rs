@@ -1,12 +1,15 @@
-//! A copy that is made from a Resource Dump, and dumps that are not worth it, old, or hostile.
+//! A copy that is made from a Resource Dump and follows a Change Dump, and dumps that are not worth it, old, or hostile.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 
-use resync_subscriber_kit::sync::{Baseline, Report, SyncOptions, Target, baseline};
+use resync_subscriber_kit::sync::{
+    Baseline, ChangesFrom, Look, Method, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
+    baseline, look,
+};
 use support::copy::counts;
 use support::site::ChangingSource;
-use support::{client, files};
+use support::{client, document, files};
 use tempfile::TempDir;
 use url::Url;
 
@@ -96,4 +99,160 @@ async fn rs110_a_package_that_is_broken_or_a_lie_costs_downloads_and_nothing_els
     site.source.remove("/resourcedump.xml");
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(counts(&run(&site, &directory, Baseline::Cheaper).await), [50, 0, 0, 0, 0]);
+}
+
+/// A look at a Source that has nothing but packages.
+async fn follow(site: &ChangingSource, directory: &TempDir, how: Look) -> Result<Report, SyncError> {
+    let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
+    let options = SyncOptions { delete: true, retries: 0, ..SyncOptions::default() };
+    look(&client(), &site.dumps_only(), &target, &options, how).await
+}
+
+#[tokio::test]
+async fn rs190_a_source_with_nothing_but_a_dump_is_copied_and_audited_from_its_packages() {
+    let mut site = site(20).await;
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("stranger"), "x").unwrap();
+    let report = follow(&site, &directory, Look::Everything).await.unwrap();
+    assert_eq!(counts(&report), [20, 0, 1, 0, 0]);
+    assert_eq!(files(directory.path()), site.files);
+    let asked_for = asked(&site);
+    assert!(asked_for.len() == 1 && asked_for[0].contains(".zip"), "{asked_for:?}");
+
+    // RS-096: the same dump is no news, and needs no package.
+    assert_eq!(counts(&follow(&site, &directory, Look::AtNewList).await.unwrap()), [0, 0, 0, 20, 0]);
+    assert!(asked(&site).is_empty());
+
+    std::fs::write(directory.path().join("d0/0"), "the same few bits!").unwrap();
+    let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
+    let found = audit(&client(), &site.dumps_only(), &target, &SyncOptions::default()).await.unwrap();
+    assert_eq!((found.verdict, found.same, found.different), (Verdict::NotInStep, 19, 1));
+
+    // A newer dump, which has one file less and another one.
+    site.tell(&[("d1/1", None), ("d0/0", Some("newer"))]);
+    site.dump();
+    let report = follow(&site, &directory, Look::AtNewList).await.unwrap();
+    assert_eq!(counts(&report), [0, 1, 1, 18, 0]);
+    assert_eq!(files(directory.path()), site.files);
+}
+
+#[tokio::test]
+async fn rs111_what_a_package_does_not_hold_is_fetched_from_its_uri_and_a_broken_one_deletes_nothing() {
+    let site = site(4).await;
+    let directory = tempfile::tempdir().unwrap();
+    follow(&site, &directory, Look::Everything).await.unwrap();
+    let package = asked(&site).into_iter().find(|path| path.contains(".zip")).unwrap();
+    site.source.put(&package, b"no zip at all");
+    std::fs::remove_file(directory.path().join("d0/0")).unwrap();
+    assert_eq!(counts(&follow(&site, &directory, Look::Everything).await.unwrap()), [1, 0, 0, 3, 0]);
+    assert_eq!(files(directory.path()), site.files);
+
+    // Without a manifest beside the package nobody knows what there is.
+    let listed = format!("<url><loc>{}</loc></url>", site.source.url(&package));
+    let root = r#"<rs:md capability="resourcedump" at="2026-11-18T14:13:20Z"/>"#;
+    site.source.put("/resourcedump.xml", document("urlset", root, &[listed]).as_bytes());
+    let error = follow(&site, &directory, Look::Everything).await.unwrap_err();
+    assert!(matches!(error, SyncError::Package { .. }), "{error}");
+    assert_eq!(files(directory.path()), site.files);
+}
+
+#[tokio::test]
+async fn rs103_a_manifest_beside_its_package_spares_the_package_where_nothing_in_it_is_new() {
+    let site = site(4).await;
+    let directory = tempfile::tempdir().unwrap();
+    follow(&site, &directory, Look::Everything).await.unwrap();
+    let package = asked(&site).into_iter().find(|path| path.contains(".zip")).unwrap();
+    let at = "2026-11-18T14:13:20Z";
+    let entries: Vec<String> =
+        (site.files.iter()).map(|(path, body)| site.source.packed(path, body)).collect();
+    let root = format!(r#"<rs:md capability="resourcedump-manifest" at="{at}"/>"#);
+    site.source.put("/contents.xml", document("urlset", &root, &entries).as_bytes());
+    let listed = format!(
+        r#"<url><loc>{}</loc><rs:md type="application/zip" at="{at}"/><rs:ln rel="contents" href="{}"/></url>"#,
+        site.source.url(&package),
+        site.source.url("/contents.xml")
+    );
+    let root = format!(r#"<rs:md capability="resourcedump" at="{at}"/>"#);
+    site.source.put("/resourcedump.xml", document("urlset", &root, &[listed]).as_bytes());
+    assert_eq!(counts(&follow(&site, &directory, Look::Everything).await.unwrap()), [0, 0, 0, 4, 0]);
+    assert!(asked(&site).is_empty(), "the manifest was enough");
+    std::fs::remove_file(directory.path().join("d1/1")).unwrap();
+    assert_eq!(counts(&follow(&site, &directory, Look::Everything).await.unwrap()), [1, 0, 0, 3, 0]);
+    // The names in the package are the Source's own, so that it is asked for the resource where they differ.
+    assert_eq!(files(directory.path()), site.files);
+}
+
+#[tokio::test]
+async fn rs191_a_copy_follows_a_change_dump_across_rotations_without_asking_for_a_resource() {
+    let mut site = ChangingSource::packing(2).await;
+    site.tell(&[("a", Some("1")), ("b", Some("1")), ("c/d", Some("1"))]);
+    site.dump();
+    let directory = tempfile::tempdir().unwrap();
+    follow(&site, &directory, Look::Everything).await.unwrap();
+    assert_eq!(files(directory.path()), site.files);
+    site.source.asked();
+    for round in 0..7 {
+        let body = format!("round-{round}");
+        site.tell(&[("a", Some(&body)), (&body, Some("new")), ("b", (round % 2 == 0).then_some("again"))]);
+        let report = follow(&site, &directory, Look::Changes).await.unwrap();
+        assert_eq!((report.method, report.failed), (Method::Incremental, 0), "round {round}: {report:?}");
+        assert_eq!(files(directory.path()), site.files, "round {round}");
+        let asked_for = asked(&site);
+        assert!(asked_for.iter().all(|path| path.contains(".zip")), "round {round}: {asked_for:?}");
+        assert_eq!(asked_for.len(), 1, "round {round}: only the new package: {asked_for:?}");
+    }
+    assert_eq!(counts(&follow(&site, &directory, Look::Changes).await.unwrap()), [0, 0, 0, 0, 0]);
+    assert!(asked(&site).is_empty());
+}
+
+#[tokio::test]
+async fn rs191_where_there_are_both_the_change_dump_is_taken_if_that_is_asked_for() {
+    let mut site = ChangingSource::packing(10).await;
+    site.tell(&[("a", Some("1")), ("b", Some("1"))]);
+    site.list();
+    let directory = tempfile::tempdir().unwrap();
+    let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
+    for (changes, expected) in [(ChangesFrom::Dump, ".zip"), (ChangesFrom::List, "/a")] {
+        let options = SyncOptions { delete: true, retries: 0, changes, ..SyncOptions::default() };
+        let run = async |site: &ChangingSource| {
+            look(&client(), &site.offer(), &target, &options, Look::Changes).await.unwrap()
+        };
+        run(&site).await;
+        site.tell(&[("a", Some(expected)), ("b", Some(expected)), ("b", Some("2"))]);
+        site.source.asked();
+        let report = run(&site).await;
+        assert_eq!((report.method, report.failed), (Method::Incremental, 0));
+        let asked_for = asked(&site);
+        assert!(asked_for.iter().any(|path| path.contains(expected)), "{asked_for:?}");
+        assert_eq!(files(directory.path()), site.files);
+    }
+}
+
+#[tokio::test]
+async fn rs197_a_change_dump_that_begins_later_leads_back_to_the_whole_dump() {
+    let mut site = ChangingSource::packing(10).await;
+    site.tell(&[("a", Some("1")), ("b", Some("1"))]);
+    site.dump();
+    let directory = tempfile::tempdir().unwrap();
+    follow(&site, &directory, Look::Everything).await.unwrap();
+    site.tell(&[("a", Some("2")), ("b", None)]);
+    site.dump();
+    let root = r#"<rs:md capability="changedump" from="2030-01-01T00:00:00Z"/>"#;
+    site.source.put("/changedump.xml", document("urlset", root, &[]).as_bytes());
+    site.source.remove("/changedump-1.xml");
+    let report = follow(&site, &directory, Look::Changes).await.unwrap();
+    assert_eq!((report.method, report.failed), (Method::Baseline, 0));
+    assert_eq!(files(directory.path()), site.files);
+}
+
+#[tokio::test]
+async fn a_source_with_nothing_that_may_be_used_is_named() {
+    let site = site(1).await;
+    let directory = tempfile::tempdir().unwrap();
+    let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
+    let options = SyncOptions { baseline: Baseline::List, ..SyncOptions::default() };
+    for offer in [site.dumps_only(), Offer::default()] {
+        let result = baseline(&client(), &offer, &target, &options).await;
+        assert!(matches!(result, Err(SyncError::NothingOffered)));
+    }
 }

@@ -15,8 +15,13 @@ pub(crate) struct Known {
     base: String,
     capability_list: Option<String>,
     resource_list: Option<String>,
+    /// The other documents that a copy may be made and followed by.
     #[serde(default)]
     change_list: Option<String>,
+    #[serde(default)]
+    resource_dump: Option<String>,
+    #[serde(default)]
+    change_dump: Option<String>,
     topic: Option<String>,
     hubs: Vec<String>,
 }
@@ -24,14 +29,16 @@ pub(crate) struct Known {
 impl Known {
     pub(crate) fn new(source: &str, wanted_set: Option<&str>, base: &Url, set: &Set) -> Self {
         let channel = set.framework_channel.as_ref().or(set.change_channel.as_ref());
-        let changes = set.capabilities.iter().find(|(capability, _)| *capability == Capability::ChangeList);
+        let named = |capability| set.named(&capability).map(Url::to_string);
         Self {
             source: source.to_owned(),
             wanted_set: wanted_set.map(str::to_owned),
             base: base.to_string(),
             capability_list: set.capability_list.as_ref().map(Url::to_string),
             resource_list: set.resource_list.as_ref().map(Url::to_string),
-            change_list: changes.map(|(_, url)| url.to_string()),
+            change_list: named(Capability::ChangeList),
+            resource_dump: named(Capability::ResourceDump),
+            change_dump: named(Capability::ChangeDump),
             topic: channel.map(|channel| channel.topic.as_str().to_owned()),
             hubs: channel.map_or_else(Vec::new, |one| one.hubs.iter().map(Url::to_string).collect()),
         }
@@ -45,14 +52,18 @@ impl Known {
         let url = |text: &Option<String>| text.as_deref().and_then(|text| Url::parse(text).ok());
         let topic = self.topic.as_deref().and_then(|topic| TopicUrl::parse(topic).ok());
         let hubs = self.hubs.iter().filter_map(|hub| Url::parse(hub).ok()).collect();
+        let named = [
+            (Capability::ChangeList, &self.change_list),
+            (Capability::ResourceDump, &self.resource_dump),
+            (Capability::ChangeDump, &self.change_dump),
+        ];
         let set = Set {
             capability_list: url(&self.capability_list),
             framework_channel: topic.map(|topic| Channel { topic, hubs }),
-            capabilities: url(&self.change_list)
-                .map(|url| (Capability::ChangeList, url))
-                .into_iter()
-                .collect(),
-            ..Set::bare(url(&self.resource_list)?)
+            capabilities: named.into_iter().filter_map(|(name, place)| Some((name, url(place)?))).collect(),
+            resource_list: url(&self.resource_list),
+            change_channel: None,
+            described_by: None,
         };
         Some((Url::parse(&self.base).ok()?, set))
     }

@@ -184,6 +184,11 @@ impl Set {
         self.capabilities.iter().any(|(capability, _)| capability == wanted)
     }
 
+    /// The URL that its Capability List gives for this.
+    pub(crate) fn named(&self, wanted: &Capability) -> Option<&Url> {
+        self.capabilities.iter().find(|(capability, _)| capability == wanted).map(|(_, url)| url)
+    }
+
     pub(super) fn bare(resource_list: Url) -> Self {
         Self {
             capability_list: None,

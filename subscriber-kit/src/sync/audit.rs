@@ -3,17 +3,20 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
 use super::download::blocking;
-use super::lists::{Lists, Planned, Unity};
+use super::folder::Room;
+use super::lists::{Lists, Unity};
 use super::local::{Facts, Local, compare, hash_file, same_second};
 use super::memory::{Known, Memory};
 use super::path::{obstacle, relative_path};
 use super::places::Places;
+use super::plan::Planned;
 use super::report::{FAILURES_KEPT, Failure, Report, note};
 use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
@@ -131,7 +134,8 @@ enum Finding {
 }
 
 /// Compares the directory with the Resource List or index and with what changed since that was made (RS-195); changes
-/// nothing, and downloads nothing but the lists.
+/// nothing, and downloads nothing but the lists. Where a Source has only dumps, it downloads the manifests beside the
+/// packages (RS-103), or the packages where there are none.
 ///
 /// # Errors
 /// [`SyncError`] when there is no complete list.
@@ -141,9 +145,26 @@ pub async fn audit(
     target: &Target,
     options: &SyncOptions,
 ) -> Result<AuditReport, SyncError> {
-    let list = offer.resource_list.as_ref().ok_or(SyncError::NothingOffered)?;
-    let lists = Lists { client, list, changes: offer.change_list.as_ref(), base: &target.base, options };
-    let snapshot = lists.read_anew(tempfile::tempfile).await?;
+    Box::pin(whole_audit(client, offer, target, options)).await
+}
+
+async fn whole_audit(
+    client: &Client,
+    offer: &Offer,
+    target: &Target,
+    options: &SyncOptions,
+) -> Result<AuditReport, SyncError> {
+    let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
+    let lists = Lists {
+        client,
+        list,
+        changes: offer.changes(options.changes),
+        base: &target.base,
+        options,
+        room: Room::Temporary,
+        bytes: AtomicU64::new(0),
+    };
+    let snapshot = lists.read_anew().await?;
     let Report { resources, failed, failures, .. } = snapshot.report;
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
     report.uncertain = match snapshot.unity {

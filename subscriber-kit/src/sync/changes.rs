@@ -1,5 +1,5 @@
-//! Reading what changed since a point: Change Lists, through their index, across rotations, from an archive where
-//! that is all that is left (RS-190…RS-198).
+//! Reading what changed since a point: Change Lists or Change Dumps, through their index, across rotations, from an
+//! archive where that is all that is left (RS-190…RS-198).
 
 use std::io::{BufReader, Seek as _};
 
@@ -9,9 +9,11 @@ use resync_core::xml::Reader;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::SyncError;
+use super::collector::{Collector, Of};
 use super::download::blocking;
-use super::lists::{Collector, Lists};
-use super::{Authority, SyncError};
+use super::lists::Lists;
+use super::packages::Listed;
 use crate::fetch::{FetchError, Fetched, Validators};
 
 /// Up to where the Source's changes are in the copy.
@@ -88,7 +90,7 @@ pub(crate) enum Gap {
 /// A Source's changes.
 pub(crate) struct Changes<'s> {
     pub(crate) lists: &'s Lists<'s>,
-    /// The Change List or its index.
+    /// The Change List or Change Dump, or the index of one of them.
     pub(crate) root: &'s Url,
     pub(crate) gap: Gap,
 }
@@ -120,12 +122,14 @@ impl Changes<'_> {
         if head.is_index || head.from.is_none_or(|from| from > point.since) {
             return self.walk(collector, point.since, self.root).await;
         }
-        let feed = Feed::new(collector, point.since).list(fetched, open.last.clone(), &url).await?;
-        match head.until {
+        let (until, index) = (head.until, head.index.clone());
+        let feed = Feed::new(collector, point.since);
+        let feed = feed.document(self.lists, fetched, head, open.last.clone(), &url).await?;
+        match until {
             None => Ok(feed.reached()),
             // RS-192: its index knows what follows, or else the Capability List, from which the root is.
             Some(until) => {
-                let root = head.index.as_ref().unwrap_or(self.root);
+                let root = index.as_ref().unwrap_or(self.root);
                 self.walk(feed.collector, until.max(point.since), root).await
             }
         }
@@ -146,12 +150,12 @@ impl Changes<'_> {
                 });
             }
             for part in archived {
-                let (fetched, _) = self.inspect(self.fetch(&part.url).await?).await?;
-                feed = feed.list(fetched, None, &part.url).await?;
+                let (fetched, head) = self.inspect(self.fetch(&part.url).await?).await?;
+                feed = feed.document(self.lists, fetched, head, None, &part.url).await?;
             }
         }
         if !head.is_index {
-            return Ok(feed.list(fetched, None, root).await?.reached());
+            return Ok(feed.document(self.lists, fetched, head, None, root).await?.reached());
         }
         let parts = head.parts.into_iter().filter(|part| part.until.is_none_or(|until| until >= since));
         for part in parts {
@@ -159,7 +163,7 @@ impl Changes<'_> {
             if inner.is_index {
                 return Err(SyncError::NestedIndex { url: part.url });
             }
-            feed = feed.list(fetched, None, &part.url).await?;
+            feed = feed.document(self.lists, fetched, inner, None, &part.url).await?;
         }
         Ok(feed.reached())
     }
@@ -194,12 +198,8 @@ impl Changes<'_> {
     }
 
     async fn fetch(&self, url: &Url) -> Result<Fetched, SyncError> {
-        let fetched = self.lists.fetch(url, None).await?;
-        let fetched = fetched.ok_or_else(|| FetchError::Status { url: url.clone(), status: 304 })?;
-        let is_foreign = fetched.url.origin() != self.lists.list.origin();
-        if is_foreign && self.lists.options.authority == Authority::SameOrigin {
-            return Err(SyncError::ForeignComponent { url: fetched.url });
-        }
+        let fetched = self.lists.fetch_anew(url).await?;
+        self.lists.check_origin(&fetched.url)?;
         Ok(fetched)
     }
 
@@ -216,6 +216,8 @@ struct Head {
     index: Option<Url>,
     archives: Option<Url>,
     parts: Vec<Part>,
+    /// Of a Change Dump.
+    packages: Option<Vec<Listed>>,
 }
 
 struct Part {
@@ -230,16 +232,27 @@ fn inspect(mut fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
     let mut reader = Reader::new(BufReader::new(&fetched.file)).map_err(unreadable)?;
     let header = reader.header().clone();
     match header.capability() {
-        Some(Capability::ChangeList | Capability::ChangeListArchive) => {}
+        Some(
+            Capability::ChangeList
+            | Capability::ChangeListArchive
+            | Capability::ChangeDump
+            | Capability::ChangeDumpArchive,
+        ) => {}
         other => {
             let found = other.map_or_else(|| "sitemap".to_owned(), ToString::to_string);
             return Err(SyncError::NotAChangeList { url, found });
         }
     }
     let is_index = header.root == Root::SitemapIndex;
-    let leads_on = is_index || header.capability() == Some(&Capability::ChangeListArchive);
-    let mut parts = Vec::new();
-    if leads_on {
+    let is_archive =
+        matches!(header.capability(), Some(Capability::ChangeListArchive | Capability::ChangeDumpArchive));
+    let is_dump = !is_index && header.capability() == Some(&Capability::ChangeDump);
+    let (mut parts, mut packages) = (Vec::new(), Vec::new());
+    if is_dump {
+        for entry in reader.by_ref() {
+            packages.extend(Listed::of(&entry.map_err(unreadable)?, &url)?);
+        }
+    } else if is_index || is_archive {
         for entry in reader.by_ref() {
             let entry = entry.map_err(unreadable)?;
             let part = url.join(entry.loc.trim());
@@ -254,7 +267,8 @@ fn inspect(mut fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
     let link = |relation| header_link(&header, &url, &relation);
     let (index, archives) = (link(Relation::Index), link(Relation::Archives));
     let (from, until) = (header.metadata.from, header.metadata.until);
-    Ok((fetched, Head { is_index, from, until, index, archives, parts }))
+    let packages = is_dump.then_some(packages);
+    Ok((fetched, Head { is_index, from, until, index, archives, parts, packages }))
 }
 
 fn header_link(header: &Header, url: &Url, relation: &Relation) -> Option<Url> {
@@ -272,6 +286,57 @@ struct Feed {
 impl Feed {
     fn new(collector: Collector, since: DateTime) -> Self {
         Self { collector, since, open: None, reached: None }
+    }
+
+    /// Takes the changes that a list, or the packages of a dump, tell of.
+    async fn document(
+        self,
+        lists: &Lists<'_>,
+        fetched: Fetched,
+        head: Head,
+        last: Option<Mark>,
+        asked: &Url,
+    ) -> Result<Self, SyncError> {
+        match head.packages {
+            Some(packages) => self.dump(lists, fetched, head.until, packages, last, asked).await,
+            None => self.list(fetched, last, asked).await,
+        }
+    }
+
+    /// The packages after `last`, if that is in the dump, or else those that reach up to the point.
+    async fn dump(
+        mut self,
+        lists: &Lists<'_>,
+        fetched: Fetched,
+        until: Option<DateTime>,
+        packages: Vec<Listed>,
+        mut last: Option<Mark>,
+        asked: &Url,
+    ) -> Result<Self, SyncError> {
+        let place = |mark: &Mark| packages.iter().position(|listed| listed.url.as_str() == mark.loc);
+        let skip = last.as_ref().and_then(place).map(|at| at + 1);
+        let since = self.since;
+        for (number, listed) in packages.into_iter().enumerate() {
+            let is_known = match skip {
+                Some(skip) => number < skip,
+                None => listed.until.is_some_and(|until| until < since),
+            };
+            last = Some(Mark { loc: listed.url.to_string(), change: String::new(), datetime: None });
+            if is_known {
+                continue;
+            }
+            let (manifest, file) = lists.manifest(&listed).await?;
+            let number = self.collector.packages.add(&listed, file);
+            let of = Of::Changes(skip.is_none().then_some(since));
+            let (collector, told) = blocking(move || self.collector.manifest(manifest, number, of)).await?;
+            self.collector = collector;
+            self.reached = self.reached.max(told.until.or(listed.until).or(told.latest));
+        }
+        self.reached = self.reached.max(until);
+        let (validators, digest) = (fetched.validators, fetched.digest);
+        let open = OpenList { url: asked.to_string(), validators, digest, last };
+        self.open = until.is_none().then_some(open);
+        Ok(self)
     }
 
     /// Takes the changes of one list that come after `last`, if that is in it, or else are not older than the point:

@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
-use super::folder::CopyFolder;
+use super::folder::Room;
 use super::local::{Facts, hash_file};
 use super::memory::{Known, Stamp};
 use super::put::Placing;
@@ -87,6 +87,11 @@ impl ResourceError {
         matches!(self, Self::Fetch(error) if error.is_transient())
     }
 
+    /// Whether another place may have it.
+    fn is_about_the_place(&self) -> bool {
+        self.is_mismatch() || matches!(self, Self::Fetch(_))
+    }
+
     /// Whether it may succeed later although the list stays as it is. A name, an origin or a 404 does not
     /// change by itself; what came other than listed may be newer than the list (RS-199) or a stale cache.
     pub(crate) fn may_mend(&self) -> bool {
@@ -134,10 +139,12 @@ impl Job<'_> {
 pub(crate) struct Transfer<'s> {
     pub(crate) client: &'s Client,
     pub(crate) options: &'s SyncOptions,
-    pub(crate) folder: &'s Arc<CopyFolder>,
+    pub(crate) room: &'s Room,
     pub(crate) url: &'s Url,
     /// Where it is too, the preferred place first: the Source would rather have it fetched there (RS-171).
     pub(crate) mirrors: &'s [Url],
+    /// Where it came from (RS-180), to be asked when neither a mirror nor the Source has it.
+    pub(crate) via: Option<&'s Url>,
     pub(crate) facts: &'s Facts,
     /// Counts every byte that came, also of tries that failed.
     pub(crate) bytes: &'s AtomicU64,
@@ -153,7 +160,7 @@ pub(crate) struct Came {
 }
 
 impl Transfer<'_> {
-    /// Fetches from the first mirror that has it, or else from the Source itself.
+    /// Fetches from the first mirror that has it, or else from the Source itself, or else from where the Source has it.
     pub(crate) async fn run(&self) -> Result<Came, ResourceError> {
         for mirror in self.mirrors {
             match self.in_time(mirror, Follow::Anywhere, &mut None).await {
@@ -161,7 +168,15 @@ impl Transfer<'_> {
                 Err(error) => tracing::debug!(%error, %mirror, "a mirror is of no use"),
             }
         }
-        self.at_source().await
+        let error = match self.at_source().await {
+            Err(error) if error.is_about_the_place() => error,
+            result => return result,
+        };
+        let Some(via) = self.via else { return Err(error) };
+        self.in_time(via, Follow::Anywhere, &mut None).await.map_err(|other| {
+            tracing::debug!(error = %other, %via, "where the resource came from is of no use either");
+            error
+        })
     }
 
     /// Fetches, with retries while the Source is away, each of which goes on where the last was cut off, and one more
@@ -241,8 +256,8 @@ impl Transfer<'_> {
     }
 
     async fn begin(&self, answer: &Answer) -> Result<Part, ResourceError> {
-        let folder = Arc::clone(self.folder);
-        let file = blocking(move || folder.unfinished()).await?;
+        let room = self.room.clone();
+        let file = blocking(move || room.unfinished()).await?;
         let algorithms = self.facts.algorithm().into_iter().chain([Algorithm::Sha256]);
         let (validators, modified) = (answer.validators.clone(), answer.last_modified);
         Ok(Part { file, hasher: Hasher::new(algorithms), length: 0, validators, modified })
@@ -250,9 +265,9 @@ impl Transfer<'_> {
 
     async fn check_space(&self, needed: Option<u64>) -> Result<(), ResourceError> {
         let Some(needed) = needed.filter(|needed| *needed > 0) else { return Ok(()) };
-        let folder = Arc::clone(self.folder);
+        let room = self.room.clone();
         // Where that cannot be told, writing will tell.
-        let Ok(free) = blocking(move || folder.free_space()).await else { return Ok(()) };
+        let Ok(free) = blocking(move || room.free_space()).await else { return Ok(()) };
         if needed > free { Err(ResourceError::NoSpace { needed, free }) } else { Ok(()) }
     }
 
@@ -324,7 +339,8 @@ struct Part {
     modified: Option<SystemTime>,
 }
 
-fn finish(
+/// Puts what came in place, unless the same bytes are there.
+pub(crate) fn finish(
     placing: &Placing,
     came: Came,
     relative: &Path,

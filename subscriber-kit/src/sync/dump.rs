@@ -1,41 +1,32 @@
-//! Resource Dumps: many resources in one download (RS-100…RS-111).
+//! Filling a copy that has no files yet from a Resource Dump: many resources in one download (RS-100…RS-111).
 //!
-//! A dump only fills a copy: what lies in its packages is put where a listed resource has no file yet, checked against
-//! the manifest. The list decides after that as it always does, so that a package that is old, incomplete or a lie costs
-//! downloads and nothing else.
+//! Where there is a Resource List too, it has the last word: what lies in the packages is put where a listed resource has
+//! no file yet, checked against the manifest, and then the list decides as it always does. So a package that is old,
+//! incomplete or a lie costs downloads and nothing else.
 
 use std::collections::HashMap;
-use std::io::{self, BufReader, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use resync_core::datetime::DateTime;
-use resync_core::digest::{Algorithm, Hasher};
 use resync_core::document::{Capability, Entry, Root};
-use resync_core::package::{Package, PackageError};
+use resync_core::package::PackageError;
 use resync_core::xml::Reader;
-use tempfile::NamedTempFile;
 use url::Url;
 
-use super::download::{Came, Transfer, blocking, put};
+use super::download::{blocking, put};
 use super::lists::Lists;
-use super::local::Facts;
 use super::memory::Known;
+use super::packages::{Listed, Opened, Packages, bitstream};
 use super::path::relative_path;
 use super::put::Placing;
 use super::{Baseline, SyncError};
-use crate::fetch::{FetchError, Fetched};
+use crate::fetch::Fetched;
 use crate::state::STATE_FOLDER;
 
 /// What one request costs, in bytes that could have come instead.
 const REQUEST: u64 = 4096;
-
-/// A package that a dump lists.
-struct Listed {
-    url: Url,
-    facts: Facts,
-}
 
 /// A dump that is cheaper than fetching every resource by itself.
 pub(crate) struct Dump(Vec<Listed>);
@@ -83,24 +74,19 @@ impl Dumps<'_> {
 
     /// The packages of a dump, or the dumps of an index.
     async fn read(&self, url: &Url) -> Result<(Vec<Listed>, Vec<Url>), SyncError> {
-        let fetched = self.lists.fetch(url, None).await?;
-        let fetched = fetched.ok_or_else(|| FetchError::Status { url: url.clone(), status: 304 })?;
-        let home = self.lists.list.origin();
-        let authority = self.lists.options.authority;
+        let fetched = self.lists.fetch_anew(url).await?;
         let (packages, dumps) = blocking(move || read(fetched)).await?;
-        let may_be_asked = |url: &Url| authority.allows(url, &home);
-        let all = packages.iter().map(|package| &package.url).chain(&dumps);
-        match all.clone().find(|url| !may_be_asked(url)) {
-            Some(foreign) => Err(SyncError::ForeignComponent { url: foreign.clone() }),
-            None => Ok((packages, dumps)),
+        for place in packages.iter().map(|package| &package.url).chain(&dumps) {
+            self.lists.check_origin(place)?;
         }
+        Ok((packages, dumps))
     }
 }
 
 fn read(fetched: Fetched) -> Result<(Vec<Listed>, Vec<Url>), SyncError> {
     let Fetched { url, file, .. } = fetched;
     let unreadable = |source| SyncError::List { url: url.clone(), source: Box::new(source) };
-    let mut reader = Reader::new(BufReader::new(file)).map_err(unreadable)?;
+    let mut reader = Reader::new(io::BufReader::new(file)).map_err(unreadable)?;
     if reader.header().capability() != Some(&Capability::ResourceDump) {
         let found = reader.header().capability().map_or_else(|| "sitemap".to_owned(), ToString::to_string);
         return Err(SyncError::NotAResourceDump { url, found });
@@ -109,21 +95,14 @@ fn read(fetched: Fetched) -> Result<(Vec<Listed>, Vec<Url>), SyncError> {
     let (mut packages, mut dumps) = (Vec::new(), Vec::new());
     for entry in reader.by_ref() {
         let entry = entry.map_err(unreadable)?;
-        let place = url.join(entry.loc.trim());
-        let place = place.map_err(|_| SyncError::Component { index: url.clone(), loc: entry.loc.clone() })?;
         if is_index {
-            dumps.push(place);
-        } else if is_zip(&entry) {
-            packages.push(Listed { url: place, facts: Facts::of(&entry) });
+            let place = url.join(entry.loc.trim());
+            dumps.push(place.map_err(|_| SyncError::Component { index: url.clone(), loc: entry.loc })?);
+        } else {
+            packages.extend(Listed::of(&entry, &url)?);
         }
     }
     Ok((packages, dumps))
-}
-
-/// RS-101: other formats are a matter of communities.
-fn is_zip(entry: &Entry) -> bool {
-    let media_type = entry.metadata.as_ref().and_then(|metadata| metadata.media_type.as_deref());
-    media_type.is_none_or(|one| one.eq_ignore_ascii_case("application/zip"))
 }
 
 /// Whether a copy has no files yet.
@@ -140,58 +119,40 @@ pub(crate) fn is_empty(directory: &Path) -> io::Result<bool> {
 pub(crate) type Filled = HashMap<PathBuf, Option<Known>>;
 
 /// Puts what lies in the packages where a file is missing. Whatever goes wrong is left to the list.
-pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placing: &Arc<Placing>, bytes: &AtomicU64) -> Filled {
+pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placing: &Arc<Placing>) -> Filled {
     let mut filled = Filled::new();
-    for Listed { url, facts } in dump.0 {
-        let transfer = Transfer {
-            client: lists.client,
-            options: lists.options,
-            folder: &placing.folder,
-            url: &url,
-            mirrors: &[],
-            facts: &facts,
-            bytes,
-        };
-        let came = match transfer.run().await {
-            Ok(came) => came,
-            Err(error) => {
-                tracing::warn!(%url, %error, "a package is of no use");
-                continue;
-            }
-        };
+    for listed in dump.0 {
+        // One at a time, so that the disk need not hold all of them.
+        let mut packages = Packages::default();
+        let number = packages.add(&listed, None);
+        let Some(mut package) = packages.open(number, lists).await else { continue };
         let (placing, base) = (Arc::clone(placing), lists.base.clone());
-        let (more, result) = blocking(move || unpack(&came, &placing, &base)).await;
+        let (more, result) = blocking(move || {
+            let mut more = Filled::new();
+            let result = unpack_into(&mut more, &mut package, &placing, &base);
+            (more, result)
+        })
+        .await;
         if let Err(error) = result {
-            tracing::warn!(%url, %error, "the rest of a package is of no use");
+            tracing::warn!(url = %listed.url, %error, "the rest of a package is of no use");
         }
         filled.extend(more);
     }
     filled
 }
 
-fn unpack(came: &Came, placing: &Placing, base: &Url) -> (Filled, Result<(), PackageError>) {
-    let mut filled = Filled::new();
-    let result = unpack_into(&mut filled, came, placing, base);
-    (filled, result)
-}
-
-fn unpack_into(filled: &mut Filled, came: &Came, placing: &Placing, base: &Url) -> Result<(), PackageError> {
-    let file = came.file.reopen().map_err(PackageError::Io)?;
-    let mut package = Package::open(BufReader::new(file))?;
+fn unpack_into(
+    filled: &mut Filled,
+    package: &mut Opened,
+    placing: &Placing,
+    base: &Url,
+) -> Result<(), PackageError> {
     while let Some(entry) = package.next_entry()? {
         let Some(relative) = missing(&entry, placing, base) else { continue };
         let file = placing.folder.unfinished().map_err(PackageError::Io)?;
-        let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]) };
-        match package.copy(&entry, &mut out) {
-            Ok(_) => {}
-            Err(error) if error.is_about_one_entry() => {
-                tracing::debug!(loc = entry.loc, %error, "a bitstream is of no use");
-                continue;
-            }
-            Err(error) => return Err(error),
-        }
+        let Some(came) = bitstream(package, &entry, file)? else { continue };
         let modified = entry.lastmod.map(DateTime::to_system_time);
-        match put(placing, out.file, &relative, modified, out.hasher.finish()) {
+        match put(placing, came.file, &relative, modified, came.hashes) {
             Ok(known) => drop(filled.insert(relative, known)),
             Err(error) => tracing::debug!(loc = entry.loc, %error, "a bitstream cannot be put in place"),
         }
@@ -206,22 +167,4 @@ fn missing(entry: &Entry, placing: &Placing, base: &Url) -> Option<PathBuf> {
     let is_wanted = placing.places.wants(&relative) && placing.can_be_reached(&relative).unwrap_or(false);
     let is_there = placing.directory.join(&relative).symlink_metadata().is_ok();
     (is_wanted && !is_there).then_some(relative)
-}
-
-/// Writes and hashes at once.
-struct Hashing {
-    file: NamedTempFile,
-    hasher: Hasher,
-}
-
-impl Write for Hashing {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
 }

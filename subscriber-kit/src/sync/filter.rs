@@ -35,11 +35,7 @@ impl Filter {
 
     fn is_of_type(&self, entry: &Entry) -> bool {
         let written = entry.metadata.as_ref().and_then(|metadata| metadata.media_type.as_deref());
-        let essence =
-            written.and_then(|written| written.split(';').next()).map(|one| one.trim().to_lowercase());
-        let fits =
-            |pattern: &String| essence.as_deref().is_some_and(|one| matches(&pattern.to_lowercase(), one));
-        self.types.is_empty() || self.types.iter().any(fits)
+        self.types.is_empty() || self.types.iter().any(|pattern| matches_type(pattern, written))
     }
 
     fn has_a_wanted_uri(&self, loc: &str) -> bool {
@@ -55,6 +51,12 @@ impl Filter {
         let is_wanted = |link: &resync_core::document::Link| self.collections.contains(&link.href);
         self.collections.is_empty() || entry.links_with(&Relation::Collection).any(is_wanted)
     }
+}
+
+/// Whether a media type, its parameters aside, fits the pattern.
+pub(crate) fn matches_type(pattern: &str, written: Option<&str>) -> bool {
+    let essence = written.and_then(|written| written.split(';').next());
+    essence.is_some_and(|essence| matches(&pattern.to_lowercase(), &essence.trim().to_lowercase()))
 }
 
 /// Whether the whole text fits the pattern, in time that grows with their product at most.

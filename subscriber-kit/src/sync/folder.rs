@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
@@ -68,14 +69,14 @@ impl CopyFolder {
 
     /// How many bytes may be written here, less a reserve; an error where that cannot be told.
     #[cfg(unix)]
-    pub(crate) fn free_space(&self) -> io::Result<u64> {
+    fn free_space(&self) -> io::Result<u64> {
         let told = rustix::fs::statvfs(&self.work)?;
         Ok(told.f_bavail.saturating_mul(told.f_frsize).saturating_sub(RESERVE))
     }
 
     /// How many bytes may be written here; an error where that cannot be told.
     #[cfg(not(unix))]
-    pub(crate) fn free_space(&self) -> io::Result<u64> {
+    fn free_space(&self) -> io::Result<u64> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -89,6 +90,39 @@ impl Drop for CopyFolder {
     fn drop(&mut self) {
         // What is still in it is swept by the next run.
         let _ = std::fs::remove_dir(&self.work);
+    }
+}
+
+/// Where files are prepared: in the copy's own folder, or, for who only looks, among the system's temporary files.
+#[derive(Clone, Debug)]
+pub(crate) enum Room {
+    Copy(Arc<CopyFolder>),
+    Temporary,
+}
+
+impl Room {
+    /// A new file that will be put in place once it is complete.
+    pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
+        match self {
+            Self::Copy(folder) => folder.unfinished(),
+            Self::Temporary => NamedTempFile::new(),
+        }
+    }
+
+    /// A nameless file for what only this run needs.
+    pub(crate) fn scratch(&self) -> io::Result<File> {
+        match self {
+            Self::Copy(folder) => folder.scratch(),
+            Self::Temporary => tempfile::tempfile(),
+        }
+    }
+
+    /// How many bytes may be written here; an error where that cannot be told.
+    pub(crate) fn free_space(&self) -> io::Result<u64> {
+        match self {
+            Self::Copy(folder) => folder.free_space(),
+            Self::Temporary => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use resync_core::datetime::{DateTime, DateTimeError};
 use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
-use resync_core::document::Entry;
+use resync_core::document::{Entry, Link};
 use serde::{Deserialize, Serialize};
 
 use super::memory::{Known, Stamp};
@@ -29,6 +29,11 @@ impl Facts {
             hashes: metadata.map(|metadata| metadata.hash.clone()).unwrap_or_default(),
             modified: entry.lastmod,
         }
+    }
+
+    /// What a link says about its target.
+    pub(crate) fn of_link(link: &Link) -> Self {
+        Self { length: link.length, hashes: link.hash.clone(), modified: link.modified }
     }
 
     /// The strongest algorithm the list gives a digest of.

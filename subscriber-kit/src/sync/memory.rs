@@ -37,6 +37,9 @@ pub(crate) struct Scope {
     /// Which resources are wanted; empty for all.
     #[serde(default)]
     pub(crate) filter: String,
+    /// Whether changes are known from a Change Dump although there is a Change List.
+    #[serde(default)]
+    pub(crate) by_dump: bool,
 }
 
 /// A snapshot that was dealt with as far as it could be: only a new one can bring anything new (RS-096).

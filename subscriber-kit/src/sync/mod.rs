@@ -6,6 +6,7 @@
 mod audit;
 mod baseline;
 mod changes;
+mod collector;
 mod delete;
 mod download;
 mod dump;
@@ -14,17 +15,23 @@ mod folder;
 mod lists;
 mod local;
 mod memory;
+mod packages;
+mod patch;
 mod path;
 mod places;
+mod plan;
 mod progress;
 mod put;
 mod report;
+mod run;
 mod standing;
+mod unpack;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use resync_core::document::Capability;
+use resync_core::package::PackageError;
 use resync_core::xml::ReadError;
 use url::Url;
 
@@ -62,15 +69,29 @@ impl Offer {
     /// What a set offers.
     #[must_use]
     pub fn of(set: &Set) -> Self {
-        let named = |wanted: &Capability| {
-            let found = set.capabilities.iter().find(|(capability, _)| capability == wanted);
-            found.map(|(_, url)| url.clone())
-        };
         Self {
             resource_list: set.resource_list.clone(),
-            change_list: named(&Capability::ChangeList),
-            resource_dump: named(&Capability::ResourceDump),
-            change_dump: named(&Capability::ChangeDump),
+            change_list: set.named(&Capability::ChangeList).cloned(),
+            resource_dump: set.named(&Capability::ResourceDump).cloned(),
+            change_dump: set.named(&Capability::ChangeDump).cloned(),
+        }
+    }
+}
+
+impl Offer {
+    /// What a copy is made from: the Resource List, or the Resource Dump where that is all there is (RS-190).
+    #[must_use]
+    pub fn base(&self, how: Baseline) -> Option<&Url> {
+        let dump = self.resource_dump.as_ref().filter(|_| how != Baseline::List);
+        self.resource_list.as_ref().or(dump)
+    }
+
+    /// What tells of changes.
+    #[must_use]
+    pub fn changes(&self, how: ChangesFrom) -> Option<&Url> {
+        match how {
+            ChangesFrom::List => self.change_list.as_ref().or(self.change_dump.as_ref()),
+            ChangesFrom::Dump => self.change_dump.as_ref().or(self.change_list.as_ref()),
         }
     }
 }
@@ -95,13 +116,23 @@ impl Authority {
 /// From what a copy that has no files yet is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Baseline {
-    /// From a Resource Dump if there is one and it is cheaper than fetching every resource by itself.
+    /// From a Resource Dump if it is cheaper than fetching every resource by itself, or all there is.
     #[default]
     Cheaper,
     /// From a Resource Dump if there is one.
     Dump,
     /// Resource by resource.
     List,
+}
+
+/// From what changes are known, where a Source tells of them in both ways (RS-191).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChangesFrom {
+    /// From the Change List: of several changes of a resource only the last is fetched.
+    #[default]
+    List,
+    /// From the Change Dump: fewer requests, and only what was packed as it was.
+    Dump,
 }
 
 /// How a synchronisation goes about it.
@@ -117,10 +148,15 @@ pub struct SyncOptions {
     pub authority: Authority,
     /// From what a copy that has no files yet is made.
     pub baseline: Baseline,
+    /// From what changes are known.
+    pub changes: ChangesFrom,
+    /// Media types, such as `application/pdf` or `image/*`: of a resource that has an alternate representation of one of
+    /// them, that one is copied, the first type first (RS-172).
+    pub prefer: Vec<String>,
     /// Which resources are wanted.
     pub filter: Filter,
-    /// Whether bytes may come from mirrors of other origins (RS-171), which only the hash in the list proves. Mirrors
-    /// of the list's own origin are always used.
+    /// Whether bytes may come from other origins: from mirrors (RS-171), or, where nobody else has them, from where the
+    /// Source has them (RS-180). Only the hash in the list proves them. Mirrors of the list's own origin are always used.
     pub mirrors: bool,
     /// How many resources are compared and fetched at the same time.
     pub parallel: usize,
@@ -148,6 +184,8 @@ impl Default for SyncOptions {
             progress: Progress::default(),
             authority: Authority::default(),
             baseline: Baseline::default(),
+            changes: ChangesFrom::default(),
+            prefer: Vec::new(),
             filter: Filter::default(),
             mirrors: false,
             parallel: 4,
@@ -218,8 +256,32 @@ pub enum SyncError {
         /// The capability it states.
         found: String,
     },
+    /// A package is of another kind than its dump.
+    #[error("the package {url} has a {found}, which is not the manifest that its dump should have")]
+    OtherManifest {
+        /// The package.
+        url: Url,
+        /// The capability that its manifest states.
+        found: String,
+    },
+    /// A package that the run cannot do without cannot be fetched.
+    #[error("the package {url} cannot be fetched: {source}")]
+    PackageFetch {
+        /// The package.
+        url: Url,
+        /// Why.
+        source: Box<ResourceError>,
+    },
+    /// A package that the run cannot do without cannot be read.
+    #[error("{url}: {source}")]
+    Package {
+        /// The package.
+        url: Url,
+        /// Why.
+        source: Box<PackageError>,
+    },
     /// The document is of another kind.
-    #[error("{url} is a {found}, not a Change List")]
+    #[error("{url} is a {found}, neither a Change List nor a Change Dump")]
     NotAChangeList {
         /// The document.
         url: Url,
@@ -247,7 +309,9 @@ pub enum SyncError {
         since: String,
     },
     /// There is nothing to make a copy from.
-    #[error("the Source offers no Resource List, so there is nothing to make a copy from")]
+    #[error(
+        "the Source offers neither a Resource List nor a Resource Dump that may be used, so there is nothing to make a copy from"
+    )]
     NothingOffered,
     /// An index in an index (RS-044).
     #[error("{url} is an index listed in an index: an index may only list plain lists")]

@@ -57,7 +57,10 @@ pub struct Report {
     /// Why nothing was deleted although that was asked for (RS-201).
     #[serde(default)]
     pub deletion_skipped: Option<String>,
-    /// How many bytes of resources were transferred, also in vain.
+    /// How many of the updated files were made by patches (RS-174).
+    #[serde(default)]
+    pub patched: u64,
+    /// How many bytes of resources and packages were transferred, also in vain.
     pub bytes_fetched: u64,
     /// How many bytes of local files were read to compare them.
     #[serde(default)]
@@ -107,8 +110,9 @@ impl Report {
     /// The same findings for a run that did nothing, since there was nothing new.
     pub(crate) fn repeated(self) -> Self {
         let unchanged = self.resources - self.failed;
-        let (created, updated, deleted, kept, bytes_fetched, bytes_hashed) = (0, 0, 0, 0, 0, 0);
-        Self { created, updated, deleted, kept, unchanged, bytes_fetched, bytes_hashed, ..self }
+        let (created, updated, deleted, kept) = (0, 0, 0, 0);
+        let (patched, bytes_fetched, bytes_hashed) = (0, 0, 0);
+        Self { created, updated, deleted, kept, unchanged, patched, bytes_fetched, bytes_hashed, ..self }
     }
 }
 

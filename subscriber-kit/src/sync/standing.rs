@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::changes::Point;
 use super::folder::CopyFolder;
-use super::lists::Line;
 use super::memory::Scope;
+use super::plan::Line;
 
 const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use resync_core::build::{
-    ChangeLists, Completed, Event, Item, MemoryInventory, MemorySink, ResourceDumps, ResourceLists, Rotation,
-    Site,
+    ChangeDumps, ChangeLists, Completed, Event, Item, MemoryInventory, MemorySink, ResourceDumps,
+    ResourceLists, Rotation, Site,
 };
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest};
@@ -23,6 +23,8 @@ pub(crate) struct ChangingSource {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     sink: MemorySink,
     lists: ChangeLists,
+    /// Packs the changes too, where there are any.
+    dumps: Option<ChangeDumps>,
     seconds: i64,
     shown: BTreeMap<String, Vec<u8>>,
 }
@@ -38,10 +40,19 @@ impl ChangingSource {
             files: BTreeMap::new(),
             sink: MemorySink::default(),
             lists,
+            dumps: None,
             seconds: 0,
             shown: BTreeMap::new(),
         };
         site.tell(&[]);
+        site
+    }
+
+    /// With Change Dumps of so many packages at most; each telling is a package.
+    pub(crate) async fn packing(packages: usize) -> Self {
+        let mut site = Self::start(1000).await;
+        let rotation = Rotation { entries: Some(packages), ..Rotation::default() };
+        site.dumps = Some(ChangeDumps::new(&Site::new(&site.source.url(""))).rotation(rotation));
         site
     }
 
@@ -76,11 +87,18 @@ impl ChangingSource {
                 (Some(_), Some(_)) => Change::Updated,
             };
             let moment = self.now();
-            events.push(Ok(Event::new(change, moment, self.item(path))));
+            events.push(Event::new(change, moment, self.item(path)));
         }
         let now = self.now();
         let from = DateTime::from_unix_millis(BEGIN).unwrap();
-        self.lists.record(&mut self.sink, from, events, now).unwrap();
+        self.lists.record(&mut self.sink, from, events.iter().cloned().map(Ok), now).unwrap();
+        if let Some(dumps) = self.dumps.as_ref().filter(|_| !events.is_empty()) {
+            let begin = self.source.url("/");
+            // What is no longer there was told by a later change.
+            let version =
+                |event: &Event| Ok(self.files.get(&event.item.loc[begin.len()..]).cloned().map(Cursor::new));
+            dumps.record(&mut self.sink, from, events.into_iter().map(Ok), version, now).unwrap();
+        }
         self.show();
     }
 
@@ -122,7 +140,12 @@ impl ChangingSource {
             resource_list: url("/resourcelist.xml"),
             change_list: url("/changelist.xml"),
             resource_dump: self.sink.get("resourcedump.xml").and_then(|_| url("/resourcedump.xml")),
-            ..Offer::default()
+            change_dump: self.sink.get("changedump.xml").and_then(|_| url("/changedump.xml")),
         }
+    }
+
+    /// What a Source offers that has nothing but packages.
+    pub(crate) fn dumps_only(&self) -> Offer {
+        Offer { resource_list: None, change_list: None, ..self.offer() }
     }
 }

@@ -1,0 +1,292 @@
+//! Taking the entries of document after document: what they say of each resource, and where it belongs.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+
+use resync_core::datetime::DateTime;
+use resync_core::digest::Agreement;
+use resync_core::document::{Capability, Change, Entry, Link, Relation, Root};
+use resync_core::rules::Violations;
+use resync_core::xml::Reader;
+use url::{Origin, Url};
+
+use super::filter::{Filter, matches_type};
+use super::lists::{Component, Lists, Page};
+use super::local::Facts;
+use super::packages::{Listed, Manifest, Packages, Packed};
+use super::patch::{Chains, PatchLink};
+use super::places::{Ground, Places, UNWANTED};
+use super::plan::{Draft, Line, Plan};
+use super::report::Report;
+use super::{PathError, SyncError};
+use crate::fetch::Fetched;
+
+/// How many mirrors of one resource are tried.
+const MAX_MIRRORS: usize = 4;
+
+/// The places of an entry's mirrors by their `pri`, where bytes can be had by HTTP and be proven.
+fn mirrors(entry: &Entry, document: &Url) -> Vec<String> {
+    let mut links: Vec<_> = entry.links_with(&Relation::Duplicate).collect();
+    links.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
+    let places = links.into_iter().filter_map(|link| document.join(link.href.trim()).ok());
+    let places = places.filter(|place| matches!(place.scheme(), "http" | "https"));
+    places.take(MAX_MIRRORS).map(String::from).collect()
+}
+
+/// Takes the entries of document after document.
+pub(crate) struct Collector {
+    ground: Ground,
+    filter: Filter,
+    prefer: Vec<String>,
+    max: u64,
+    places: Places,
+    report: Report,
+    plan: Draft,
+    lines: u32,
+    bytes: u64,
+    pub(crate) packages: Packages,
+    /// The package whose manifest is being read.
+    package: Option<u32>,
+    chains: Chains,
+}
+
+/// What a manifest is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of {
+    /// All resources.
+    Snapshot,
+    /// Changes, of which those before this moment are known.
+    Changes(Option<DateTime>),
+}
+
+/// Until when a manifest tells of changes, by its own words and by its last entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) until: Option<DateTime>,
+    pub(crate) latest: Option<DateTime>,
+}
+
+/// What came of all documents.
+pub(crate) struct Collected {
+    pub(crate) places: Places,
+    pub(crate) plan: Plan,
+    pub(crate) report: Report,
+    pub(crate) packages: Packages,
+    pub(crate) bytes: u64,
+}
+
+impl Collector {
+    /// For documents of the origin `home`.
+    pub(crate) fn new(lists: &Lists<'_>, home: Origin, scratch: File) -> Self {
+        let Lists { base, options, .. } = lists;
+        Self {
+            ground: Ground { home, base: (*base).clone(), authority: options.authority },
+            filter: options.filter.clone(),
+            prefer: options.prefer.clone(),
+            // One number means that there is no line.
+            max: options.max_resources.min(u64::from(UNWANTED - 1)),
+            places: Places::default(),
+            report: Report::default(),
+            plan: Draft::new(scratch),
+            lines: 0,
+            bytes: 0,
+            packages: Packages::default(),
+            package: None,
+            chains: Chains::default(),
+        }
+    }
+
+    /// When nothing follows any more.
+    pub(crate) fn end(self) -> io::Result<Collected> {
+        let Self { places, mut report, plan, packages, bytes, .. } = self;
+        report.resources = report.failed + places.wanted();
+        Ok(Collected { places, plan: plan.end()?, report, packages, bytes })
+    }
+
+    /// Takes the entries of a list, or gives the packages of a dump, or the components of an index, which an index
+    /// cannot have again (RS-044).
+    pub(crate) fn read(mut self, fetched: Fetched, may_be_index: bool) -> Result<(Self, Page), SyncError> {
+        let Fetched { url, file, .. } = fetched;
+        let unreadable = |source| SyncError::List { url: url.clone(), source: Box::new(source) };
+        let mut reader = Reader::new(BufReader::new(file)).map_err(unreadable)?;
+        let header = reader.header();
+        let is_dump = match header.capability() {
+            // RS-050: a plain Sitemap may be used as a Resource List.
+            None | Some(Capability::ResourceList) => false,
+            Some(Capability::ResourceDump) => true,
+            Some(other) => {
+                return Err(SyncError::NotAResourceList { url: url.clone(), found: other.to_string() });
+            }
+        };
+        let is_index = header.root == Root::SitemapIndex;
+        if is_index && !may_be_index {
+            return Err(SyncError::NestedIndex { url });
+        }
+        let (at, completed) = (header.metadata.at, header.metadata.completed);
+        let mut page = Page { is_dump, at, completed, components: Vec::new(), packages: Vec::new() };
+        for entry in reader.by_ref() {
+            let entry = entry.map_err(unreadable)?;
+            let resolved = url.join(entry.loc.trim());
+            if is_index {
+                let at = entry.metadata.as_ref().and_then(|metadata| metadata.at);
+                let Ok(component) = resolved else {
+                    return Err(SyncError::Component { index: url.clone(), loc: entry.loc });
+                };
+                page.components.push(Component { url: component, at });
+            } else if is_dump {
+                page.packages.extend(Listed::of(&entry, &url)?);
+            } else {
+                self.take(entry, resolved)?;
+            }
+        }
+        self.tell(&url, reader.refused(), &reader.take_violations());
+        Ok((self, page))
+    }
+
+    /// Takes the entries of a package's manifest.
+    pub(crate) fn manifest(
+        mut self,
+        mut manifest: Manifest,
+        number: u32,
+        of: Of,
+    ) -> Result<(Self, Told), SyncError> {
+        let url = manifest.url().clone();
+        if manifest.is_of_changes() != matches!(of, Of::Changes(_)) {
+            let found = manifest.metadata().capability.as_ref().map(ToString::to_string).unwrap_or_default();
+            return Err(SyncError::OtherManifest { url, found });
+        }
+        let mut told = Told { until: manifest.metadata().until, latest: None };
+        self.package = Some(number);
+        while let Some(entry) = manifest.next_entry()? {
+            let resolved = url.join(entry.loc.trim());
+            let Of::Changes(since) = of else {
+                self.take(entry, resolved)?;
+                continue;
+            };
+            let at = entry.metadata.as_ref().and_then(|metadata| metadata.datetime);
+            told.latest = told.latest.max(at);
+            if at.zip(since).is_none_or(|(at, since)| at >= since) {
+                let is_gone = entry.change() == Some(Change::Deleted);
+                self.change(entry, resolved, is_gone)?;
+            }
+        }
+        self.package = None;
+        let (refused, violations) = manifest.end();
+        self.tell(&url, refused, &violations);
+        Ok((self, told))
+    }
+
+    /// Tells once what had to be tolerated in a document. What its unreadable entries name is not known, so that
+    /// each is a resource without place.
+    pub(crate) fn tell(&mut self, list: &Url, unreadable: usize, found: &Violations) {
+        let Some(first) = found.errors().next().or_else(|| found.iter().next()) else { return };
+        let (errors, warnings) = (found.error_count(), found.warning_count());
+        let rule = first.rule.code();
+        tracing::warn!(%list, errors, warnings, unreadable, rule, first = first.detail, "a list breaks rules");
+        self.report.unreadable(list, unreadable, first);
+    }
+
+    pub(crate) fn take(&mut self, entry: Entry, url: Result<Url, url::ParseError>) -> Result<(), SyncError> {
+        let number = self.number(self.filter.admits(&entry))?;
+        let placed = match &url {
+            Ok(url) => self.places.take(&entry.loc, url, &self.ground, number),
+            Err(error) => Err(PathError::Uri(*error).into()),
+        };
+        match (placed, url) {
+            (Ok(true), Ok(url)) if number != UNWANTED => self.write(entry, url, Vec::new(), false)?,
+            (Ok(true), _) => {}
+            (Ok(false), _) => tracing::debug!(loc = entry.loc, "a resource is listed twice"),
+            (Err(error), _) => self.report.count(&entry.loc, Err(error)),
+        }
+        Ok(())
+    }
+
+    /// What became of a resource: the last word counts (RS-198).
+    pub(crate) fn change(
+        &mut self,
+        entry: Entry,
+        url: Result<Url, url::ParseError>,
+        is_gone: bool,
+    ) -> Result<(), SyncError> {
+        let number = self.number(is_gone || self.filter.admits(&entry))?;
+        let placed = match &url {
+            Ok(url) => self.places.change(&entry.loc, url, &self.ground, number, is_gone),
+            Err(error) => Err(PathError::Uri(*error).into()),
+        };
+        match (placed, url) {
+            (Ok(()), Ok(url)) if number != UNWANTED => {
+                let patches = self.chains.next(&url, &entry, self.package);
+                self.write(entry, url, patches, is_gone)?;
+            }
+            (Ok(()), _) => {}
+            // What has no place here cannot be missed here.
+            (Err(_), _) if is_gone => {}
+            (Err(error), _) => self.report.count(&entry.loc, Err(error)),
+        }
+        Ok(())
+    }
+
+    /// What an earlier run left undone.
+    pub(crate) fn again(&mut self, line: &Line) -> Result<(), SyncError> {
+        let Ok(url) = Url::parse(&line.url) else { return Ok(()) };
+        let number = self.number(true)?;
+        match self.places.change(&line.loc, &url, &self.ground, number, false) {
+            Ok(()) => self.push(line)?,
+            Err(error) => self.report.count(&line.loc, Err(error)),
+        }
+        Ok(())
+    }
+
+    fn number(&self, is_wanted: bool) -> Result<u32, SyncError> {
+        if u64::from(self.lines) + self.report.failed >= self.max {
+            return Err(SyncError::TooManyResources { max: self.max });
+        }
+        Ok(if is_wanted { self.lines } else { UNWANTED })
+    }
+
+    fn write(
+        &mut self,
+        entry: Entry,
+        url: Url,
+        patches: Vec<PatchLink>,
+        is_gone: bool,
+    ) -> Result<(), SyncError> {
+        let bare = Line { is_gone, ..Line::default() };
+        let line = if let Some((link, place)) = self.preferred(&entry, &url) {
+            Line { facts: Facts::of_link(link), alternate: Some(place.into()), ..bare }
+        } else {
+            let path = entry.metadata.as_ref().and_then(|metadata| metadata.path.clone());
+            let packed = self.package.zip(path).map(|(package, path)| Packed { package, path });
+            let (mirrors, via) = (mirrors(&entry, &url), via(&entry, &url));
+            Line { facts: Facts::of(&entry), mirrors, via, packed, patches, ..bare }
+        };
+        self.bytes = self.bytes.saturating_add(line.facts.length.unwrap_or(0));
+        self.push(&Line { loc: entry.loc, url: url.into(), ..line })
+    }
+
+    /// The representation that is wanted rather than the resource's own, if there is one that may be fetched (RS-172).
+    fn preferred<'e>(&self, entry: &'e Entry, url: &Url) -> Option<(&'e Link, Url)> {
+        self.prefer.iter().find_map(|wanted| {
+            let alternates = entry.links_with(&Relation::Alternate);
+            alternates.filter(|link| matches_type(wanted, link.media_type.as_deref())).find_map(|link| {
+                let place = url.join(link.href.trim()).ok()?;
+                self.ground.authority.allows(&place, &self.ground.home).then_some((link, place))
+            })
+        })
+    }
+
+    fn push(&mut self, line: &Line) -> Result<(), SyncError> {
+        self.plan.push(line)?;
+        self.lines += 1;
+        Ok(())
+    }
+}
+
+/// The place of the original, if it is told to have the same bytes (RS-180).
+fn via(entry: &Entry, document: &Url) -> Option<String> {
+    let link = entry.link(&Relation::Via)?;
+    let told = entry.metadata.as_ref().map(|metadata| &metadata.hash)?;
+    let is_same = link.hash.compare(told) != Agreement::Different;
+    let place = document.join(link.href.trim()).ok()?;
+    (is_same && matches!(place.scheme(), "http" | "https")).then(|| place.into())
+}

@@ -1,0 +1,223 @@
+//! Patches: what makes a new version of the one before, where the Source tells of it (RS-174…RS-176).
+//!
+//! Only JSON Patch (RFC 6902) is understood, and only a result with the hash that the Source tells counts: so it does not
+//! matter whether the local file is the version that the patch was made for. A file keeps its layout, since the hash is
+//! of its bytes.
+
+use std::collections::HashMap;
+
+use json_patch::{Patch, PatchOperation};
+use resync_core::document::{Change, Entry, Link, Relation};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::ser::{PrettyFormatter, Serializer};
+use url::Url;
+
+use super::local::Facts;
+
+/// The longest patch, and the longest file that is patched, in bytes: both are in memory.
+pub(crate) const MAX_PATCH: u64 = 1 << 20;
+pub(crate) const MAX_PATCHED: u64 = 8 << 20;
+
+/// How many patches one after another are tried before the resource is rather fetched.
+const MAX_CHAIN: usize = 16;
+
+/// For how many resources patches are remembered in one run.
+const MAX_CHAINS: usize = 10_000;
+
+/// How often one patch may copy something, which may double the document each time.
+const MAX_COPIES: usize = 16;
+
+const TYPES: [&str; 2] = ["application/json-patch+json", "application/json-patch"];
+
+/// Where a patch is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PatchLink {
+    pub(crate) url: String,
+    /// The package in which it lies, and where there.
+    pub(crate) packed: Option<(u32, String)>,
+    pub(crate) facts: Facts,
+}
+
+impl PatchLink {
+    fn of(entry: &Entry, document: &Url, package: Option<u32>) -> Option<Self> {
+        let mut links: Vec<&Link> =
+            entry.links_with(&Relation::Patch).filter(|link| is_known(link)).collect();
+        links.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
+        let link = *links.first()?;
+        let url = document.join(link.href.trim()).ok()?;
+        let packed = package.zip(link.path.clone());
+        // In a package nothing is to be fetched for it.
+        (package.is_none() || packed.is_some()).then(|| Self {
+            url: url.into(),
+            packed,
+            facts: Facts::of_link(link),
+        })
+    }
+
+    /// As the link in the package that it was.
+    pub(crate) fn link(&self) -> Link {
+        let path = self.packed.as_ref().map(|(_, path)| path.clone());
+        let Facts { length, hashes, .. } = self.facts.clone();
+        Link { path, length, hash: hashes, ..Link::new(Relation::Patch, self.url.clone()) }
+    }
+}
+
+fn is_known(link: &Link) -> bool {
+    let written = link.media_type.as_deref().and_then(|written| written.split(';').next());
+    written.is_some_and(|written| TYPES.iter().any(|known| written.trim().eq_ignore_ascii_case(known)))
+}
+
+/// The patches of the resources that a run reads of, as far as one follows the other.
+#[derive(Debug, Default)]
+pub(crate) struct Chains(HashMap<Url, Vec<PatchLink>>);
+
+impl Chains {
+    /// Takes the next change of a resource; gives the patches that lead to it, oldest first.
+    pub(crate) fn next(&mut self, url: &Url, entry: &Entry, package: Option<u32>) -> Vec<PatchLink> {
+        let patch = (entry.change() == Some(Change::Updated)).then(|| PatchLink::of(entry, url, package));
+        let Some(patch) = patch.flatten() else {
+            self.0.remove(url);
+            return Vec::new();
+        };
+        if self.0.len() >= MAX_CHAINS && !self.0.contains_key(url) {
+            return vec![patch];
+        }
+        let chain = self.0.entry(url.clone()).or_default();
+        if chain.len() >= MAX_CHAIN {
+            chain.remove(0);
+        }
+        chain.push(patch);
+        chain.clone()
+    }
+}
+
+/// The new version, if one of the patches and all after it make of the old version something of which `is_right` says so.
+pub(crate) fn apply(old: &[u8], patches: &[Vec<u8>], is_right: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    let document: Value = serde_json::from_slice(old).ok()?;
+    let layout = Layout::of(old, &document)?;
+    let patches: Vec<Patch> =
+        patches.iter().map(|patch| serde_json::from_slice(patch).ok()).collect::<Option<_>>()?;
+    let versions = (0..patches.len()).filter_map(|first| {
+        let mut version = document.clone();
+        patches[first..].iter().try_for_each(|patch| apply_one(&mut version, patch))?;
+        layout.write(&version)
+    });
+    versions.into_iter().find(|version| is_right(version))
+}
+
+/// `None` where it cannot be applied, or the document grows too much.
+fn apply_one(document: &mut Value, patch: &Patch) -> Option<()> {
+    let is_copy = |operation: &PatchOperation| matches!(operation, PatchOperation::Copy(_));
+    if patch.0.iter().filter(|operation| is_copy(operation)).count() > MAX_COPIES {
+        return None;
+    }
+    for operation in &patch.0 {
+        json_patch::patch(document, std::slice::from_ref(operation)).ok()?;
+        if is_copy(operation) && serde_json::to_vec(document).ok()?.len() as u64 > MAX_PATCHED {
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// How a JSON file is written.
+#[derive(Clone, Debug)]
+struct Layout {
+    /// `None` for all in one line.
+    indent: Option<&'static [u8]>,
+    end: &'static [u8],
+}
+
+impl Layout {
+    /// The one in which the value is written as the file is; `None` for a file whose layout, order or numbers would be lost.
+    fn of(file: &[u8], value: &Value) -> Option<Self> {
+        let indents = [None, Some(b"  ".as_slice()), Some(b"    "), Some(b"\t")];
+        let ends = [b"".as_slice(), b"\n", b"\r\n"];
+        let layouts = indents.into_iter().flat_map(|indent| ends.map(|end| Self { indent, end }));
+        layouts.into_iter().find(|layout| layout.write(value).is_some_and(|written| written == file))
+    }
+
+    fn write(&self, value: &Value) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        match self.indent {
+            None => serde_json::to_writer(&mut out, value).ok()?,
+            Some(indent) => {
+                let formatter = PrettyFormatter::with_indent(indent);
+                value.serialize(&mut Serializer::with_formatter(&mut out, formatter)).ok()?;
+            }
+        }
+        out.extend_from_slice(self.end);
+        Some(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = r#"{"a":1,"list":["x"]}"#;
+
+    fn patched(old: &str, patches: &[&str], new: &str) -> bool {
+        let patches: Vec<Vec<u8>> = patches.iter().map(|patch| patch.as_bytes().to_vec()).collect();
+        apply(old.as_bytes(), &patches, |bytes| bytes == new.as_bytes()).is_some()
+    }
+
+    #[test]
+    fn rs174_a_patch_makes_the_new_version_of_the_old_one_in_its_layout() {
+        let add = r#"[{"op":"add","path":"/list/-","value":"y"}]"#;
+        assert!(patched(ONE, &[add], r#"{"a":1,"list":["x","y"]}"#));
+        let pretty = "{\n  \"a\": 1,\n  \"list\": [\n    \"x\"\n  ]\n}\n";
+        assert!(patched(pretty, &[add], "{\n  \"a\": 1,\n  \"list\": [\n    \"x\",\n    \"y\"\n  ]\n}\n"));
+        assert!(!patched("{ \"a\":1 }", &[add], "{ \"a\":2 }"), "of a layout that nobody knows");
+    }
+
+    #[test]
+    fn rs198_patches_follow_one_another_and_begin_where_the_copy_is() {
+        let one = r#"[{"op":"replace","path":"/a","value":2}]"#;
+        let two = r#"[{"op":"test","path":"/a","value":2},{"op":"replace","path":"/a","value":3}]"#;
+        let new = r#"{"a":3,"list":["x"]}"#;
+        assert!(patched(ONE, &[one, two], new));
+        assert!(patched(r#"{"a":2,"list":["x"]}"#, &[r#"[{"op":"remove","path":"/gone"}]"#, two], new));
+        assert!(!patched(ONE, &[two], new), "it is not made for this version");
+    }
+
+    #[test]
+    fn rs175_a_patch_that_is_none_or_a_bomb_makes_nothing() {
+        let copy = r#"{"op":"copy","from":"","path":"/b"}"#;
+        let bomb = format!("[{}]", vec![copy; 17].join(","));
+        let big = format!("[{}]", [copy; 16].join(","));
+        let large = format!(r#"{{"a":"{}"}}"#, "x".repeat(1 << 20));
+        for (old, patch) in [(ONE, bomb.as_str()), (large.as_str(), big.as_str()), (ONE, "{}"), (ONE, "<x/>")]
+        {
+            let made = apply(old.as_bytes(), &[patch.as_bytes().to_vec()], |_| true);
+            assert!(made.is_none(), "{patch:.60}");
+        }
+    }
+
+    #[test]
+    fn rs174_a_version_that_is_told_whole_ends_a_chain_of_patches() {
+        let url = Url::parse("http://a.example/x").unwrap();
+        let entry = |change, media_type: Option<&str>| {
+            let metadata = resync_core::document::Metadata { change: Some(change), ..Default::default() };
+            let link =
+                |one: &str| Link { media_type: Some(one.to_owned()), ..Link::new(Relation::Patch, "/p") };
+            Entry {
+                links: media_type.map(link).into_iter().collect(),
+                ..Entry::with_metadata(url.as_str(), metadata)
+            }
+        };
+        let known = Some("application/json-patch+json; charset=utf-8");
+        let mut chains = Chains::default();
+        let mut after = |entry: &Entry| chains.next(&url, entry, None).len();
+        assert_eq!(after(&entry(Change::Updated, known)), 1);
+        assert_eq!(after(&entry(Change::Updated, Some("application/json-patch"))), 2);
+        assert_eq!(after(&entry(Change::Updated, Some("application/patch-ops-error+xml"))), 0, "RS-175");
+        assert_eq!(after(&entry(Change::Updated, known)), 1);
+        assert_eq!(after(&entry(Change::Created, known)), 0);
+        for _ in 0..20 {
+            assert!(after(&entry(Change::Updated, known)) <= MAX_CHAIN);
+        }
+        assert_eq!(chains.next(&url, &entry(Change::Updated, known), Some(1)).len(), 0, "not in the package");
+    }
+}

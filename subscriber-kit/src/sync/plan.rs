@@ -1,0 +1,145 @@
+//! What is to be done, line by line in a file, since lists may be longer than memory.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use url::Url;
+
+use super::local::Facts;
+use super::packages::Packed;
+use super::patch::PatchLink;
+
+/// How many entries are read ahead of the work on them.
+const READ_AHEAD: usize = 64;
+
+/// A resource that has a place.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// Which line of the plan this is.
+    pub(crate) number: u32,
+    pub(crate) url: Url,
+    pub(crate) line: Line,
+}
+
+/// What is to be done about a resource, as a line of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    /// As the list writes it.
+    pub(crate) loc: String,
+    pub(crate) url: String,
+    pub(crate) facts: Facts,
+    /// Where else it is (RS-171), the preferred place first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mirrors: Vec<String>,
+    /// The representation that is wanted, where that is not at `url` itself (RS-172).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) alternate: Option<String>,
+    /// Where the Source has it from (RS-180).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) via: Option<String>,
+    /// Where it lies in a package of this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) packed: Option<Packed>,
+    /// What makes it of older versions, oldest first (RS-174).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) patches: Vec<PatchLink>,
+    /// Whether it was deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_gone: bool,
+}
+
+impl Planned {
+    fn read(number: u32, text: &str) -> io::Result<Self> {
+        let line: Line = serde_json::from_str(text)?;
+        Ok(Self { number, url: Url::parse(&line.url).map_err(io::Error::other)?, line })
+    }
+}
+
+impl Line {
+    /// For a later run, which has neither the packages of this one nor the versions that patches lead from.
+    pub(crate) fn for_later(self) -> Self {
+        Self { packed: None, patches: Vec::new(), ..self }
+    }
+}
+
+/// A plan that is being written.
+#[derive(Debug)]
+pub(crate) struct Draft(BufWriter<File>);
+
+impl Draft {
+    pub(crate) fn new(scratch: File) -> Self {
+        Self(BufWriter::new(scratch))
+    }
+
+    pub(crate) fn push(&mut self, line: &Line) -> io::Result<()> {
+        serde_json::to_writer(&mut self.0, line)?;
+        self.0.write_all(b"\n")
+    }
+
+    pub(crate) fn end(self) -> io::Result<Plan> {
+        Ok(Plan(self.0.into_inner().map_err(io::IntoInnerError::into_error)?))
+    }
+}
+
+/// The resources of a snapshot in a file.
+#[derive(Debug)]
+pub(crate) struct Plan(File);
+
+impl Plan {
+    /// Those that are to be here, or those that were deleted, one after another, each as often as it was told.
+    pub(crate) fn begin(&self, gone: bool) -> io::Result<Steps> {
+        let mut file = self.0.try_clone()?;
+        let (sender, receiver) = mpsc::channel(READ_AHEAD);
+        let reading = tokio::task::spawn_blocking(move || {
+            file.rewind()?;
+            for (number, text) in (0..).zip(BufReader::new(file).lines()) {
+                let planned = Planned::read(number, &text?)?;
+                if planned.line.is_gone == gone && sender.blocking_send(planned).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        Ok(Steps { receiver, reading })
+    }
+}
+
+/// The resources of a plan, one after another.
+pub(crate) struct Steps {
+    receiver: mpsc::Receiver<Planned>,
+    reading: JoinHandle<io::Result<()>>,
+}
+
+impl Steps {
+    /// The next resource; `None` only after all of them, since what follows may be deletion. Safe to cancel,
+    /// but not to be asked again after `None` or an error.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Planned>> {
+        if let Some(planned) = self.receiver.recv().await {
+            return Ok(Some(planned));
+        }
+        match (&mut self.reading).await {
+            Ok(read) => read.map(|()| None),
+            Err(broken) => Err(io::Error::other(broken)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn rs201_a_reading_that_breaks_off_is_not_the_end_of_the_list() {
+        let (sender, receiver) = mpsc::channel(1);
+        let reading = tokio::spawn(async move {
+            let _held = sender;
+            std::future::pending().await
+        });
+        reading.abort();
+        let mut steps = Steps { receiver, reading };
+        assert!(steps.next().await.is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! One run over the resources of a plan: each is compared, and brought in step where it differs.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use url::Url;
+
+use super::baseline::Work;
+use super::changes::Point;
+use super::download::{Job, Transfer, Written, blocking};
+use super::dump::Filled;
+use super::lists::Lists;
+use super::local::{self, Facts, Local};
+use super::memory::{Known, Memory, Scope};
+use super::packages::Packages;
+use super::path::relative_path;
+use super::places::Places;
+use super::plan::{Line, Plan, Planned};
+use super::put::Placing;
+use super::report::{Outcome, Report};
+use super::standing::{MAX_UNDONE, Standing};
+use super::{Authority, ResourceError, SyncError, SyncOptions, Target, delete};
+use crate::fetch::Client;
+
+/// What the work on every resource of one run shares.
+pub(super) struct Run<'s> {
+    client: &'s Client,
+    pub(super) target: &'s Target,
+    pub(super) options: &'s SyncOptions,
+    pub(super) lists: &'s Lists<'s>,
+    pub(super) home: url::Origin,
+    pub(super) placing: Arc<Placing>,
+    known: Memory,
+    /// What a dump brought, before the list decides.
+    pub(super) filled: Filled,
+    /// What became of the lines whose bitstreams lie in packages.
+    pub(super) unpacked: Mutex<HashMap<u32, Brought>>,
+    pub(super) packages: tokio::sync::Mutex<Packages>,
+    pub(super) patched: AtomicU64,
+}
+
+/// What the work on all of them left.
+#[derive(Default)]
+pub(super) struct Made {
+    /// The folders that were changed.
+    pub(super) changed: HashSet<PathBuf>,
+    /// What failed and may mend, at most one more than is remembered.
+    undone: Vec<Line>,
+}
+
+impl Made {
+    /// Where the copy stands after that; `None` if too much failed to be remembered.
+    pub(super) fn standing(&mut self, scope: &Scope, point: Point) -> Option<Standing> {
+        let undone = std::mem::take(&mut self.undone);
+        (undone.len() <= MAX_UNDONE).then(|| Standing::new(scope.clone(), point, undone))
+    }
+}
+
+struct Done {
+    line: Line,
+    /// `None` for a path that could not be found again.
+    relative: Option<PathBuf>,
+    /// `None` where another line is the last word.
+    result: Option<Result<Brought, ResourceError>>,
+}
+
+/// What bringing one file in step brought.
+pub(super) struct Brought {
+    pub(super) outcome: Outcome,
+    pub(super) known: Option<Known>,
+    pub(super) hashed: u64,
+}
+
+impl<'s> Run<'s> {
+    pub(super) fn new(work: &'s Work<'s>, places: Arc<Places>, known: Memory, may_remove: bool) -> Self {
+        let Work { client, target, options, .. } = *work;
+        let placing = Placing {
+            directory: target.directory.clone(),
+            folder: Arc::clone(&work.folder),
+            places,
+            may_remove,
+            removed: AtomicU64::new(0),
+            one_at_a_time: Mutex::new(()),
+        };
+        Self {
+            client,
+            target,
+            options,
+            lists: &work.lists,
+            home: work.lists.list.origin(),
+            placing: Arc::new(placing),
+            known,
+            filled: Filled::new(),
+            unpacked: Mutex::default(),
+            packages: tokio::sync::Mutex::default(),
+            patched: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn account(&self, report: &mut Report) {
+        report.deleted += self.placing.removed.load(Ordering::Relaxed);
+        report.bytes_fetched = self.lists.bytes.load(Ordering::Relaxed);
+        report.patched = self.patched.load(Ordering::Relaxed);
+    }
+
+    /// Removes the files of what was deleted, if that is asked for; gives the folders that were changed.
+    pub(super) async fn deletions(
+        &self,
+        plan: &Plan,
+        report: &mut Report,
+    ) -> Result<HashSet<PathBuf>, SyncError> {
+        let mut changed = HashSet::new();
+        let mut steps = plan.begin(true)?;
+        while let Some(Planned { number, url, line }) = steps.next().await? {
+            let Ok(relative) = relative_path(&line.loc, &url, &self.target.base) else { continue };
+            if !self.placing.places.is_last_word(&relative, number) {
+                continue;
+            }
+            let (target, path) = (self.target.clone(), relative.clone());
+            let really = self.options.delete && !self.options.dry_run;
+            let was_there = blocking(move || delete::one(&target, &path, really)).await?;
+            match (was_there, self.options.delete) {
+                (true, true) => {
+                    report.deleted += 1;
+                    changed.extend(folders_above(&self.target.directory, &relative));
+                }
+                (true, false) => report.kept += 1,
+                (false, _) => {}
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Brings every resource in step.
+    pub(super) async fn resources(
+        &self,
+        plan: &Plan,
+        report: &mut Report,
+        mut learnt: Option<&mut Memory>,
+    ) -> Result<Made, SyncError> {
+        let mut made = Made::default();
+        let mut work = FuturesUnordered::new();
+        let mut steps = plan.begin(false)?;
+        let mut planning = true;
+        self.options.progress.begin(self.placing.places.wanted());
+        while planning || !work.is_empty() {
+            tokio::select! {
+                planned = steps.next(), if planning && work.len() < self.options.parallel.max(1) => match planned? {
+                    Some(planned) => work.push(self.resource(planned)),
+                    None => planning = false,
+                },
+                Some(done) = work.next(), if !work.is_empty() => self.note(done, &mut made, report, learnt.as_deref_mut()),
+            }
+        }
+        Ok(made)
+    }
+
+    fn note(&self, done: Done, made: &mut Made, report: &mut Report, learnt: Option<&mut Memory>) {
+        let Done { line, relative, result } = done;
+        let Some(result) = result else { return };
+        self.options.progress.one_done();
+        if result.as_ref().is_err_and(ResourceError::may_mend) && made.undone.len() <= MAX_UNDONE {
+            made.undone.push(line.clone().for_later());
+        }
+        let outcome = result.map(|Brought { outcome, known, hashed }| {
+            let is_filled = relative.as_ref().is_some_and(|relative| self.filled.contains_key(relative));
+            let outcome = if is_filled { Outcome::Created } else { outcome };
+            report.bytes_hashed += hashed;
+            if let Some(relative) = relative {
+                if outcome != Outcome::Unchanged {
+                    made.changed.extend(folders_above(&self.target.directory, &relative));
+                }
+                if let Some((known, learnt)) = known.zip(learnt) {
+                    learnt.files.insert(relative.into(), known);
+                }
+            }
+            outcome
+        });
+        report.count(&line.loc, outcome);
+    }
+
+    async fn resource(&self, planned: Planned) -> Done {
+        let (relative, result) = match relative_path(&planned.line.loc, &planned.url, &self.target.base) {
+            Ok(relative) if !self.placing.places.is_last_word(&relative, planned.number) => (None, None),
+            Ok(relative) => {
+                let result = self.bring_in_step(&planned, &relative).await;
+                (Some(relative), Some(result))
+            }
+            Err(error) => (None, Some(Err(error.into()))),
+        };
+        Done { line: planned.line, relative, result }
+    }
+
+    async fn bring_in_step(&self, planned: &Planned, relative: &Path) -> Result<Brought, ResourceError> {
+        let unpacked = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).remove(&planned.number);
+        if let Some(brought) = unpacked {
+            return Ok(brought);
+        }
+        let look = self.compare(planned, relative).await?;
+        if look.local == Local::Same {
+            return Ok(Brought { outcome: Outcome::Unchanged, known: look.known, hashed: look.hashed });
+        }
+        if self.options.dry_run {
+            let outcome = if look.local == Local::Missing { Outcome::Created } else { Outcome::Updated };
+            return Ok(Brought { outcome, known: None, hashed: look.hashed });
+        }
+        if let Some(written) = self.patch(&planned.line, relative, look.local).await {
+            self.patched.fetch_add(1, Ordering::Relaxed);
+            return Ok(Brought::of(written, &look));
+        }
+        let line = &planned.line;
+        let alternate = line.alternate.as_deref().and_then(|place| Url::parse(place).ok());
+        let (mirrors, via) = (self.elsewhere(line, &line.mirrors), self.elsewhere(line, line.via.as_slice()));
+        let transfer = Transfer {
+            mirrors: &mirrors,
+            via: via.first(),
+            ..self.transfer(alternate.as_ref().unwrap_or(&planned.url), &line.facts)
+        };
+        let job = Job { transfer, placing: &self.placing, relative };
+        Ok(Brought::of(job.run().await?, &look))
+    }
+
+    pub(super) fn transfer<'t>(&'t self, url: &'t Url, facts: &'t Facts) -> Transfer<'t> {
+        Transfer {
+            client: self.client,
+            options: self.options,
+            room: &self.lists.room,
+            url,
+            mirrors: &[],
+            via: None,
+            facts,
+            bytes: &self.lists.bytes,
+        }
+    }
+
+    /// Where else the bytes may be had: another origin is believed only if a hash proves what it sends.
+    fn elsewhere(&self, line: &Line, places: &[String]) -> Vec<Url> {
+        let is_proven = line.facts.algorithm().is_some();
+        let is_allowed = |place: &Url| {
+            place.origin() == self.home
+                || (is_proven && (self.options.mirrors || self.options.authority == Authority::Any))
+        };
+        places.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
+    }
+
+    /// Compares the file of a resource with the facts. One that is not there because something must make way
+    /// is missing.
+    pub(super) async fn compare(
+        &self,
+        planned: &Planned,
+        relative: &Path,
+    ) -> Result<local::Look, ResourceError> {
+        let filled = self.filled.get(relative).cloned().flatten();
+        let known = filled.or_else(|| self.known.files.get(relative).cloned());
+        let (placing, relative, facts) =
+            (Arc::clone(&self.placing), relative.to_owned(), planned.line.facts.clone());
+        blocking(move || {
+            if !placing.can_be_reached(&relative)? {
+                return Ok(local::Look::of(Local::Missing));
+            }
+            Ok(local::compare(&placing.directory.join(relative), &facts, known.as_ref())?)
+        })
+        .await
+    }
+}
+
+impl Brought {
+    pub(super) fn of(written: Written, look: &local::Look) -> Self {
+        let (outcome, known) = match (written, look.local) {
+            (Written::Identical, _) => (Outcome::Unchanged, None),
+            (Written::Replaced(known), Local::Missing) => (Outcome::Created, known),
+            (Written::Replaced(known), _) => (Outcome::Updated, known),
+        };
+        Self { outcome, known, hashed: look.hashed }
+    }
+}
+
+fn folders_above(directory: &Path, relative: &Path) -> impl Iterator<Item = PathBuf> {
+    relative.ancestors().skip(1).map(|folder| directory.join(folder)).collect::<Vec<_>>().into_iter()
+}

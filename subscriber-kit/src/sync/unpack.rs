@@ -1,0 +1,163 @@
+//! Bringing files in step without asking for their resources: from packages, and by patches.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use resync_core::datetime::DateTime;
+use resync_core::digest::{Agreement, Algorithm, Digest, Hashes};
+use resync_core::document::{Entry, Metadata};
+use resync_core::package::PackageError;
+use url::Url;
+
+use super::download::{Came, Transfer, Written, blocking, finish};
+use super::local::{self, Facts, Local};
+use super::packages::{Opened, Packages, bitstream, linked};
+use super::patch::{MAX_PATCH, MAX_PATCHED, PatchLink, apply};
+use super::path::relative_path;
+use super::plan::{Line, Plan};
+use super::put::Placing;
+use super::report::Outcome;
+use super::run::{Brought, Run};
+use super::{ResourceError, SyncError, SyncOptions};
+
+impl Run<'_> {
+    /// Puts in place what lies in packages and is not here as it is told. What cannot be had so is fetched like any other.
+    pub(super) async fn unpack(&mut self, plan: &Plan, mut packages: Packages) -> Result<(), SyncError> {
+        if packages.is_empty() || self.options.dry_run {
+            return Ok(());
+        }
+        let mut opened: Option<(u32, Opened)> = None;
+        let mut steps = plan.begin(false)?;
+        while let Some(planned) = steps.next().await? {
+            let Some(package) = planned.line.packed.as_ref().map(|packed| packed.package) else { continue };
+            let Ok(relative) = relative_path(&planned.line.loc, &planned.url, &self.target.base) else {
+                continue;
+            };
+            if !self.placing.places.is_last_word(&relative, planned.number) {
+                continue;
+            }
+            let Ok(look) = self.compare(&planned, &relative).await else { continue };
+            if look.local == Local::Same {
+                let local::Look { known, hashed, .. } = look;
+                self.is_done(planned.number, Brought { outcome: Outcome::Unchanged, known, hashed });
+                continue;
+            }
+            if opened.as_ref().is_none_or(|(number, _)| *number != package) {
+                opened = packages.open(package, self.lists).await.map(|open| (package, open));
+            }
+            let Some((_, mut open)) = opened.take() else { continue };
+            let (placing, number) = (Arc::clone(&self.placing), planned.number);
+            let (open, put) = blocking(move || {
+                let put = unpack_one(&mut open, &placing, &planned.line, &relative);
+                (open, put)
+            })
+            .await;
+            match put {
+                Ok(written) => {
+                    opened = Some((package, open));
+                    if let Some(written) = written {
+                        self.is_done(number, Brought::of(written, &look));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the rest of a package is of no use");
+                    packages.spoil(package);
+                }
+            }
+        }
+        *self.packages.lock().await = packages;
+        Ok(())
+    }
+
+    fn is_done(&mut self, line: u32, brought: Brought) {
+        self.unpacked.get_mut().unwrap_or_else(PoisonError::into_inner).insert(line, brought);
+    }
+
+    /// Makes the new version of the one that is here, where the Source tells how and a hash proves it (RS-174, RS-175).
+    pub(super) async fn patch(&self, line: &Line, relative: &Path, local: Local) -> Option<Written> {
+        let is_worth_it = local == Local::Different && line.facts.algorithm().is_some();
+        let longest = line.facts.length.unwrap_or(MAX_PATCHED).min(MAX_PATCHED);
+        let patch_bytes = line.patches.iter().map(|patch| patch.facts.length.unwrap_or(0)).sum::<u64>();
+        if line.patches.is_empty() || !is_worth_it || patch_bytes >= longest {
+            return None;
+        }
+        let mut patches = Vec::new();
+        for patch in &line.patches {
+            patches.push(self.fetch_patch(patch).await?);
+        }
+        let (placing, facts, relative) = (Arc::clone(&self.placing), line.facts.clone(), relative.to_owned());
+        blocking(move || match patched(&placing, &facts, &relative, &patches) {
+            Ok(written) => written,
+            Err(error) => {
+                tracing::debug!(%error, "a patched file cannot be put in place");
+                None
+            }
+        })
+        .await
+    }
+
+    async fn fetch_patch(&self, patch: &PatchLink) -> Option<Vec<u8>> {
+        if let Some((package, _)) = &patch.packed {
+            let mut open = self.packages.lock().await.open(*package, self.lists).await?;
+            let link = patch.link();
+            return blocking(move || linked(&mut open, &link, MAX_PATCH)).await;
+        }
+        let url = Url::parse(&patch.url).ok().filter(|url| self.options.authority.allows(url, &self.home))?;
+        let max = self.options.max_resource_bytes.min(MAX_PATCH);
+        let options = SyncOptions { max_resource_bytes: max, ..self.options.clone() };
+        let transfer = Transfer { options: &options, ..self.transfer(&url, &patch.facts) };
+        match transfer.run().await {
+            Ok(came) => blocking(move || std::fs::read(came.file.path())).await.ok(),
+            Err(error) => {
+                tracing::debug!(%url, %error, "a patch is of no use");
+                None
+            }
+        }
+    }
+}
+
+/// Puts one bitstream in place; `None` where only this one is of no use.
+fn unpack_one(
+    package: &mut Opened,
+    placing: &Placing,
+    line: &Line,
+    relative: &Path,
+) -> Result<Option<Written>, PackageError> {
+    let path = line.packed.as_ref().map(|packed| packed.path.clone());
+    let Facts { length, hashes, modified } = line.facts.clone();
+    let metadata = Metadata { path, length, hash: hashes, ..Metadata::default() };
+    let entry = Entry::with_metadata(line.loc.clone(), metadata);
+    let file = placing.folder.unfinished().map_err(PackageError::Io)?;
+    let Some(came) = bitstream(package, &entry, file)? else { return Ok(None) };
+    let modified = modified.map(DateTime::to_system_time);
+    match finish(placing, came, relative, modified, line.facts.algorithm().is_none()) {
+        Ok(written) => Ok(Some(written)),
+        Err(error) => {
+            tracing::debug!(loc = line.loc, %error, "a bitstream cannot be put in place");
+            Ok(None)
+        }
+    }
+}
+
+/// Applies patches to a file; `None` where they do not make what is told of the new version.
+fn patched(
+    placing: &Placing,
+    facts: &Facts,
+    relative: &Path,
+    patches: &[Vec<u8>],
+) -> Result<Option<Written>, ResourceError> {
+    let path = placing.directory.join(relative);
+    if std::fs::symlink_metadata(&path)?.len() > MAX_PATCHED {
+        return Ok(None);
+    }
+    let algorithms = || facts.algorithm().into_iter().chain([Algorithm::Sha256]);
+    let digest = |bytes: &[u8]| -> Hashes { algorithms().map(|one| Digest::of(one, bytes)).collect() };
+    let is_right = |bytes: &[u8]| facts.hashes.compare(&digest(bytes)) == Agreement::Same;
+    let Some(new) = apply(&std::fs::read(path)?, patches, is_right) else { return Ok(None) };
+    let mut file = placing.folder.unfinished()?;
+    file.write_all(&new)?;
+    let modified = facts.modified.map(DateTime::to_system_time);
+    let came = Came { file, length: new.len() as u64, hashes: digest(&new), modified: None };
+    finish(placing, came, relative, modified, false).map(Some)
+}

@@ -1,0 +1,175 @@
+//! Where the bytes of a resource may come from besides its URI: patches, alternates, and where the Source has it from.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use std::time::Duration;
+
+use resync_core::digest::{Algorithm, Digest};
+use resync_subscriber_kit::sync::{Look, Offer, Report, SyncOptions, Target, baseline, look};
+use support::copy::{Copy, counts};
+use support::{Source, client, document, expected, files};
+use tempfile::TempDir;
+use url::Url;
+
+const PATCH: &str = "http://www.openarchives.org/rs/terms/patch";
+const OLD: &str = r#"{"zebra":1,"name":"old","list":["x"]}"#;
+const NEW: &str = r#"{"zebra":1,"name":"new","list":["x"]}"#;
+const NEWER: &str = r#"{"zebra":1,"name":"new","list":["x","y"]}"#;
+const FIRST: &str = r#"[{"op":"replace","path":"/name","value":"new"}]"#;
+const SECOND: &str = r#"[{"op":"add","path":"/list/-","value":"y"}]"#;
+
+/// A copy of one JSON file of a Source that tells of its changes.
+struct Mirror {
+    source: Source,
+    directory: TempDir,
+    told: Vec<String>,
+}
+
+impl Mirror {
+    async fn start() -> Self {
+        let mirror =
+            Self { source: Source::start().await, directory: tempfile::tempdir().unwrap(), told: vec![] };
+        let entry = mirror.source.resource("/doc.json", OLD.as_bytes());
+        mirror.source.resource_list("/resourcelist.xml", &[entry]);
+        mirror.publish();
+        mirror.run(Look::Everything).await;
+        mirror.source.asked();
+        mirror
+    }
+
+    async fn run(&self, how: Look) -> Report {
+        let url = |path: &str| Url::parse(&self.source.url(path)).unwrap();
+        let offer = Offer { change_list: Some(url("/changes.xml")), ..Offer::list(url("/resourcelist.xml")) };
+        let target = Target::open(self.directory.path(), url("/")).unwrap();
+        let options = SyncOptions { retries: 0, ..SyncOptions::default() };
+        look(&client(), &offer, &target, &options, how).await.unwrap()
+    }
+
+    /// The document became this, by the patch at this place.
+    fn change(&mut self, body: &str, patch: &str, media_type: &str) {
+        let hash = Digest::of(Algorithm::Sha256, body.as_bytes());
+        let second = self.told.len();
+        self.told.push(format!(
+            r#"<url><loc>{}</loc><rs:md change="updated" datetime="2026-11-20T10:00:{second:02}Z" hash="{hash}" length="{}"/><rs:ln rel="{PATCH}" href="{}" type="{media_type}"/></url>"#,
+            self.source.url("/doc.json"),
+            body.len(),
+            self.source.url(patch),
+        ));
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let root = r#"<rs:md capability="changelist" from="2026-11-20T08:00:00Z"/>"#;
+        self.source.put("/changes.xml", document("urlset", root, &self.told).as_bytes());
+    }
+
+    fn local(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("doc.json")).unwrap()
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.source.asked().into_iter().filter(|path| !path.ends_with(".xml")).collect()
+    }
+}
+
+const JSON_PATCH: &str = "application/json-patch+json";
+
+#[tokio::test]
+async fn rs174_rs198_patches_are_applied_one_after_another_and_the_resource_is_not_asked_for() {
+    let mut mirror = Mirror::start().await;
+    mirror.source.put("/1.patch", FIRST.as_bytes());
+    mirror.source.put("/2.patch", SECOND.as_bytes());
+    mirror.change(NEW, "/1.patch", JSON_PATCH);
+    mirror.change(NEWER, "/2.patch", JSON_PATCH);
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!((counts(&report), report.patched), ([0, 1, 0, 0, 0], 1));
+    assert_eq!(mirror.local(), NEWER);
+    assert_eq!(mirror.asked(), ["/1.patch", "/2.patch"]);
+}
+
+#[tokio::test]
+async fn rs175_a_patch_that_is_unknown_or_makes_something_else_is_left_and_the_resource_fetched() {
+    let wrong = r#"[{"op":"replace","path":"/name","value":"a lie"}]"#;
+    for (patch, media_type) in
+        [(wrong, JSON_PATCH), ("<x/>", "application/patch-ops-error+xml"), ("", JSON_PATCH)]
+    {
+        let mut mirror = Mirror::start().await;
+        mirror.source.put("/1.patch", patch.as_bytes());
+        mirror.source.put("/doc.json", NEW.as_bytes());
+        mirror.change(NEW, "/1.patch", media_type);
+        let report = mirror.run(Look::Changes).await;
+        assert_eq!((counts(&report), report.patched), ([0, 1, 0, 0, 0], 0), "{patch}");
+        assert_eq!(mirror.local(), NEW);
+        assert!(mirror.asked().contains(&"/doc.json".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn rs175_a_patch_of_another_origin_is_not_asked_for() {
+    let mut mirror = Mirror::start().await;
+    let stranger = Source::start().await;
+    stranger.put("/1.patch", FIRST.as_bytes());
+    mirror.source.put("/doc.json", NEW.as_bytes());
+    let hash = Digest::of(Algorithm::Sha256, NEW.as_bytes());
+    mirror.told.push(format!(
+        r#"<url><loc>{}</loc><rs:md change="updated" hash="{hash}"/><rs:ln rel="{PATCH}" href="{}" type="{JSON_PATCH}"/></url>"#,
+        mirror.source.url("/doc.json"),
+        stranger.url("/1.patch"),
+    ));
+    mirror.publish();
+    assert_eq!(mirror.run(Look::Changes).await.patched, 0);
+    assert_eq!(mirror.local(), NEW);
+    assert!(stranger.asked().is_empty());
+}
+
+#[tokio::test]
+async fn rs172_an_alternate_of_the_preferred_type_is_copied_in_the_resources_place() {
+    let copy = Copy::start().await;
+    let link = |path: &str, media_type: &str, body: &str| {
+        copy.source.put(path, body.as_bytes());
+        let hash = Digest::of(Algorithm::Sha256, body.as_bytes());
+        let href = copy.source.url(path);
+        format!(
+            r#"<rs:ln rel="alternate" href="{href}" type="{media_type}" hash="{hash}" length="{}"/>"#,
+            body.len()
+        )
+    };
+    let alternates =
+        [link("/page.html", "text/html; charset=utf-8", "html"), link("/page.pdf", "application/pdf", "pdf")];
+    copy.source.put("/page", b"generic");
+    copy.source.put("/other", b"other");
+    let entries = [
+        format!("<url><loc>{}</loc>{}</url>", copy.source.url("/page"), alternates.concat()),
+        copy.source.entry("/other", b"other"),
+    ];
+    copy.source.resource_list("/resourcelist.xml", &entries);
+    for (prefer, body) in
+        [(vec![], "generic"), (vec!["image/*", "application/pdf"], "pdf"), (vec!["text/*"], "html")]
+    {
+        let prefer = prefer.into_iter().map(str::to_owned).collect();
+        let options = SyncOptions { prefer, delete: true, ..copy.options.clone() };
+        let url = Url::parse(&copy.source.url("/resourcelist.xml")).unwrap();
+        baseline(&client(), &Offer::list(url), &copy.target(), &options).await.unwrap();
+        assert_eq!(files(copy.path()), expected(&[("page", body), ("other", "other")]));
+    }
+}
+
+#[tokio::test]
+async fn rs180_what_the_source_no_longer_has_comes_from_where_it_had_it_if_a_hash_proves_it() {
+    let original = Source::start().await;
+    for (body, mirrors, comes) in [("right", true, true), ("wrong", true, false), ("right", false, false)] {
+        let mut copy = Copy::start().await;
+        copy.options.mirrors = mirrors;
+        copy.options.retry_pause = Duration::from_millis(1);
+        original.put("/x", body.as_bytes());
+        let hash = Digest::of(Algorithm::Sha256, b"right");
+        let via = format!(r#"<rs:ln rel="via" href="{}"/>"#, original.url("/x"));
+        let entry = format!(r#"<url><loc>{}</loc><rs:md hash="{hash}"/>{via}</url>"#, copy.source.url("/x"));
+        copy.source.resource_list("/resourcelist.xml", &[entry]);
+        let report = copy.sync().await;
+        assert_eq!(counts(&report), [u64::from(comes), 0, 0, 0, u64::from(!comes)], "{body} {mirrors}");
+        assert_eq!(files(copy.path()).len(), usize::from(comes));
+        assert_eq!(original.asked().is_empty(), !mirrors);
+    }
+}
