@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use super::{Book, FORMAT, StateError};
+use super::StateError;
+use super::book::{Book, FORMAT};
 
 /// What every state folder holds, so that no copy takes it for a part of itself. Its beginning is that of
 /// [`STATE_FOLDER`], so that no Source can name it.

@@ -2,6 +2,7 @@
 //!
 //! A change counts once it is durable. Whoever only looks never waits for the disk.
 
+mod book;
 mod disk;
 mod journal;
 
@@ -13,17 +14,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use resync_core::datetime::DateTime;
-use resync_core::websub::key::{CallbackUrl, TopicUrl};
-use resync_core::websub::secret::Secret;
+use resync_core::websub::key::TopicUrl;
 use resync_core::websub::signature::SignedBody;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 use url::Url;
 
 use crate::discover::Known;
-use crate::inbox::{Delivery, Handled, Left, Window, resume};
+use crate::inbox::{Delivery, Left, Window, resume};
 use crate::subscription::Subscription;
 use crate::sync::Report;
+use book::note_handled;
+pub(crate) use book::{Book, KeptSecret, Mode, Pending, Record};
 use disk::{io_error, lock, read, write};
 pub(crate) use disk::{is_state_folder, make_private_folder, mark};
 use journal::Journal;
@@ -31,8 +33,6 @@ pub(crate) use journal::{Event, Taken, Then};
 
 /// The name of the state folder inside a copy's directory.
 pub const STATE_FOLDER: &str = ".resync-destination";
-
-const FORMAT: u32 = 1;
 
 /// Why the state cannot be read or kept.
 #[derive(Debug, thiserror::Error)]
@@ -72,79 +72,6 @@ pub struct LastSync {
     pub at_unix_millis: i64,
     /// What it did.
     pub report: Report,
-}
-
-/// Everything that is remembered; also the form on disk.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Book {
-    format: u32,
-    pub(crate) subscriptions: Vec<Record>,
-    pub(crate) last_sync: Option<LastSync>,
-    /// What the last discovery found, to begin from while the Source is away.
-    #[serde(default)]
-    pub(crate) known: Option<Known>,
-}
-
-impl Default for Book {
-    fn default() -> Self {
-        Self { format: FORMAT, subscriptions: Vec::new(), last_sync: None, known: None }
-    }
-}
-
-/// What was asked of the hub and not yet confirmed by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Mode {
-    Subscribe,
-    Unsubscribe,
-}
-
-/// A request to the hub that may be verified until `until`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Pending {
-    pub(crate) mode: Mode,
-    pub(crate) until_unix_millis: i64,
-    /// A hub whose answer got lost may ask again within the time that is left.
-    pub(crate) confirmed: bool,
-}
-
-/// A secret and a time that belongs to it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct KeptSecret {
-    #[serde(with = "text::secret")]
-    pub(crate) secret: Secret,
-    pub(crate) unix_millis: i64,
-}
-
-/// One subscription as it is kept.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Record {
-    /// The unguessable last segment of the callback (W-045).
-    pub(crate) token: String,
-    #[serde(with = "text::topic")]
-    pub(crate) topic: TopicUrl,
-    pub(crate) hub: String,
-    #[serde(with = "text::secret")]
-    pub(crate) secret: Secret,
-    /// Since when the secret is in use (milliseconds since 1970).
-    #[serde(default)]
-    pub(crate) secret_since: i64,
-    /// The secret that the renewal under way asks for; `unix_millis` is for how long the old one goes on to count.
-    #[serde(default)]
-    pub(crate) next_secret: Option<KeptSecret>,
-    /// The secret before this one, until `unix_millis`.
-    #[serde(default)]
-    pub(crate) old_secret: Option<KeptSecret>,
-    pub(crate) callback: Option<String>,
-    pub(crate) pending: Option<Pending>,
-    pub(crate) lease_seconds: Option<u64>,
-    pub(crate) expires_unix_millis: Option<i64>,
-    pub(crate) ended: bool,
-    pub(crate) denied: Option<String>,
-    /// Which notifications were handled, as far as that is durable.
-    #[serde(flatten)]
-    pub(crate) handled: Handled,
 }
 
 /// The subscriptions of a Destination with their durable state. Cheap to clone; clones share everything.
@@ -300,6 +227,20 @@ impl Subscriptions {
         self.update(move |book| book.known = Some(known)).await
     }
 
+    /// Remembers up to when Change Notifications told and were dealt with.
+    pub(crate) async fn remember_told(&self, until: Option<DateTime>) -> Result<(), StateError> {
+        let until = until.map(DateTime::unix_millis);
+        if self.with_book(|book| book.told_until == until) {
+            return Ok(());
+        }
+        self.update(move |book| book.told_until = until).await
+    }
+
+    /// See [`remember_told`](Self::remember_told).
+    pub(crate) fn told_until(&self) -> Option<DateTime> {
+        self.with_book(|book| book.told_until).and_then(|millis| DateTime::from_unix_millis(millis).ok())
+    }
+
     /// What the last discovery found.
     pub(crate) fn known_discovery(&self) -> Option<Known> {
         self.with_book(|book| book.known.clone())
@@ -402,58 +343,6 @@ impl Shared {
     }
 }
 
-fn note_handled(windows: &HashMap<String, Window>, book: &mut Book) {
-    for record in &mut book.subscriptions {
-        if let Some(window) = windows.get(&record.token) {
-            record.handled = window.handled();
-        }
-    }
-}
-
-impl Record {
-    fn new(topic: TopicUrl, hub: String) -> Self {
-        let token = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
-        Self {
-            token,
-            topic,
-            hub,
-            secret: Secret::random(),
-            secret_since: DateTime::now().unix_millis(),
-            next_secret: None,
-            old_secret: None,
-            callback: None,
-            pending: None,
-            lease_seconds: None,
-            expires_unix_millis: None,
-            ended: false,
-            denied: None,
-            handled: Handled::default(),
-        }
-    }
-
-    /// The secrets that may sign now: the one in use, the one asked for, and for a while the one before.
-    pub(crate) fn secrets(&self, now: i64) -> Vec<Secret> {
-        let next = self.next_secret.as_ref();
-        let old = self.old_secret.as_ref().filter(|old| old.unix_millis > now);
-        let others = next.into_iter().chain(old).map(|kept| kept.secret.clone());
-        std::iter::once(self.secret.clone()).chain(others).collect()
-    }
-
-    /// The secret that the next request asks for.
-    pub(crate) fn secret_to_ask(&self) -> Secret {
-        self.next_secret.as_ref().map_or(&self.secret, |next| &next.secret).clone()
-    }
-
-    /// The callback under the public `prefix`.
-    pub(crate) fn callback_under(&self, prefix: &Url) -> String {
-        format!("{}/{}", prefix.as_str().trim_end_matches('/'), self.token)
-    }
-
-    pub(crate) fn callback(&self) -> Option<CallbackUrl> {
-        self.callback.as_deref().and_then(|url| CallbackUrl::parse(url).ok())
-    }
-}
-
 /// A look at the state of a Destination that may be running.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -474,36 +363,6 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     note_handled(&resume(&book.subscriptions, events).0, &mut book);
     let subscriptions = book.subscriptions().into_iter().map(|(_, subscription)| subscription).collect();
     Ok(Some(Status { subscriptions, last_sync: book.last_sync }))
-}
-
-/// Values of core as JSON strings, checked again when they are read.
-mod text {
-    macro_rules! as_text {
-        ($name:ident, $type:ty, $write:expr, $read:expr) => {
-            pub(super) mod $name {
-                use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-
-                pub(crate) fn serialize<S: Serializer>(value: &$type, to: S) -> Result<S::Ok, S::Error> {
-                    to.serialize_str(&$write(value))
-                }
-
-                pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
-                    $read(String::deserialize(from)?).map_err(D::Error::custom)
-                }
-            }
-        };
-    }
-    use resync_core::websub::{key::TopicUrl, secret::Secret};
-
-    as_text!(topic, super::TopicUrl, |value: &super::TopicUrl| value.as_str().to_owned(), |text: String| {
-        super::TopicUrl::parse(&text)
-    });
-    as_text!(
-        secret,
-        super::Secret,
-        |value: &super::Secret| String::from_utf8_lossy(value.as_bytes()).into_owned(),
-        super::Secret::new
-    );
 }
 
 #[cfg(test)]
