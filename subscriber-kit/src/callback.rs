@@ -128,6 +128,16 @@ impl Callback {
         let left = subscriptions.left_open().into();
         (Self { shared: Arc::new(shared) }, Deliveries { left, receiver })
     }
+
+    /// Whether the path is the one of a subscription here.
+    pub(crate) fn knows(&self, path: &str) -> bool {
+        self.shared.subscriptions.with(token(path), |_| ()).is_some()
+    }
+}
+
+/// The unguessable last segment of a path.
+fn token(path: &str) -> &str {
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
 
 impl<B> tower_service::Service<Request<B>> for Callback
@@ -177,7 +187,7 @@ impl Shared {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
-        let token = parts.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let token = token(parts.uri.path());
         match parts.method {
             Method::GET => self.verify(token, parts.uri.query().unwrap_or_default()).await,
             Method::POST => match self.deliver(token, &parts.headers, body).await {

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{ClientOptions, Reach};
-use resync_subscriber_kit::sync::{Authority, Filter, SyncOptions};
+use resync_subscriber_kit::hook::Hook;
+use resync_subscriber_kit::service::ServiceOptions;
+use resync_subscriber_kit::sync::{Authority, Baseline, ChangesFrom, Filter, SyncOptions};
 use url::Url;
 
 /// Keeps a copy of a ResourceSync Source in step.
@@ -95,12 +97,12 @@ pub(crate) struct Copy {
 
 #[derive(Debug, Args)]
 pub(crate) struct Listen {
-    /// Any URL of the Source
-    #[arg(env = "RESYNC_DESTINATION_URL")]
-    pub(crate) url: String,
-    /// The directory of the copy
-    #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
-    pub(crate) into: PathBuf,
+    /// Any URL of the Source; several for several copies behind one callback server
+    #[arg(env = "RESYNC_DESTINATION_URL", required = true, value_name = "URL", value_delimiter = ' ')]
+    pub(crate) url: Vec<String>,
+    /// The directory of the copy; one for each URL, in their order
+    #[arg(long, env = "RESYNC_DESTINATION_INTO", required = true, value_name = "DIR")]
+    pub(crate) into: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) choice: Choice,
     #[command(flatten)]
@@ -148,6 +150,9 @@ pub(crate) struct Service {
     /// A command for the shell that gets every notification on standard input
     #[arg(long, env = "RESYNC_DESTINATION_EXEC", value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
+    /// How long that command may take for one notification; 0s for as long as it likes
+    #[arg(long, env = "RESYNC_DESTINATION_EXEC_TIMEOUT", default_value = "10m", value_parser = duration_or_zero)]
+    pub(crate) exec_timeout: Duration,
     /// Unsubscribe at the end; otherwise the hub keeps trying until the lease ends
     #[arg(long, env = "RESYNC_DESTINATION_UNSUBSCRIBE_ON_EXIT")]
     pub(crate) unsubscribe_on_exit: bool,
@@ -155,9 +160,37 @@ pub(crate) struct Service {
     pub(crate) manners: Manners,
 }
 
+impl Listen {
+    /// Each URL with its directory.
+    pub(crate) fn copies(&self) -> Result<Vec<(String, PathBuf)>, String> {
+        let Choice { set, base, state, .. } = &self.choice;
+        if self.url.len() != self.into.len() {
+            return Err(format!(
+                "{} URLs and {} directories: give an --into for each URL",
+                self.url.len(),
+                self.into.len()
+            ));
+        }
+        if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
+            return Err("--set, --base and --state are for one copy: give a Capability List as the URL, and leave the state in each directory".to_owned());
+        }
+        Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
+    }
+}
+
 impl Service {
-    pub(crate) fn rotation(&self) -> Option<Duration> {
-        Some(self.rotate_secret).filter(|after| !after.is_zero())
+    pub(crate) fn options(self) -> ServiceOptions {
+        let unless_zero = |time: Duration| Some(time).filter(|time| !time.is_zero());
+        ServiceOptions {
+            listen: self.address,
+            callback_url: self.callback_url,
+            lease: Some(self.lease),
+            rotate_secret_after: unless_zero(self.rotate_secret),
+            hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
+            unsubscribe_on_exit: self.unsubscribe_on_exit,
+            client: self.manners.client_options(),
+            ..ServiceOptions::default()
+        }
     }
 }
 
@@ -210,9 +243,19 @@ pub(crate) struct Choice {
     #[arg(long, env = "RESYNC_DESTINATION_PARALLEL", default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) parallel: u16,
-    /// Also fetch from mirrors of other origins, where the list gives a hash that proves what comes
+    /// What a copy without files is made from: a Resource Dump if that is cheaper, or always if there is one, or never
+    #[arg(long, env = "RESYNC_DESTINATION_BASELINE", value_enum, default_value_t, value_name = "WHAT")]
+    pub(crate) baseline: Base,
+    /// What changes are known from, where the Source has both
+    #[arg(long, env = "RESYNC_DESTINATION_CHANGES", value_enum, default_value_t, value_name = "WHAT")]
+    pub(crate) changes: Changes,
+    /// Also fetch from mirrors of other origins, or from where the Source has it, if the list gives a hash that proves
+    /// what comes
     #[arg(long, env = "RESYNC_DESTINATION_MIRRORS")]
     pub(crate) mirrors: bool,
+    /// Copy the alternate representation of this media type where a resource has one; may be given several times
+    #[arg(long, env = "RESYNC_DESTINATION_PREFER", value_name = "TYPE", value_delimiter = ',')]
+    pub(crate) prefer: Vec<String>,
     /// Only resources of this media type, such as text/html or image/*; may be given several times
     #[arg(long = "type", env = "RESYNC_DESTINATION_TYPE", value_name = "TYPE", value_delimiter = ',')]
     pub(crate) types: Vec<String>,
@@ -233,6 +276,23 @@ pub(crate) struct Choice {
     pub(crate) only_metadata: bool,
 }
 
+/// See [`Baseline`].
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Base {
+    #[default]
+    Cheaper,
+    Dump,
+    List,
+}
+
+/// See [`ChangesFrom`].
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Changes {
+    #[default]
+    List,
+    Dump,
+}
+
 impl Choice {
     pub(crate) fn sync_options(&self) -> SyncOptions {
         SyncOptions {
@@ -240,6 +300,16 @@ impl Choice {
             authority: if self.any_origin { Authority::Any } else { Authority::SameOrigin },
             parallel: self.parallel.into(),
             mirrors: self.mirrors,
+            baseline: match self.baseline {
+                Base::Cheaper => Baseline::Cheaper,
+                Base::Dump => Baseline::Dump,
+                Base::List => Baseline::List,
+            },
+            changes: match self.changes {
+                Changes::List => ChangesFrom::List,
+                Changes::Dump => ChangesFrom::Dump,
+            },
+            prefer: self.prefer.clone(),
             filter: Filter {
                 types: self.types.clone(),
                 include: self.include.clone(),

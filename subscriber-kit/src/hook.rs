@@ -1,6 +1,7 @@
 //! A command of the user's own that hears every notification.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use resync_core::websub::identity::NotificationId;
 use resync_core::websub::key::TopicUrl;
@@ -10,7 +11,10 @@ use tokio::process::Command;
 /// A command line for the shell. It gets the body on standard input, and in its environment `RESYNC_TOPIC`,
 /// `RESYNC_CONTENT_TYPE` and, where the hub gives one, `RESYNC_ID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hook(String);
+pub struct Hook {
+    command: String,
+    limit: Option<Duration>,
+}
 
 /// Why a hook has not dealt with a notification.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +25,9 @@ pub enum HookError {
     /// It says that it failed.
     #[error("the command ended with {0}")]
     Failed(std::process::ExitStatus),
+    /// It took too long and was killed.
+    #[error("the command took longer than {0:?} and was killed: allow more time, or let it do less")]
+    TimedOut(Duration),
 }
 
 /// What a hook hears.
@@ -36,13 +43,26 @@ impl Hook {
     /// A hook of this command line.
     #[must_use]
     pub fn new(command: impl Into<String>) -> Self {
-        Self(command.into())
+        Self { command: command.into(), limit: None }
+    }
+
+    /// How long it may take for one notification; after that it is killed and has failed.
+    #[must_use]
+    pub fn limit(mut self, limit: Option<Duration>) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// Runs it to its end. Dropped before that, it is killed.
     pub(crate) async fn run(&self, heard: &Heard) -> Result<(), HookError> {
+        let Some(limit) = self.limit else { return self.whole(heard).await };
+        let whole = tokio::time::timeout(limit, self.whole(heard)).await;
+        whole.unwrap_or(Err(HookError::TimedOut(limit)))
+    }
+
+    async fn whole(&self, heard: &Heard) -> Result<(), HookError> {
         let mut command = shell();
-        command.arg(&self.0).stdin(Stdio::piped()).kill_on_drop(true);
+        command.arg(&self.command).stdin(Stdio::piped()).kill_on_drop(true);
         command.env("RESYNC_TOPIC", heard.topic.as_str());
         command.env("RESYNC_CONTENT_TYPE", heard.content_type.as_deref().unwrap_or_default());
         command.env("RESYNC_ID", heard.id.map(|id| id.to_string()).unwrap_or_default());
@@ -98,5 +118,7 @@ mod tests {
         assert!(matches!(Hook::new("exit 3").run(&heard).await, Err(HookError::Failed(_))));
         let long = Heard { body: vec![b'x'; 1 << 20], ..heard };
         Hook::new("true").run(&long).await.expect("it need not read");
+        let hook = Hook::new("exec sleep 600").limit(Some(Duration::from_millis(50)));
+        assert!(matches!(hook.run(&long).await, Err(HookError::TimedOut(_))));
     }
 }

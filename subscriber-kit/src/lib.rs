@@ -12,6 +12,7 @@
 //! | [`sync`] | a directory brought in step with a Source's lists, and audited |
 //! | [`listen`] | all of it together: a copy that stays in step by itself |
 //! | [`relay`] | notifications of any WebSub topics, handed to a command |
+//! | [`service`] | how hubs reach a Destination that listens or hands on |
 //! | [`hook`] | a command of the user's own |
 //! | [`state`] | what is remembered between runs |
 //! | [`fetch`] | the HTTP client and its bounds |
@@ -69,7 +70,7 @@ pub mod listen;
 pub mod notification;
 pub mod relay;
 mod server;
-mod service;
+pub mod service;
 pub mod state;
 pub mod subscriber;
 pub mod subscription;

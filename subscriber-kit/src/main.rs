@@ -7,13 +7,13 @@ mod show;
 use std::error::Error;
 use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
 use resync_subscriber_kit::discover::{DiscoverError, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
-use resync_subscriber_kit::hook::Hook;
-use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen};
+use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
 use resync_subscriber_kit::relay::{RelayOptions, relay};
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
 use resync_subscriber_kit::sync::{Look, Offer, SyncOptions, Target, audit, look};
@@ -21,10 +21,11 @@ use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
 use bar::Bar;
-use cli::{Cli, Command, Copy, Listen, Service, Subscribe};
+use cli::{Cli, Command, Copy, Listen, Subscribe};
 use show::Sizes;
 
 const FAILED: u8 = 1;
+const USAGE: u8 = 2;
 const BAD_CONFIGURATION: u8 = 64;
 
 /// An error on its way to the exit code.
@@ -124,8 +125,8 @@ async fn open(copy: &Copy) -> Result<(Client, Offer, Target), Failure> {
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
     let set = source.choose(copy.choice.set.as_deref())?;
     let offer = Offer::of(set);
-    if offer.resource_list.is_none() {
-        return Err(ListenError::NoResourceList { set: set.name() }.into());
+    if offer.base(copy.choice.sync_options().baseline).is_none() {
+        return Err(ListenError::NothingOffered { set: set.name() }.into());
     }
     let base = copy.choice.base.clone().unwrap_or_else(|| source.base.clone());
     let directory = |error| Failure::configuration(format!("cannot use {}: {error}", copy.dir.display()));
@@ -138,20 +139,26 @@ async fn open(copy: &Copy) -> Result<(Client, Offer, Target), Failure> {
 }
 
 async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
-    let mut options = ListenOptions::new(flags.url, flags.into);
-    options.sync = flags.choice.sync_options();
-    options.set = flags.choice.set;
-    options.base = flags.choice.base;
-    options.state = flags.choice.state;
-    options.poll = flags.poll;
-    options.rotate_secret_after = flags.service.rotation();
-    options.client = flags.service.manners.client_options();
-    let Service { address, callback_url, lease, exec, unsubscribe_on_exit, .. } = flags.service;
-    (options.listen, options.callback_url, options.lease) = (address, callback_url, Some(lease));
-    (options.hook, options.unsubscribe_on_exit) = (exec.map(Hook::new), unsubscribe_on_exit);
+    let copies = flags.copies().map_err(|text| Failure { code: USAGE, text })?;
+    let of = |(url, into): (String, PathBuf)| {
+        let mut options = ListenOptions::new(url, into);
+        options.sync = flags.choice.sync_options();
+        options.set.clone_from(&flags.choice.set);
+        options.base.clone_from(&flags.choice.base);
+        options.state.clone_from(&flags.choice.state);
+        options.poll = flags.poll;
+        options
+    };
+    let is_one = copies.len() == 1;
+    let copies = copies.into_iter().map(of).collect();
+    let tell = move |directory: &Path, event: Event| {
+        let Some(line) = event_line(event) else { return };
+        // A reader that went away is no reason to stop keeping the copy.
+        let _ = say(if is_one { line } else { format!("{}: {line}", directory.display()) });
+    };
     // Registered before anything is promised, so that no signal finds the default behaviour.
     let shutdown = shutdown_signal()?;
-    listen(options, print_event, shutdown).await.map_err(|error| {
+    listen_all(copies, &flags.service.options(), tell, shutdown).await.map_err(|error| {
         if error.is_configuration() { Failure::configuration(error) } else { error.into() }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -159,11 +166,7 @@ async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
 
 async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
     let mut options = RelayOptions::new(flags.topics, flags.state);
-    options.rotate_secret_after = flags.service.rotation();
-    options.client = flags.service.manners.client_options();
-    let Service { address, callback_url, lease, exec, unsubscribe_on_exit, .. } = flags.service;
-    (options.listen, options.callback_url, options.lease) = (address, callback_url, Some(lease));
-    (options.hook, options.unsubscribe_on_exit) = (exec.map(Hook::new), unsubscribe_on_exit);
+    options.service = flags.service.options();
     let shutdown = shutdown_signal()?;
     let tell = |event| {
         // A reader that went away is no reason to end a subscription.
@@ -175,18 +178,20 @@ async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_event(event: Event) {
-    let line = match event {
+fn event_line(event: Event) -> Option<String> {
+    Some(match event {
         Event::Listening { address } => format!("listening on http://{address}"),
         Event::Subscribed { topic, until } => show::subscribed(&topic, until),
         Event::Notified => "notified: something changed".to_owned(),
+        Event::Gap { told_until, from } => {
+            format!("not told what changed from {told_until} to {from}: it is found out")
+        }
         Event::Synchronised(report) => show::report(&report),
         Event::HookFailed { cause } => format!("the command failed: {cause}"),
         Event::SyncFailed { cause, retry_in } => format!("not in step: {cause}; next try in {retry_in:.0?}"),
-        _ => return,
-    };
-    // A reader that went away is no reason to stop keeping the copy.
-    let _ = say(line);
+        Event::Stopped { cause } => format!("stopped: {cause}"),
+        _ => return None,
+    })
 }
 
 #[cfg(unix)]

@@ -11,17 +11,15 @@ use resync_core::websub::identity::NotificationId;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use url::Url;
 
-use crate::callback::CallbackOptions;
 use crate::channel::keep_at_some_hub;
 use crate::discover::{Channel, DiscoverError, channels};
-use crate::fetch::{Client, ClientOptions, FetchError};
+use crate::fetch::{Client, FetchError};
 use crate::hook::{Heard, Hook};
 use crate::inbox::{Deliveries, Receipt};
-use crate::service::{Service, ServiceOptions};
+use crate::service::{Party, Service, ServiceOptions};
 use crate::state::{StateError, Subscriptions};
-use crate::subscriber::{ROTATE_AFTER, SubscribeError, Subscriber, jittered};
+use crate::subscriber::{SubscribeError, Subscriber, jittered};
 
 /// How often the hook is run for one notification, before that is left for the next start.
 const HOOK_TRIES: u32 = 5;
@@ -36,40 +34,15 @@ pub struct RelayOptions {
     pub topics: Vec<String>,
     /// Where the state is kept.
     pub state: PathBuf,
-    /// Where the callback server listens.
-    pub listen: SocketAddr,
-    /// How hubs reach that server; its address if not given.
-    pub callback_url: Option<Url>,
-    /// The lease to ask for.
-    pub lease: Option<Duration>,
-    /// After what time a renewal asks for a new secret; `None` for never.
-    pub rotate_secret_after: Option<Duration>,
-    /// What hears every notification; without it every one is done when it was told as an event.
-    pub hook: Option<Hook>,
-    /// Whether to unsubscribe at the end.
-    pub unsubscribe_on_exit: bool,
-    /// The callback's bounds.
-    pub callback: CallbackOptions,
-    /// The HTTP client's bounds.
-    pub client: ClientOptions,
+    /// How hubs reach this Destination. Without a hook every notification is done when it was told as an event.
+    pub service: ServiceOptions,
 }
 
 impl RelayOptions {
     /// The usual: a callback server on a free loopback port.
     #[must_use]
     pub fn new(topics: Vec<String>, state: impl Into<PathBuf>) -> Self {
-        Self {
-            topics,
-            state: state.into(),
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            callback_url: None,
-            lease: None,
-            rotate_secret_after: Some(ROTATE_AFTER),
-            hook: None,
-            unsubscribe_on_exit: false,
-            callback: CallbackOptions::default(),
-            client: ClientOptions::default(),
-        }
+        Self { topics, state: state.into(), service: ServiceOptions::default() }
     }
 }
 
@@ -160,28 +133,22 @@ pub async fn relay(
     mut events: impl FnMut(Relayed) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), RelayError> {
-    let client = Client::new(options.client.clone())?;
+    let client = Client::new(options.service.client.clone())?;
     let subscriptions = Subscriptions::open(&options.state)?;
-    let service_options = ServiceOptions {
-        listen: options.listen,
-        callback_url: options.callback_url.clone(),
-        lease: options.lease,
-        rotate_secret_after: options.rotate_secret_after,
-        callback: options.callback.clone(),
-    };
-    let bind_error = |source| RelayError::Bind { address: options.listen, source };
-    let (service, deliveries) =
-        Service::bind(service_options, client.clone(), subscriptions.clone()).await.map_err(bind_error)?;
+    let bind_error = |source| RelayError::Bind { address: options.service.listen, source };
+    let bound = Service::bind(&options.service, &client, [subscriptions]).await.map_err(bind_error)?;
+    let (service, mut parties) = bound;
     events(Relayed::Listening { address: service.address });
-    let subscriber = service.subscriber.clone();
     let work = async {
+        // One state was given.
+        let Some((Party { subscriptions, subscriber }, deliveries)) = parties.pop() else { return Ok(()) };
         let mut found = Vec::new();
         for topic in &options.topics {
             found.extend(channels(&client, topic).await?);
         }
-        run(found, &subscriber, &subscriptions, deliveries, options.hook.as_ref(), &mut events).await
+        run(found, &subscriber, &subscriptions, deliveries, options.service.hook.as_ref(), &mut events).await
     };
-    service.run(pin!(work), shutdown, options.unsubscribe_on_exit).await
+    service.run(pin!(work), shutdown, options.service.unsubscribe_on_exit).await
 }
 
 async fn run(

@@ -11,7 +11,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::callback::Callback;
+use crate::service::Callbacks;
 
 /// How long a request's header may take to arrive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ impl Server {
     }
 
     /// Serves until it is dropped or no longer polled; connections go on by themselves.
-    pub(crate) async fn run(&self, callback: Callback) {
+    pub(crate) async fn run(&self, callback: Callbacks) {
         loop {
             let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else { return };
             let stream = match self.listener.accept().await {

@@ -1,65 +1,144 @@
-//! What listening and relaying stand on: a callback server, and a subscriber whose callbacks lead to it.
+//! What listening and relaying stand on: a callback server, and subscribers whose callbacks lead to it.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use url::Url;
 
 use crate::callback::{Callback, CallbackOptions};
 use crate::channel::leave;
-use crate::fetch::Client;
+use crate::fetch::{Client, ClientOptions};
+use crate::hook::Hook;
 use crate::inbox::Deliveries;
 use crate::server::Server;
 use crate::state::Subscriptions;
-use crate::subscriber::{Subscriber, SubscriberOptions};
+use crate::subscriber::{ROTATE_AFTER, Subscriber, SubscriberOptions};
 
 /// How long leaving may take.
 const UNSUBSCRIBE_PATIENCE: Duration = Duration::from_secs(15);
 
+/// One server for the callbacks of several states.
 pub(crate) struct Service {
     server: Server,
-    callback: Callback,
+    callbacks: Callbacks,
     pub(crate) address: SocketAddr,
-    pub(crate) subscriber: Subscriber,
-    subscriptions: Subscriptions,
+    parties: Vec<Party>,
 }
 
-/// How a [`Service`] is reached, and what it asks hubs for.
-pub(crate) struct ServiceOptions {
+/// One state, and who asks hubs in its name.
+#[derive(Clone)]
+pub(crate) struct Party {
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) subscriber: Subscriber,
+}
+
+/// The callbacks of several states: a request is for the one that knows its path.
+#[derive(Clone, Debug)]
+pub(crate) struct Callbacks(Arc<[Callback]>);
+
+impl Callbacks {
+    fn at(&self, path: &str) -> Option<Callback> {
+        self.0.iter().find(|callback| callback.knows(path)).or(self.0.first()).cloned()
+    }
+}
+
+impl tower_service::Service<Request<Incoming>> for Callbacks {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        match self.at(request.uri().path()) {
+            Some(mut callback) => callback.call(request),
+            None => Box::pin(async {
+                let mut gone = Response::new(Full::default());
+                *gone.status_mut() = StatusCode::NOT_FOUND;
+                Ok(gone)
+            }),
+        }
+    }
+}
+
+/// How hubs reach a Destination, what it asks them for, and who hears of what they send.
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
     /// Where the callback server listens.
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// How hubs reach that server; its address if not given.
-    pub(crate) callback_url: Option<Url>,
+    pub callback_url: Option<Url>,
     /// The lease to ask for.
-    pub(crate) lease: Option<Duration>,
+    pub lease: Option<Duration>,
     /// After what time a renewal asks for a new secret; `None` for never.
-    pub(crate) rotate_secret_after: Option<Duration>,
+    pub rotate_secret_after: Option<Duration>,
+    /// What hears every notification.
+    pub hook: Option<Hook>,
+    /// Whether to unsubscribe at the end.
+    pub unsubscribe_on_exit: bool,
     /// The callback's bounds.
-    pub(crate) callback: CallbackOptions,
+    pub callback: CallbackOptions,
+    /// The HTTP client's bounds.
+    pub client: ClientOptions,
+}
+
+impl Default for ServiceOptions {
+    /// A callback server on a free loopback port.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            callback_url: None,
+            lease: None,
+            rotate_secret_after: Some(ROTATE_AFTER),
+            hook: None,
+            unsubscribe_on_exit: false,
+            callback: CallbackOptions::default(),
+            client: ClientOptions::default(),
+        }
+    }
 }
 
 impl Service {
-    /// Takes the address; what hubs send comes out of the deliveries once the service [runs](Self::run).
+    /// Takes the address; what hubs send comes out of the deliveries, in the order of the states, once the service
+    /// [runs](Self::run).
     ///
     /// # Errors
     /// When the address cannot be had.
     pub(crate) async fn bind(
-        options: ServiceOptions,
-        client: Client,
-        subscriptions: Subscriptions,
-    ) -> io::Result<(Self, Deliveries)> {
+        options: &ServiceOptions,
+        client: &Client,
+        states: impl IntoIterator<Item = Subscriptions>,
+    ) -> io::Result<(Self, Vec<(Party, Deliveries)>)> {
         let server = Server::bind(options.listen).await?;
         let address = server.address()?;
-        let (callback, deliveries) = Callback::new(&subscriptions, options.callback);
+        let prefix = options.callback_url.clone().unwrap_or_else(|| own_url(address));
         let subscriber_options = SubscriberOptions {
             lease: options.lease,
             rotate_secret_after: options.rotate_secret_after,
-            ..SubscriberOptions::new(options.callback_url.unwrap_or_else(|| own_url(address)))
+            ..SubscriberOptions::new(prefix)
         };
-        let subscriber = Subscriber::new(client, subscriptions.clone(), subscriber_options);
-        Ok((Self { server, callback, address, subscriber, subscriptions }, deliveries))
+        let (mut callbacks, mut parties) = (Vec::new(), Vec::new());
+        for subscriptions in states {
+            let (callback, deliveries) = Callback::new(&subscriptions, options.callback.clone());
+            let subscriber =
+                Subscriber::new(client.clone(), subscriptions.clone(), subscriber_options.clone());
+            callbacks.push(callback);
+            parties.push((Party { subscriptions, subscriber }, deliveries));
+        }
+        let known = parties.iter().map(|(party, _)| party.clone()).collect();
+        Ok((Self { server, callbacks: Callbacks(callbacks.into()), address, parties: known }, parties))
     }
 
     /// Serves the callback until `work` or `shutdown` ends; then, unless `work` failed, unsubscribes if that is asked for.
@@ -70,14 +149,14 @@ impl Service {
         unsubscribe_on_exit: bool,
     ) -> Result<(), E> {
         let result = tokio::select! {
-            () = self.server.run(self.callback.clone()) => Ok(()),
+            () = self.server.run(self.callbacks.clone()) => Ok(()),
             result = work => result,
             () = shutdown => Ok(()),
         };
         if result.is_ok() && unsubscribe_on_exit {
             tokio::select! {
-                () = self.server.run(self.callback) => {}
-                () = leave_all(&self.subscriber, &self.subscriptions) => {}
+                () = self.server.run(self.callbacks) => {}
+                () = leave_all(&self.parties) => {}
             }
         }
         self.server.shut_down().await;
@@ -85,9 +164,11 @@ impl Service {
     }
 }
 
-async fn leave_all(subscriber: &Subscriber, subscriptions: &Subscriptions) {
-    let all = subscriptions.active().into_iter().map(|id| leave(subscriber.clone(), id));
-    if tokio::time::timeout(UNSUBSCRIBE_PATIENCE, join_all(all)).await.is_err() {
+async fn leave_all(parties: &[Party]) {
+    let leaving = parties.iter().flat_map(|party| {
+        party.subscriptions.active().into_iter().map(|id| leave(party.subscriber.clone(), id))
+    });
+    if tokio::time::timeout(UNSUBSCRIBE_PATIENCE, join_all(leaving)).await.is_err() {
         tracing::warn!("not unsubscribed in time; the lease will run out");
     }
 }

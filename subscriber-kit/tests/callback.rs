@@ -133,7 +133,7 @@ async fn w116_w118_w187_w188_the_echo_is_the_challenge_in_a_type_that_nothing_ru
 #[tokio::test]
 async fn w148_the_callback_tells_the_subscription_whatever_the_links_say() {
     let mut destination = Destination::start(CallbackOptions::default()).await;
-    let Subscribed { address, path, secret } = &destination.at;
+    let Subscribed { address, path, secret, .. } = &destination.at;
     let headers = [
         ("Content-Type", "text/plain"),
         ("X-Hub-Signature", &signature(secret, b"news")),
@@ -164,7 +164,7 @@ async fn w189_a_challenge_that_is_too_long_or_not_of_the_alphabet_is_not_echoed(
 #[tokio::test]
 async fn w193_s302_a_missing_or_wrong_signature_is_403_and_not_handed_on() {
     let mut destination = Destination::start(CallbackOptions::default()).await;
-    let Subscribed { address, path, secret } = destination.at.clone();
+    let Subscribed { address, path, secret, .. } = destination.at.clone();
     let of_another_body = signature(&secret, b"other");
     let by_another_key = signature("guess", b"hello");
     let digits_too_many = format!("{}1234", signature(&secret, b"hello"));
@@ -197,7 +197,7 @@ async fn w172_a_bad_signature_may_be_accepted_and_ignored_without_a_visible_diff
 #[tokio::test]
 async fn w168_w170_each_of_the_four_methods_is_understood() {
     let mut destination = Destination::start(CallbackOptions::default()).await;
-    let Subscribed { address, path, secret } = destination.at.clone();
+    let Subscribed { address, path, secret, .. } = destination.at.clone();
     let secret = Secret::new(secret.as_bytes()).unwrap();
     for method in
         [SignatureMethod::Sha1, SignatureMethod::Sha256, SignatureMethod::Sha384, SignatureMethod::Sha512]
@@ -315,7 +315,7 @@ async fn what_is_dropped_without_done_is_handed_over_again_and_holds_up_nothing(
 #[tokio::test]
 async fn w193_of_several_signatures_one_that_fits_is_enough() {
     let mut destination = Destination::start(CallbackOptions::default()).await;
-    let Subscribed { address, path, secret } = destination.at.clone();
+    let Subscribed { address, path, secret, .. } = destination.at.clone();
     let (good, bad) = (signature(&secret, b"hello"), signature("old key", b"hello"));
     for order in [[&bad, &good], [&good, &bad]] {
         let headers = order.map(|one| ("X-Hub-Signature", one.as_str()));
@@ -366,7 +366,7 @@ async fn a_body_that_does_not_arrive_is_408() {
 #[tokio::test]
 async fn another_method_is_405_and_an_unknown_path_404() {
     let destination = Destination::start(CallbackOptions::default()).await;
-    let Subscribed { address, path, secret } = &destination.at;
+    let Subscribed { address, path, secret, .. } = &destination.at;
     for method in ["PUT", "DELETE", "PATCH", "OPTIONS"] {
         let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         let answer = send(*address, request.as_bytes()).await;

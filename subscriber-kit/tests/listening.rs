@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use resync_subscriber_kit::hook::Hook;
-use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen};
+use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen, listen_all};
+use resync_subscriber_kit::service::ServiceOptions;
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
 use resync_subscriber_kit::sync::Report;
 use support::{Hub, PATIENCE, Source, Subscribed, expected, files};
@@ -201,6 +202,90 @@ async fn cn016_what_was_skipped_is_made_up_for_by_a_look_though_the_notification
     copy.destination.stop().await;
 }
 
+/// A Source with a Change List and a channel that tells of changed resources.
+async fn source_of_changes(hub: &Hub) -> Source {
+    let source = Source::start().await;
+    source.announce(None);
+    publish(&source, &[("/a", "1")]);
+    let named = |path: &str, capability: &str, rest: &str| {
+        format!(r#"<url><loc>{}</loc><rs:md capability="{capability}"/>{rest}</url>"#, source.url(path))
+    };
+    let hub = format!(r#"<rs:ln rel="hub" href="{}"/>"#, hub.url());
+    let entries = [
+        named("/resourcelist.xml", "resourcelist", ""),
+        named("/changelist.xml", "changelist", ""),
+        named("/topic", "change-notification", &hub),
+    ];
+    let root = r#"<rs:md capability="capabilitylist"/>"#;
+    source.put("/capabilitylist.xml", support::document("urlset", root, &entries).as_bytes());
+    change(&source, &[]);
+    source
+}
+
+/// The Change List, of changes at these minutes.
+fn change(source: &Source, changes: &[(&str, &str, u32)]) {
+    let entries: Vec<String> =
+        changes.iter().map(|(path, body, minute)| told(source, path, body, *minute)).collect();
+    let root = r#"<rs:md capability="changelist" from="2026-11-20T09:00:00Z"/>"#;
+    source.put("/changelist.xml", support::document("urlset", root, &entries).as_bytes());
+}
+
+fn told(source: &Source, path: &str, body: &str, minute: u32) -> String {
+    let facts = format!(r#"change="updated" datetime="2026-11-20T10:{minute:02}:00Z" "#);
+    source.resource(path, body.as_bytes()).replace("<rs:md ", &format!("<rs:md {facts}"))
+}
+
+/// A notification of the minute before this one.
+fn of_minute(source: &Source, path: &str, body: &str, minute: u32) -> String {
+    let (from, until) = (minute - 1, minute);
+    let root = format!(
+        r#"<rs:md capability="change-notification" from="2026-11-20T10:{from:02}:00Z" until="2026-11-20T10:{until:02}:00Z"/>"#
+    );
+    support::document("urlset", &root, &[told(source, path, body, minute)])
+}
+
+#[tokio::test]
+async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_list_also_after_a_restart() {
+    let mut hub = Hub::start().await;
+    let source = source_of_changes(&hub).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+
+    let first = of_minute(&source, "/a", "2", 1);
+    change(&source, &[("/a", "2", 1)]);
+    assert_eq!(at.deliver("a.1", &first).await.status(), 204);
+    assert_eq!(destination.synchronised().await.updated, 1);
+
+    // The notification of the second minute is lost.
+    let third = of_minute(&source, "/c", "1", 3);
+    change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/c", "1", 3)]);
+    assert_eq!(at.deliver("a.2", &third).await.status(), 204);
+    let gap = loop {
+        if let Event::Gap { told_until, from } = destination.event().await {
+            break (told_until.to_string(), from.to_string());
+        }
+    };
+    assert_eq!(gap, ("2026-11-20T10:01:00Z".to_owned(), "2026-11-20T10:02:00Z".to_owned()));
+    assert_eq!(destination.synchronised().await.created, 2);
+    assert_eq!(files(directory.path()), expected(&[("a", "2"), ("b", "1"), ("c", "1")]));
+    destination.stop().await;
+
+    // The next run knows where the last one was.
+    let mut again = options(&source, directory.path());
+    again.service.listen = at.address;
+    let mut destination = Destination::start(again);
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+    let fifth = of_minute(&source, "/c", "2", 5);
+    change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/c", "1", 3), ("/c", "2", 5)]);
+    assert_eq!(at.deliver("a.3", &fifth).await.status(), 204);
+    while !matches!(destination.event().await, Event::Gap { .. }) {}
+    assert_eq!(destination.synchronised().await.updated, 1);
+    destination.stop().await;
+}
+
 #[tokio::test]
 async fn after_a_restart_secret_and_callback_are_the_same_and_the_copy_is_synchronised_first() {
     let mut copy = Following::of(&[("/a", "1")]).await;
@@ -212,7 +297,7 @@ async fn after_a_restart_secret_and_callback_are_the_same_and_the_copy_is_synchr
 
     publish(&copy.source, &[("/a", "2")]);
     let mut restarted = options(&copy.source, copy.directory.path());
-    restarted.listen = copy.at.address;
+    restarted.service.listen = copy.at.address;
     let mut second = Destination::start(restarted);
     let after = copy.hub.accept(600).await;
     assert_eq!(copy.at, after);
@@ -245,7 +330,7 @@ async fn a_hook_hears_of_a_notification_when_the_copy_is_in_step_with_it() {
     let out = tempfile::tempdir().unwrap();
     let heard = out.path().join("heard");
     let hook = format!("cat > {0}.new && mv {0}.new {0}", heard.display());
-    let with_hook = |options: &mut ListenOptions| options.hook = Some(Hook::new(hook));
+    let with_hook = |options: &mut ListenOptions| options.service.hook = Some(Hook::new(hook));
     let mut copy = Following::with(&[("/a", "1")], with_hook).await;
     publish(&copy.source, &[("/a", "2")]);
     copy.notify("a.1").await;
@@ -275,7 +360,8 @@ async fn the_safety_look_needs_no_notification() {
 
 #[tokio::test]
 async fn w009_asked_to_it_unsubscribes_at_the_end() {
-    let mut copy = Following::with(&[("/a", "1")], |options| options.unsubscribe_on_exit = true).await;
+    let mut copy =
+        Following::with(&[("/a", "1")], |options| options.service.unsubscribe_on_exit = true).await;
     tokio::join!(copy.destination.stop(), copy.hub.accept(0));
 }
 
@@ -351,7 +437,7 @@ async fn a_source_whose_description_is_away_is_followed_from_what_was_found_befo
     copy.source.raw("/.well-known/resourcesync", support::status("503 Service Unavailable", ""));
     publish(&copy.source, &[("/a", "2")]);
     let mut again = options(&copy.source, copy.directory.path());
-    again.listen = copy.at.address;
+    again.service.listen = copy.at.address;
     let mut second = Destination::start(again);
     assert_eq!(copy.hub.accept(600).await, copy.at);
     assert_eq!(second.synchronised().await.updated, 1);
@@ -414,4 +500,48 @@ async fn when_every_hub_refuses_for_good_that_is_said() {
     let listening = listen(options(&source, directory.path()), |_| {}, std::future::pending());
     let result = tokio::time::timeout(PATIENCE, listening).await.unwrap();
     assert!(matches!(result, Err(ListenError::Subscribe(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn several_sources_are_followed_behind_one_callback_server_and_one_that_cannot_be_ends_alone() {
+    let mut hub = Hub::start().await;
+    let sources =
+        [source(&hub, &[("/a", "1")]).await, source(&hub, &[("/b", "1")]).await, Source::start().await];
+    sources[2].announce(None);
+    publish(&sources[2], &[("/c", "1")]);
+    let folder = tempfile::tempdir().unwrap();
+    let into: Vec<_> = (0..3).map(|number| folder.path().join(number.to_string())).collect();
+    let copies = (sources.iter().zip(&into)).map(|(source, into)| options(source, into)).collect();
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let tell = move |directory: &Path, event| drop(sender.send((directory.to_owned(), event)));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(async move {
+        listen_all(copies, &ServiceOptions::default(), tell, async { drop(stopped.await) }).await
+    });
+    let both = [hub.accept(600).await, hub.accept(600).await];
+    assert_eq!(both[0].address, both[1].address, "one server");
+    let mut heard = async |wanted: &dyn Fn(&Event) -> bool| loop {
+        let (directory, event) = tokio::time::timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
+        if wanted(&event) {
+            break directory;
+        }
+    };
+    let is_sync = |event: &Event| matches!(event, Event::Synchronised(_));
+    let mut ended = Vec::new();
+    for _ in 0..3 {
+        let is_end = |event: &Event| is_sync(event) || matches!(event, Event::Stopped { .. });
+        ended.push(heard(&is_end).await);
+    }
+    ended.sort();
+    assert_eq!(ended, into, "two are in step, and one has no channel");
+
+    publish(&sources[1], &[("/b", "2")]);
+    let topic = sources[1].url("/topic");
+    let second = both.iter().find(|one| one.topic == topic).unwrap();
+    assert_eq!(second.deliver("a.1", &sources[1].notification()).await.status(), 204);
+    assert_eq!(heard(&is_sync).await, into[1]);
+    assert_eq!(files(&into[0]), expected(&[("a", "1")]));
+    assert_eq!(files(&into[1]), expected(&[("b", "2")]));
+    stop.send(()).unwrap();
+    task.await.unwrap().unwrap();
 }

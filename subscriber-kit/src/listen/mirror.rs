@@ -67,7 +67,7 @@ impl Mirror {
         state: &Path,
         is_current: bool,
     ) -> Result<Self, ListenError> {
-        let offer = offer_of(&set)?;
+        let offer = offer_of(&set, &options.sync)?;
         let no_directory = |source| ListenError::Directory { directory: options.into.clone(), source };
         let stands_for = options.base.clone().unwrap_or_else(|| base.clone());
         let target = Target::open(&options.into, stands_for).map_err(no_directory)?.with_state(state);
@@ -91,12 +91,17 @@ impl Mirror {
     /// Where the lists are may have changed; while that cannot be found out, the known ones are used.
     pub(super) async fn find_again(&mut self) {
         let found = search(&self.client, &self.source, self.wanted_set.as_deref()).await;
-        let found = found.and_then(|(_, set)| Ok((offer_of(&set)?, set)));
+        let found = found.and_then(|(_, set)| Ok((offer_of(&set, &self.options)?, set)));
         self.is_current = found.is_ok();
         match found {
             Ok((offer, set)) => (self.offer, self.set) = (offer, set),
             Err(error) => tracing::warn!(%error, "the Source could not be looked at again"),
         }
+    }
+
+    /// Whether there is a document to find out from what was not told.
+    pub(super) fn tells_of_changes(&self) -> bool {
+        self.offer.changes(self.options.changes).is_some()
     }
 
     pub(super) async fn synchronise(&self, how: Look) -> Result<Report, SyncError> {
@@ -110,10 +115,10 @@ async fn search(client: &Client, source: &str, set: Option<&str>) -> Result<(Url
     Ok((found.base, set))
 }
 
-fn offer_of(set: &Set) -> Result<Offer, ListenError> {
+fn offer_of(set: &Set, options: &SyncOptions) -> Result<Offer, ListenError> {
     let offer = Offer::of(set);
-    if offer.resource_list.is_none() {
-        return Err(ListenError::NoResourceList { set: set.name() });
+    if offer.base(options.baseline).is_none() {
+        return Err(ListenError::NothingOffered { set: set.name() });
     }
     Ok(offer)
 }

@@ -1,26 +1,28 @@
 //! A copy that stays in step by itself: discover, subscribe, synchronise at the start and on every
 //! notification.
 
+mod chain;
 mod mirror;
 mod pause;
 mod work;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
+use tokio::sync::mpsc;
 use url::Url;
 
-use crate::callback::CallbackOptions;
 use crate::discover::DiscoverError;
-use crate::fetch::{Client, ClientOptions, FetchError};
-use crate::hook::Hook;
-use crate::service::{Service, ServiceOptions};
+use crate::fetch::{Client, FetchError};
+use crate::inbox::Deliveries;
+use crate::service::{Party, Service, ServiceOptions};
 use crate::state::{STATE_FOLDER, StateError, Subscriptions};
-use crate::subscriber::{ROTATE_AFTER, SubscribeError};
+use crate::subscriber::SubscribeError;
 use crate::sync::{Report, SyncOptions};
 use mirror::Mirror;
 use work::Work;
@@ -38,26 +40,12 @@ pub struct ListenOptions {
     pub base: Option<Url>,
     /// Where the state is kept; in the copy's directory if not given.
     pub state: Option<PathBuf>,
-    /// Where the callback server listens.
-    pub listen: SocketAddr,
-    /// How hubs reach that server; its address if not given.
-    pub callback_url: Option<Url>,
-    /// The lease to ask for.
-    pub lease: Option<Duration>,
     /// How often to synchronise without being told; zero for never.
     pub poll: Duration,
-    /// Whether to unsubscribe at the end.
-    pub unsubscribe_on_exit: bool,
-    /// What hears every notification, once the copy is in step with it.
-    pub hook: Option<Hook>,
-    /// After what time a renewal asks for a new secret; `None` for never.
-    pub rotate_secret_after: Option<Duration>,
     /// How to synchronise.
     pub sync: SyncOptions,
-    /// The callback's bounds.
-    pub callback: CallbackOptions,
-    /// The HTTP client's bounds.
-    pub client: ClientOptions,
+    /// How hubs reach this Destination. Its hook hears every notification once the copy is in step with it.
+    pub service: ServiceOptions,
 }
 
 impl ListenOptions {
@@ -70,17 +58,14 @@ impl ListenOptions {
             into: into.into(),
             base: None,
             state: None,
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            callback_url: None,
-            lease: None,
             poll: Duration::from_secs(3600),
-            unsubscribe_on_exit: false,
-            hook: None,
-            rotate_secret_after: Some(ROTATE_AFTER),
             sync: SyncOptions::default(),
-            callback: CallbackOptions::default(),
-            client: ClientOptions::default(),
+            service: ServiceOptions::default(),
         }
+    }
+
+    fn state_folder(&self) -> PathBuf {
+        self.state.clone().unwrap_or_else(|| self.into.join(STATE_FOLDER))
     }
 }
 
@@ -102,10 +87,23 @@ pub enum Event {
     },
     /// A notification asks for a synchronisation.
     Notified,
+    /// Change Notifications before one that came are missing (CN-016): it is found out from the Change List what they
+    /// would have told.
+    Gap {
+        /// Up to when changes were told.
+        told_until: DateTime,
+        /// Since when they were told again.
+        from: DateTime,
+    },
     /// A synchronisation ended.
     Synchronised(Report),
     /// The hook failed; the notification stays open, and is handed over again at the next start.
     HookFailed {
+        /// Why.
+        cause: String,
+    },
+    /// The copy cannot be kept any longer; others go on.
+    Stopped {
         /// Why.
         cause: String,
     },
@@ -128,9 +126,11 @@ pub enum ListenError {
     /// The HTTP client could not be set up.
     #[error(transparent)]
     Client(#[from] FetchError),
-    /// The set has no Resource List.
-    #[error("the set {set} has no Resource List, so there is nothing to synchronise from")]
-    NoResourceList {
+    /// The set has nothing to make a copy from.
+    #[error(
+        "the set {set} has neither a Resource List nor a Resource Dump that may be used, so there is nothing to synchronise from"
+    )]
+    NothingOffered {
         /// The set.
         set: String,
     },
@@ -197,27 +197,74 @@ pub async fn listen(
     mut events: impl FnMut(Event) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ListenError> {
-    let client = Client::new(options.client.clone())?;
-    let no_directory = |source| ListenError::Directory { directory: options.into.clone(), source };
-    std::fs::create_dir_all(&options.into).map_err(no_directory)?;
-    let state = options.state.clone().unwrap_or_else(|| options.into.join(STATE_FOLDER));
-    let subscriptions = Subscriptions::open(&state).map_err(ListenError::OpenState)?;
+    let service = options.service.clone();
+    listen_all(vec![options], &service, move |_, event| events(event), shutdown).await
+}
 
-    let service_options = ServiceOptions {
-        listen: options.listen,
-        callback_url: options.callback_url.clone(),
-        lease: options.lease,
-        rotate_secret_after: options.rotate_secret_after,
-        callback: options.callback.clone(),
+/// Keeps several directories in step, each with a Source of its own, behind one callback server: `service` counts, and not
+/// the ones in the options. `events` hears what happens to which directory.
+///
+/// # Errors
+/// As for [`listen`]. A copy that cannot go on does not end the others; the first such error is given when all have ended.
+pub async fn listen_all(
+    copies: Vec<ListenOptions>,
+    service: &ServiceOptions,
+    mut events: impl FnMut(&Path, Event) + Send,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ListenError> {
+    let client = Client::new(service.client.clone())?;
+    let mut states = Vec::new();
+    for copy in &copies {
+        let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
+        std::fs::create_dir_all(&copy.into).map_err(no_directory)?;
+        states.push(Subscriptions::open(&copy.state_folder()).map_err(ListenError::OpenState)?);
+    }
+    let bind_error = |source| ListenError::Bind { address: service.listen, source };
+    let (bound, parties) = Service::bind(service, &client, states).await.map_err(bind_error)?;
+    if let Some(first) = copies.first() {
+        events(&first.into, Event::Listening { address: bound.address });
+    }
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let mut keeping: FuturesUnordered<_> = (copies.into_iter().zip(parties))
+        .map(|(mut copy, (party, deliveries))| {
+            copy.service = service.clone();
+            let (client, tell, into) = (client.clone(), tell.clone(), copy.into.clone());
+            // Who is told lives as long as these.
+            let mut events = move |event| drop(tell.send((into.clone(), event)));
+            Box::pin(async move {
+                let result = keep(&copy, client, &party, deliveries, &mut events).await;
+                if let Err(error) = &result {
+                    events(Event::Stopped { cause: error.to_string() });
+                }
+                result
+            })
+        })
+        .collect();
+    let work = async {
+        let mut first = Ok(());
+        loop {
+            tokio::select! {
+                Some((directory, event)) = told.recv() => events(&directory, event),
+                ended = keeping.next() => match ended {
+                    Some(result) => first = first.and(result),
+                    None => return first,
+                },
+            }
+        }
     };
-    let bind_error = |source| ListenError::Bind { address: options.listen, source };
-    let (service, deliveries) =
-        Service::bind(service_options, client.clone(), subscriptions.clone()).await.map_err(bind_error)?;
-    events(Event::Listening { address: service.address });
-    let subscriber = service.subscriber.clone();
-    let keeping = async {
-        let mirror = Mirror::find_patiently(&options, client, &subscriptions, &state, &mut events).await?;
-        Work::new(mirror, subscriptions.clone(), &options)?.run(&subscriber, deliveries, &mut events).await
-    };
-    service.run(pin!(keeping), shutdown, options.unsubscribe_on_exit).await
+    bound.run(pin!(work), shutdown, service.unsubscribe_on_exit).await
+}
+
+/// One copy, for as long as it can be kept.
+async fn keep(
+    options: &ListenOptions,
+    client: Client,
+    party: &Party,
+    deliveries: Deliveries,
+    events: &mut (impl FnMut(Event) + Send),
+) -> Result<(), ListenError> {
+    let Party { subscriptions, subscriber } = party;
+    let state = options.state_folder();
+    let mirror = Mirror::find_patiently(options, client, subscriptions, &state, events).await?;
+    Work::new(mirror, subscriptions.clone(), options)?.run(subscriber, deliveries, events).await
 }

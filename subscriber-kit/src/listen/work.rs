@@ -8,6 +8,7 @@ use resync_core::websub::key::TopicUrl;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::chain::{Chain, Link};
 use super::mirror::Mirror;
 use super::pause::Pause;
 use super::{Event, ListenError, ListenOptions};
@@ -15,7 +16,7 @@ use crate::channel::follow;
 use crate::discover::Channel;
 use crate::hook::{Heard, Hook};
 use crate::inbox::{Deliveries, Delivery, Receipt};
-use crate::notification::{Meaning, meaning};
+use crate::notification::{Interval, Meaning, meaning};
 use crate::state::{StateError, Subscriptions};
 use crate::subscriber::Subscriber;
 use crate::sync::{Look, Report, SyncError};
@@ -28,6 +29,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// The longest pause after one that left something undone: each further one asks for much the same again.
 const LONGEST_MENDING: Duration = Duration::from_secs(3600);
+
+/// How long a notification that is missing may be on its way before it is found out what it would have told (CN-016).
+const REORDERING: Duration = Duration::from_secs(2);
 
 /// How many notifications wait for one synchronisation; more stay in the callback's channel, and when that is
 /// full the hub waits.
@@ -63,6 +67,9 @@ pub(super) struct Work {
     running: Option<Running>,
     pause: Pause,
     active_until: Option<DateTime>,
+    chain: Chain,
+    /// The chain as far as the running synchronisation found out what was missing.
+    chain_then: Chain,
     unsaved: Unsaved,
 }
 
@@ -82,11 +89,12 @@ impl Work {
     ) -> Result<Self, ListenError> {
         let channel = mirror.channel().cloned();
         let channel = channel.ok_or_else(|| ListenError::NoChannel { set: mirror.set.name() })?;
+        let chain = Chain::from(subscriptions.told_until());
         Ok(Self {
             channel: watch::Sender::new(channel),
             subscriptions,
             poll: options.poll,
-            hook: options.hook.clone(),
+            hook: options.service.hook.clone(),
             due: Some(Instant::now() + FIRST_PATIENCE),
             look: Look::Everything,
             running_look: Look::Everything,
@@ -97,6 +105,8 @@ impl Work {
             running: None,
             pause: Pause::default(),
             active_until: None,
+            chain_then: chain.clone(),
+            chain,
             unsaved: Unsaved::default(),
         })
     }
@@ -161,6 +171,7 @@ impl Work {
         match meaning(delivery.body.body(), &self.mirror.set) {
             // What was skipped may have been of use.
             Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => self.ask(Look::UnlessInStep),
+            Ok(Meaning::Told(interval)) => self.told(interval, delivery.skipped > 0, events),
             Ok(Meaning::NotUsed) => {
                 tracing::info!("a notification about documents that are not used here");
                 return self.saved(delivery.done().await);
@@ -182,8 +193,22 @@ impl Work {
         events(Event::Notified);
     }
 
+    /// Resources changed, and others of which nothing was told if the interval does not follow the last (CN-016). The
+    /// Change List has them all; what is late may still come first.
+    fn told(&mut self, interval: Interval, skipped: bool, events: &mut (impl FnMut(Event) + Send)) {
+        let look = if skipped { Look::UnlessInStep } else { Look::Changes };
+        let Link::Ahead { told_until } = self.chain.take(interval) else { return self.ask(look) };
+        let from = interval.from;
+        tracing::warn!(%told_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
+        events(Event::Gap { told_until, from });
+        self.look = self.look.max(if self.mirror.tells_of_changes() { look } else { Look::Everything });
+        self.due = self.due.or(Some(Instant::now() + REORDERING));
+    }
+
     fn start(&mut self) {
         self.due = None;
+        self.chain_then = self.chain.clone();
+        self.chain_then.repair();
         self.handled.append(&mut self.waiting);
         let mut mirror = self.mirror.clone();
         let again = std::mem::take(&mut self.discover_again);
@@ -228,6 +253,7 @@ impl Work {
                 } else {
                     self.pause.is_over();
                 }
+                self.repaired().await;
                 let done = self.tell_hook(events).await;
                 let done = Receipt::all_done(done).await;
                 self.saved(done);
@@ -241,6 +267,16 @@ impl Work {
                 events(Event::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
+    }
+
+    /// What was missing when the synchronisation began is known now; what came meanwhile is not.
+    async fn repaired(&mut self) {
+        let known = self.chain_then.until();
+        if self.chain.has_gap() && known > self.chain.until() {
+            self.chain.skip_to(known);
+        }
+        let kept = self.subscriptions.remember_told(known).await;
+        self.saved(kept);
     }
 
     /// Tells the hook of what was handled, in its order; gives the receipts of what is done with that.

@@ -223,6 +223,13 @@ impl Source {
         entry(&self.url(path), &format!(r#"hash="{hash}" length="{}""#, body.len()))
     }
 
+    /// An entry of a manifest, at the path that its name is.
+    pub(crate) fn packed(&self, path: &str, body: &[u8]) -> String {
+        let hash = Digest::of(Algorithm::Sha256, body);
+        let facts = format!(r#"hash="{hash}" length="{}" path="/{path}""#, body.len());
+        entry(&self.url(&format!("/{path}")), &facts)
+    }
+
     pub(crate) fn resource_list(&self, path: &str, entries: &[String]) {
         let root = r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>"#;
         self.put(path, document("urlset", &format!("{}{root}", self.up()), entries).as_bytes());
@@ -320,11 +327,10 @@ impl Hub {
         let address =
             SocketAddr::new(callback.host_str().unwrap().parse().unwrap(), callback.port().unwrap());
         let path = callback.path().to_owned();
-        let subscribed =
-            Subscribed { address, path, secret: form.parameter("hub.secret").unwrap_or_default() };
+        let secret = form.parameter("hub.secret").unwrap_or_default();
+        let subscribed = Subscribed { topic: form.parameter("hub.topic").unwrap(), address, path, secret };
         let mode = form.parameter("hub.mode").unwrap();
-        let topic: String =
-            url::form_urlencoded::byte_serialize(form.parameter("hub.topic").unwrap().as_bytes()).collect();
+        let topic: String = url::form_urlencoded::byte_serialize(subscribed.topic.as_bytes()).collect();
         let query =
             format!("hub.mode={mode}&hub.topic={topic}&hub.challenge=c0ffee&hub.lease_seconds={lease}");
         let answer = get(address, &format!("{}?{query}", subscribed.path)).await;
@@ -338,6 +344,7 @@ impl Hub {
 /// What a hub knows of a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subscribed {
+    pub(crate) topic: String,
     pub(crate) address: SocketAddr,
     pub(crate) path: String,
     pub(crate) secret: String,

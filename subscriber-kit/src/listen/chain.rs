@@ -1,0 +1,140 @@
+//! The intervals of Change Notifications: each begins where the one before ended, so that what was lost shows (CN-008,
+//! CN-009, CN-016).
+
+use std::collections::BTreeSet;
+
+use resync_core::datetime::DateTime;
+
+use crate::notification::Interval;
+
+/// How far the notifications have told without a gap.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chain {
+    until: Option<DateTime>,
+    /// What came before its turn, by beginning and end.
+    ahead: BTreeSet<(DateTime, DateTime)>,
+}
+
+/// How one more notification fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// It goes on where the last one ended, or is the first.
+    Next,
+    /// All of it was told before.
+    Known,
+    /// What happened in between was not told, or is on its way.
+    Ahead {
+        /// Up to where it was told.
+        told_until: DateTime,
+    },
+}
+
+impl Chain {
+    /// Goes on from an earlier run.
+    pub(super) fn from(until: Option<DateTime>) -> Self {
+        Self { until, ahead: BTreeSet::new() }
+    }
+
+    pub(super) fn take(&mut self, Interval { from, until }: Interval) -> Link {
+        match self.until {
+            Some(told_until) if until <= told_until => Link::Known,
+            Some(told_until) if from > told_until => {
+                self.ahead.insert((from, until));
+                Link::Ahead { told_until }
+            }
+            _ => {
+                self.until = Some(until);
+                self.close();
+                Link::Next
+            }
+        }
+    }
+
+    /// What came ahead and now has its turn.
+    fn close(&mut self) {
+        while let Some(&(from, until)) = self.ahead.first()
+            && self.until.is_some_and(|told| from <= told)
+        {
+            self.ahead.pop_first();
+            self.until = self.until.max(Some(until));
+        }
+    }
+
+    /// Whether something is missing.
+    pub(super) fn has_gap(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    /// Whatever was missing was found out otherwise, of all that came until now.
+    pub(super) fn repair(&mut self) {
+        let last = self.ahead.iter().map(|(_, until)| *until).max();
+        self.until = self.until.max(last);
+        self.ahead.clear();
+    }
+
+    /// Goes on from here; what came before its turn may now have it.
+    pub(super) fn skip_to(&mut self, until: Option<DateTime>) {
+        self.until = self.until.max(until);
+        self.close();
+    }
+
+    /// Up to where everything is known.
+    pub(super) fn until(&self) -> Option<DateTime> {
+        self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minute(minute: u32) -> DateTime {
+        format!("2026-11-20T09:{minute:02}:00Z").parse().unwrap()
+    }
+
+    fn interval(from: u32, until: u32) -> Interval {
+        Interval { from: minute(from), until: minute(until) }
+    }
+
+    #[test]
+    fn cn008_one_notification_follows_the_other_and_the_first_begins_anywhere() {
+        let mut chain = Chain::default();
+        for (from, until) in [(7, 9), (9, 10), (10, 20)] {
+            assert_eq!(chain.take(interval(from, until)), Link::Next);
+        }
+        assert_eq!(chain.take(interval(9, 10)), Link::Known, "it came twice");
+        assert_eq!(chain.take(interval(19, 21)), Link::Next, "a part of it is known");
+        assert!(!chain.has_gap());
+    }
+
+    #[test]
+    fn cn016_what_comes_out_of_order_closes_its_gap_and_what_never_comes_is_repaired() {
+        let mut chain = Chain::from(Some(minute(5)));
+        assert_eq!(chain.take(interval(6, 7)), Link::Ahead { told_until: minute(5) });
+        assert_eq!(chain.take(interval(8, 9)), Link::Ahead { told_until: minute(5) });
+        assert_eq!(chain.take(interval(5, 6)), Link::Next);
+        assert_eq!((chain.until(), chain.has_gap()), (Some(minute(7)), true));
+        chain.repair();
+        assert_eq!((chain.until(), chain.has_gap()), (Some(minute(9)), false));
+        assert_eq!(chain.take(interval(9, 10)), Link::Next);
+    }
+
+    proptest::proptest! {
+        /// In whatever order all of them come, nothing is missing in the end, and something is in between.
+        #[test]
+        fn cn009_any_order_of_a_whole_chain_leaves_no_gap(mut order in proptest::collection::vec(0_u32..10_000, 2..50)) {
+            order.sort_unstable();
+            order.dedup();
+            let count = u32::try_from(order.len()).unwrap();
+            let mut numbers: Vec<u32> = (0..count).collect();
+            fastrand::Rng::with_seed(u64::from(order[0])).shuffle(&mut numbers);
+            let at = |number: u32| DateTime::from_unix_millis(i64::from(number) * 1000).unwrap();
+            let mut chain = Chain::from(Some(at(0)));
+            for number in numbers {
+                chain.take(Interval { from: at(number), until: at(number + 1) });
+            }
+            proptest::prop_assert_eq!(chain.until(), Some(at(count)));
+            proptest::prop_assert!(!chain.has_gap());
+        }
+    }
+}
