@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use resync_tests::demo;
 use resync_tests::load::{
-    Attack, Failure, Fanout, Isolation, Limit, Publish, Recovery, Scale, attack, fanout, isolation, limit,
-    publish, recovery, scale,
+    Attack, Copy, Failure, Fanout, Isolation, Limit, Publish, Recovery, Scale, attack, copy, fanout,
+    isolation, limit, publish, recovery, scale,
 };
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -162,6 +162,24 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// How long a first copy of a Source behind nginx takes, against the Python client `resync`
+    Copy {
+        /// Files of the Source
+        #[arg(long, default_value_t = 5_000)]
+        files: usize,
+        /// Bytes of each at most, half of that on average
+        #[arg(long, default_value_t = 16_384)]
+        bytes: usize,
+        /// Copies that each client makes, in turns; the middle one counts
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// The program nginx
+        #[arg(long, env = "RESYNC_NGINX", default_value = "nginx", value_name = "PATH")]
+        nginx: PathBuf,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// What honest publishers notice of slow connections and a flood of bad requests
     Attack {
         /// Honest notifications a second, at most 50 (limits.client)
@@ -230,6 +248,10 @@ fn run(command: Command) -> Result<(), Failure> {
             let time = Duration::from_secs(seconds);
             let plan = Publish { publishers, time, timed, payload, engine };
             show(&Runtime::new()?.block_on(publish(&plan, folder.path()))?, json)
+        }
+        Command::Copy { files, bytes, rounds, nginx, json } => {
+            let folder = tempfile::tempdir_in(".")?;
+            show(&copy(&Copy { files, bytes, rounds, nginx }, folder.path())?, json)
         }
         Command::Attack { rate, seconds, slow, flood, json } => {
             let folder = tempfile::tempdir_in(".")?;

@@ -1,19 +1,22 @@
-//! Clients that no one here wrote, installed from their registries: a subscriber that checks signatures by itself (npm
+//! Peers that no one here wrote, installed from their registries: a subscriber that checks signatures by itself (npm
 //! `pubsubhubbub`), one that finds the hub, renews, and hears of denials (Python's `Flask-WebSub`), and a publisher (Python's
-//! `django-push`), against the hub. Without a way to the registries the tests fail.
+//! `django-push`), against the hub; and a hub (`Flask-WebSub` again) that delivers to the callback of the subscriber kit.
+//! Without a way to the registries the tests fail.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use resync_tests::harness::{HubProcess, Process, Receiver, Reply, form, free_address, request};
+use resync_tests::harness::{HubProcess, Process, Receiver, Reply, eventually, form, free_address, request};
 use rustix::process::Signal;
 use tempfile::tempdir;
 
 const SUBSCRIBER: &str = "pubsubhubbub@0.4.1";
 const PUBLISHER: [&str; 2] = ["django-push==1.1", "Django==5.2.*"];
 const FLASK: [&str; 2] = ["Flask-WebSub==0.4", "Flask==3.1.*"];
+const FLASK_HUB: [&str; 3] = ["Flask-WebSub==0.4.1", "Flask==3.1.*", "celery==5.5.*"];
 const CONTENT: &str = "<feed>Gr\u{fc}\u{df}e</feed>\n";
 /// The same in Base64.
 const ENCODED: &str = "PGZlZWQ+R3LDvMOfZTwvZmVlZD4K";
@@ -42,10 +45,11 @@ fn install_subscriber(folder: &Path) {
     );
 }
 
-fn install_python(folder: &Path, packages: [&str; 2]) {
+fn install_python(folder: &Path, packages: &[&str]) {
     install("python3", &["-m", "venv", "python"], folder);
     let pip = folder.join("python/bin/pip").display().to_string();
-    install(&pip, &["install", "--quiet", "--disable-pip-version-check", packages[0], packages[1]], folder);
+    let options = ["install", "--quiet", "--disable-pip-version-check"];
+    install(&pip, &[&options[..], packages].concat(), folder);
 }
 
 fn subscriber(folder: &Path, topic: &str, hub: &str, port: u16, secret: &str) -> Process {
@@ -73,7 +77,7 @@ fn serve(source: &Receiver, hub: &str, topic: &str, content: &'static str) {
 async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_forged_one() {
     let folder = tempdir().unwrap();
     install_subscriber(folder.path());
-    install_python(folder.path(), PUBLISHER);
+    install_python(folder.path(), &PUBLISHER);
     let hub = HubProcess::start(&folder.path().join("data")).await;
     let source = Receiver::start().await;
     let topic = source.url("/feed");
@@ -110,7 +114,7 @@ async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_for
 #[tokio::test]
 async fn w013_w060_w098_w140_a_subscriber_of_strangers_finds_the_hub_renews_and_hears_of_its_denial() {
     let folder = tempdir().unwrap();
-    install_python(folder.path(), FLASK);
+    install_python(folder.path(), &FLASK);
     let hub = HubProcess::start(&folder.path().join("data")).await;
     let source = Receiver::start().await;
     let topic = source.url("/feed");
@@ -140,4 +144,64 @@ async fn w013_w060_w098_w140_a_subscriber_of_strangers_finds_the_hub_renews_and_
     peer.line(&format!("denied: {topic} moved on")).await;
     hub.until_subscribed(0).await;
     assert_eq!(peer.said().matches("content: ").count(), 2, "each content once");
+}
+
+/// What `resync-destination subscribe --json` says of a notification.
+fn notified(line: &str) -> (String, String) {
+    let said: serde_json::Value = serde_json::from_str(line).unwrap();
+    let text = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
+    (text("topic"), text("body"))
+}
+
+#[tokio::test]
+async fn w116_w148_w168_w193_a_hub_of_strangers_verifies_signs_and_delivers_to_the_callback_and_lets_it_go() {
+    let folder = tempdir().unwrap();
+    install_python(folder.path(), &FLASK_HUB);
+    let source = Receiver::start().await;
+    let topic = source.url("/feed");
+    for algorithm in ["sha512", "sha1"] {
+        let (hub, callback) = (free_address(), free_address());
+        let database = folder.path().join(algorithm).display().to_string();
+        let mut peer =
+            python(folder.path(), "flask_hub.py", &[&hub.port().to_string(), &database, algorithm]);
+        peer.line("ready").await;
+        let url = format!("http://{hub}/hub");
+        serve(&source, &url, &topic, CONTENT);
+
+        let state = folder.path().join(format!("state-{algorithm}"));
+        let (state, listen) = (state.display().to_string(), callback.to_string());
+        let arguments =
+            ["subscribe", &topic, "--state", &state, "--listen", &listen, "--json", "--unsubscribe-on-exit"];
+        let mut destination = Process::start("resync-destination", &arguments, &HashMap::new());
+        destination.line("\"event\":\"subscribed\"").await;
+
+        let publish = async || {
+            let body = format!("hub.mode=publish&hub.topic={topic}");
+            let ping = format!(
+                "POST /hub HTTP/1.1\r\nHost: {hub}\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+                 Content-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            assert_eq!(request(hub, ping.as_bytes()).await.unwrap().status, 202);
+        };
+        publish().await;
+        let line = destination.line("\"event\":\"notification\"").await;
+        assert_eq!(notified(&line), (topic.clone(), CONTENT.to_owned()), "{algorithm}");
+        serve(&source, &url, &topic, "news");
+        publish().await;
+        let line = destination.line_number("\"event\":\"notification\"", 2).await;
+        assert_eq!(notified(&line).1, "news");
+
+        destination.signal(Signal::TERM);
+        assert!(destination.wait().await.success());
+        let rows = format!(
+            "import sqlite3; print(sqlite3.connect({database:?}).execute('select count(*) from hub').fetchone()[0])"
+        );
+        eventually("the hub has let it go", async || {
+            let python = folder.path().join("python/bin/python");
+            let output = Command::new(python).args(["-c", &rows]).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).trim() == "0"
+        })
+        .await;
+    }
 }

@@ -6,10 +6,12 @@
 //! * `isolation`, `recovery` and `scale` are about what else happens to a hub: sick hosts, a host that comes back, and growth,
 //!   on the common ground of `stage`;
 //! * `publish` measures what publishers wait for, and how soon a subscriber hears of it;
+//! * `copy` compares a first copy with the one that another client makes of the same Source;
 //! * `attack` is about publishers: what they notice when others try to bring the hub down.
 
 mod attack;
 mod bare;
+mod copy;
 mod delays;
 mod fanout;
 mod isolation;
@@ -27,6 +29,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use attack::{Attack, AttackReport, Latency, attack};
+pub use copy::{Copy, CopyReport, copy};
 pub use fanout::{Fanout, FanoutReport, fanout};
 pub use isolation::{Health, Isolation, IsolationReport, isolation};
 pub use limit::{Limit, LimitReport, limit};
