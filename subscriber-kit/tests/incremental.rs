@@ -224,6 +224,22 @@ async fn rs199_what_fails_is_tried_again_by_the_next_run_until_it_is_right() {
 }
 
 #[tokio::test]
+async fn rs199_what_changes_while_it_is_fetched_is_found_in_the_change_list_by_the_same_run() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2"))]);
+    let source = mirror.site.source.clone();
+    // By the time that it is asked for it has changed again, and the Change List will tell of that.
+    let before = source.page("/changelist-1.xml");
+    mirror.site.tell(&[("a", Some("3")), ("b", Some("2"))]);
+    let after = source.page("/changelist-1.xml");
+    source.raw("/changelist-1.xml", before);
+    source.raw_after("/a", "/changelist-1.xml", after);
+    let report = mirror.follows().await;
+    assert_eq!(counts(&report), [0, 2, 0, 0, 0]);
+    assert_eq!(report.resources, 2);
+}
+
+#[tokio::test]
 async fn rs202_a_dry_run_tells_what_would_be_done_and_does_nothing() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
     let before = files(mirror.directory.path());

@@ -18,7 +18,7 @@ use super::lists::{LastSeen, Lists, Reading, Snapshot, Unity};
 use super::memory::{Memory, Scope, Settled};
 use super::report::{Method, Report};
 use super::run::Run;
-use super::standing::Standing;
+use super::standing::{MAX_UNDONE, Standing};
 use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -99,7 +99,7 @@ async fn whole_run(
     if let (Look::Changes, Some(standing)) = (look, &standing)
         && let Some(report) = work.incremental(standing).await?
     {
-        return Ok(report);
+        return work.settle(report).await;
     }
     let loading = Arc::clone(&work.folder);
     let memory = blocking(move || Memory::load(&loading)).await;
@@ -112,7 +112,7 @@ async fn whole_run(
     let snapshot = match (work.lists.read(seen).await?, enough, &standing) {
         (Reading::New(snapshot), ..) => *snapshot,
         (Reading::Known, _, Some(standing)) => match work.incremental(standing).await? {
-            Some(report) => return Ok(report),
+            Some(report) => return work.settle(report).await,
             None => work.lists.read_anew().await?,
         },
         (Reading::Known, Some(settled), None) => return Ok(settled.report.clone().repeated()),
@@ -122,7 +122,8 @@ async fn whole_run(
     if options.delete && snapshot.places.is_empty() {
         return Err(SyncError::Empty { url: list.clone() });
     }
-    work.baseline(snapshot, memory).await
+    let report = work.baseline(snapshot, memory).await?;
+    work.settle(report).await
 }
 
 impl Scope {
@@ -222,6 +223,30 @@ impl Work<'_> {
         let next = made.standing(&self.scope, point).filter(|next| next != standing);
         self.keep(changed, None, next).await?;
         Ok(Some(report))
+    }
+
+    /// What came and was not what was told may be newer than that: the changes are asked for once more before it counts as
+    /// a failure (RS-199).
+    async fn settle(&self, report: Report) -> Result<Report, SyncError> {
+        // With more failures than are remembered it is not known which they are.
+        let is_remembered = report.mismatched && report.failed <= MAX_UNDONE as u64;
+        if !is_remembered || self.options.dry_run || self.lists.changes.is_none() {
+            return Ok(report);
+        }
+        let (folder, scope) = (Arc::clone(&self.folder), self.scope.clone());
+        let standing = blocking(move || Standing::load(&folder, &scope)).await;
+        let Some(standing) = standing.filter(|standing| !standing.undone.is_empty()) else {
+            return Ok(report);
+        };
+        let undone: Vec<&str> = standing.undone.iter().map(|line| line.loc.as_str()).collect();
+        Ok(match self.incremental(&standing).await {
+            Ok(Some(next)) => report.followed_by(next, &undone),
+            Ok(None) => report,
+            Err(error) => {
+                tracing::warn!(%error, "what changed meanwhile cannot be found out: the next run does");
+                report
+            }
+        })
     }
 
     /// Makes durable what was done, and then what is remembered of it.

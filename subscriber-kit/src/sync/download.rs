@@ -79,7 +79,8 @@ fn describe(sent: Option<u64>) -> String {
 }
 
 impl ResourceError {
-    fn is_mismatch(&self) -> bool {
+    /// Whether what came is not what is told: that may be newer (RS-199).
+    pub(crate) fn is_mismatch(&self) -> bool {
         matches!(self, Self::Length { .. } | Self::Hash { .. })
     }
 

@@ -67,6 +67,9 @@ pub struct Report {
     pub bytes_hashed: u64,
     /// The failures, at most the first hundred.
     pub failures: Vec<Failure>,
+    /// Whether something came that is not what was told.
+    #[serde(skip)]
+    pub(crate) mismatched: bool,
 }
 
 /// What became of one resource.
@@ -93,6 +96,7 @@ impl Report {
                 tracing::warn!(%loc, %error, "a resource is not in step");
                 self.failed += 1;
                 self.may_mend |= error.may_mend();
+                self.mismatched |= error.is_mismatch();
                 note(&mut self.failures, loc, &error);
             }
         }
@@ -104,6 +108,29 @@ impl Report {
         if entries > 0 && self.failures.len() < FAILURES_KEPT {
             let cause = format!("{entries} entries of this list cannot be understood; {first}");
             self.failures.push(Failure { loc: list.to_string(), cause });
+        }
+    }
+
+    /// The findings of a run that went on at once with what had been left `undone`.
+    pub(crate) fn followed_by(mut self, next: Self, undone: &[&str]) -> Self {
+        let count = undone.len() as u64;
+        self.failures.retain(|failure| !undone.contains(&failure.loc.as_str()));
+        self.failures.extend(next.failures);
+        self.failures.truncate(FAILURES_KEPT);
+        Self {
+            resources: self.resources.saturating_sub(count) + next.resources,
+            created: self.created + next.created,
+            updated: self.updated + next.updated,
+            deleted: self.deleted + next.deleted,
+            kept: self.kept + next.kept,
+            unchanged: self.unchanged + next.unchanged,
+            failed: self.failed.saturating_sub(count) + next.failed,
+            may_mend: next.may_mend,
+            patched: self.patched + next.patched,
+            // These are counted over both.
+            bytes_fetched: next.bytes_fetched,
+            bytes_hashed: self.bytes_hashed + next.bytes_hashed,
+            ..self
         }
     }
 

@@ -174,20 +174,26 @@ pub(crate) struct Source {
     pub(crate) address: SocketAddr,
     pages: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     seen: Arc<Mutex<Vec<String>>>,
+    /// What becomes of a page once another was asked for.
+    later: Arc<Mutex<BTreeMap<String, (String, Vec<u8>)>>>,
 }
 
 impl Source {
     pub(crate) async fn start() -> Self {
         let pages = Arc::new(Mutex::new(BTreeMap::<String, Vec<u8>>::new()));
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (to_serve, to_note) = (Arc::clone(&pages), Arc::clone(&seen));
+        let later = Arc::new(Mutex::new(BTreeMap::<String, (String, Vec<u8>)>::new()));
+        let (to_serve, to_note, to_do) = (Arc::clone(&pages), Arc::clone(&seen), Arc::clone(&later));
         let address = serve(move |request| {
             to_note.lock().unwrap().push(request.target().to_owned());
             let page = to_serve.lock().unwrap().get(request.target()).cloned();
+            if let Some((path, answer)) = to_do.lock().unwrap().remove(request.target()) {
+                to_serve.lock().unwrap().insert(path, answer);
+            }
             page.unwrap_or_else(|| status("404 Not Found", ""))
         })
         .await;
-        Self { address, pages, seen }
+        Self { address, pages, seen, later }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -200,6 +206,16 @@ impl Source {
 
     pub(crate) fn put(&self, path: &str, body: &[u8]) {
         self.raw(path, ok("", body));
+    }
+
+    /// Once `first` was asked for, `path` is answered so.
+    pub(crate) fn raw_after(&self, first: &str, path: &str, answer: Vec<u8>) {
+        self.later.lock().unwrap().insert(first.to_owned(), (path.to_owned(), answer));
+    }
+
+    /// How a path is answered now.
+    pub(crate) fn page(&self, path: &str) -> Vec<u8> {
+        self.pages.lock().unwrap()[path].clone()
     }
 
     pub(crate) fn remove(&self, path: &str) {
