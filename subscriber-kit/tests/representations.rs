@@ -69,7 +69,7 @@ impl Mirror {
     }
 
     fn asked(&self) -> Vec<String> {
-        self.source.asked().into_iter().filter(|path| !path.ends_with(".xml")).collect()
+        self.source.asked().into_iter().filter(|path| !path.contains(".xml")).collect()
     }
 }
 

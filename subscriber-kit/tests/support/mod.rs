@@ -168,6 +168,8 @@ pub(crate) fn status(line: &str, headers: &str) -> Vec<u8> {
     format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\nConnection: close\r\n{headers}\r\n").into_bytes()
 }
 
+type Later = BTreeMap<String, (String, Vec<u8>)>;
+
 /// A Source whose pages are raw answers by path.
 #[derive(Clone)]
 pub(crate) struct Source {
@@ -175,14 +177,14 @@ pub(crate) struct Source {
     pages: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     seen: Arc<Mutex<Vec<String>>>,
     /// What becomes of a page once another was asked for.
-    later: Arc<Mutex<BTreeMap<String, (String, Vec<u8>)>>>,
+    later: Arc<Mutex<Later>>,
 }
 
 impl Source {
     pub(crate) async fn start() -> Self {
         let pages = Arc::new(Mutex::new(BTreeMap::<String, Vec<u8>>::new()));
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let later = Arc::new(Mutex::new(BTreeMap::<String, (String, Vec<u8>)>::new()));
+        let later = Arc::new(Mutex::new(Later::new()));
         let (to_serve, to_note, to_do) = (Arc::clone(&pages), Arc::clone(&seen), Arc::clone(&later));
         let address = serve(move |request| {
             to_note.lock().unwrap().push(request.target().to_owned());
