@@ -13,7 +13,7 @@ use resync_core::{
 use crate::{
     notify::{NotifyError, Token, Told, notify},
     publish::{self, BuildError, Built},
-    settings::{BaseUrl, HubUrl, Root, SetName, SetNameError, Settings},
+    settings::{BaseUrl, HubUrl, Root, Rules, SetName, SetNameError, Settings},
 };
 
 /// A site whose sets of resources a system of its own tells of.
@@ -48,12 +48,19 @@ pub struct Source {
     out: PathBuf,
     base_url: BaseUrl,
     hubs: Vec<HubUrl>,
+    rules: Rules,
 }
 
 impl Source {
     /// A site in `out`, published at `base_url`.
     pub fn new(out: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
-        Self { out: out.into(), base_url, hubs: Vec::new() }
+        Self { out: out.into(), base_url, hubs: Vec::new(), rules: Rules::default() }
+    }
+
+    /// When lists of each set are closed, written anew, and archived. Dumps are of files only: there are none here, whatever the rules say.
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = Rules { resource_dump_seconds: None, change_dump_seconds: None, ..rules };
+        self
     }
 
     /// Adds a hub to the channels of every set.
@@ -67,7 +74,8 @@ impl Source {
         let name = SetName::parse(name)?;
         let out = self.out.join(name.as_str());
         let root = Root { base_url: self.base_url.clone(), name };
-        let settings = Settings { root: Some(root), ..Settings::new("", self.base_url.clone()) };
+        let rules = self.rules;
+        let settings = Settings { root: Some(root), rules, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
         Ok(Set { out, settings, changes: Mutex::default() })
     }
@@ -203,6 +211,29 @@ mod tests {
         assert_eq!(listed(&["a", "b"]).changes.total(), 0, "the inventory has followed");
         assert_eq!(listed(&["a"]).changes.deleted, 1);
         assert!(set.out().join(".resync-source/outbox").read_dir().unwrap().count() == 2);
+    }
+
+    #[test]
+    fn ar003_lists_that_were_closed_move_to_the_archive_by_rule() {
+        let out = tempfile::tempdir().unwrap();
+        let now = Some(0);
+        let rules = Rules {
+            change_list_entries: 1,
+            archive_seconds: now,
+            resource_dump_seconds: now,
+            ..Rules::default()
+        };
+        let source = Source::new(out.path(), BaseUrl::parse("http://example.org/").unwrap()).rules(rules);
+        let set = source.set("one").unwrap();
+        set.list(std::iter::empty()).unwrap();
+        for name in ["a", "b", "c"] {
+            set.created(format!("http://example.org/{name}"), metadata(name));
+            set.publish().unwrap();
+        }
+        let archive = fs::read(set.out().join("resync/changelist-archive.xml")).unwrap();
+        let archive = xml::read(&archive).unwrap().into_document().unwrap();
+        assert_eq!(archive.entries()[0].loc, "http://example.org/one/resync/changelist-1.xml");
+        assert!(!set.out().join("resync/resourcedump.xml").exists());
     }
 
     #[test]
