@@ -12,9 +12,6 @@ use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use super::journals;
 use crate::store::{Result, StoreError};
 
-/// What a keyspace of a new store gathers in memory before it writes a table.
-const WRITE_BUFFER: u64 = 16 * 1024 * 1024;
-
 pub(super) struct Fjall {
     directory: PathBuf,
     /// `None` while it is being opened anew.
@@ -36,8 +33,7 @@ impl Opened {
         let keyspaces = Space::ALL
             .iter()
             .map(|space| {
-                let options = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER);
-                database.keyspace(space.name(), options).map_err(|e| write_error(&e))
+                database.keyspace(space.name(), KeyspaceCreateOptions::default).map_err(|e| write_error(&e))
             })
             .collect::<Result<_>>()?;
         Ok(Self { database, keyspaces })
