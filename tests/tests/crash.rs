@@ -456,7 +456,8 @@ async fn nothing_acknowledged_is_lost_by_failing_writes_and_kill_9_with_fjall() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_failing_writes_and_kill_9_with_sled() {
     let trial = Trial { errors: true, ..Trial::of("sled", 4) };
-    // Once in a while sled cannot read what a failed write has left: then the hub takes nothing more.
+    // Once in a while a write that failed leaves a tree that sled does not let go of, or that never comes back from a flush, or,
+    // after the death, a file that it reads as damaged. Then the hub takes nothing more, and says so.
     assert_eq!(counted(trial, 4, 53_000).await, 0, "whatever it can read is whole");
 }
 

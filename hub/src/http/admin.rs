@@ -185,7 +185,7 @@ async fn status(State(state): State<AdminState>) -> Response {
         let topics = state.store.topics().await?.len();
         let mut subscriptions = 0;
         for shard in (0..state.store.shards()).map(Shard) {
-            subscriptions += state.store.load_shard(shard).await?.slots.len();
+            subscriptions += state.store.slots(shard).await?.len();
         }
         let deliveries = state.counters.totals();
         Ok(Status { version: env!("CARGO_PKG_VERSION"), topics, subscriptions, deliveries })
@@ -262,7 +262,7 @@ async fn deny_all(state: &AdminState, wish: &ToDeny, topic: Option<&TopicUrl>) -
         None => None,
     };
     for shard in (0..state.store.shards()).map(Shard) {
-        let slots = state.store.load_shard(shard).await?.slots;
+        let slots = state.store.slots(shard).await?;
         let meant = |slot: &&Slot| wish.ids.contains(&slot.id.0) || topic == Some(slot.topic);
         for slot in slots.iter().filter(meant) {
             let Some(found) = state.store.subscription(shard, slot.topic, slot.id, Ahead::Nothing).await?
@@ -283,12 +283,14 @@ async fn deny_all(state: &AdminState, wish: &ToDeny, topic: Option<&TopicUrl>) -
 
 async fn slots(state: &AdminState) -> Result<Vec<SubscriptionView>, StoreError> {
     let mut found = Vec::new();
+    let mut urls = HashMap::new();
     for shard in (0..state.store.shards()).map(Shard) {
-        let loaded = state.store.load_shard(shard).await?;
-        let urls: HashMap<_, _> = loaded.topics.iter().map(|topic| (topic.id, topic.url.as_str())).collect();
-        found.extend(loaded.slots.iter().map(|slot| SubscriptionView {
+        let slots = state.store.slots(shard).await?;
+        // After the slots: a topic is there before its subscriptions are.
+        urls.extend(state.store.topics().await?.into_iter().map(|topic| (topic.id, topic.url)));
+        found.extend(slots.iter().map(|slot| SubscriptionView {
             id: slot.id.0,
-            topic: urls.get(&slot.topic).copied().unwrap_or_default().to_owned(),
+            topic: urls.get(&slot.topic).map_or("", TopicUrl::as_str).to_owned(),
             callback_origin: slot.origin.to_string(),
             start: slot.start.0,
             lease_end: slot.lease_end.to_string(),

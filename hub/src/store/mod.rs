@@ -180,6 +180,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// The same by the hash of the pair, for those who do not name a callback.
     async fn subscription_of(&self, pair: Pair) -> Result<Option<Arc<Subscription>>>;
 
+    /// The subscriptions of a shard in any order, for whoever only looks: commits pass while they are read.
+    async fn slots(&self, shard: Shard) -> Result<Vec<Slot>>;
+
     // Secrets.
 
     /// From now on secrets are written with the first of these keys. Those that are kept otherwise are rewritten in bounded

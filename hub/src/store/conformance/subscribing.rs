@@ -282,7 +282,9 @@ async fn what_was_read_ahead_is_as_new_as_what_is_asked_for(place: Place) {
 async fn all_slots(store: &dyn Store) -> Vec<Slot> {
     let mut slots = Vec::new();
     for shard in (0..store.shards()).map(Shard) {
-        slots.extend(store.load_shard(shard).await.unwrap().slots);
+        let loaded = store.load_shard(shard).await.unwrap().slots;
+        assert_eq!(store.slots(shard).await.unwrap(), loaded);
+        slots.extend(loaded);
     }
     slots
 }

@@ -49,8 +49,8 @@ use self::writer::{Kind, Writer};
 use super::{
     Activation, Ahead, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, Meters, NewDenial,
     NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Result, Shard, ShardState,
-    Skip, Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed,
-    Usage, Validators,
+    Skip, Slot, Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId,
+    Trimmed, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -325,6 +325,10 @@ impl Store for Embedded {
     ) -> Result<Option<Arc<Subscription>>> {
         // A few small records: handing them to another thread would take longer than reading them.
         self.shared.subscription(shard, topic, id, ahead)
+    }
+
+    async fn slots(&self, shard: Shard) -> Result<Vec<Slot>> {
+        self.read(move |shared| shared.slots(shard)).await
     }
 
     async fn subscription_of(&self, pair: Pair) -> Result<Option<Arc<Subscription>>> {

@@ -298,15 +298,11 @@ impl Shared {
         self.list(&marks).map(|mark| mark.map(|PausedTopic(topic)| topic)).collect()
     }
 
-    /// The shard as of one commit: none passes while it is read.
-    pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
-        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        let range = Keys::prefix(key::shard(shard));
-        let mut slots = Vec::new();
-        let mut topics = Vec::new();
-        let mut origins = HashSet::new();
-        let (known, keys) = (self.topics(), self.keys());
-        for record in self.engine.scan(Space::Subscriptions, &range) {
+    /// The subscriptions of a shard.
+    pub(super) fn slots(&self, shard: Shard) -> Result<Vec<Slot>> {
+        let keys = self.keys();
+        let (mut slots, mut origins) = (Vec::new(), HashSet::new());
+        for record in self.engine.scan(Space::Subscriptions, &Keys::prefix(key::shard(shard))) {
             let (key, value) = record?;
             let mut slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, slot_of)?;
             // Many subscriptions have one origin: a copy for each would take more than all the rest.
@@ -314,16 +310,28 @@ impl Shared {
                 Some(known) => slot.origin = Arc::clone(known),
                 None => drop(origins.insert(Arc::clone(&slot.origin))),
             }
-            // The slots of a topic stand together.
-            if slots.last().is_none_or(|last: &Slot| last.topic != slot.topic) {
-                let state = known.get(slot.topic).ok_or_else(|| StoreError::Damaged {
-                    space: Space::Topics.name(),
-                    reason: format!("subscription {} is of a topic that is missing", slot.id.0),
-                })?;
-                topics.push(state.topic.clone());
-            }
             slots.push(slot);
         }
+        Ok(slots)
+    }
+
+    /// The shard as of one commit: none passes while it is read.
+    pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
+        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let range = Keys::prefix(key::shard(shard));
+        let slots = self.slots(shard)?;
+        let known = self.topics();
+        // The slots of a topic stand together.
+        let topics = slots
+            .chunk_by(|one, other| one.topic == other.topic)
+            .map(|slots| {
+                let state = known.get(slots[0].topic).ok_or_else(|| StoreError::Damaged {
+                    space: Space::Topics.name(),
+                    reason: format!("subscription {} is of a topic that is missing", slots[0].id.0),
+                })?;
+                Ok(state.topic.clone())
+            })
+            .collect::<Result<Vec<_>>>()?;
         // They are in the order of their ids, like everything that is scanned.
         let is_subscribed = |topic| topics.binary_search_by_key(&topic, |known: &Topic| known.id).is_ok();
         let watermarks = self
