@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use resync_publisher::{BaseUrl, Settings, build};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::Failure;
 use crate::harness::binary;
@@ -63,6 +64,7 @@ pub fn copy(plan: &Copy, folder: &Path) -> Result<CopyReport, Failure> {
     build(&Settings::new(&collection, BaseUrl::parse(&url)?), &site)?;
     let _nginx = Nginx::start(&plan.nginx, &folder, port)?;
     let client = install(&folder)?;
+    let list = list_of(&url)?;
 
     let (mut ours, mut python, mut again) = (Vec::new(), Vec::new(), 0.0);
     for round in 0..plan.rounds.max(1) {
@@ -73,7 +75,7 @@ pub fn copy(plan: &Copy, folder: &Path) -> Result<CopyReport, Failure> {
         again = timed(&mut destination)?;
         std::fs::create_dir(&there)?;
         let mut stranger = Command::new(&client);
-        stranger.args(["--baseline", "--sitemap", &format!("{url}resourcelist.xml")]);
+        stranger.args(["--baseline", "--sitemap", &list]);
         stranger.arg(format!("{url}={}", there.display())).current_dir(&folder);
         python.push(timed(&mut stranger)?);
         for copy in [&here, &there] {
@@ -100,6 +102,14 @@ fn fill(collection: &Path, plan: &Copy) -> Result<u64, Failure> {
         all += content.len() as u64;
     }
     Ok(all)
+}
+
+/// Where the Resource List is.
+fn list_of(url: &str) -> Result<String, Failure> {
+    let mut discover = Command::new(binary("resync-destination"));
+    let output = discover.args(["discover", url, "--no-sizes", "--json"]).output()?;
+    let told: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(told["sets"][0]["resource_list"].as_str().ok_or("the Source has no Resource List")?.to_owned())
 }
 
 /// A program of strangers from its registry.
