@@ -129,3 +129,33 @@ async fn a_host_in_trouble_is_left_alone_and_shown_and_gets_everything_when_it_i
         .await;
     assert!(!got.is_empty());
 }
+
+#[tokio::test]
+async fn the_store_of_a_hub_that_was_killed_is_whole_and_that_of_a_running_one_is_not_touched() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    destination.behave(refusing(503));
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
+    for news in ["one", "two"] {
+        assert_eq!(hub.publish(TOPIC, news).await.unwrap().status, 202);
+    }
+    let fsck = async || {
+        let data = folder.path().display().to_string();
+        let arguments = ["fsck", "--data-dir", &data];
+        let output = Command::new(binary("resync-hub")).args(arguments).output().await.unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let (code, said) = fsck().await;
+    assert!(code == Some(1) && said.contains("in use by another process"), "{said}");
+    hub.kill().await;
+    let (code, said) = fsck().await;
+    assert!(code == Some(0) && said.contains("all well"), "{said}");
+
+    let empty = tempdir().unwrap();
+    let arguments = ["fsck", "--data-dir", empty.path().to_str().unwrap()];
+    let output = Command::new(binary("resync-hub")).args(arguments).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(empty.path().read_dir().unwrap().count(), 0, "what is no store is not made one");
+}

@@ -5,6 +5,7 @@
 
 mod ask;
 mod deliveries;
+mod fsck;
 mod secrets;
 mod serve;
 mod tools;
@@ -51,6 +52,8 @@ enum Command {
     /// List the subscriptions of a running hub, and deny them
     #[command(subcommand)]
     Subscriptions(tools::Subscriptions),
+    /// Look at every record of a stopped hub's store (exit code 1 if something is wrong)
+    Fsck(fsck::Fsck),
     /// Ask a running hub whether it is ready (exit code 0 or 1)
     Healthcheck(tools::Healthcheck),
 }
@@ -97,6 +100,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Config(command) => tools::config(command),
         Command::Subscriptions(command) => tools::subscriptions(command),
         Command::Deliveries(command) => deliveries::run(command),
+        Command::Fsck(command) => fsck::run(command),
         Command::Healthcheck(check) => tools::healthcheck(check),
     };
     match result {

@@ -9,6 +9,7 @@
 
 mod embedded;
 mod error;
+mod findings;
 mod keyring;
 mod meters;
 mod records;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 pub use error::StoreError;
+pub use findings::{Fault, Findings};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use records::{
@@ -63,6 +65,15 @@ pub enum Engine {
 /// is not given.
 pub fn open(engine: Engine, directory: &Path, keys: Keyring, reserve: u64) -> Result<Arc<dyn Store>> {
     embedded::open(engine, directory, keys, reserve)
+}
+
+/// Looks at every record of the store in `directory`, which no hub may be using. No record is changed; opening an engine finishes
+/// what a crash has left of its files.
+///
+/// # Errors
+/// As [`open`], and [`StoreError::Read`] where there is no store.
+pub fn check(engine: Engine, directory: &Path, keys: &Keyring) -> Result<Findings> {
+    embedded::check(engine, directory, keys)
 }
 
 /// What the hub needs of its storage.

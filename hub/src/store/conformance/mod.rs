@@ -19,7 +19,7 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use tempfile::TempDir;
 
 use super::{
-    Activation, Appended, Engine, FailureClass, Intent, Keyring, Laggard, NewNotification, NewRequest,
+    Activation, Appended, Engine, FailureClass, Fault, Intent, Keyring, Laggard, NewNotification, NewRequest,
     Notification, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreEvent, Subscription,
     Topic, TopicId,
 };
@@ -64,6 +64,11 @@ impl Place {
 
     fn open_with(&self, keys: Keyring) -> super::Result<Arc<dyn Store>> {
         super::open(self.engine, self.directory.path(), keys, 0)
+    }
+
+    /// What is wrong with the closed store.
+    fn faults(&self) -> Vec<Fault> {
+        super::check(self.engine, self.directory.path(), &Keyring::none()).unwrap().faults
     }
 
     /// The store after a clean end of the process.

@@ -7,9 +7,11 @@
 //! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
 //! | `memory`, `cache`, `shared`, `standing` | what is held in memory, and reading |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
+//! | `check` | whether every record can be read, and agrees with the others |
 //! | `room` | how much the disk can still take |
 
 mod cache;
+mod check;
 mod codec;
 mod directory;
 mod engine;
@@ -40,6 +42,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
 
+pub(super) use self::check::check;
 use self::engine::{Batch, Engine, Keys, Space};
 use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
@@ -71,11 +74,7 @@ pub(super) fn open(
     reserve: u64,
 ) -> Result<Arc<dyn Store>> {
     let lock = directory::take(engine, directory)?;
-    let data = directory.join(engine.name());
-    let opened: Box<dyn Engine> = match engine {
-        super::Engine::Fjall => Box::new(fjall::Fjall::open(&data)?),
-        super::Engine::Sled => Box::new(sled::Sled::open(&data)?),
-    };
+    let opened = open_engine(engine, directory)?;
     directory::settle(directory)?;
     let store = Embedded::over(opened, keys, Some(lock), Room::on_disk(directory, reserve))?;
     tracing::info!(
@@ -86,6 +85,14 @@ pub(super) fn open(
         "store opened"
     );
     Ok(Arc::new(store))
+}
+
+fn open_engine(engine: super::Engine, directory: &Path) -> Result<Box<dyn Engine>> {
+    let data = directory.join(engine.name());
+    Ok(match engine {
+        super::Engine::Fjall => Box::new(fjall::Fjall::open(&data)?),
+        super::Engine::Sled => Box::new(sled::Sled::open(&data)?),
+    })
 }
 
 #[derive(Debug)]

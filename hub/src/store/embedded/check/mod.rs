@@ -1,0 +1,54 @@
+//! Looking at every record of a store: whether it can be read, and whether records that speak of each other agree.
+
+mod logs;
+mod numbers;
+mod readable;
+mod subscriptions;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::engine::{Engine, Keys, Space};
+use super::{directory, memory, widen};
+use crate::store::{self, Fault, Findings, Keyring, Result, StoreError};
+
+/// Looks at the store in `directory`, which no hub may be using.
+pub(in crate::store) fn check(engine: store::Engine, directory: &Path, keys: &Keyring) -> Result<Findings> {
+    // What is no store is not made one by being looked at.
+    if !directory.join(engine.name()).is_dir() {
+        let (name, directory) = (engine.name(), directory.display());
+        return Err(StoreError::Read(format!("there is no store of engine {name} in {directory}")));
+    }
+    let _lock = directory::take(engine, directory)?;
+    let opened = super::open_engine(engine, directory)?;
+    look(opened.as_ref(), keys)
+}
+
+fn look(engine: &dyn Engine, keys: &Keyring) -> Result<Findings> {
+    // Without the right keys every secret would look damaged.
+    widen(&memory::encryption(engine)?, keys)?;
+    let mut faults = Vec::new();
+    let records = readable::check(engine, keys, &mut faults)?;
+    numbers::check(engine, keys, &mut faults)?;
+    logs::check(engine, keys, &mut faults)?;
+    subscriptions::check(engine, keys, &mut faults)?;
+    Ok(Findings { records, faults })
+}
+
+/// A number of eight bytes in a key, by its place.
+fn number(key: &[u8], place: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(place..place + 8)?.try_into().ok()?))
+}
+
+fn stray(space: Space, key: &[u8]) -> Fault {
+    Fault::Stray { space: space.name(), key: hex::encode(key) }
+}
+
+/// Every record of a space up to one that the engine itself cannot read, which is told of once.
+fn every(engine: &dyn Engine, space: Space) -> impl Iterator<Item = (Bytes, Bytes)> {
+    engine.scan(space, &Keys::all()).map_while(Result::ok)
+}
