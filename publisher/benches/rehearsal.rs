@@ -130,7 +130,7 @@ fn run(what: &str, folder: &Path, entries: u64) {
     let begun = Instant::now();
     let before = (bytes("rchar:"), bytes("wchar:"), processor());
     let built = if what == "full build" {
-        set.list((0..entries).map(|number| Ok(item(number, "first")))).unwrap()
+        set.list(|| Ok((0..entries).map(|number| Ok(item(number, "first"))))).unwrap()
     } else {
         let day: u64 = what.trim_start_matches("day ").parse().unwrap();
         for change in 0..CHANGES {

@@ -61,8 +61,11 @@ impl Repository {
     /// Lists all records. `SQLite` compares texts byte by byte, which is the order of an inventory; rows stream by and are never held.
     fn list(&self) -> Result<Built, Box<dyn Error>> {
         let mut rows = self.database.prepare("SELECT uri, content FROM records ORDER BY uri")?;
-        let items = rows.query_map([], item)?.map(|item| item.map_err(unreadable));
-        Ok(self.set.list(items)?)
+        let listed = self.set.list(|| {
+            let items = rows.query_map([], item).map_err(unreadable)?;
+            Ok(items.map(|item| item.map_err(unreadable)))
+        });
+        Ok(listed?)
     }
 
     /// Puts a record, and tells it after that: a crash in between is found by the next `list`.

@@ -56,7 +56,9 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 /// Writes `bytes` to `path`, as [`durable::replace`] does.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     act()?;
-    durable::replace(path, bytes)
+    durable::replace(path, bytes)?;
+    // A disk may also fail when the file is in its place and its folder is synced.
+    act()
 }
 
 #[cfg(unix)]

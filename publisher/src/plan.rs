@@ -103,6 +103,11 @@ impl Plan {
         }
     }
 
+    /// Whether a run was cut short that has one.
+    pub(crate) fn is_kept(out: &Path) -> bool {
+        path(out).exists()
+    }
+
     pub(crate) fn save(&self, lock: &Lock) -> Result<(), StateError> {
         let path = path(lock.out());
         let failed = |source| StateError::Io { action: "write", path: path.clone(), source };

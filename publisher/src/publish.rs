@@ -171,7 +171,7 @@ fn build_scope(
     let expected = run.before.as_ref().filter(|_| scope.is_none()).map(|state| state.resources);
     let looked = |files| tell(Progress { work: Work::Looking, done: files, all: expected });
     let taken = inventory::take(collection, &run.settings, out, run.told(), scope.as_ref(), &looked)?;
-    run.carry_out(taken, tell)
+    run.carry_out(taken, tell, &|| ())
 }
 
 /// How far long work has come.
@@ -200,14 +200,18 @@ pub enum Work {
 }
 
 /// The same for resources that are no files, in ascending order of their URIs; [`source`](crate::source) is the way to it.
-pub(crate) fn build_from(
+///
+/// They are opened when nobody else can publish any more. `kept` hears when a plan is kept: from then on the next run tells what differs,
+/// whatever becomes of this one.
+pub(crate) fn build_from<I: Inventory>(
     settings: &Settings,
     out: &Path,
-    resources: impl Inventory,
+    open: impl FnOnce() -> Result<I, build::BuildError>,
+    kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
     let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
-    let taken = inventory::take_from(resources, out, run.told(), &|_| ())?;
-    run.carry_out(taken, &|_| ())
+    let taken = inventory::take_from(open()?, out, run.told(), &|_| ())?;
+    run.carry_out(taken, &|_| (), kept)
 }
 
 /// The same where changes are told and everything else is as it was.
@@ -215,14 +219,22 @@ pub(crate) fn record(
     settings: &Settings,
     out: &Path,
     changes: &[(Change, Item)],
+    kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
-    State::load(out)?;
+    if !is_cut_short(out) {
+        State::load(out)?;
+    }
     let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
     let Before::Told { until, resources, bytes } = run.told() else {
         return Err(StateError::NotBuilt { out: out.to_owned() }.into());
     };
     let taken = inventory::take_changes(changes, out, (until, resources, bytes))?;
-    run.carry_out(taken, &|_| ())
+    run.carry_out(taken, &|_| (), kept)
+}
+
+/// Whether a run has still to be completed.
+pub(crate) fn is_cut_short(out: &Path) -> bool {
+    Plan::is_kept(out)
 }
 
 /// A run, between the one before and its own plan.
@@ -255,11 +267,16 @@ impl Run {
         }
     }
 
-    fn carry_out(self, taken: Taken, tell: &dyn Fn(Progress)) -> Result<Built, BuildError> {
+    fn carry_out(self, taken: Taken, tell: &dyn Fn(Progress), kept: &dyn Fn()) -> Result<Built, BuildError> {
         let Self { lock, settings, before, series, changes, mut written } = self;
         let plan = decide(settings, before.as_ref(), series.as_ref(), &taken, lock.out());
         if plan.lists_resources || plan.changes.total() > 0 || inventory::is_whole(lock.out()) {
-            plan.save(&lock)?;
+            let saved = plan.save(&lock);
+            // Even if it is not known to be on the disk, it is there, and the next run goes by it.
+            if Plan::is_kept(lock.out()) {
+                kept();
+            }
+            saved?;
         }
         let done = run::publish(&plan, false, &lock, tell)?;
         let kept = done.records.len() - done.written.len();

@@ -1,12 +1,13 @@
 //! For systems whose resources are no files: they list what they have, tell what changes, and keep the bytes where they are.
 
 use std::{
+    cell::Cell,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use resync_core::{
-    build::{Inventory, Item},
+    build::{self, Inventory, Item},
     document::{Change, Metadata},
 };
 
@@ -29,7 +30,7 @@ use crate::{
 /// let source = Source::new(out.path(), BaseUrl::parse("https://example.org/")?);
 /// let set = source.set("dataset1")?;
 /// let item = |(uri, length): (&&str, &u64)| Ok(Item { length: Some(*length), ..Item::new(*uri) });
-/// assert_eq!(set.list(database.iter().map(item))?.resources, 2);
+/// assert_eq!(set.list(|| Ok(database.iter().map(item)))?.resources, 2);
 ///
 /// database.insert("https://example.org/records/2", 9);
 /// set.updated("https://example.org/records/2", Metadata { length: Some(9), ..Metadata::default() });
@@ -39,7 +40,7 @@ use crate::{
 /// assert_eq!((published.changes.updated, published.changes.deleted, published.resources), (1, 1, 1));
 ///
 /// // Should a crash have lost what was not published yet, the next list finds it.
-/// assert_eq!(set.list(database.iter().map(item))?.changes.total(), 0);
+/// assert_eq!(set.list(|| Ok(database.iter().map(item)))?.changes.total(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -77,7 +78,7 @@ impl Source {
         let rules = self.rules;
         let settings = Settings { root: Some(root), rules, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
-        Ok(Set { out, settings, changes: Mutex::default() })
+        Ok(Set { out, settings, changes: Mutex::default(), turn: Mutex::default() })
     }
 }
 
@@ -89,6 +90,8 @@ pub struct Set {
     out: PathBuf,
     settings: Settings,
     changes: Mutex<Vec<(Change, Item)>>,
+    /// Held by who lists or publishes, so that changes stay in their order.
+    turn: Mutex<()>,
 }
 
 impl Set {
@@ -100,10 +103,19 @@ impl Set {
     /// Lists all resources, in ascending order of their URIs. The first time this makes the set; later it tells what nobody has told: changes are found by
     /// digests where both sides have one, else by length and `lastmod`.
     ///
-    /// Changes that were collected before and not published are part of the list and forgotten.
-    pub fn list(&self, resources: impl Inventory) -> Result<Built, BuildError> {
-        self.collected().clear();
-        let built = publish::build_from(&self.settings, &self.out, resources)?;
+    /// `open` begins the listing: the transaction, the cursor, the query. It is called once nothing can be published any more until the list is
+    /// through, so call a change after it is committed, and begin nothing before `open` that sees the records as they were then. Thus:
+    ///
+    /// * changes that were collected before `open` is called are part of the list, which tells them, and they are forgotten when it is kept on the
+    ///   disk; if it fails before that, they stay collected;
+    /// * those that come later stay collected for [`publish`](Self::publish), which may tell once more what the list has told already.
+    pub fn list<I: Inventory>(
+        &self,
+        open: impl FnOnce() -> Result<I, build::BuildError>,
+    ) -> Result<Built, BuildError> {
+        let aside = self.set_aside();
+        let built = publish::build_from(&self.settings, &self.out, open, &|| aside.keep())?;
+        aside.keep();
         publish::describe(&self.out)?;
         Ok(built)
     }
@@ -128,19 +140,20 @@ impl Set {
         self.collected().push((change, item));
     }
 
-    /// Tells the changes that were collected, in their order; `None` when there are none. What cannot be told now stays collected.
+    /// Tells the changes that were collected, in their order; `None` when there are none. What cannot be told now stays collected, or is kept on
+    /// the disk by then: the next call, with or without new changes, tells it, each change once.
     pub fn publish(&self) -> Result<Option<Built>, BuildError> {
-        let changes = std::mem::take(&mut *self.collected());
-        if changes.is_empty() {
+        let aside = self.set_aside();
+        let was_cut_short = publish::is_cut_short(&self.out);
+        if aside.changes.is_empty() && !was_cut_short {
             return Ok(None);
         }
-        match publish::record(&self.settings, &self.out, &changes) {
-            Ok(built) => Ok(Some(built)),
-            Err(error) => {
-                self.collected().splice(0..0, changes);
-                Err(error)
-            }
+        let built = publish::record(&self.settings, &self.out, &aside.changes, &|| aside.keep())?;
+        if was_cut_short {
+            // It may have been the first list.
+            publish::describe(&self.out)?;
         }
+        Ok(Some(built))
     }
 
     /// Tells the hubs what was published; see [`notify()`].
@@ -148,8 +161,36 @@ impl Set {
         notify(&self.out, tokens).await
     }
 
-    fn collected(&self) -> std::sync::MutexGuard<'_, Vec<(Change, Item)>> {
+    fn collected(&self) -> MutexGuard<'_, Vec<(Change, Item)>> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_aside(&self) -> Aside<'_> {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = std::mem::take(&mut *self.collected());
+        Aside { set: self, changes, is_kept: Cell::new(false), _turn: turn }
+    }
+}
+
+/// The changes that a run is to tell. They are collected again, before all others, unless it has kept them.
+struct Aside<'a> {
+    set: &'a Set,
+    changes: Vec<(Change, Item)>,
+    is_kept: Cell<bool>,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Aside<'_> {
+    fn keep(&self) {
+        self.is_kept.set(true);
+    }
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept.get() {
+            self.set.collected().splice(0..0, self.changes.drain(..));
+        }
     }
 }
 
@@ -169,6 +210,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::files::tests::cut_short_after;
 
     fn metadata(content: &str) -> Metadata {
         let hash = Digest::of(Algorithm::Sha256, content.as_bytes()).into();
@@ -197,7 +239,7 @@ mod tests {
         let (_out, set) = place();
         let listed = |names: &[&str]| {
             let items = names.iter().map(|name| item(format!("http://example.org/{name}"), metadata(name)));
-            set.list(items.map(Ok)).unwrap()
+            set.list(|| Ok(items.map(Ok))).unwrap()
         };
         listed(&["a", "c"]);
         assert_eq!(set.publish().unwrap().map(|built| built.resources), None);
@@ -225,7 +267,7 @@ mod tests {
         };
         let source = Source::new(out.path(), BaseUrl::parse("http://example.org/").unwrap()).rules(rules);
         let set = source.set("one").unwrap();
-        set.list(std::iter::empty()).unwrap();
+        set.list(|| Ok(std::iter::empty())).unwrap();
         for name in ["a", "b", "c"] {
             set.created(format!("http://example.org/{name}"), metadata(name));
             set.publish().unwrap();
@@ -241,7 +283,7 @@ mod tests {
         let (_out, set) = place();
         let link = Link::new(Relation::Alternate, "http://example.org/a.html");
         let listed = Item { links: vec![link.clone()], ..Item::new("http://example.org/a") };
-        set.list([Ok(listed.clone())].into_iter()).unwrap();
+        set.list(|| Ok([Ok(listed.clone())].into_iter())).unwrap();
         set.change(Change::Updated, Item { length: Some(3), ..listed });
         set.publish().unwrap();
         for name in ["resourcelist.xml", "changelist-1.xml"] {
@@ -256,8 +298,114 @@ mod tests {
         let (_out, set) = place();
         set.deleted("http://example.org/c");
         assert!(set.publish().is_err());
-        set.list([Ok(Item::new("http://example.org/c"))].into_iter()).unwrap();
+        set.list(|| Ok([Ok(Item::new("http://example.org/c"))].into_iter())).unwrap();
         set.deleted("http://example.org/c");
         assert_eq!(set.publish().unwrap().unwrap().changes.deleted, 1);
+    }
+
+    /// What the Change Notifications tell, in their order.
+    fn notified(set: &Set) -> Vec<(Change, String)> {
+        let folder = set.out().join(".resync-source/outbox").read_dir().unwrap();
+        let mut paths: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        let entries = |path: &PathBuf| {
+            xml::read(&fs::read(path).unwrap()).unwrap().into_document().unwrap().entries().to_vec()
+        };
+        let entries = paths.iter().flat_map(entries);
+        entries.map(|entry| (entry.change().unwrap(), entry.loc.replace("http://example.org/", ""))).collect()
+    }
+
+    fn listed(names: &[&str]) -> Vec<Result<Item, build::BuildError>> {
+        names.iter().map(|name| Ok(item(format!("http://example.org/{name}"), metadata(name)))).collect()
+    }
+
+    fn changes<const N: usize>(changes: [(Change, &str); N]) -> Vec<(Change, String)> {
+        changes.map(|(change, name)| (change, name.to_owned())).into()
+    }
+
+    /// Fails the disk after each act of `run` in turn, and after that runs to the end; all that is told then must be these changes.
+    fn tells_each_once_wherever_it_fails<T>(
+        run: impl Fn(&Set) -> Result<T, BuildError>,
+        expected: &[(Change, String)],
+    ) {
+        for acts in 0.. {
+            let (_out, set) = place();
+            set.list(|| Ok(listed(&["a", "c"]).into_iter())).unwrap();
+            set.created("http://example.org/b", metadata("b"));
+            set.deleted("http://example.org/c");
+            cut_short_after(Some(acts));
+            let cut = run(&set);
+            cut_short_after(None);
+            set.publish().unwrap();
+            assert_eq!(
+                (told(&set), notified(&set)),
+                (expected.to_vec(), expected.to_vec()),
+                "after {acts} acts"
+            );
+            assert!(set.publish().unwrap().is_none(), "after {acts} acts");
+            assert_eq!(set.list(|| Ok(listed(&["a", "b"]).into_iter())).unwrap().changes.total(), 0);
+            if cut.is_ok() {
+                assert!(acts > 8, "plan, lists, notification, state and more: {acts} acts");
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn changes_are_told_once_wherever_a_publish_fails_and_the_next_one_needs_no_others() {
+        let expected = changes([(Change::Created, "b"), (Change::Deleted, "c")]);
+        tells_each_once_wherever_it_fails(Set::publish, &expected);
+    }
+
+    #[test]
+    fn changes_are_told_once_wherever_a_list_fails_that_holds_them() {
+        let expected = changes([(Change::Created, "b"), (Change::Deleted, "c")]);
+        tells_each_once_wherever_it_fails(|set| set.list(|| Ok(listed(&["a", "b"]).into_iter())), &expected);
+    }
+
+    #[test]
+    fn changes_stay_collected_when_a_list_cannot_be_opened_or_ends_with_an_error() {
+        let (_out, set) = place();
+        set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
+        set.created("http://example.org/b", metadata("b"));
+        let broken = || build::BuildError::from(std::io::Error::other("the database is gone"));
+        let ends = [Ok(Item::new("http://example.org/a")), Err(broken())];
+        assert!(set.list(|| Ok(ends.into_iter())).is_err());
+        assert!(set.list(|| Err::<std::vec::IntoIter<_>, _>(broken())).is_err());
+        set.deleted("http://example.org/a");
+        set.publish().unwrap();
+        assert_eq!(told(&set), changes([(Change::Created, "b"), (Change::Deleted, "a")]));
+    }
+
+    #[test]
+    fn changes_that_are_told_once_a_list_is_open_are_not_part_of_it_and_stay_collected() {
+        let (_out, set) = place();
+        set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
+        set.created("http://example.org/b", metadata("b"));
+        let open = || {
+            let snapshot = listed(&["a", "b"]);
+            set.created("http://example.org/c", metadata("c"));
+            Ok(snapshot.into_iter())
+        };
+        assert_eq!(set.list(open).unwrap().changes.created, 1);
+        assert_eq!(told(&set), changes([(Change::Created, "b")]));
+        set.publish().unwrap();
+        assert_eq!(told(&set), changes([(Change::Created, "b"), (Change::Created, "c")]));
+    }
+
+    #[test]
+    fn nothing_is_published_between_the_opening_of_a_list_and_its_end() {
+        let (_out, set) = place();
+        set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
+        std::thread::scope(|scope| {
+            let open = || {
+                let snapshot = listed(&["a"]);
+                set.created("http://example.org/b", metadata("b"));
+                scope.spawn(|| set.publish().unwrap());
+                Ok(snapshot.into_iter())
+            };
+            set.list(open).unwrap();
+        });
+        assert_eq!(told(&set), changes([(Change::Created, "b")]), "and not that it is deleted");
     }
 }
