@@ -105,6 +105,23 @@ async fn rs175_a_patch_that_is_unknown_or_makes_something_else_is_left_and_the_r
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn rs175_what_a_symbolic_link_leads_to_is_not_patched() {
+    let mut mirror = Mirror::start().await;
+    let elsewhere = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(elsewhere.path(), OLD).unwrap();
+    let local = mirror.directory.path().join("doc.json");
+    std::fs::remove_file(&local).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), &local).unwrap();
+    mirror.source.put("/1.patch", FIRST.as_bytes());
+    mirror.source.put("/doc.json", NEW.as_bytes());
+    mirror.change(NEW, "/1.patch", JSON_PATCH);
+    assert_eq!(mirror.run(Look::Changes).await.patched, 0);
+    assert_eq!((mirror.local().as_str(), local.is_symlink()), (NEW, false));
+    assert_eq!(std::fs::read_to_string(elsewhere.path()).unwrap(), OLD);
+}
+
 #[tokio::test]
 async fn rs175_a_patch_of_another_origin_is_not_asked_for() {
     let mut mirror = Mirror::start().await;

@@ -5,6 +5,7 @@
 //! of its bytes.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use json_patch::{Patch, PatchOperation};
 use resync_core::document::{Change, Entry, Link, Relation};
@@ -15,9 +16,17 @@ use url::Url;
 
 use super::local::Facts;
 
-/// The longest patch, and the longest file that is patched, in bytes: both are in memory.
-pub(crate) const MAX_PATCH: u64 = 1 << 20;
-pub(crate) const MAX_PATCHED: u64 = 8 << 20;
+/// The longest file that is patched, and the longest patches of one together, in bytes: all are in memory.
+pub(crate) const MAX_PATCHED: u64 = 1 << 20;
+
+/// How deep a document may be: what walks a much deeper one runs out of stack.
+const MAX_DEPTH: usize = 128;
+
+/// How many values a document, and all patches of one together, may have: in memory each is many times as long as written.
+const MAX_VALUES: usize = 100_000;
+
+/// How many values all operations may touch together, where each is taken to touch the whole document.
+const MAX_WORK: usize = 200_000_000;
 
 /// How many patches one after another are tried before the resource is rather fetched.
 const MAX_CHAIN: usize = 16;
@@ -93,32 +102,98 @@ impl Chains {
 }
 
 /// The new version, if one of the patches and all after it make of the old version something of which `is_right` says so.
+/// One at a time in a process, since it takes memory.
 pub(crate) fn apply(old: &[u8], patches: &[Vec<u8>], is_right: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_patches = patches.iter().map(|patch| most_values(patch)).sum::<usize>();
+    if most_values(old) > MAX_VALUES || of_patches > MAX_VALUES {
+        return None;
+    }
     let document: Value = serde_json::from_slice(old).ok()?;
     let layout = Layout::of(old, &document)?;
     let patches: Vec<Patch> =
         patches.iter().map(|patch| serde_json::from_slice(patch).ok()).collect::<Option<_>>()?;
+    let mut work = MAX_WORK;
     let versions = (0..patches.len()).filter_map(|first| {
-        let mut version = document.clone();
-        patches[first..].iter().try_for_each(|patch| apply_one(&mut version, patch))?;
-        layout.write(&version)
+        let mut version = Version { document: document.clone(), values: most_values(old), work: &mut work };
+        patches[first..].iter().try_for_each(|patch| version.apply(patch))?;
+        layout.write(&version.document)
     });
     versions.into_iter().find(|version| is_right(version))
 }
 
-/// `None` where it cannot be applied, or the document grows too much.
-fn apply_one(document: &mut Value, patch: &Patch) -> Option<()> {
-    let is_copy = |operation: &PatchOperation| matches!(operation, PatchOperation::Copy(_));
-    if patch.0.iter().filter(|operation| is_copy(operation)).count() > MAX_COPIES {
-        return None;
-    }
-    for operation in &patch.0 {
-        json_patch::patch(document, std::slice::from_ref(operation)).ok()?;
-        if is_copy(operation) && serde_json::to_vec(document).ok()?.len() as u64 > MAX_PATCHED {
+/// No fewer values than the text has, found without making one of them: each stands after one of these.
+fn most_values(text: &[u8]) -> usize {
+    1 + text.iter().filter(|byte| matches!(byte, b'[' | b',' | b':')).count()
+}
+
+/// A document that is being patched.
+struct Version<'w> {
+    document: Value,
+    /// No fewer than it has.
+    values: usize,
+    /// How much work all versions may still be.
+    work: &'w mut usize,
+}
+
+impl Version<'_> {
+    /// `None` where it cannot be applied, or the document grows too much.
+    fn apply(&mut self, patch: &Patch) -> Option<()> {
+        let is_copy = |operation: &PatchOperation| matches!(operation, PatchOperation::Copy(_));
+        if patch.0.iter().filter(|operation| is_copy(operation)).count() > MAX_COPIES {
             return None;
         }
+        for operation in &patch.0 {
+            self.admit(operation)?;
+            json_patch::patch(&mut self.document, std::slice::from_ref(operation)).ok()?;
+            let is_too_long = || Some(serde_json::to_vec(&self.document).ok()?.len() as u64 > MAX_PATCHED);
+            if is_copy(operation) && is_too_long()? {
+                return None;
+            }
+        }
+        Some(())
     }
-    Some(())
+
+    /// Refuses what would make the document too deep or too large, before it does.
+    fn admit(&mut self, operation: &PatchOperation) -> Option<()> {
+        *self.work = self.work.checked_sub(self.values)?;
+        let at = |pointer: &str| self.document.pointer(pointer);
+        let (value, is_new) = match operation {
+            PatchOperation::Add(add) => (&add.value, true),
+            PatchOperation::Replace(replace) => (&replace.value, true),
+            PatchOperation::Copy(copy) => (at(copy.from.as_str())?, true),
+            PatchOperation::Move(moved) => (at(moved.from.as_str())?, false),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => return Some(()),
+        };
+        let Extent { depth, values } = Extent::of(value);
+        // Each step of a pointer begins with a slash, which a name has in it only as `~1`.
+        let above = operation.path().as_str().matches('/').count();
+        self.values += if is_new { values } else { 0 };
+        (above + depth <= MAX_DEPTH && self.values <= MAX_VALUES).then_some(())
+    }
+}
+
+/// How deep a value is, and how many it has within, itself included.
+struct Extent {
+    depth: usize,
+    values: usize,
+}
+
+impl Extent {
+    /// The value is one of a document whose depth is bounded.
+    fn of(value: &Value) -> Self {
+        let sum = |found: Self, inner: &Value| {
+            let inner = Self::of(inner);
+            Self { depth: found.depth.max(inner.depth + 1), values: found.values + inner.values }
+        };
+        let one = Self { depth: 0, values: 1 };
+        match value {
+            Value::Array(inner) => inner.iter().fold(Self { depth: 1, ..one }, sum),
+            Value::Object(inner) => inner.values().fold(Self { depth: 1, ..one }, sum),
+            _ => one,
+        }
+    }
 }
 
 /// How a JSON file is written.
@@ -193,6 +268,49 @@ mod tests {
             let made = apply(old.as_bytes(), &[patch.as_bytes().to_vec()], |_| true);
             assert!(made.is_none(), "{patch:.60}");
         }
+    }
+
+    /// A document of so many arrays in one another.
+    fn nested(depth: usize) -> String {
+        format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+    }
+
+    fn is_applied(old: &str, operations: &[String]) -> bool {
+        let patch = format!("[{}]", operations.join(","));
+        apply(old.as_bytes(), &[patch.into_bytes()], |_| true).is_some()
+    }
+
+    #[test]
+    fn rs175_a_patch_that_makes_a_document_too_deep_is_refused_before_it_does() {
+        let old = nested(100);
+        let deepest = "/0".repeat(99);
+        let add =
+            |path: &str, depth| format!(r#"{{"op":"add","path":"{path}/-","value":{}}}"#, nested(depth));
+        let copy = |from: &str| format!(r#"{{"op":"copy","from":"{from}","path":"{deepest}/-"}}"#);
+        let moved = |from: &str, to: &str| format!(r#"{{"op":"move","from":"{from}","path":"{to}"}}"#);
+        assert!(is_applied(&old, &[add(&deepest, 20)]));
+        assert!(!is_applied(&old, &[add(&deepest, 30)]));
+        assert!(!is_applied(&old, &[copy("")]));
+        assert!(is_applied(&old, &[copy(&"/0".repeat(80))]));
+        assert!(!is_applied(&old, &[copy(&"/0".repeat(60))]));
+        let beside = [add("", 50), moved("/1", &format!("{deepest}/-"))];
+        assert!(is_applied(&old, &beside[..1]) && !is_applied(&old, &beside));
+        let replace = format!(r#"{{"op":"replace","path":"/0{deepest}","value":{}}}"#, nested(60));
+        assert!(!is_applied(&nested(101), &[replace]));
+    }
+
+    #[test]
+    fn rs175_a_patch_of_more_values_or_work_than_is_worth_it_is_refused() {
+        let many = |count: usize| format!("[{}]", vec!["0"; count].join(","));
+        let first = |count| vec![r#"{"op":"add","path":"/0","value":1}"#.to_owned(); count];
+        assert!(is_applied(&many(50_000), &first(10)));
+        assert!(!is_applied(&many(150_000), &first(1)), "values of the file");
+        assert!(!is_applied(&many(50_000), &first(10_000)), "work");
+        let add = format!(r#"{{"op":"add","path":"/-","value":{}}}"#, many(150_000));
+        assert!(!is_applied("[]", &[add]), "values of the patch");
+        let copy = r#"{"op":"copy","from":"","path":"/-"}"#.to_owned();
+        assert!(is_applied(&many(40_000), std::slice::from_ref(&copy)));
+        assert!(!is_applied(&many(40_000), &[copy.clone(), copy]), "values after copies");
     }
 
     #[test]

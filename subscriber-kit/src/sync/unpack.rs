@@ -13,7 +13,7 @@ use url::Url;
 use super::download::{Came, Transfer, Written, blocking, finish};
 use super::local::{self, Facts, Local};
 use super::packages::{Opened, Packages, bitstream, linked};
-use super::patch::{MAX_PATCH, MAX_PATCHED, PatchLink, apply};
+use super::patch::{MAX_PATCHED, PatchLink, apply};
 use super::path::relative_path;
 use super::plan::{Line, Plan};
 use super::put::Placing;
@@ -82,9 +82,11 @@ impl Run<'_> {
         if line.patches.is_empty() || !is_worth_it || patch_bytes >= longest {
             return None;
         }
-        let mut patches = Vec::new();
+        let (mut patches, mut room) = (Vec::new(), MAX_PATCHED);
         for patch in &line.patches {
-            patches.push(self.fetch_patch(patch).await?);
+            let patch = self.fetch_patch(patch).await?;
+            room = room.checked_sub(patch.len() as u64)?;
+            patches.push(patch);
         }
         let (placing, facts, relative) = (Arc::clone(&self.placing), line.facts.clone(), relative.to_owned());
         blocking(move || match patched(&placing, &facts, &relative, &patches) {
@@ -101,10 +103,10 @@ impl Run<'_> {
         if let Some((package, _)) = &patch.packed {
             let mut open = self.packages.lock().await.open(*package, self.lists).await?;
             let link = patch.link();
-            return blocking(move || linked(&mut open, &link, MAX_PATCH)).await;
+            return blocking(move || linked(&mut open, &link, MAX_PATCHED)).await;
         }
         let url = Url::parse(&patch.url).ok().filter(|url| self.options.authority.allows(url, &self.home))?;
-        let max = self.options.max_resource_bytes.min(MAX_PATCH);
+        let max = self.options.max_resource_bytes.min(MAX_PATCHED);
         let options = SyncOptions { max_resource_bytes: max, ..self.options.clone() };
         let transfer = Transfer { options: &options, ..self.transfer(&url, &patch.facts) };
         match transfer.run().await {
@@ -148,7 +150,8 @@ fn patched(
     patches: &[Vec<u8>],
 ) -> Result<Option<Written>, ResourceError> {
     let path = placing.directory.join(relative);
-    if std::fs::symlink_metadata(&path)?.len() > MAX_PATCHED {
+    let found = std::fs::symlink_metadata(&path)?;
+    if !found.is_file() || found.len() > MAX_PATCHED {
         return Ok(None);
     }
     let algorithms = || facts.algorithm().into_iter().chain([Algorithm::Sha256]);
