@@ -322,6 +322,9 @@ pub(crate) enum Failure {
     /// Each hub's answer has been reported already.
     #[error("{failed} of {all} hubs could not be told")]
     Hubs { failed: usize, all: usize },
+    /// Each warning has been said already.
+    #[error("the lists are published, but archives or dumps that are due are not: see the warnings")]
+    Undone,
     /// Each has been told already.
     #[error("rules are broken")]
     Rules,

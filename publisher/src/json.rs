@@ -25,6 +25,7 @@ pub(crate) fn built(name: Option<&str>, built: &Built) -> Value {
         "kept": built.kept,
         "skipped": skipped.collect::<Vec<_>>(),
         "unportable": unportable.collect::<Vec<_>>(),
+        "undone": built.undone.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "source_description": built.source_description,
     })
 }

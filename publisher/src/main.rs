@@ -49,7 +49,11 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => run_init(arguments),
-        Command::Build(arguments) => run_build(&arguments).await?.say(arguments.out.json, &[]),
+        Command::Build(arguments) => {
+            let said = run_build(&arguments).await?;
+            let outcome = said.outcome();
+            said.say(arguments.out.json, &[]).and(outcome)
+        }
         Command::Notify(arguments) => run_notify(&arguments).await,
         Command::Publish { build, token } => run_publish(build, token).await,
         Command::Dump { build, changes } => run_dump(&build, changes).await,
@@ -65,6 +69,7 @@ async fn run(command: Command) -> Result<(), Failure> {
 struct Said {
     lines: Vec<String>,
     sets: Vec<Value>,
+    has_undone: bool,
 }
 
 impl Said {
@@ -76,6 +81,12 @@ impl Said {
         let prefix = name.map_or(String::new(), |name| format!("{name}: "));
         self.lines.push(format!("{prefix}{}", words::built(built, chosen)));
         self.sets.push(json::built(name, built));
+        self.has_undone |= !built.undone.is_empty();
+    }
+
+    /// What the command ends with when all else has been done: archives and dumps keep nobody from being told.
+    fn outcome(&self) -> Result<(), Failure> {
+        if self.has_undone { Err(Failure::Undone) } else { Ok(()) }
     }
 
     /// Says it, with what came after it.
@@ -201,13 +212,14 @@ async fn tell(outs: &[PathBuf], tokens: &[Token]) -> Result<Vec<Told>, Failure> 
 
 async fn run_publish(arguments: BuildArgs, token: TokenArgs) -> Result<(), Failure> {
     let mut built = run_build(&arguments).await?;
+    let undone = built.outcome();
     let is_json = arguments.out.json;
     let standing = arguments.out.outs()?.iter().map(|out| status(out)).collect::<Result<Vec<_>, _>>()?;
     if standing.iter().all(|status| status.hubs.is_empty()) {
         if let Some(last) = built.lines.last_mut() {
             last.push_str(" · no hub to notify; name one with --hub URL");
         }
-        return built.say(is_json, &[("hubs", Vec::new())]);
+        return built.say(is_json, &[("hubs", Vec::new())]).and(undone);
     }
     match notify_all(&NotifyArgs { out: arguments.out, token }).await {
         Ok((hubs, outcome)) => {
@@ -216,7 +228,7 @@ async fn run_publish(arguments: BuildArgs, token: TokenArgs) -> Result<(), Failu
                 last.push_str(&words::told(&hubs));
             }
             built.say(is_json, &[("hubs", values(&hubs))])?;
-            outcome
+            outcome.and(undone)
         }
         Err(failure) => {
             built.say(is_json, &[("hubs", Vec::new())])?;
@@ -227,6 +239,7 @@ async fn run_publish(arguments: BuildArgs, token: TokenArgs) -> Result<(), Failu
 
 async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
     let mut said = run_build(arguments).await?;
+    let undone = said.outcome();
     let what = if changes { Dump::Changes } else { Dump::Resources };
     let mut dumps = Vec::new();
     for (out, chosen) in arguments.chosen()? {
@@ -238,7 +251,7 @@ async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
         said.lines.push(words::dumped(&dumped));
         dumps.push(json::dumped(name_of(&chosen), &dumped));
     }
-    said.say(arguments.out.json, &[("dumps", dumps)])
+    said.say(arguments.out.json, &[("dumps", dumps)]).and(undone)
 }
 
 async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -> Result<(), Failure> {

@@ -25,6 +25,7 @@ use resync_core::{
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 pub(crate) use self::run::is_in_place;
+pub use self::upkeep::{Undone, Upkeep};
 use crate::{
     collection,
     inventory::{self, Before, Changes, Kept, Scope, Taken},
@@ -58,6 +59,8 @@ pub struct Built {
     pub skipped: Vec<Skipped>,
     /// The resources whose names not every Destination can keep.
     pub unportable: Vec<Unportable>,
+    /// Archives and dumps that were due and failed.
+    pub undone: Vec<Undone>,
     /// URL of the Source Description, where Destinations start.
     pub source_description: String,
 }
@@ -280,7 +283,8 @@ impl Run {
         }
         let done = run::publish(&plan, false, &lock, tell)?;
         let kept = done.records.len() - done.written.len();
-        for document in done.written.into_iter().chain(upkeep::upkeep(&lock, plan.started, tell)?) {
+        let (besides, undone) = upkeep::upkeep(&lock, plan.started, tell);
+        for document in done.written.into_iter().chain(besides) {
             written.retain(|known| *known != document);
             written.push(document);
         }
@@ -293,6 +297,7 @@ impl Run {
             kept,
             skipped: taken.skipped,
             unportable: taken.unportable,
+            undone,
             source_description: Site::of(&plan.settings).source_description().url,
         })
     }

@@ -99,7 +99,7 @@ fn kept(chosen: &Chosen) -> String {
     if flags.is_empty() { String::new() } else { format!(" (as in the last build: {})", flags.join(" ")) }
 }
 
-/// What a build left out or cannot promise, a line each; of many with the same cause only the first few.
+/// What a build left out, cannot promise or could not do, a line each; of many with the same cause only the first few.
 pub(crate) fn warnings(built: &Built) -> Vec<String> {
     let left_out = built.skipped.iter().map(|skipped| {
         (skipped.reason.to_string(), format!("left out {}: {}", name_of(&skipped.path), skipped.reason))
@@ -114,6 +114,7 @@ pub(crate) fn warnings(built: &Built) -> Vec<String> {
         lines
             .push("the collection is empty; a Destination that deletes would now drop its copies".to_owned());
     }
+    lines.extend(built.undone.iter().map(|undone| format!("{undone}; tried again by the next build")));
     lines
 }
 

@@ -191,6 +191,7 @@ fn a_run_that_is_cut_short_anywhere_is_completed_by_the_next_and_tells_each_chan
 #[test]
 fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_is_cut_short() {
     let mut acts = 0;
+    let mut undone = Vec::new();
     loop {
         let place = Place::with_upkeep();
         for name in ["a", "b", "c"] {
@@ -230,10 +231,19 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
             assert_eq!(capabilities.iter().filter(|known| *known == token).count(), 1, "after {acts} acts");
         }
         assert_eq!(place.build().unwrap().written, [], "after {acts} acts");
-        if cut.is_ok() {
+        let Ok(cut) = cut else {
+            assert!(undone.is_empty(), "the lists come first, after {acts} acts");
+            acts += 1;
+            continue;
+        };
+        let Some(first) = cut.undone.first() else {
             assert!(acts > 20, "lists, archives, dumps, states: {acts} acts");
+            undone.dedup();
+            let all = [Upkeep::Archives, Upkeep::Dump(Dump::Resources), Upkeep::Dump(Dump::Changes)];
+            assert_eq!(undone, all, "what keeps no list from being published");
             return;
-        }
+        };
+        undone.push(first.what);
         acts += 1;
     }
 }
@@ -342,4 +352,24 @@ fn a_large_resource_list_is_left_alone_until_the_changes_are_many_or_it_is_old()
     assert!(outdated(2_400_000, 1, month_later));
     let nothing = Series { since: 0, ..series.clone() };
     assert!(!is_outdated(&nothing, &settings, &taken(10, 0, month_later)));
+}
+
+#[test]
+fn a_dump_that_fails_is_named_and_the_lists_are_published_and_the_next_build_makes_it() {
+    let place = Place::with_upkeep();
+    place.put("a", "1");
+    // Where the top of the dump is to lie there is a folder.
+    let in_the_way = place.out().join("resync/resourcedump.xml");
+    fs::create_dir_all(&in_the_way).unwrap();
+    let undone = |built: &Built| built.undone.iter().map(|undone| undone.what).collect::<Vec<_>>();
+    for content in ["22", "333", "4444"] {
+        let built = place.build().unwrap();
+        assert_eq!(undone(&built), [Upkeep::Dump(Dump::Resources)]);
+        assert!(built.undone[0].to_string().contains("Resource Dump"), "{}", built.undone[0]);
+        assert_eq!(place.followed(), place.expected());
+        place.put("a", content);
+    }
+    fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(undone(&place.build().unwrap()), []);
+    assert_eq!(place.read("resync/resourcedump.xml").entries().len(), 1);
 }

@@ -2,7 +2,7 @@
 //!
 //! Archiving is a run of its own, with a plan. A dump needs none: one that was cut short is not on record, so it is still due.
 
-use std::{fs::File, io, io::BufReader, time::Duration};
+use std::{fmt, fs::File, io, io::BufReader, sync::Arc, time::Duration};
 
 use resync_core::{
     build,
@@ -19,30 +19,71 @@ use crate::{
     lock::Lock,
     plan::Plan,
     site::{DOCUMENT_FOLDER, Site},
-    state::State,
+    state::{DocumentRecord, Part, State},
 };
 
-/// Does what is due now; gives the documents that were written.
-pub(super) fn upkeep(
-    lock: &Lock,
-    now: DateTime,
-    tell: &dyn Fn(Progress),
-) -> Result<Vec<Written>, BuildError> {
-    let mut written = archive(lock, now)?;
-    for what in [Dump::Resources, Dump::Changes] {
-        if !is_due(&State::load(lock.out())?, what, now) {
-            continue;
+/// What a build does besides, by the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upkeep {
+    /// What was closed long enough ago moves to the archives.
+    Archives,
+    /// A dump is made.
+    Dump(Dump),
+}
+
+/// What was due and failed. The lists are published all the same, and the next build tries again.
+#[derive(Clone, Debug)]
+pub struct Undone {
+    /// What was to be done.
+    pub what: Upkeep,
+    /// Why it was not.
+    pub error: Arc<BuildError>,
+}
+
+impl fmt::Display for Undone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.what {
+            Upkeep::Archives => "nothing was archived, though it is time",
+            Upkeep::Dump(Dump::Resources) => "no Resource Dump was made, though it is time",
+            Upkeep::Dump(Dump::Changes) => "no Change Dump was made, though it is time",
+        };
+        write!(f, "{what}: {}", self.error)
+    }
+}
+
+/// Does what is due now; gives the documents that were written, and what failed.
+pub(super) fn upkeep(lock: &Lock, now: DateTime, tell: &dyn Fn(Progress)) -> (Vec<Written>, Vec<Undone>) {
+    let (mut written, mut undone) = (Vec::new(), Vec::new());
+    for what in [Upkeep::Archives, Upkeep::Dump(Dump::Resources), Upkeep::Dump(Dump::Changes)] {
+        let done = match what {
+            Upkeep::Archives => archive(lock, now),
+            Upkeep::Dump(what) => dump(lock, what, now, tell),
+        };
+        match done {
+            Ok(done) => written.extend(done),
+            Err(error) => undone.push(Undone { what, error: Arc::new(error) }),
         }
-        match pack(lock, what, tell) {
-            Ok(dumped) => written.extend(dumped.written),
-            // A file has changed again since it was listed; the next build tells that, and then there is a dump.
-            Err(BuildError::Lists(error @ build::BuildError::BytesGone { .. })) => {
-                tracing::warn!(%error, "the Change Dump waits for the next build");
-            }
-            Err(error) => return Err(error),
+        if what == Upkeep::Archives && !undone.is_empty() {
+            // Its plan is the next thing that may happen here.
+            break;
         }
     }
-    Ok(written)
+    (written, undone)
+}
+
+fn dump(lock: &Lock, what: Dump, now: DateTime, tell: &dyn Fn(Progress)) -> Result<Vec<Written>, BuildError> {
+    if !is_due(&State::load(lock.out())?, what, now) {
+        return Ok(Vec::new());
+    }
+    match pack(lock, what, tell) {
+        Ok(dumped) => Ok(dumped.written),
+        // A file has changed again since it was listed; the next build tells that, and then there is a dump.
+        Err(BuildError::Lists(error @ build::BuildError::BytesGone { .. })) => {
+            tracing::warn!(%error, "the Change Dump waits for the next build");
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Moves what was closed long enough ago to the archives.
@@ -98,7 +139,10 @@ fn is_due(state: &State, what: Dump, now: DateTime) -> bool {
         Dump::Changes => rules.change_dump_seconds,
     };
     let (Some(every), Some(series)) = (every.map(Duration::from_secs), &state.series) else { return false };
-    let of_its_kind = state.documents.iter().filter(|record| record.capability == what.capability());
+    // An index is also written when something moves to the archive.
+    let is_of_its_kind =
+        |record: &&DocumentRecord| record.capability == what.capability() && record.part != Part::Index;
+    let of_its_kind = state.documents.iter().filter(is_of_its_kind);
     match (of_its_kind.map(|record| record.changed).max(), what) {
         (Some(last), _) => series.until > last && elapsed(last, now) >= every,
         (None, Dump::Resources) => state.resources > 0,

@@ -178,3 +178,46 @@ fn ar004_ar014_as_many_resource_dumps_as_are_to_stay_are_in_an_archive_and_older
     assert_eq!(entry(&Capability::ResourceDump), "resync/resourcedump.xml");
     assert!(!place.out().join("resync/resourcedump-archive.xml").exists());
 }
+
+#[test]
+fn a_dump_that_fails_keeps_no_set_from_being_published_and_no_hub_from_being_told() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let config = configured(
+        &place,
+        &format!(
+            r#"
+            out = "site"
+            base_url = "http://source.example/"
+            hubs = "{}"
+            [resource_dump]
+            every = "0s"
+            [[set]]
+            name = "one"
+            directory = "collection"
+            [[set]]
+            name = "two"
+            directory = "collection"
+            "#,
+            hub.url()
+        ),
+    );
+    // Where the top of the dump is to lie there is a folder.
+    let in_the_way = place.out().join("one/resync/resourcedump.xml");
+    std::fs::create_dir_all(&in_the_way).unwrap();
+    let publish = |more: &[&str]| run(&[&["publish", "--config", text(&config)], more].concat());
+    let first = publish(&[]).failed_with(1, "no Resource Dump was made");
+    assert!(first.out.contains("two: 2 resources") && first.out.contains("hub accepted"), "{}", first.out);
+    assert!(place.out().join(".well-known/resourcesync").exists(), "the site is described");
+    assert!(told(&hub.next()).contains(&(Change::Created, Capability::ResourceList)));
+    hub.next();
+    place.put("a.txt", "changed");
+    let second = publish(&["--json"]).failed_with(1, "are not: see the warnings");
+    assert!(hub.next_of_any().is_of_changes(), "the change is told, too");
+    let said: serde_json::Value = serde_json::from_str(&second.out).unwrap();
+    assert!(said["sets"][0]["undone"][0].as_str().unwrap().starts_with("no Resource Dump"), "{said}");
+    assert_eq!(said["hubs"][0]["outcome"], "accepted");
+
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let third = publish(&[]).succeeded();
+    assert!(third.out.contains("Resource Dump"), "{}", third.out);
+}
