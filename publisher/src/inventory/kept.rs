@@ -1,5 +1,6 @@
 //! The inventory on disk: one line of JSON a resource, in the order of their URLs, and beside that file a small one with what has changed since
-//! it was written. So a run writes no more than what changed, until that is a twentieth of the whole.
+//! it was written. A run writes the small one anew, all that has changed since and not only what changed now, until that is a twentieth of the
+//! whole, and then the whole.
 //!
 //! Nobody ever holds the whole of it, and one resource is found without reading the others.
 
