@@ -118,7 +118,7 @@ impl Verification {
     async fn verify_all(&self, mut requests: mpsc::UnboundedReceiver<Waiting>, denials: &Denials) {
         let mut tasks = JoinSet::new();
         while let Some(waiting) = requests.recv().await {
-            self.queues.newest(&waiting.request);
+            self.queues.newest(&waiting.request, waiting.acquaintance.map(|who| who.asker()));
             let (verification, denials) = (self.clone(), denials.clone());
             tasks.spawn(async move { verification.judge(waiting, &denials).await });
             while tasks.try_join_next().is_some() {}
@@ -235,7 +235,7 @@ impl Verification {
         lease: Option<Duration>,
     ) -> Option<(DateTime, Reply)> {
         let by = self.ways.of(who.asker().lane);
-        let mut place = self.queues.place(who.asker(), &request.callback).await;
+        let mut place = self.queues.turn(request, who.asker()).await;
         let mut first = true;
         while self.queues.is_newest(request) {
             let asked_at = DateTime::now();
@@ -420,7 +420,7 @@ mod tests {
             let client = Some(IpAddr::from([192, 0, 2, client]));
             let in_force = self.is_in_force(&request.callback).await;
             let acquaintance = Some(Acquaintance { client, in_force, confirmed: false });
-            self.verification.queues.newest(&request);
+            self.verification.queues.newest(&request, None);
             self.verification.judge(Waiting { request, acquaintance, place: None }, &self.denials).await;
         }
 
@@ -487,7 +487,7 @@ mod tests {
         drop(refuses);
         room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
         let request = PendingRequest { callback: elsewhere, ..room.ask(&callback).await };
-        room.verification.queues.newest(&request);
+        room.verification.queues.newest(&request, None);
         let who = Acquaintance { client: None, in_force: true, confirmed: false };
         let waiting = Waiting { request, acquaintance: Some(who), place: None };
         room.verification.judge(waiting, &room.denials).await;

@@ -45,8 +45,8 @@ pub struct ClosedHub {
     found: Arc<Found>,
 }
 
-/// What was found of late about topics, by the hash of each: that it is not served, or that the hub waited in vain. What follows from an
-/// acceptance lasts longer than this, so that each is looked up anew.
+/// What was found of late about topics, by the hash of each: that it is not served, or that the hub waited in vain. What
+/// follows from an acceptance lasts longer than this, so that each is looked up anew.
 #[derive(Debug)]
 struct Found {
     hasher: RandomState,
