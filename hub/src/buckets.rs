@@ -67,8 +67,20 @@ impl Buckets {
 pub(crate) fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        IpAddr::V6(v6) => IpAddr::V6(beginning(v6, 64)),
     }
+}
+
+/// What a customer is given at most: the /48 that 65,536 of those networks may be of. Of IPv4 each address is paid for.
+pub(crate) fn site(client: IpAddr) -> Option<IpAddr> {
+    match client.to_canonical() {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(v6) => Some(IpAddr::V6(beginning(v6, 48))),
+    }
+}
+
+fn beginning(address: Ipv6Addr, bits: u32) -> Ipv6Addr {
+    Ipv6Addr::from_bits(address.to_bits() & !(u128::MAX >> bits))
 }
 
 #[cfg(test)]

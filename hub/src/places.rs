@@ -1,7 +1,7 @@
 //! Whose turn it is to have the hub ask somebody: few at once, fewer of one place on the network, fewer for one client.
 //!
 //! Some of each are kept for those whom the hub knows, so that strangers hold up no subscription in force and no publisher
-//! with a token; and strangers share few where the hub was last made to wait in vain (B-33).
+//! with a token. To be known takes one confirmation, so both kinds share few where the hub was last made to wait in vain (B-33).
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,8 +14,12 @@ use lru::LruCache;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
+use crate::buckets::site;
+
 /// A place where the hub waited in vain counts as slow for so long.
 const SLOW_FOR: Duration = Duration::from_secs(600);
+/// Clients of one IPv6 site, each with a network of its own, that have a full share together.
+const CLIENTS_OF_ONE_SITE: usize = 4;
 /// Slow places remembered; beyond that, those that were slow longest ago are forgotten.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(20_000).expect("twenty thousand is not zero");
 
@@ -24,8 +28,8 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(20_000).expect("twenty thousa
 pub(crate) struct Bounds {
     /// In all.
     pub(crate) all: Share,
-    /// Of the strangers among them, those who ask where the hub last waited in vain.
-    pub(crate) slow: usize,
+    /// Among them, those who ask where the hub last waited in vain.
+    pub(crate) slow: Slow,
     /// At one place on the network.
     pub(crate) here: Share,
     /// For one client; `None` where limits are off.
@@ -37,6 +41,16 @@ pub(crate) struct Bounds {
 pub(crate) struct Share {
     /// Whoever asks.
     pub(crate) most: usize,
+    /// For strangers.
+    pub(crate) strangers: usize,
+}
+
+/// So many at once of each kind, which take nothing from each other. Where the known ones take less than strangers leave of all,
+/// those who are known and quick always have some.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slow {
+    /// For those whom the hub knows.
+    pub(crate) known: usize,
     /// For strangers.
     pub(crate) strangers: usize,
 }
@@ -67,14 +81,15 @@ pub(crate) struct Places(Arc<Inner>);
 struct Inner {
     bounds: Bounds,
     all: Shared,
-    slow: Arc<Semaphore>,
+    slow: [Arc<Semaphore>; 2],
     shares: Mutex<HashMap<Key, Arc<Shared>>>,
-    slow_of_late: Mutex<LruCache<String, Instant>>,
+    slow_of_late: Mutex<LruCache<Key, Instant>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Client(IpAddr),
+    Site(IpAddr),
     Here(String),
 }
 
@@ -91,13 +106,13 @@ pub(crate) struct Place {
     asker: Asker,
     all: Option<InAll>,
     here: Option<Seat>,
-    _client: Option<Seat>,
+    client: Vec<Seat>,
 }
 
 type Permits = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 type InAll = (Permits, Option<OwnedSemaphorePermit>);
 
-/// A share of what one client, or one place on the network, has. The permits go first.
+/// A share of what one client or its site, or one place on the network, has. The permits go first.
 #[derive(Debug)]
 struct Seat {
     _permits: Permits,
@@ -110,6 +125,12 @@ struct Entry {
     places: Places,
     key: Key,
     shared: Arc<Shared>,
+}
+
+impl Share {
+    fn times(self, factor: usize) -> Self {
+        Self { most: self.most * factor, strangers: self.strangers * factor }
+    }
 }
 
 impl Shared {
@@ -145,7 +166,7 @@ impl Places {
         Self(Arc::new(Inner {
             bounds,
             all: Shared::new(bounds.all),
-            slow: Arc::new(Semaphore::new(bounds.slow)),
+            slow: [bounds.slow.known, bounds.slow.strangers].map(|permits| Arc::new(Semaphore::new(permits))),
             shares: Mutex::default(),
             slow_of_late: Mutex::new(LruCache::new(REMEMBERED)),
         }))
@@ -154,34 +175,36 @@ impl Places {
     /// Waits for a place to ask somebody `here`. Who waits for its own client's others, or for a slow host, takes nobody else's
     /// place.
     pub(crate) async fn place(&self, asker: Asker, here: &str) -> Place {
-        let client = match self.client_entry(asker) {
-            Some(entry) => Some(entry.seat(asker.lane).await),
-            None => None,
-        };
-        let mut place = Place { places: self.clone(), asker, all: None, here: None, _client: client };
+        let mut place = Place { places: self.clone(), asker, all: None, here: None, client: Vec::new() };
+        for entry in self.client_entries(asker) {
+            place.client.push(entry.seat(asker.lane).await);
+        }
         place.move_to(here).await;
         place
     }
 
     /// A place that is free now.
     pub(crate) fn try_place(&self, asker: Asker, here: &str) -> Option<Place> {
-        let client = match self.client_entry(asker) {
-            Some(entry) => Some(entry.try_seat(asker.lane)?),
-            None => None,
-        };
+        let client =
+            self.client_entries(asker).map(|entry| entry.try_seat(asker.lane)).collect::<Option<_>>()?;
         let here = self.entry(Key::Here(here.to_owned())).try_seat(asker.lane)?;
         let all = (self.0.all.try_acquire(asker.lane)?, None);
-        Some(Place { places: self.clone(), asker, all: Some(all), here: Some(here), _client: client })
+        Some(Place { places: self.clone(), asker, all: Some(all), here: Some(here), client })
     }
 
-    fn client_entry(&self, asker: Asker) -> Option<Entry> {
-        self.0.bounds.client.and(asker.client).map(|client| self.entry(Key::Client(client)))
+    /// The client's own first, so that it waits for its site with nothing of anybody else's.
+    fn client_entries(&self, asker: Asker) -> impl Iterator<Item = Entry> {
+        let client = self.0.bounds.client.and(asker.client);
+        let keys = [client.map(Key::Client), client.and_then(site).map(Key::Site)];
+        keys.into_iter().flatten().map(|key| self.entry(key))
     }
 
     fn entry(&self, key: Key) -> Entry {
         let bounds = self.0.bounds;
+        let of_client = bounds.client.unwrap_or(bounds.all);
         let share = match key {
-            Key::Client(_) => bounds.client.unwrap_or(bounds.all),
+            Key::Client(_) => of_client,
+            Key::Site(_) => of_client.times(CLIENTS_OF_ONE_SITE),
             Key::Here(_) => bounds.here,
         };
         let shared =
@@ -189,24 +212,21 @@ impl Places {
         Entry { places: self.clone(), key, shared }
     }
 
-    async fn among_all(&self, lane: Lane, here: &str) -> InAll {
-        let slow = if lane == Lane::Stranger && self.is_slow(here) {
-            Some(permit(&self.0.slow).await)
-        } else {
-            None
+    async fn among_all(&self, lane: Lane, slow: bool) -> InAll {
+        let [known, strangers] = &self.0.slow;
+        let slow = match lane {
+            _ if !slow => None,
+            Lane::Known => Some(permit(known).await),
+            Lane::Stranger => Some(permit(strangers).await),
         };
         (self.0.all.acquire(lane).await, slow)
-    }
-
-    fn is_slow(&self, here: &str) -> bool {
-        self.slow_of_late().peek(here).is_some_and(|since| since.elapsed() < SLOW_FOR)
     }
 
     fn shares(&self) -> MutexGuard<'_, HashMap<Key, Arc<Shared>>> {
         self.0.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slow_of_late(&self) -> MutexGuard<'_, LruCache<String, Instant>> {
+    fn slow_of_late(&self) -> MutexGuard<'_, LruCache<Key, Instant>> {
         self.0.slow_of_late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -219,7 +239,7 @@ impl Place {
         }
         (self.all, self.here) = (None, None);
         self.here = Some(self.places.entry(Key::Here(here.to_owned())).seat(self.asker.lane).await);
-        self.all = Some(self.places.among_all(self.asker.lane, here).await);
+        self.all = Some(self.places.among_all(self.asker.lane, self.is_slow()).await);
     }
 
     /// Lets others go first for so long, and waits for its turn again. What its client and this place on the network have is
@@ -227,30 +247,40 @@ impl Place {
     pub(crate) async fn step_aside(&mut self, pause: Duration) {
         self.all = None;
         sleep(pause).await;
-        let here = self.here().unwrap_or_default().to_owned();
-        self.all = Some(self.places.among_all(self.asker.lane, &here).await);
+        self.all = Some(self.places.among_all(self.asker.lane, self.is_slow()).await);
     }
 
     /// Remembers whether the hub waited here in vain.
     pub(crate) fn note_slow(&self, slow: bool) {
-        let Some(here) = self.here() else { return };
+        let Some(here) = &self.here else { return };
         let mut slow_of_late = self.places.slow_of_late();
         if slow {
-            slow_of_late.put(here.to_owned(), Instant::now());
+            slow_of_late.put(here.entry.key.clone(), Instant::now());
         } else {
-            slow_of_late.pop(here);
+            slow_of_late.pop(&here.entry.key);
         }
     }
 
-    /// Whether the hub waited here in vain of late.
+    /// Remembers that this client had the hub wait in vain, wherever that was: a host has any number of names. Only time mends
+    /// that, since whoever has the hub wait can also have it answered.
+    pub(crate) fn note_slow_client(&self) {
+        let mut slow_of_late = self.places.slow_of_late();
+        for seat in &self.client {
+            slow_of_late.put(seat.entry.key.clone(), Instant::now());
+        }
+    }
+
+    /// Whether the hub waited in vain of late, here or for this client.
     pub(crate) fn is_slow(&self) -> bool {
-        self.here().is_some_and(|here| self.places.is_slow(here))
+        let slow_of_late = self.places.slow_of_late();
+        let keys = self.client.iter().chain(&self.here).map(|seat| &seat.entry.key);
+        keys.filter_map(|key| slow_of_late.peek(key)).any(|since| since.elapsed() < SLOW_FOR)
     }
 
     fn here(&self) -> Option<&str> {
         match &self.here.as_ref()?.entry.key {
             Key::Here(here) => Some(here),
-            Key::Client(_) => None,
+            Key::Client(_) | Key::Site(_) => None,
         }
     }
 }
@@ -287,7 +317,8 @@ mod tests {
 
     fn places() -> Places {
         let share = |most, strangers| Share { most, strangers };
-        Places::new(Bounds { all: share(5, 4), slow: 1, here: share(3, 2), client: Some(share(2, 1)) })
+        let slow = Slow { known: 1, strangers: 1 };
+        Places::new(Bounds { all: share(5, 4), slow, here: share(3, 2), client: Some(share(2, 1)) })
     }
 
     fn of(last: u8, lane: Lane) -> Asker {
@@ -334,6 +365,49 @@ mod tests {
             let _renewal = take(&places, "b", of(1, Lane::Known)).unwrap();
             assert!(take(&places, "b", of(1, Lane::Known)).is_none(), "known clients have a share too");
         }
+    }
+
+    #[test]
+    fn b33_the_networks_of_one_site_share_what_a_few_clients_have() {
+        for take in [now, |places: &Places, here: &str, asker| places.try_place(asker, here)] {
+            let places = Places::new(Bounds {
+                all: Share { most: 99, strangers: 99 },
+                here: Share { most: 99, strangers: 99 },
+                ..places().0.bounds
+            });
+            let at = |site: u16, network: u16| Asker {
+                client: Some(IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 0])),
+                lane: Lane::Stranger,
+            };
+            let networks = 0..u16::try_from(CLIENTS_OF_ONE_SITE).unwrap();
+            let taken: Vec<_> = networks.map(|network| take(&places, "a", at(1, network)).unwrap()).collect();
+            assert!(take(&places, "a", at(1, 99)).is_none());
+            assert!(
+                take(&places, "a", at(2, 99)).is_some()
+                    && take(&places, "a", of(1, Lane::Stranger)).is_some()
+            );
+            drop(taken);
+            assert!(take(&places, "a", at(1, 99)).is_some());
+        }
+    }
+
+    #[test]
+    fn b33_who_is_known_shares_few_places_where_the_hub_waited_in_vain_and_leaves_those_of_strangers() {
+        let places = places();
+        now(&places, "tarpit", KNOWN).unwrap().note_slow(true);
+        let _first = now(&places, "tarpit", KNOWN).unwrap();
+        assert!(now(&places, "tarpit", KNOWN).is_none());
+        assert!(now(&places, "quick", KNOWN).is_some() && now(&places, "tarpit", STRANGER).is_some());
+    }
+
+    #[test]
+    fn b33_who_had_the_hub_wait_in_vain_shares_few_places_under_whatever_new_name() {
+        let places = places();
+        now(&places, "one", of(1, Lane::Known)).unwrap().note_slow_client();
+        now(&places, "quick", of(1, Lane::Known)).unwrap().note_slow(false);
+        let _two = now(&places, "two", of(1, Lane::Known)).unwrap();
+        assert!(now(&places, "three", of(1, Lane::Known)).is_none());
+        assert!(now(&places, "one", of(2, Lane::Known)).is_some(), "it was the client's doing");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Denials: a subscription that is not accepted, or no longer, ends at once, and its callback is told (W-098 to W-102).
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub struct Denials {
 #[derive(Debug)]
 pub struct ToTell {
     denial: Denial,
+    /// Who asked for what was denied: it is told by that client's share. An operator and a restart have none.
+    client: Option<IpAddr>,
     /// That of the request that was denied: what waits to be told counts with what waits to be verified.
     _place: Option<Place>,
 }
@@ -57,7 +60,7 @@ pub struct ToTell {
 impl ToTell {
     /// A denial that an earlier life left untold.
     pub fn left(denial: Denial) -> Self {
-        Self { denial, _place: None }
+        Self { denial, client: None, _place: None }
     }
 }
 
@@ -73,12 +76,13 @@ impl Denials {
     /// # Errors
     /// [`StoreError`] when it cannot be made durable; then nothing has changed.
     pub async fn deny(&self, denial: NewDenial) -> Result<bool, StoreError> {
-        self.deny_in(denial, &mut None).await
+        self.deny_for(None, denial, &mut None).await
     }
 
-    /// The same for a request, whose place is kept until its callback was told.
-    pub(super) async fn deny_in(
+    /// The same for a request of this client, whose place is kept until its callback was told.
+    pub(super) async fn deny_for(
         &self,
+        client: Option<IpAddr>,
         denial: NewDenial,
         place: &mut Option<Place>,
     ) -> Result<bool, StoreError> {
@@ -93,7 +97,7 @@ impl Denials {
             "denied"
         );
         // At shutdown nobody listens any more; the denial is durable and waits for the next start.
-        let _ = self.telling.send(ToTell { denial, _place: place.take() });
+        let _ = self.telling.send(ToTell { denial, client, _place: place.take() });
         Ok(true)
     }
 }
@@ -147,11 +151,11 @@ impl Telling {
         while refused.tasks.join_next().await.is_some() {}
     }
 
-    async fn tell(&self, denial: &Denial) {
+    async fn tell(&self, denial: &Denial, client: Option<IpAddr>) {
         let again = if denial.ended.is_some() { AGAIN_AFTER.len() } else { AGAIN_WHERE_NEVER_CONFIRMED };
         let mut pauses = AGAIN_AFTER.iter().take(again);
         while self.is_true_still(denial).await {
-            let Err(why) = self.tell_once(denial).await else { break };
+            let Err(why) = self.tell_once(denial, client).await else { break };
             let origin = denial.callback.origin();
             let Some(pause) = pauses.next() else {
                 warn!(
@@ -181,7 +185,7 @@ impl Telling {
     }
 
     /// Any answer will do (D-08); otherwise why there was none.
-    async fn tell_once(&self, denial: &Denial) -> Result<(), String> {
+    async fn tell_once(&self, denial: &Denial, client: Option<IpAddr>) -> Result<(), String> {
         let request = match telling(denial) {
             Ok(request) => request,
             Err(error) => {
@@ -190,7 +194,7 @@ impl Telling {
             }
         };
         let lane = if denial.ended.is_some() { places::Lane::Known } else { places::Lane::Stranger };
-        let mut place = self.queues.place(Asker { client: None, lane }, &denial.callback).await;
+        let mut place = self.queues.place(Asker { client, lane }, &denial.callback).await;
         loop {
             match self.ways.of(lane).send(request.clone(), ReadLimit::Discard(ANSWER_READ)).await {
                 Ok(_) => return Ok(()),
@@ -214,8 +218,8 @@ impl Lane {
             let telling = telling.clone();
             self.tasks.spawn(async move {
                 // Its place is free once it is told, and not before.
-                let ToTell { denial, _place } = next;
-                telling.tell(&denial).await;
+                let ToTell { denial, client, _place } = next;
+                telling.tell(&denial, client).await;
             });
         }
     }

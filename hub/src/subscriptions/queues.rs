@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::select_all;
 use resync_core::websub::CallbackUrl;
 
-use crate::places::{Asker, Bounds, Place, Places, Share};
+use crate::places::{Asker, Bounds, Place, Places, Share, Slow};
 use crate::store::{PendingRequest, RequestId};
 
 /// Verifications at once: over all origins, at slow ones, of one origin and for one client.
 const ALL: Share = Share { most: 1_024, strangers: 768 };
-const SLOW: usize = 256;
+const SLOW: Slow = Slow { known: 128, strangers: 256 };
 const OF_ONE_ORIGIN: Share = Share { most: 6, strangers: 4 };
-const OF_ONE_CLIENT: Share = Share { most: 24, strangers: 8 };
+pub(super) const OF_ONE_CLIENT: Share = Share { most: 24, strangers: 8 };
 /// Clients by whose shares the newest request of a pair may be asked about.
 const ASKERS: usize = 8;
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::resting::Resting;
 use crate::buckets::network;
 use crate::egress::{self, Forbidden, Guard};
-use crate::places::{Asker, Bounds, Lane, Place, Places, Share};
+use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
 use crate::store::{Intent, NewRequest, PendingRequest, Store, StoreError};
 
 /// Requests that may wait for verification, each of which takes about a kilobyte of memory: in all, for callbacks on one host,
@@ -103,7 +103,9 @@ impl Requests {
         by_client: bool,
     ) -> Self {
         let client = by_client.then_some(OF_ONE_CLIENT);
-        let bounds = Bounds { all: WAITING, slow: WAITING.strangers, here: AT_ONE_HOST, client };
+        // Who waits is asked nothing, and keeps nobody waiting.
+        let slow = Slow { known: WAITING.most, strangers: WAITING.strangers };
+        let bounds = Bounds { all: WAITING, slow, here: AT_ONE_HOST, client };
         Self { store, guard, resting, verification, places: Places::new(bounds) }
     }
 

@@ -21,8 +21,8 @@ use super::queues::Queues;
 use super::requests::{Acquaintance, Waiting};
 use super::resting::Resting;
 use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
-use crate::egress::{self, EgressClient, EgressError, ReadLimit};
-use crate::places::Lane;
+use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit};
+use crate::places::{Lane, Place};
 use crate::store::{Activation, Intent, NewDenial, PendingRequest, Refusal, Store, StoreError};
 
 /// A challenge is 64 characters; whoever answers more than this is not confirming.
@@ -152,7 +152,9 @@ impl Verification {
         let PendingRequest { id, topic, callback, .. } = request;
         let denial = NewDenial { topic, callback: callback.clone(), reason, refusal: Refusal::Request(id) };
         let mut told = false;
-        while let Err(error) = denials.deny_in(denial.clone(), &mut place).await.map(|denied| told = denied) {
+        while let Err(error) =
+            denials.deny_for(who.client, denial.clone(), &mut place).await.map(|denied| told = denied)
+        {
             self.store_again(&error).await;
         }
         if told {
@@ -197,7 +199,9 @@ impl Verification {
                         let PendingRequest { id, topic, callback, .. } = request;
                         let refusal = Refusal::Confirmed(id);
                         let denial = NewDenial { topic, callback, reason, refusal };
-                        self.until_stored(|| denials.deny(denial.clone())).await;
+                        while let Err(error) = denials.deny_for(who.client, denial.clone(), &mut None).await {
+                            self.store_again(&error).await;
+                        }
                     }
                 }
             }
@@ -239,9 +243,7 @@ impl Verification {
         let mut first = true;
         while self.queues.is_newest(request) {
             let asked_at = DateTime::now();
-            let asked = self.ask(by, request, lease).await;
-            place.note_slow(matches!(asked, Ok(Reply::Unreachable(_))));
-            let pause = match asked {
+            let pause = match self.ask(by, request, lease, &place).await {
                 Ok(Reply::Unreachable(_)) if first => {
                     first = false;
                     self.pause
@@ -265,13 +267,16 @@ impl Verification {
         by: &EgressClient,
         request: &PendingRequest,
         lease: Option<Duration>,
+        place: &Place,
     ) -> Result<Reply, NotAsked> {
         let challenge = Challenge::random();
         let asking = match asking(request, lease, &challenge) {
             Ok(asking) => asking,
             Err(error) => return Ok(Reply::Refused(format!("the callback cannot be asked: {error}"))),
         };
-        Ok(match by.send(asking, ReadLimit::Keep(ANSWER_READ)).await {
+        let answer = by.send(asking, ReadLimit::Keep(ANSWER_READ)).await;
+        note(&answer, place);
+        Ok(match answer {
             Ok(answer) if !answer.status.is_success() => {
                 Reply::Refused(format!("the callback answered {} instead of 2xx", answer.status.as_u16()))
             }
@@ -327,6 +332,18 @@ impl Verification {
     }
 }
 
+/// Remembers whether the callback had the hub wait in vain. Where nothing was asked, or nobody was there, it did neither.
+fn note(answer: &Result<Answer, EgressError>, place: &Place) {
+    match answer {
+        Ok(_) => place.note_slow(false),
+        Err(EgressError::Timeout(_)) => {
+            place.note_slow(true);
+            place.note_slow_client();
+        }
+        Err(_) => {}
+    }
+}
+
 fn asking(
     request: &PendingRequest,
     lease: Option<Duration>,
@@ -350,6 +367,7 @@ fn url(request: &PendingRequest, lease: Option<Duration>, challenge: &Challenge)
 mod tests {
     use std::net::IpAddr;
 
+    use futures_util::FutureExt;
     use resync_core::websub::{CallbackUrl, TopicUrl};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -360,7 +378,8 @@ mod tests {
     use crate::egress::{Crowds, Guard};
     use crate::places::Asker;
     use crate::store::{self, Engine, Keyring, NewRequest};
-    use crate::subscriptions::EveryTopic;
+    use crate::subscriptions::queues::OF_ONE_CLIENT;
+    use crate::subscriptions::{EveryTopic, ToTell};
 
     /// Agrees to everything.
     async fn subscriber() -> CallbackUrl {
@@ -392,6 +411,7 @@ mod tests {
         verification: Verification,
         store: Arc<dyn Store>,
         denials: Denials,
+        to_tell: mpsc::UnboundedReceiver<ToTell>,
     }
 
     impl Room {
@@ -405,8 +425,9 @@ mod tests {
             let resting = Resting::new(true);
             let mut verification = Verification::new(Arc::clone(&store), ways, leases, resting, policy, true);
             verification.pause = Duration::from_millis(1);
-            let denials = Denials::new(Arc::clone(&store), Halts::default(), mpsc::unbounded_channel().0);
-            Self { verification, store, denials }
+            let (telling, to_tell) = mpsc::unbounded_channel();
+            let denials = Denials::new(Arc::clone(&store), Halts::default(), telling);
+            Self { verification, store, denials, to_tell }
         }
 
         async fn ask(&self, callback: &CallbackUrl) -> PendingRequest {
@@ -447,6 +468,67 @@ mod tests {
         for callback in callbacks {
             assert!(room.is_in_force(&callback).await);
         }
+    }
+
+    /// Refuses every topic.
+    #[derive(Debug)]
+    struct NoTopic;
+
+    #[async_trait::async_trait]
+    impl TopicPolicy for NoTopic {
+        async fn judge(&self, _: &TopicUrl, _: Asker) -> Verdict {
+            Verdict::Refused("not here".to_owned())
+        }
+    }
+
+    #[tokio::test]
+    async fn b33_who_is_denied_is_told_by_the_share_of_the_client_that_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(NoTopic));
+        let mut hanging = Vec::new();
+        for host in 0..OF_ONE_CLIENT.strangers {
+            let listener = TcpListener::bind(format!("127.0.7.{}:0", host + 1)).await.unwrap();
+            let callback = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+            room.judge(room.ask(&callback).await, 1).await;
+            hanging.push(listener);
+        }
+        let Room { verification, to_tell, .. } = room;
+        let (_running, stop) = watch::channel(false);
+        let telling = tokio::spawn(verification.telling().run(to_tell, stop));
+        let mut told = Vec::new();
+        for listener in &hanging {
+            told.push(listener.accept().await.unwrap());
+        }
+        let elsewhere = "http://127.0.8.1/".parse().unwrap();
+        let may_ask = |last: u8| {
+            let asker = Asker { client: Some(IpAddr::from([192, 0, 2, last])), lane: Lane::Stranger };
+            verification.queues.place(asker, &elsewhere).now_or_never().is_some()
+        };
+        assert!(!may_ask(1) && may_ask(2));
+        telling.abort();
+    }
+
+    #[tokio::test]
+    async fn b33_what_was_not_asked_and_who_is_not_there_is_neither_slow_nor_quick() {
+        let queues = Queues::new(true);
+        let asker = Asker { client: Some(IpAddr::from([192, 0, 2, 1])), lane: Lane::Known };
+        let (minute, callback) = (Duration::from_secs(60), "http://a.example/".parse().unwrap());
+        let nothing =
+            || [EgressError::Crowded(minute), EgressError::Exhausted, EgressError::Network("refused".into())];
+        let place = queues.place(asker, &callback).await;
+        for error in nothing() {
+            note(&Err(error), &place);
+        }
+        assert!(!place.is_slow());
+        note(&Err(EgressError::Timeout(minute)), &place);
+        for error in nothing() {
+            note(&Err(error), &place);
+        }
+        let nobody = Asker { client: None, ..asker };
+        assert!(queues.place(nobody, &callback).await.is_slow());
+        let elsewhere = "http://b.example/".parse().unwrap();
+        assert!(queues.place(asker, &elsewhere).await.is_slow(), "names cost nothing");
+        assert!(!queues.place(nobody, &elsewhere).await.is_slow());
     }
 
     /// Refuses every topic, after another request for the same pair has come in.

@@ -23,7 +23,7 @@ use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::turns::Turns;
 use crate::egress::EgressError;
-use crate::places::{Asker, Bounds, Lane, Place, Places, Share};
+use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
 use crate::store::{
     NewNotification, NotificationLinks, Offset, Ping, Rule, Store, StoreError, Topic, Validators,
 };
@@ -31,7 +31,7 @@ use crate::store::{
 /// Fetches at once: in all, on slow networks, on one network and for one client. Of a slow one, or one with many names, nobody
 /// else should notice.
 const ALL: Share = Share { most: 32, strangers: 24 };
-const SLOW: usize = 8;
+const SLOW: Slow = Slow { known: 6, strangers: 8 };
 const ON_ONE_NETWORK: Share = Share { most: 8, strangers: 6 };
 const FOR_ONE_CLIENT: Share = Share { most: 16, strangers: 6 };
 /// Pauses before a topic that cannot be fetched is tried again; then the ping is given up.

@@ -7,7 +7,7 @@ use http::header::{
 use http::{HeaderName, HeaderValue, Request, StatusCode, request};
 use http_body_util::Full;
 use sha2::{Digest, Sha256};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit, RedirectError, Room};
@@ -15,7 +15,8 @@ use crate::places::Place;
 use crate::store::{Offset, Validators};
 
 /// Redirects followed, each of which the address guard judges anew.
-const REDIRECTS: usize = 5;
+const REDIRECTS: u32 = 5;
+const REQUESTS: u32 = REDIRECTS + 1;
 
 /// Gets topics.
 #[derive(Clone, Debug)]
@@ -78,24 +79,16 @@ impl TopicClient {
         place: &mut Place,
     ) -> Result<Option<Fetched>, Unfetched> {
         let limit = self.client.total();
-        let fetched = timeout(limit, self.follow(topic, known, room, place)).await;
-        let fetched = fetched.unwrap_or(Err(EgressError::Timeout(limit).into()));
-        place.note_slow(matches!(fetched, Err(Unfetched::Egress(EgressError::Timeout(_)))));
-        fetched
-    }
-
-    async fn follow(
-        &self,
-        topic: &Url,
-        known: Option<&Validators>,
-        room: &mut impl Room,
-        place: &mut Place,
-    ) -> Result<Option<Fetched>, Unfetched> {
+        let (deadline, late) = (Instant::now() + limit, || EgressError::Timeout(limit));
         let mut url = topic.clone();
-        for _ in 0..=REDIRECTS {
+        for _ in 0..REQUESTS {
             let known = known.filter(|known| known.url == url.as_str());
             let request = asking(&url, known).body(Full::new(Bytes::new()))?;
-            let answer = self.client.send_into(request, self.limit, room).await?;
+            let asked_at = Instant::now();
+            let answer = timeout_at(deadline, self.client.send_into(request, self.limit, room)).await;
+            let answer = answer.unwrap_or_else(|_| Err(late()));
+            note(&answer, asked_at.elapsed() >= limit / REQUESTS, place);
+            let answer = answer?;
             match answer.status {
                 StatusCode::OK => return Ok(Some(Fetched { url, answer })),
                 StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
@@ -106,7 +99,8 @@ impl TopicClient {
                 | StatusCode::PERMANENT_REDIRECT => url = egress::redirect(&url, &answer.headers)?,
                 status => return Err(Unfetched::Status(status)),
             }
-            place.move_to(&self.whereabouts(&url).await).await;
+            let moved = async { place.move_to(&self.whereabouts(&url).await).await };
+            timeout_at(deadline, moved).await.map_err(|_| late())?;
         }
         Err(Unfetched::Redirects)
     }
@@ -125,6 +119,16 @@ impl Fetched {
             last_modified: value(LAST_MODIFIED),
             digest: Sha256::digest(&self.answer.body).into(),
         }
+    }
+}
+
+/// Remembers whether the hub waited here in vain: not where the time was used up before, but where the answer that leads on
+/// took more of it than its part.
+fn note(answer: &Result<Answer, EgressError>, long: bool, place: &Place) {
+    match answer {
+        Ok(answer) => place.note_slow(long && answer.status.is_redirection()),
+        Err(EgressError::Timeout(_)) if long => place.note_slow(true),
+        Err(_) => {}
     }
 }
 
@@ -152,11 +156,11 @@ mod tests {
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
     use crate::egress::{Guard, Unmeasured};
-    use crate::places::{Asker, Bounds, Lane, Places, Share};
+    use crate::places::{Asker, Bounds, Lane, Places, Share, Slow};
 
     const SHORT: Duration = Duration::from_secs(1);
     const LONG: Duration = Duration::from_secs(300);
@@ -167,7 +171,8 @@ mod tests {
 
     fn places() -> Places {
         let one = Share { most: 1, strangers: 1 };
-        Places::new(Bounds { all: Share { most: 9, strangers: 9 }, slow: 9, here: one, client: None })
+        let slow = Slow { known: 9, strangers: 9 };
+        Places::new(Bounds { all: Share { most: 9, strangers: 9 }, slow, here: one, client: None })
     }
 
     async fn place(places: &Places, topic: &Url) -> Place {
@@ -181,16 +186,35 @@ mod tests {
 
     /// A host at this address that sends everybody to this URL.
     async fn sending(address: &str, to: &Url) -> Url {
+        sending_after(Duration::ZERO, address, to).await
+    }
+
+    async fn sending_after(pause: Duration, address: &str, to: &Url) -> Url {
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let answer = format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let _ = stream.read(&mut [0; 1024]).await;
+                sleep(pause).await;
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         });
         url
+    }
+
+    #[tokio::test]
+    async fn b33_who_dawdles_before_it_sends_the_hub_elsewhere_is_slow_and_not_whoever_is_there() {
+        let listener = TcpListener::bind("127.0.9.1:0").await.unwrap();
+        let victim: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        // Wide enough that no delay of this machine looks like waiting for the victim.
+        let total = 3 * SHORT;
+        let detour = sending_after(total.mul_f32(0.95), "127.0.8.1", &victim).await;
+        let places = places();
+        let late = get(&places, &detour, total).await;
+        assert!(matches!(late, Err(Unfetched::Egress(EgressError::Timeout(_)))), "{late:?}");
+        assert!(!place(&places, &victim).await.is_slow());
+        assert!(place(&places, &detour).await.is_slow());
     }
 
     #[tokio::test]

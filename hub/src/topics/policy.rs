@@ -15,12 +15,12 @@ use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::prefixes::Prefixes;
 use crate::egress::{EgressError, Unmeasured};
-use crate::places::{Asker, Bounds, Lane, Place, Places, Share};
+use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
 use crate::subscriptions::{TopicPolicy, Verdict};
 
 /// Topics looked at at once: in all, on slow networks, on one network and for one client.
 const ALL: Share = Share { most: 32, strangers: 24 };
-const SLOW: usize = 8;
+const SLOW: Slow = Slow { known: 6, strangers: 8 };
 const ON_ONE_NETWORK: Share = Share { most: 4, strangers: 2 };
 const FOR_ONE_CLIENT: Share = Share { most: 4, strangers: 2 };
 /// For so long strangers are told what was found before.
@@ -100,6 +100,10 @@ impl ClosedHub {
             Ok(None) => Verdict::Refused(UNSEEN.to_owned()),
             Err(error) => {
                 debug!(topic = topic.as_str(), %error, "whether the topic names this hub cannot be seen");
+                // Where an error came at once, asking again costs nobody anything.
+                if matches!(error, Unfetched::Egress(EgressError::Timeout(_))) {
+                    self.found.put(topic, &Verdict::Unknown);
+                }
                 if may_pass(&error) { Verdict::Unknown } else { Verdict::Refused(UNSEEN.to_owned()) }
             }
         }
@@ -141,8 +145,7 @@ impl TopicPolicy for ClosedHub {
             return found;
         }
         let verdict = self.look(topic, &mut place).await;
-        // Where an error came at once, asking again costs nobody anything.
-        if verdict != Verdict::Unknown || place.is_slow() {
+        if verdict != Verdict::Unknown {
             self.found.put(topic, &verdict);
         }
         verdict
