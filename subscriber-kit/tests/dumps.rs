@@ -206,6 +206,33 @@ async fn rs191_a_copy_follows_a_change_dump_across_rotations_without_asking_for_
 }
 
 #[tokio::test]
+async fn rs194_a_package_that_is_another_one_at_its_old_place_is_read_for_what_is_new() {
+    let mut site = ChangingSource::packing(10).await;
+    site.tell(&[("a", Some("1"))]);
+    site.dump();
+    let directory = tempfile::tempdir().unwrap();
+    follow(&site, &directory, Look::Everything).await.unwrap();
+    site.tell(&[("a", Some("2")), ("b", Some("1"))]);
+    let body = |path: &str| {
+        let answer = site.source.page(path);
+        let at = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        answer[at + 4..].to_vec()
+    };
+    let dump = String::from_utf8(body("/changedump-1.xml")).unwrap();
+    let [head, first, second] = dump.split("<url>").collect::<Vec<_>>().try_into().unwrap();
+    let loc = |entry: &str| entry.split("<loc>").nth(1).unwrap().split("</loc>").next().unwrap().to_owned();
+    let [old, new] = [first, second].map(loc);
+    let path = |loc: &str| loc.strip_prefix(&site.source.url("")).unwrap().to_owned();
+    site.source.put(&path(&old), &body(&path(&new)));
+    site.source.put("/changedump-1.xml", format!("{head}<url>{}", second.replace(&new, &old)).as_bytes());
+    for updated in [1, 0] {
+        let report = follow(&site, &directory, Look::Changes).await.unwrap();
+        assert_eq!((report.method, report.updated, report.failed), (Method::Incremental, updated, 0));
+        assert_eq!(files(directory.path()), site.files);
+    }
+}
+
+#[tokio::test]
 async fn rs191_where_there_are_both_the_change_dump_is_taken_if_that_is_asked_for() {
     let mut site = ChangingSource::packing(10).await;
     site.tell(&[("a", Some("1")), ("b", Some("1"))]);
@@ -237,8 +264,8 @@ async fn rs197_a_change_dump_that_begins_later_leads_back_to_the_whole_dump() {
     follow(&site, &directory, Look::Everything).await.unwrap();
     site.tell(&[("a", Some("2")), ("b", None)]);
     site.dump();
-    let root = r#"<rs:md capability="changedump" from="2030-01-01T00:00:00Z"/>"#;
-    site.source.put("/changedump.xml", document("urlset", root, &[]).as_bytes());
+    let root = format!(r#"<rs:md capability="changedump" from="{}"/>"#, site.moment());
+    site.source.put("/changedump.xml", document("urlset", &root, &[]).as_bytes());
     site.source.remove("/changedump-1.xml");
     let report = follow(&site, &directory, Look::Changes).await.unwrap();
     assert_eq!((report.method, report.failed), (Method::Baseline, 0));

@@ -59,6 +59,12 @@ impl Mirror {
         report
     }
 
+    /// Of what was before nothing is told any more.
+    fn begins_now(&self) {
+        let root = format!(r#"<rs:md capability="changelist" from="{}"/>"#, self.site.moment());
+        self.site.source.put("/changelist.xml", document("urlset", &root, &[]).as_bytes());
+    }
+
     fn assert_same(&self) {
         assert_eq!(files(self.directory.path()), self.site.files);
     }
@@ -148,13 +154,35 @@ async fn rs197_lost_changes_lead_back_to_the_whole_list() {
     let mut mirror = Mirror::of(2, &[("a", Some("1")), ("b", Some("1"))]).await;
     mirror.site.tell(&[("a", Some("2")), ("b", None), ("c", Some("1")), ("d", Some("1")), ("e", Some("1"))]);
     mirror.site.list();
-    // What an earlier time would have told is no longer there.
-    let root = r#"<rs:md capability="changelist" from="2030-01-01T00:00:00Z"/>"#;
-    mirror.site.source.put("/changelist.xml", document("urlset", root, &[]).as_bytes());
+    mirror.begins_now();
     mirror.site.source.remove("/changelist-1.xml");
     let report = mirror.run(Look::Changes).await;
     assert_eq!((report.method, report.failed), (Method::Baseline, 0));
     mirror.assert_same();
+}
+
+#[tokio::test]
+async fn rs197_what_changed_between_a_list_and_the_oldest_change_is_told_to_be_unknown() {
+    let mut mirror = Mirror::of(10, &[("a", Some("1")), ("b", Some("1"))]).await;
+    std::fs::write(mirror.directory.path().join("stranger"), "x").unwrap();
+    let point = mirror.directory.path().join(".resync-destination/point.json");
+    std::fs::remove_file(&point).unwrap();
+    mirror.site.now();
+    mirror.begins_now();
+    for _ in 0..2 {
+        let report = mirror.run(Look::Everything).await;
+        assert_eq!((counts(&report), report.in_step()), ([0, 0, 0, 2, 0], false), "{report:?}");
+        assert!(report.deletion_skipped.unwrap().contains("between"));
+        assert!(!point.exists(), "from there no change is to be followed");
+    }
+    std::fs::remove_file(mirror.directory.path().join("stranger")).unwrap();
+    let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
+    assert_eq!((found.verdict, found.same), (Verdict::Unproven, 2), "{found:?}");
+    assert!(found.uncertain.unwrap().contains("between"));
+
+    mirror.site.list();
+    assert!(mirror.run(Look::AtNewList).await.in_step());
+    assert!(point.exists());
 }
 
 #[tokio::test]

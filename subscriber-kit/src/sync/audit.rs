@@ -169,7 +169,7 @@ async fn whole_audit(
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
     report.uncertain = match snapshot.unity {
         Unity::One => None,
-        Unity::Mixed(why) | Unity::Untold(why) => Some(why),
+        Unity::Mixed(why) | Unity::Untold(why) | Unity::Gap(why) => Some(why),
     };
     let peeking = target.clone();
     let known = Arc::new(blocking(move || Memory::peek(&peeking)).await);

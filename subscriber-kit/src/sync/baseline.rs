@@ -203,7 +203,8 @@ impl Work<'_> {
             collector.again(line)?;
         }
         let changes = Changes { lists: &self.lists, root, gap: Gap::Refused };
-        let Reached { collector, point } = match changes.since(collector, &standing.point).await {
+        let Reached { collector, point, .. } = match Box::pin(changes.since(collector, &standing.point)).await
+        {
             Ok(reached) => reached,
             Err(error @ SyncError::LostChanges { .. }) => {
                 tracing::warn!(%error, "changes were lost: the copy is synchronised as a whole");
@@ -280,7 +281,7 @@ fn why_no_deletion(unity: &Unity, failed: u64, options: &SyncOptions) -> Option<
     }
     match (unity, failed) {
         (Unity::Mixed(why), _) => Some(format!("the Source is making a new snapshot: {why}")),
-        (Unity::Untold(why), _) => Some(why.clone()),
+        (Unity::Untold(why) | Unity::Gap(why), _) => Some(why.clone()),
         (Unity::One, 0) => None,
         (Unity::One, count) => Some(format!(
             "{count} of the listed resources have no place here, and any file may be one of them"

@@ -13,6 +13,7 @@ use super::SyncError;
 use super::collector::{Collector, Of};
 use super::download::blocking;
 use super::lists::Lists;
+use super::local::Facts;
 use super::packages::Listed;
 use crate::fetch::{FetchError, Fetched, Validators};
 
@@ -41,6 +42,16 @@ pub(crate) struct Mark {
     loc: String,
     change: String,
     datetime: Option<String>,
+    /// Of a package, which may be another at the same place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    package: Option<PackageMark>,
+}
+
+/// What a dump says of a package: where that differs, the package is another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PackageMark {
+    facts: Facts,
+    until: Option<String>,
 }
 
 impl Mark {
@@ -49,6 +60,17 @@ impl Mark {
             loc: entry.loc.clone(),
             change: entry.change().map(|change| change.token().to_owned()).unwrap_or_default(),
             datetime: datetime(entry).map(|at| at.to_string()),
+            package: None,
+        }
+    }
+
+    fn of_package(listed: &Listed) -> Self {
+        let until = listed.until.map(|until| until.to_string());
+        Self {
+            loc: listed.url.to_string(),
+            change: String::new(),
+            datetime: None,
+            package: Some(PackageMark { facts: listed.facts.clone(), until }),
         }
     }
 }
@@ -83,7 +105,7 @@ impl Point {
 pub(crate) enum Gap {
     /// Nothing can be built on it.
     Refused,
-    /// What is known otherwise has to do.
+    /// It is told of in [`Reached`].
     Tolerated,
 }
 
@@ -99,6 +121,8 @@ pub(crate) struct Changes<'s> {
 pub(crate) struct Reached {
     pub(crate) collector: Collector,
     pub(crate) point: Point,
+    /// Why changes may be missing between the point where it began and the oldest list.
+    pub(crate) gap: Option<String>,
 }
 
 impl Changes<'_> {
@@ -110,7 +134,7 @@ impl Changes<'_> {
         };
         let fetched = match self.lists.fetch(&url, Some(&open.validators)).await {
             Ok(Some(fetched)) if fetched.digest != open.digest => fetched,
-            Ok(_) => return Ok(Reached { collector, point: point.clone() }),
+            Ok(_) => return Ok(Reached { collector, point: point.clone(), gap: None }),
             // The list was moved or withdrawn; its index tells.
             Err(SyncError::Fetch(FetchError::Status { status: 403 | 404 | 410, .. })) => {
                 return self.walk(collector, point.since, self.root).await;
@@ -142,12 +166,20 @@ impl Changes<'_> {
         let mut feed = Feed::new(collector, since);
         if let Some(from) = head.from.filter(|from| *from > since) {
             let archived = self.archived(&head, since, from).await?;
-            if archived.is_empty() && self.gap == Gap::Refused {
-                return Err(SyncError::LostChanges {
-                    url: Box::new(root.clone()),
-                    from: from.to_string(),
-                    since: since.to_string(),
-                });
+            match (archived.is_empty(), self.gap) {
+                (true, Gap::Refused) => {
+                    return Err(SyncError::LostChanges {
+                        url: Box::new(root.clone()),
+                        from: from.to_string(),
+                        since: since.to_string(),
+                    });
+                }
+                (true, Gap::Tolerated) => {
+                    feed.gap = Some(format!(
+                        "{root} tells of changes since {from}, but the list is of {since}: what changed between is not known"
+                    ));
+                }
+                (false, _) => {}
             }
             for part in archived {
                 let (fetched, head) = self.inspect(self.fetch(&part.url).await?).await?;
@@ -281,11 +313,12 @@ struct Feed {
     since: DateTime,
     open: Option<OpenList>,
     reached: Option<DateTime>,
+    gap: Option<String>,
 }
 
 impl Feed {
     fn new(collector: Collector, since: DateTime) -> Self {
-        Self { collector, since, open: None, reached: None }
+        Self { collector, since, open: None, reached: None, gap: None }
     }
 
     /// Takes the changes that a list, or the packages of a dump, tell of.
@@ -303,7 +336,8 @@ impl Feed {
         }
     }
 
-    /// The packages after `last`, if that is in the dump, or else those that reach up to the point.
+    /// The packages after `last`, if that is in the dump, and what is new in it if it is another one now; or else those
+    /// that reach up to the point.
     async fn dump(
         mut self,
         lists: &Lists<'_>,
@@ -314,20 +348,22 @@ impl Feed {
         asked: &Url,
     ) -> Result<Self, SyncError> {
         let place = |mark: &Mark| packages.iter().position(|listed| listed.url.as_str() == mark.loc);
-        let skip = last.as_ref().and_then(place).map(|at| at + 1);
+        let at = last.as_ref().and_then(place);
+        let is_as_read = at.is_some_and(|at| last == Some(Mark::of_package(&packages[at])));
         let since = self.since;
         for (number, listed) in packages.into_iter().enumerate() {
-            let is_known = match skip {
-                Some(skip) => number < skip,
+            let is_known = match at {
+                Some(at) => number < at || (number == at && is_as_read),
                 None => listed.until.is_some_and(|until| until < since),
             };
-            last = Some(Mark { loc: listed.url.to_string(), change: String::new(), datetime: None });
+            let may_be_read = at.is_none_or(|at| number == at);
+            last = Some(Mark::of_package(&listed));
             if is_known {
                 continue;
             }
             let (manifest, file) = lists.manifest(&listed).await?;
             let number = self.collector.packages.add(&listed, file);
-            let of = Of::Changes(skip.is_none().then_some(since));
+            let of = Of::Changes(may_be_read.then_some(since));
             let (collector, told) = blocking(move || self.collector.manifest(manifest, number, of)).await?;
             self.collector = collector;
             self.reached = self.reached.max(told.until.or(listed.until).or(told.latest));
@@ -342,19 +378,19 @@ impl Feed {
     /// Takes the changes of one list that come after `last`, if that is in it, or else are not older than the point:
     /// what was taken before does no harm (RS-128).
     async fn list(self, fetched: Fetched, last: Option<Mark>, asked: &Url) -> Result<Self, SyncError> {
-        let Self { collector, since, reached, .. } = self;
+        let Self { collector, since, reached, gap, .. } = self;
         let (validators, digest) = (fetched.validators.clone(), fetched.digest.clone());
         let (collector, read) = blocking(move || take(collector, fetched, last, since)).await?;
         let reached = reached.max(read.until.or(read.latest));
         let url = asked.to_string();
         let open = OpenList { url, validators, digest, last: read.last };
         let open = read.until.is_none().then_some(open);
-        Ok(Self { collector, since, open, reached })
+        Ok(Self { collector, since, open, reached, gap })
     }
 
     fn reached(self) -> Reached {
         let since = self.reached.map_or(self.since, |reached| reached.max(self.since));
-        Reached { collector: self.collector, point: Point { since, open: self.open } }
+        Reached { collector: self.collector, point: Point { since, open: self.open }, gap: self.gap }
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Snapshot {
     pub(crate) packages: Packages,
     /// How many bytes they have together, as far as the lists say.
     pub(crate) bytes: u64,
-    /// Up to where changes are in the plan; none where the lists do not say when they are from.
+    /// Up to where changes are in the plan; none where the lists do not say when they are from, or changes are missing.
     pub(crate) point: Option<Point>,
     /// Whether all of it was true at one time.
     pub(crate) unity: Unity,
@@ -60,6 +60,8 @@ pub(crate) enum Unity {
     Mixed(String),
     /// The documents do not say when they are from.
     Untold(String),
+    /// What changed between the lists and the oldest change that is told is not known (RS-197).
+    Gap(String),
 }
 
 /// The document to compare with: another answer than this is news.
@@ -156,8 +158,12 @@ impl Lists<'_> {
         let mut point = index.at.filter(|_| unity == Unity::One).map(Point::at);
         if let (Some(root), Some(begin)) = (self.changes, &point) {
             let changes = Changes { lists: self, root, gap: Gap::Tolerated };
-            let reached = changes.since(collector, begin).await?;
+            let reached = Box::pin(changes.since(collector, begin)).await?;
             (collector, point) = (reached.collector, Some(reached.point));
+            if let Some(why) = reached.gap {
+                tracing::warn!(why, "changes may be missing: a newer list will have them");
+                (point, unity) = (None, Unity::Gap(why));
+            }
         }
         let Collected { places, plan, report, packages, bytes } = blocking(move || collector.end()).await?;
         let places = Arc::new(places);
@@ -276,6 +282,7 @@ mod tests {
                 Unity::One => "one",
                 Unity::Mixed(_) => "mixed",
                 Unity::Untold(_) => "untold",
+                Unity::Gap(_) => "gap",
             }
         };
         assert_eq!(verdict(None, None, nine), "one");

@@ -58,6 +58,11 @@ impl ChangingSource {
 
     pub(crate) fn now(&mut self) -> DateTime {
         self.seconds += 1;
+        self.moment()
+    }
+
+    /// When something was done last.
+    pub(crate) fn moment(&self) -> DateTime {
         DateTime::from_unix_millis(BEGIN + self.seconds * 1000).unwrap()
     }
 
