@@ -157,6 +157,45 @@ async fn rs111_what_a_package_does_not_hold_is_fetched_from_its_uri_and_a_broken
 }
 
 #[tokio::test]
+async fn a_bitstream_that_is_too_large_or_has_no_room_fails_and_is_not_asked_for_at_its_uri() {
+    let mut site = ChangingSource::start(1000).await;
+    // Shorter in a package, but not so much that it would be taken for a bomb.
+    let large: String =
+        (0_u32..).flat_map(|number| number.to_string().into_bytes()).map(char::from).take(200_000).collect();
+    site.tell(&[("large", Some(&large)), ("small", Some("1"))]);
+    site.dump();
+    site.source.asked();
+    let run = async |site: &ChangingSource, max_resource_bytes| {
+        let directory = tempfile::tempdir().unwrap();
+        let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
+        let options = SyncOptions { max_resource_bytes, retries: 0, ..SyncOptions::default() };
+        let report = baseline(&client(), &site.dumps_only(), &target, &options).await.unwrap();
+        (counts(&report), report.failures.iter().map(|failure| failure.cause.clone()).collect::<String>())
+    };
+    let (found, cause) = run(&site, 150_000).await;
+    assert_eq!(found, [1, 0, 0, 0, 1], "{cause}");
+    assert!(cause.contains("larger than 150000"), "{cause}");
+    let [package] = asked(&site).try_into().unwrap();
+
+    let at = "2026-11-18T14:13:20Z";
+    let [large, small] = ["large", "small"].map(|path| site.source.packed(path, &site.files[path]));
+    let large = large.replace("200000", "1000000000000000");
+    let root = format!(r#"<rs:md capability="resourcedump-manifest" at="{at}"/>"#);
+    site.source.put("/contents.xml", document("urlset", &root, &[large, small]).as_bytes());
+    let listed = format!(
+        r#"<url><loc>{}</loc><rs:md type="application/zip" at="{at}"/><rs:ln rel="contents" href="{}"/></url>"#,
+        site.source.url(&package),
+        site.source.url("/contents.xml")
+    );
+    let root = format!(r#"<rs:md capability="resourcedump" at="{at}"/>"#);
+    site.source.put("/resourcedump.xml", document("urlset", &root, &[listed]).as_bytes());
+    let (found, cause) = run(&site, u64::MAX).await;
+    assert_eq!(found, [1, 0, 0, 0, 1], "{cause}");
+    assert!(cause.contains("has room for"), "{cause}");
+    assert!(!asked(&site).contains(&"/large".to_owned()));
+}
+
+#[tokio::test]
 async fn rs103_a_manifest_beside_its_package_spares_the_package_where_nothing_in_it_is_new() {
     let site = site(4).await;
     let directory = tempfile::tempdir().unwrap();

@@ -216,6 +216,9 @@ impl Collector {
         match (placed, url) {
             (Ok(()), Ok(url)) if number != UNWANTED => {
                 let patches = self.chains.next(&url, &entry, self.package);
+                if let Some(package) = self.package.filter(|_| !patches.is_empty()) {
+                    self.packages.has_patches(package);
+                }
                 self.write(entry, url, patches, is_gone)?;
             }
             (Ok(()), _) => {}

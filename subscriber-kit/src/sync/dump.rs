@@ -18,10 +18,10 @@ use url::Url;
 use super::download::{blocking, put};
 use super::lists::Lists;
 use super::memory::Known;
-use super::packages::{Listed, Opened, Packages, bitstream};
+use super::packages::{Bitstream, Listed, Opened, Packages, bitstream};
 use super::path::relative_path;
 use super::put::Placing;
-use super::{Baseline, SyncError};
+use super::{Baseline, ResourceError, SyncError};
 use crate::fetch::Fetched;
 use crate::state::STATE_FOLDER;
 
@@ -126,10 +126,11 @@ pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placing: &Arc<Placing>) 
         let mut packages = Packages::default();
         let number = packages.add(&listed, None);
         let Some(mut package) = packages.open(number, lists).await else { continue };
-        let (placing, base) = (Arc::clone(placing), lists.base.clone());
+        let (placing, base, max) =
+            (Arc::clone(placing), lists.base.clone(), lists.options.max_resource_bytes);
         let (more, result) = blocking(move || {
             let mut more = Filled::new();
-            let result = unpack_into(&mut more, &mut package, &placing, &base);
+            let result = unpack_into(&mut more, &mut package, &placing, &base, max);
             (more, result)
         })
         .await;
@@ -146,11 +147,18 @@ fn unpack_into(
     package: &mut Opened,
     placing: &Placing,
     base: &Url,
+    max: u64,
 ) -> Result<(), PackageError> {
     while let Some(entry) = package.next_entry()? {
         let Some(relative) = missing(&entry, placing, base) else { continue };
-        let file = placing.folder.unfinished().map_err(PackageError::Io)?;
-        let Some(came) = bitstream(package, &entry, file)? else { continue };
+        let came = match bitstream(package, &entry, &placing.folder, max)? {
+            Bitstream::Came(came) => came,
+            Bitstream::Useless | Bitstream::Refused(ResourceError::TooLarge { .. }) => continue,
+            Bitstream::Refused(error) => {
+                tracing::warn!(loc = entry.loc, %error, "the rest of a package is left: there is no room for it");
+                return Ok(());
+            }
+        };
         let modified = entry.lastmod.map(DateTime::to_system_time);
         match put(placing, came.file, &relative, modified, came.hashes) {
             Ok(known) => drop(filled.insert(relative, known)),

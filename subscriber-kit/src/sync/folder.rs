@@ -69,14 +69,14 @@ impl CopyFolder {
 
     /// How many bytes may be written here, less a reserve; an error where that cannot be told.
     #[cfg(unix)]
-    fn free_space(&self) -> io::Result<u64> {
+    pub(crate) fn free_space(&self) -> io::Result<u64> {
         let told = rustix::fs::statvfs(&self.work)?;
         Ok(told.f_bavail.saturating_mul(told.f_frsize).saturating_sub(RESERVE))
     }
 
     /// How many bytes may be written here; an error where that cannot be told.
     #[cfg(not(unix))]
-    fn free_space(&self) -> io::Result<u64> {
+    pub(crate) fn free_space(&self) -> io::Result<u64> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -106,6 +106,14 @@ impl Room {
         match self {
             Self::Copy(folder) => folder.unfinished(),
             Self::Temporary => NamedTempFile::new(),
+        }
+    }
+
+    /// Where other nameless files belong.
+    pub(crate) fn folder(&self) -> PathBuf {
+        match self {
+            Self::Copy(folder) => folder.work.clone(),
+            Self::Temporary => std::env::temp_dir(),
         }
     }
 

@@ -6,17 +6,18 @@ use std::io::{self, BufReader, Write};
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Hasher};
 use resync_core::document::{Capability, Entry, Link, Metadata, Relation};
-use resync_core::package::{Package, PackageError};
+use resync_core::package::{Package, PackageError, PackageReadLimits};
 use resync_core::rules::Violations;
 use resync_core::xml::Reader;
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 use url::Url;
 
-use super::SyncError;
 use super::download::{Came, Transfer, blocking};
+use super::folder::{CopyFolder, Room};
 use super::lists::Lists;
 use super::local::Facts;
+use super::{ResourceError, SyncError};
 
 /// A package that was opened.
 pub(crate) type Opened = Package<BufReader<File>>;
@@ -61,40 +62,65 @@ pub(crate) struct Packed {
 
 /// The packages of one run, by their numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Packages(Vec<Slot>);
+pub(crate) struct Packages {
+    slots: Vec<Slot>,
+    /// How many of them were passed.
+    passed: usize,
+}
 
 #[derive(Debug)]
 struct Slot {
     url: Url,
     facts: Facts,
-    file: Option<NamedTempFile>,
+    /// Not open, since there may be more packages than a process may have files open.
+    file: Option<TempPath>,
     is_useless: bool,
+    has_patches: bool,
 }
 
 impl Packages {
     /// Gives a package its number; what was fetched of it is kept.
-    pub(crate) fn add(&mut self, listed: &Listed, file: Option<NamedTempFile>) -> u32 {
-        let slot = Slot { url: listed.url.clone(), facts: listed.facts.clone(), file, is_useless: false };
-        self.0.push(slot);
-        u32::try_from(self.0.len() - 1).unwrap_or(u32::MAX)
+    pub(crate) fn add(&mut self, listed: &Listed, file: Option<TempPath>) -> u32 {
+        let (url, facts) = (listed.url.clone(), listed.facts.clone());
+        self.slots.push(Slot { url, facts, file, is_useless: false, has_patches: false });
+        u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Patches lie in it, which are asked for when its bitstreams were.
+    pub(crate) fn has_patches(&mut self, number: u32) {
+        if let Some(slot) = self.slot(number) {
+            slot.has_patches = true;
+        }
+    }
+
+    /// No bitstream is asked for any more of those before this one: they are removed, but for those with patches.
+    pub(crate) fn pass_to(&mut self, number: u32) {
+        let number = usize::try_from(number).unwrap_or(usize::MAX).min(self.slots.len());
+        for slot in self.slots.iter_mut().take(number).skip(self.passed).filter(|slot| !slot.has_patches) {
+            slot.file = None;
+        }
+        self.passed = number.max(self.passed);
+    }
+
+    fn slot(&mut self, number: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(number).ok()?)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.slots.is_empty()
     }
 
     /// Opens a package, which is fetched now if it was not before; `None` if it is of no use, which is told once.
     pub(crate) async fn open(&mut self, number: u32, lists: &Lists<'_>) -> Option<Opened> {
-        let slot = self.0.get_mut(usize::try_from(number).ok()?).filter(|slot| !slot.is_useless)?;
+        let slot = self.slot(number).filter(|slot| !slot.is_useless)?;
         let opened = async {
             let file = match slot.file.take() {
                 Some(file) => file,
-                None => lists.package(&slot.url, &slot.facts).await?.file,
+                None => lists.package(&slot.url, &slot.facts).await?.file.into_temp_path(),
             };
-            let open = file.reopen()?;
+            let open = File::open(&file)?;
             slot.file = Some(file);
-            let unreadable = |source| package_error(&slot.url, source);
-            blocking(move || Package::open(BufReader::new(open))).await.map_err(unreadable)
+            open_package(open, &slot.url, &lists.room).await
         };
         match opened.await {
             Ok(opened) => Some(opened),
@@ -108,7 +134,7 @@ impl Packages {
 
     /// A package that turned out to be of no use.
     pub(crate) fn spoil(&mut self, number: u32) {
-        if let Some(slot) = usize::try_from(number).ok().and_then(|number| self.0.get_mut(number)) {
+        if let Some(slot) = self.slot(number) {
             slot.is_useless = true;
             slot.file = None;
         }
@@ -162,10 +188,7 @@ impl Manifest {
 impl Lists<'_> {
     /// The manifest of a package: the copy beside it if there is one that can be read, or else the one in it, with
     /// what was fetched for that.
-    pub(crate) async fn manifest(
-        &self,
-        listed: &Listed,
-    ) -> Result<(Manifest, Option<NamedTempFile>), SyncError> {
+    pub(crate) async fn manifest(&self, listed: &Listed) -> Result<(Manifest, Option<TempPath>), SyncError> {
         if let Some(contents) = &listed.contents {
             match self.beside(contents).await {
                 Ok(manifest) => return Ok((manifest, None)),
@@ -175,10 +198,9 @@ impl Lists<'_> {
             }
         }
         let came = self.package(&listed.url, &listed.facts).await?;
-        let open = came.file.reopen()?;
-        let package = blocking(move || Package::open(BufReader::new(open))).await;
-        let package = package.map_err(|source| package_error(&listed.url, source))?;
-        Ok((Manifest::Inside(listed.url.clone(), Box::new(package)), Some(came.file)))
+        let package = open_package(came.file.reopen()?, &listed.url, &self.room).await?;
+        let file = came.file.into_temp_path();
+        Ok((Manifest::Inside(listed.url.clone(), Box::new(package)), Some(file)))
     }
 
     async fn beside(&self, contents: &Url) -> Result<Manifest, SyncError> {
@@ -216,21 +238,63 @@ fn package_error(url: &Url, source: PackageError) -> SyncError {
     SyncError::Package { url: url.clone(), source: Box::new(source) }
 }
 
-/// One bitstream, complete and as its entry says; `None` where only this one is of no use.
+async fn open_package(file: File, url: &Url, room: &Room) -> Result<Opened, SyncError> {
+    let folder = room.folder();
+    let open = move || Package::open_in(BufReader::new(file), PackageReadLimits::default(), folder);
+    blocking(open).await.map_err(|source| package_error(url, source))
+}
+
+/// What became of one bitstream.
+pub(crate) enum Bitstream {
+    /// Complete and as its entry says.
+    Came(Came),
+    /// Only this one is of no use: from its URI it may come.
+    Useless,
+    /// It must not, or cannot, be written here, wherever it comes from.
+    Refused(ResourceError),
+}
+
+/// Takes one bitstream of at most so many bytes.
 pub(crate) fn bitstream(
     package: &mut Opened,
     entry: &Entry,
-    file: NamedTempFile,
-) -> Result<Option<Came>, PackageError> {
-    let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]) };
+    folder: &CopyFolder,
+    max: u64,
+) -> Result<Bitstream, PackageError> {
+    let told = entry.metadata.as_ref().and_then(|metadata| metadata.length);
+    let file = match room_for(told, folder, max) {
+        Ok(file) => file,
+        Err(error) => return Ok(Bitstream::Refused(error)),
+    };
+    let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]), room: max, is_full: false };
     match package.copy(entry, &mut out) {
-        Ok(length) => Ok(Some(Came { file: out.file, length, hashes: out.hasher.finish(), modified: None })),
+        Ok(length) => {
+            let hashes = out.hasher.finish();
+            Ok(Bitstream::Came(Came { file: out.file, length, hashes, modified: None }))
+        }
+        Err(PackageError::Output(_)) if out.is_full => {
+            Ok(Bitstream::Refused(ResourceError::TooLarge { max }))
+        }
+        Err(PackageError::Output(error)) => Ok(Bitstream::Refused(error.into())),
         Err(error) if error.is_about_one_entry() => {
             tracing::debug!(loc = entry.loc, %error, "a bitstream is of no use");
-            Ok(None)
+            Ok(Bitstream::Useless)
         }
         Err(error) => Err(error),
     }
+}
+
+fn room_for(told: Option<u64>, folder: &CopyFolder, max: u64) -> Result<NamedTempFile, ResourceError> {
+    if told.is_some_and(|length| length > max) {
+        return Err(ResourceError::TooLarge { max });
+    }
+    // Where it cannot be told how much is free, writing will tell.
+    if let (Some(needed), Ok(free)) = (told, folder.free_space())
+        && needed > free
+    {
+        return Err(ResourceError::NoSpace { needed, free });
+    }
+    Ok(folder.unfinished()?)
 }
 
 /// What a link of an entry leads to within the package; `None` where that is of no use.
@@ -245,15 +309,22 @@ pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Option<Vec<
     }
 }
 
-/// Writes and hashes at once.
+/// Writes and hashes at once, as much as there is room for.
 struct Hashing {
     file: NamedTempFile,
     hasher: Hasher,
+    room: u64,
+    is_full: bool,
 }
 
 impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.room {
+            self.is_full = true;
+            return Err(io::Error::other("it is larger than is taken"));
+        }
         let written = self.file.write(bytes)?;
+        self.room -= written as u64;
         self.hasher.update(&bytes[..written]);
         Ok(written)
     }
@@ -280,5 +351,35 @@ impl Write for Bounded {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed() -> Listed {
+        let url = Url::parse("http://a.example/1.zip").unwrap();
+        Listed { url, facts: Facts::default(), at: None, until: None, contents: None }
+    }
+
+    #[test]
+    fn a_package_goes_when_its_bitstreams_were_asked_for_unless_patches_lie_in_it() {
+        let files: Vec<TempPath> = (0..4).map(|_| NamedTempFile::new().unwrap().into_temp_path()).collect();
+        let paths: Vec<_> = files.iter().map(|file| file.to_path_buf()).collect();
+        let mut packages = Packages::default();
+        for file in files {
+            packages.add(&listed(), Some(file));
+        }
+        let there = || paths.iter().map(|path| path.exists()).collect::<Vec<_>>();
+        packages.has_patches(1);
+        packages.pass_to(0);
+        assert_eq!(there(), [true; 4]);
+        packages.pass_to(3);
+        assert_eq!(there(), [false, true, false, true]);
+        packages.pass_to(u32::MAX);
+        assert_eq!(there(), [false, true, false, false]);
+        drop(packages);
+        assert_eq!(there(), [false; 4]);
     }
 }

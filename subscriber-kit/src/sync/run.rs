@@ -37,7 +37,7 @@ pub(super) struct Run<'s> {
     /// What a dump brought, before the list decides.
     pub(super) filled: Filled,
     /// What became of the lines whose bitstreams lie in packages.
-    pub(super) unpacked: Mutex<HashMap<u32, Brought>>,
+    pub(super) unpacked: Mutex<HashMap<u32, Result<Brought, ResourceError>>>,
     pub(super) packages: tokio::sync::Mutex<Packages>,
     pub(super) patched: AtomicU64,
 }
@@ -196,8 +196,8 @@ impl<'s> Run<'s> {
 
     async fn bring_in_step(&self, planned: &Planned, relative: &Path) -> Result<Brought, ResourceError> {
         let unpacked = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).remove(&planned.number);
-        if let Some(brought) = unpacked {
-            return Ok(brought);
+        if let Some(unpacked) = unpacked {
+            return unpacked;
         }
         let look = self.compare(planned, relative).await?;
         if look.local == Local::Same {

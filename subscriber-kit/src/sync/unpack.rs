@@ -12,7 +12,7 @@ use url::Url;
 
 use super::download::{Came, Transfer, Written, blocking, finish};
 use super::local::{self, Facts, Local};
-use super::packages::{Opened, Packages, bitstream, linked};
+use super::packages::{Bitstream, Opened, Packages, bitstream, linked};
 use super::patch::{MAX_PATCHED, PatchLink, apply};
 use super::path::relative_path;
 use super::plan::{Line, Plan};
@@ -31,6 +31,7 @@ impl Run<'_> {
         let mut steps = plan.begin(false)?;
         while let Some(planned) = steps.next().await? {
             let Some(package) = planned.line.packed.as_ref().map(|packed| packed.package) else { continue };
+            packages.pass_to(package);
             let Ok(relative) = relative_path(&planned.line.loc, &planned.url, &self.target.base) else {
                 continue;
             };
@@ -40,7 +41,7 @@ impl Run<'_> {
             let Ok(look) = self.compare(&planned, &relative).await else { continue };
             if look.local == Local::Same {
                 let local::Look { known, hashed, .. } = look;
-                self.is_done(planned.number, Brought { outcome: Outcome::Unchanged, known, hashed });
+                self.is_done(planned.number, Ok(Brought { outcome: Outcome::Unchanged, known, hashed }));
                 continue;
             }
             if opened.as_ref().is_none_or(|(number, _)| *number != package) {
@@ -48,8 +49,9 @@ impl Run<'_> {
             }
             let Some((_, mut open)) = opened.take() else { continue };
             let (placing, number) = (Arc::clone(&self.placing), planned.number);
+            let max = self.options.max_resource_bytes;
             let (open, put) = blocking(move || {
-                let put = unpack_one(&mut open, &placing, &planned.line, &relative);
+                let put = unpack_one(&mut open, &placing, &planned.line, &relative, max);
                 (open, put)
             })
             .await;
@@ -57,7 +59,7 @@ impl Run<'_> {
                 Ok(written) => {
                     opened = Some((package, open));
                     if let Some(written) = written {
-                        self.is_done(number, Brought::of(written, &look));
+                        self.is_done(number, written.map(|written| Brought::of(written, &look)));
                     }
                 }
                 Err(error) => {
@@ -66,11 +68,12 @@ impl Run<'_> {
                 }
             }
         }
+        packages.pass_to(u32::MAX);
         *self.packages.lock().await = packages;
         Ok(())
     }
 
-    fn is_done(&mut self, line: u32, brought: Brought) {
+    fn is_done(&mut self, line: u32, brought: Result<Brought, ResourceError>) {
         self.unpacked.get_mut().unwrap_or_else(PoisonError::into_inner).insert(line, brought);
     }
 
@@ -119,27 +122,26 @@ impl Run<'_> {
     }
 }
 
-/// Puts one bitstream in place; `None` where only this one is of no use.
+/// Puts one bitstream in place, or tells why it cannot be there; `None` where it may come from its URI.
 fn unpack_one(
     package: &mut Opened,
     placing: &Placing,
     line: &Line,
     relative: &Path,
-) -> Result<Option<Written>, PackageError> {
+    max: u64,
+) -> Result<Option<Result<Written, ResourceError>>, PackageError> {
     let path = line.packed.as_ref().map(|packed| packed.path.clone());
     let Facts { length, hashes, modified } = line.facts.clone();
     let metadata = Metadata { path, length, hash: hashes, ..Metadata::default() };
     let entry = Entry::with_metadata(line.loc.clone(), metadata);
-    let file = placing.folder.unfinished().map_err(PackageError::Io)?;
-    let Some(came) = bitstream(package, &entry, file)? else { return Ok(None) };
     let modified = modified.map(DateTime::to_system_time);
-    match finish(placing, came, relative, modified, line.facts.algorithm().is_none()) {
-        Ok(written) => Ok(Some(written)),
-        Err(error) => {
-            tracing::debug!(loc = line.loc, %error, "a bitstream cannot be put in place");
-            Ok(None)
+    Ok(match bitstream(package, &entry, &placing.folder, max)? {
+        Bitstream::Came(came) => {
+            Some(finish(placing, came, relative, modified, line.facts.algorithm().is_none()))
         }
-    }
+        Bitstream::Useless => None,
+        Bitstream::Refused(error) => Some(Err(error)),
+    })
 }
 
 /// Applies patches to a file; `None` where they do not make what is told of the new version.
