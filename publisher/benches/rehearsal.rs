@@ -14,6 +14,10 @@
 //! *Beside Python*: both tools list the same folder with md5 and sha-256, each three times, in turn; the least time of each counts, and
 //! the most memory. Ours also syncs to the disk, and writes the other documents and its state. It installs the tool from its registry.
 //!
+//! The aim is ten times as fast; on two cores it is 5.7 times, and what is asserted is 4. Ours takes 0.27 s of processor, of which the kernel has 0.13 s
+//! for open, read and close of each file, and both digests take 0.06 s. Ten times as fast as Python's 0.93 s would be 0.19 s on both cores: these two
+//! alone, without a walk, a list, a state or a sync. (`cat` of the same files, on one core, takes 0.32 s.) What is left to gain is the other 0.08 s.
+//!
 //! *Watching*: a folder of 50,000 files under watch, a hub that keeps the time at which it hears of a change. At 14 changes a second for a minute
 //! the delay of each change is told; of a burst the delay of its first and of its last notification.
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
@@ -228,7 +232,7 @@ fn python() {
     }
     let [ours, theirs] = least;
     println!("{:.1} times as fast, {:.2} of the memory", theirs.0 / ours.0, ours.1 / theirs.1);
-    // On two cores, where most of ours is the kernel's work for open, read and close.
+    // What bounds it stands at the top.
     assert!(
         theirs.0 >= 4.0 * ours.0 && ours.1 <= 0.25 * theirs.1,
         "4 times as fast, a quarter of the memory"
