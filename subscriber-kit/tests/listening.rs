@@ -55,6 +55,11 @@ impl Destination {
         }
     }
 
+    /// The hook has dealt with a notification.
+    async fn hook_done(&mut self) {
+        while !matches!(self.event().await, Event::HookDone) {}
+    }
+
     /// Why a synchronisation could not be done.
     async fn failed(&mut self) -> String {
         loop {
@@ -335,8 +340,37 @@ async fn a_hook_hears_of_a_notification_when_the_copy_is_in_step_with_it() {
     publish(&copy.source, &[("/a", "2")]);
     copy.notify("a.1").await;
     assert_eq!(copy.destination.synchronised().await.updated, 1);
+    copy.destination.hook_done().await;
     assert_eq!(std::fs::read_to_string(heard).unwrap(), copy.source.notification());
     assert_eq!(copy.last(), Some(1));
+    copy.destination.stop().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_hook_that_takes_long_holds_up_no_synchronisation_and_hears_of_each_in_turn() {
+    let out = tempfile::tempdir().unwrap();
+    let (gate, heard) = (out.path().join("gate"), out.path().join("heard"));
+    let made = std::process::Command::new("mkfifo").arg(&gate).status().unwrap();
+    assert!(made.success());
+    // It waits until somebody writes into the gate.
+    let hook = format!("read line < {}; echo \"$RESYNC_ID $line\" >> {}", gate.display(), heard.display());
+    let with_hook = |options: &mut ListenOptions| options.service.hook = Some(Hook::new(hook));
+    let mut copy = Following::with(&[("/a", "1")], with_hook).await;
+    for (id, body) in [("a.1", "2"), ("a.2", "3")] {
+        publish(&copy.source, &[("/a", body)]);
+        copy.notify(id).await;
+        assert_eq!(copy.destination.synchronised().await.updated, 1);
+    }
+    assert_eq!(copy.last(), None, "the hook has heard of nothing yet");
+    for line in ["one\n", "two\n"] {
+        let gate = gate.clone();
+        tokio::task::spawn_blocking(move || std::fs::write(gate, line)).await.unwrap().unwrap();
+        copy.destination.hook_done().await;
+    }
+    let said = std::fs::read_to_string(heard).unwrap();
+    assert_eq!(said, "000000000000000a.1 one\n000000000000000a.2 two\n");
+    assert_eq!(copy.last(), Some(2));
     copy.destination.stop().await;
 }
 

@@ -97,6 +97,8 @@ pub enum Event {
     },
     /// A synchronisation ended.
     Synchronised(Report),
+    /// The hook has dealt with a notification.
+    HookDone,
     /// The hook failed; the notification stays open, and is handed over again at the next start.
     HookFailed {
         /// Why.

@@ -1,5 +1,6 @@
 //! The work of a copy that stays in step: what is due, what runs, what is remembered.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::pause::Pause;
 use super::{Event, ListenError, ListenOptions};
 use crate::channel::follow;
 use crate::discover::Channel;
-use crate::hook::{Heard, Hook};
+use crate::hook::{Heard, Hook, HookError};
 use crate::inbox::{Deliveries, Delivery, Receipt};
 use crate::notification::{Interval, Meaning, meaning};
 use crate::state::{StateError, Subscriptions};
@@ -40,6 +41,9 @@ const MAX_WAITING: usize = 4096;
 /// A synchronisation that is running. It gives the mirror back.
 type Running = Pin<Box<dyn Future<Output = (Mirror, Result<Report, SyncError>)> + Send>>;
 
+/// A hook that is running. It gives back what it was about.
+type Telling = Pin<Box<dyn Future<Output = (Receipt, Result<(), HookError>)> + Send>>;
+
 /// A notification that a synchronisation handles, and what the hook hears of it after that.
 struct Waiting {
     receipt: Receipt,
@@ -64,6 +68,9 @@ pub(super) struct Work {
     /// Notifications that the running one handles.
     handled: Vec<Waiting>,
     hook: Option<Hook>,
+    /// Notifications that were handled, and of which the hook is to hear, in their order.
+    to_tell: VecDeque<(Receipt, Heard)>,
+    telling: Option<Telling>,
     running: Option<Running>,
     pause: Pause,
     active_until: Option<DateTime>,
@@ -102,6 +109,8 @@ impl Work {
             mirror,
             waiting: Vec::new(),
             handled: Vec::new(),
+            to_tell: VecDeque::new(),
+            telling: None,
             running: None,
             pause: Pause::default(),
             active_until: None,
@@ -133,14 +142,15 @@ impl Work {
             tokio::select! {
                 result = &mut keep => match result { Err(error) => return Err(error.into()), Ok(never) => match never {} },
                 Some((topic, until)) = leases.recv() => self.subscribed(topic, until, events),
-                Some(delivery) = deliveries.next(), if self.waiting.len() < MAX_WAITING => {
+                Some(delivery) = deliveries.next(), if self.waiting.len() + self.to_tell.len() < MAX_WAITING => {
                     self.take(delivery, events).await;
                 }
-                (mirror, result) = finished(&mut self.running) => {
+                (mirror, result) = ended(&mut self.running) => {
                     self.running = None;
                     self.found(mirror).await;
-                    self.ended(result, events).await;
+                    self.synchronised(result, events).await;
                 }
+                (receipt, told) = ended(&mut self.telling) => self.told_hook(receipt, told, events).await,
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
                 () = tokio::time::sleep_until(next_poll), if !self.poll.is_zero() => {
@@ -245,7 +255,11 @@ impl Work {
         self.saved(kept);
     }
 
-    async fn ended(&mut self, result: Result<Report, SyncError>, events: &mut (impl FnMut(Event) + Send)) {
+    async fn synchronised(
+        &mut self,
+        result: Result<Report, SyncError>,
+        events: &mut (impl FnMut(Event) + Send),
+    ) {
         match result {
             Ok(report) => {
                 if report.may_mend {
@@ -254,9 +268,7 @@ impl Work {
                     self.pause.is_over();
                 }
                 self.repaired().await;
-                let done = self.tell_hook(events).await;
-                let done = Receipt::all_done(done).await;
-                self.saved(done);
+                self.handled().await;
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
                 events(Event::Synchronised(report));
@@ -279,20 +291,46 @@ impl Work {
         self.saved(kept);
     }
 
-    /// Tells the hook of what was handled, in its order; gives the receipts of what is done with that.
-    async fn tell_hook(&mut self, events: &mut (impl FnMut(Event) + Send)) -> Vec<Receipt> {
+    /// What was handled is done with, but for what the hook is to hear of.
+    async fn handled(&mut self) {
         let mut done = Vec::new();
         for Waiting { receipt, heard } in std::mem::take(&mut self.handled) {
-            let told = match (&self.hook, &heard) {
-                (Some(hook), Some(heard)) => hook.run(heard).await,
-                _ => Ok(()),
-            };
-            match told {
-                Ok(()) => done.push(receipt),
-                Err(error) => events(Event::HookFailed { cause: error.to_string() }),
+            match heard {
+                Some(heard) => self.to_tell.push_back((receipt, heard)),
+                None => done.push(receipt),
             }
         }
-        done
+        let done = Receipt::all_done(done).await;
+        self.saved(done);
+        self.tell_hook();
+    }
+
+    /// One at a time, and beside everything else: it may take as long as it likes.
+    fn tell_hook(&mut self) {
+        let Some(hook) = self.hook.clone().filter(|_| self.telling.is_none()) else { return };
+        let Some((receipt, heard)) = self.to_tell.pop_front() else { return };
+        self.telling = Some(Box::pin(async move {
+            let told = hook.run(&heard).await;
+            (receipt, told)
+        }));
+    }
+
+    async fn told_hook(
+        &mut self,
+        receipt: Receipt,
+        told: Result<(), HookError>,
+        events: &mut (impl FnMut(Event) + Send),
+    ) {
+        self.telling = None;
+        match told {
+            Ok(()) => {
+                let done = receipt.done().await;
+                self.saved(done);
+                events(Event::HookDone);
+            }
+            Err(error) => events(Event::HookFailed { cause: error.to_string() }),
+        }
+        self.tell_hook();
     }
 
     /// As close a look as the last, after a pause. A notification that came meanwhile asks for an earlier one.
@@ -336,9 +374,9 @@ fn spread(poll: Duration) -> Duration {
     poll.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
-async fn finished(running: &mut Option<Running>) -> (Mirror, Result<Report, SyncError>) {
-    match running {
-        Some(running) => running.await,
+async fn ended<T>(work: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match work {
+        Some(work) => work.await,
         None => std::future::pending().await,
     }
 }
