@@ -215,6 +215,11 @@ async fn rs103_a_manifest_beside_its_package_spares_the_package_where_nothing_in
     site.source.put("/resourcedump.xml", document("urlset", &root, &[listed]).as_bytes());
     assert_eq!(counts(&follow(&site, &directory, Look::Everything).await.unwrap()), [0, 0, 0, 4, 0]);
     assert!(asked(&site).is_empty(), "the manifest was enough");
+    let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
+    let options = SyncOptions { max_list_bytes: 800, ..SyncOptions::default() };
+    let result = baseline(&client(), &site.dumps_only(), &target, &options).await;
+    assert!(matches!(result, Err(SyncError::ListsTooLarge { .. })), "its bytes count");
+    assert!(asked(&site).is_empty());
     std::fs::remove_file(directory.path().join("d1/1")).unwrap();
     assert_eq!(counts(&follow(&site, &directory, Look::Everything).await.unwrap()), [1, 0, 0, 3, 0]);
     // The names in the package are the Source's own, so that it is asked for the resource where they differ.

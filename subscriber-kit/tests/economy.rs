@@ -136,6 +136,12 @@ async fn one_run_has_bounds_and_names_the_one_it_met() {
     copy.options.max_list_bytes = 600;
     assert!(matches!(copy.try_sync(true).await, Err(SyncError::ListsTooLarge { .. })));
 
+    copy.part("/part2.xml", "2026-11-20T09:00:00Z", &[("/b", "12345")]);
+    copy.index_of("2026-11-20T09:00:00Z", &["/part1.xml", "/part2.xml"]);
+    copy.options = whole.clone();
+    copy.options.max_parts = 1;
+    assert!(matches!(copy.try_sync(true).await, Err(SyncError::TooManyParts { max: 1, .. })));
+
     copy.options = whole;
     copy.options.max_run_time = Duration::ZERO;
     assert!(matches!(copy.try_sync(true).await, Err(SyncError::TooLong { .. })));

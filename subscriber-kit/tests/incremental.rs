@@ -239,6 +239,25 @@ async fn rs201_a_change_list_that_cannot_be_read_changes_nothing() {
 }
 
 #[tokio::test]
+async fn the_lists_of_changes_are_bounded_too() {
+    let mut mirror = Mirror::of(2, &[("a", Some("1"))]).await;
+    for body in ["2", "3", "4", "5", "6", "7"] {
+        mirror.site.tell(&[("a", Some(body)), ("b", Some(body))]);
+    }
+    let whole = mirror.options.clone();
+    for how in [Look::Changes, Look::Everything] {
+        mirror.options = SyncOptions { max_list_bytes: 2000, ..whole.clone() };
+        let result = mirror.try_run(how).await;
+        assert!(matches!(result, Err(SyncError::ListsTooLarge { .. })), "{how:?}: {result:?}");
+        mirror.options = SyncOptions { max_parts: 3, ..whole.clone() };
+        let result = mirror.try_run(how).await;
+        assert!(matches!(result, Err(SyncError::TooManyParts { .. })), "{how:?}: {result:?}");
+    }
+    mirror.options = whole;
+    mirror.follows().await;
+}
+
+#[tokio::test]
 async fn rs199_what_fails_is_tried_again_by_the_next_run_until_it_is_right() {
     let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
     mirror.site.tell(&[("a", Some("2")), ("b", Some("1"))]);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::download::blocking;
 use super::folder::Room;
-use super::lists::{Lists, Unity};
+use super::lists::{Counted, Lists, Unity};
 use super::local::{Facts, Local, compare, hash_file, same_second};
 use super::memory::{Known, Memory};
 use super::path::{obstacle, relative_path};
@@ -163,6 +163,7 @@ async fn whole_audit(
         options,
         room: Room::Temporary,
         bytes: AtomicU64::new(0),
+        counted: Counted::default(),
     };
     let snapshot = lists.read_anew().await?;
     let Report { resources, failed, failures, .. } = snapshot.report;

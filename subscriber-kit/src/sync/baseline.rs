@@ -14,7 +14,7 @@ use super::download::blocking;
 use super::dump::{Dumps, Filled, fill, is_empty};
 use super::filter::Filter;
 use super::folder::{CopyFolder, Room};
-use super::lists::{LastSeen, Lists, Reading, Snapshot, Unity};
+use super::lists::{Counted, LastSeen, Lists, Reading, Snapshot, Unity};
 use super::memory::{Memory, Scope, Settled};
 use super::report::{Method, Report};
 use super::run::Run;
@@ -91,7 +91,8 @@ async fn whole_run(
     })
     .await?;
     let (room, bytes) = (Room::Copy(Arc::clone(&folder)), AtomicU64::new(0));
-    let lists = Lists { client, list, changes, base: &target.base, options, room, bytes };
+    let counted = Counted::default();
+    let lists = Lists { client, list, changes, base: &target.base, options, room, bytes, counted };
     // The dump that is the list itself has nothing to add to it.
     let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
     let work = Work { client, target, options, lists, dump, scope, folder };

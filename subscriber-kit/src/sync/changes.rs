@@ -236,7 +236,9 @@ impl Changes<'_> {
     }
 
     async fn inspect(&self, fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
-        blocking(move || inspect(fetched)).await
+        let (fetched, head) = blocking(move || inspect(fetched)).await?;
+        self.lists.count_parts(head.parts.len() + head.packages.as_ref().map_or(0, Vec::len))?;
+        Ok((fetched, head))
     }
 }
 

@@ -76,6 +76,7 @@ impl Dumps<'_> {
     async fn read(&self, url: &Url) -> Result<(Vec<Listed>, Vec<Url>), SyncError> {
         let fetched = self.lists.fetch_anew(url).await?;
         let (packages, dumps) = blocking(move || read(fetched)).await?;
+        self.lists.count_parts(packages.len() + dumps.len())?;
         for place in packages.iter().map(|package| &package.url).chain(&dumps) {
             self.lists.check_origin(place)?;
         }

@@ -7,7 +7,7 @@
 //! to what the Source is now and not to what it was.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
@@ -83,6 +83,22 @@ pub(crate) struct Lists<'s> {
     pub(crate) room: Room,
     /// How many bytes of resources and packages came.
     pub(crate) bytes: AtomicU64,
+    pub(crate) counted: Counted,
+}
+
+/// What came of documents so far: of lists, of indexes, of manifests beside packages.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    bytes: AtomicU64,
+    /// The lists and packages that they name, which are held in memory.
+    parts: AtomicU64,
+}
+
+impl Counted {
+    fn begin_again(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.parts.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Lists<'_> {
@@ -92,6 +108,7 @@ impl Lists<'_> {
         let mut pause = self.options.retry_pause;
         let mut tries = SNAPSHOT_TRIES;
         loop {
+            self.counted.begin_again();
             let conditions = seen.as_ref().map(|seen| seen.validators);
             let Some(root) = self.fetch(self.list, conditions).await? else { return Ok(Reading::Known) };
             if seen.as_ref().is_some_and(|seen| seen.digest == root.digest) {
@@ -121,11 +138,10 @@ impl Lists<'_> {
 
     async fn once(&self, root: Fetched) -> Result<Snapshot, SyncError> {
         let (validators, digest) = (root.validators.clone(), root.digest.clone());
-        let mut read_bytes = root.length;
         let home = root.url.origin();
-        let root_url = root.url.clone();
         let collector = Collector::new(self, home.clone(), self.room.scratch()?);
         let (mut collector, mut index) = blocking(move || collector.read(root, true)).await?;
+        self.count_parts(index.components.len() + index.packages.len())?;
         let mut packages = std::mem::take(&mut index.packages);
         let mut unity = Unity::One;
         for component in &index.components {
@@ -135,14 +151,11 @@ impl Lists<'_> {
             if !self.options.authority.allows(&list.url, &home) {
                 return Err(SyncError::ForeignComponent { url: list.url });
             }
-            read_bytes += list.length;
-            if read_bytes > self.options.max_list_bytes {
-                return Err(SyncError::ListsTooLarge { url: root_url, max: self.options.max_list_bytes });
-            }
             let url = list.url.clone();
             let (next, page) = blocking(move || collector.read(list, false)).await?;
             collector = next;
             page.is_like(&index, url)?;
+            self.count_parts(page.packages.len())?;
             packages.extend(page.packages);
             if unity == Unity::One {
                 unity = index.holds(component, page.at);
@@ -197,11 +210,29 @@ impl Lists<'_> {
         Err(SyncError::ForeignComponent { url: url.clone() })
     }
 
+    /// Takes note of lists and packages that a document names.
+    pub(super) fn count_parts(&self, count: usize) -> Result<(), SyncError> {
+        let (count, max) = (count as u64, self.options.max_parts);
+        let all = self.counted.parts.fetch_add(count, Ordering::Relaxed) + count;
+        if all > max { Err(SyncError::TooManyParts { url: self.list.clone(), max }) } else { Ok(()) }
+    }
+
     pub(super) async fn fetch(
         &self,
         url: &Url,
         known: Option<&Validators>,
     ) -> Result<Option<Fetched>, SyncError> {
+        let fetched = self.insist(url, known).await?;
+        let (count, max) =
+            (fetched.as_ref().map_or(0, |fetched| fetched.length), self.options.max_list_bytes);
+        let all = self.counted.bytes.fetch_add(count, Ordering::Relaxed) + count;
+        if all > max {
+            return Err(SyncError::ListsTooLarge { url: self.list.clone(), max });
+        }
+        Ok(fetched)
+    }
+
+    async fn insist(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, SyncError> {
         let mut pause = self.options.retry_pause;
         for _ in 0..self.options.retries {
             match self.client.document_unless(url, known).await {

@@ -168,8 +168,10 @@ pub struct SyncOptions {
     pub max_resource_bytes: u64,
     /// How many resources one list may lead to, through its index.
     pub max_resources: u64,
-    /// How many bytes the lists of one index may have together.
+    /// How many bytes the documents of one run may have together: its lists, and the manifests beside packages.
     pub max_list_bytes: u64,
+    /// How many lists and packages these documents may name.
+    pub max_parts: u64,
     /// How many bytes of resources one run may transfer; the next run goes on from there.
     pub max_run_bytes: u64,
     /// How long one run may take; the next run goes on from there.
@@ -194,6 +196,7 @@ impl Default for SyncOptions {
             max_resource_bytes: 16 << 30,
             max_resources: 10_000_000,
             max_list_bytes: 16 << 30,
+            max_parts: 100_000,
             max_run_bytes: 16 << 40,
             max_run_time: Duration::from_secs(7 * 24 * 3600),
         }
@@ -349,10 +352,18 @@ pub enum SyncError {
         /// The bound.
         max: u64,
     },
-    /// The lists of an index are larger than is taken.
-    #[error("the lists of the index {url} have more than {max} bytes together")]
+    /// The documents of a run are larger than is taken.
+    #[error("{url} and the lists and manifests that belong to it have more than {max} bytes together")]
     ListsTooLarge {
-        /// The index.
+        /// The Resource List, or else the Resource Dump.
+        url: Url,
+        /// The bound.
+        max: u64,
+    },
+    /// The documents of a run name more lists and packages than are taken.
+    #[error("{url} and the lists that belong to it name more than {max} lists and packages together")]
+    TooManyParts {
+        /// The Resource List, or else the Resource Dump.
         url: Url,
         /// The bound.
         max: u64,

@@ -192,6 +192,7 @@ impl Lists<'_> {
         if let Some(contents) = &listed.contents {
             match self.beside(contents).await {
                 Ok(manifest) => return Ok((manifest, None)),
+                Err(error @ SyncError::ListsTooLarge { .. }) => return Err(error),
                 Err(error) => {
                     tracing::warn!(%error, "the manifest beside a package is of no use: the package is fetched");
                 }
