@@ -250,6 +250,16 @@ impl Machine {
         checkpoint
     }
 
+    /// Before the last checkpoint of this life: whoever is still on the way becomes a laggard, however short the way was. What
+    /// was held back by them would be delivered again in the next life.
+    pub(super) fn let_go(&mut self) {
+        let topics: Vec<_> = self.topics.keys().copied().collect();
+        for id in topics {
+            self.topics.get_mut(&id).map(TopicState::detach_all);
+            self.settle(id);
+        }
+    }
+
     /// Whether there is progress to save.
     pub(super) fn has_progress(&self) -> bool {
         !self.touched.is_empty() || !self.skips.is_empty()

@@ -1,7 +1,8 @@
 //! A seeded simulation of one shard: publishes, subscribers of every temper, crashes at any moment, against a naive model.
 //!
 //! The model knows what each subscriber was owed and what it got. Nothing owed may be missing at the end, nothing may
-//! arrive out of order, and only what was under way at a crash, or younger than two checkpoints then, may arrive twice.
+//! arrive out of order, and only what was under way at a crash, or younger than two checkpoints then, may arrive twice; after
+//! a stop, only what was under way.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -321,8 +322,23 @@ impl World {
         self.durable.skips.extend(checkpoint.skips);
     }
 
-    /// The process dies. Requests under way may have arrived or not; nobody will ever know here.
+    /// The process dies, and with it what it has learned in the interval of the last checkpoint and since.
     fn crash(&mut self) {
+        self.end_life(self.saved);
+    }
+
+    /// The hub is told to stop while requests are under way that never end: whatever it has learned by then stays known.
+    fn stop(&mut self) {
+        self.save();
+        self.machine.let_go();
+        self.checkpoint();
+        self.save();
+        self.end_life(self.interval);
+    }
+
+    /// Requests under way may have arrived or not; nobody will ever know here. What was learned before the interval `forgotten`
+    /// is still known in the next life.
+    fn end_life(&mut self, forgotten: u32) {
         for attempt in std::mem::take(&mut self.in_flight) {
             let refused = self.poison.contains(&(attempt.subscription, sent(&attempt)));
             if self.rng.bool() && !refused && !self.sick.contains_key(&attempt.subscription) {
@@ -332,7 +348,7 @@ impl World {
         self.unsaved = None;
         self.outdated.clear();
         for learned in self.inboxes.values_mut().flat_map(|inbox| inbox.got.values_mut()) {
-            *learned = learned.filter(|interval| *interval < self.saved);
+            *learned = learned.filter(|interval| *interval < forgotten);
         }
         self.interval = self.saved + 1;
         let state = ShardState {
@@ -439,12 +455,13 @@ impl World {
                     self.poison.insert((id, Offset(head.0 + self.rng.u64(0..4))));
                 }
             }
-            98 => match self.rng.u8(0..7) {
+            98 => match self.rng.u8(0..8) {
                 0 => self.trim(),
                 1 => self.jump(),
                 2 => self.pause(),
                 3 | 4 => self.hurry(),
                 5 => self.replay(),
+                6 => self.stop(),
                 _ => self.sick.clear(),
             },
             _ => self.crash(),
@@ -530,6 +547,34 @@ fn nothing_owed_is_lost_or_out_of_order_whatever_happens() {
         all.held += held;
     }
     assert!(all.breakers > 100 && all.probes > 20 && all.replays > 100 && all.held > 100, "{all:?}");
+}
+
+#[test]
+fn after_a_stop_only_what_was_under_way_is_sent_again() {
+    let mut world = World::new(17);
+    world.machine.limits.window = 100;
+    let topic = TopicId(1);
+    while world.durable.slots.values().filter(|slot| slot.topic == topic).count() < 20 {
+        world.subscribe_until(world.lease(LONG));
+    }
+    while world.topic(topic).head == Offset(0) {
+        world.publish();
+    }
+    let (mut hanging, mut delivered) = (BTreeSet::new(), BTreeSet::new());
+    while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+        // The first of every topic never answers, and holds the sweep back.
+        if !hanging.insert(attempt.topic) {
+            delivered.insert((attempt.subscription, sent(&attempt)));
+            let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
+            world.machine.finished(&attempt, finished, world.now);
+        }
+    }
+    assert!(delivered.len() > 10, "{} got something", delivered.len());
+    world.stop();
+    let again = std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL));
+    let again: BTreeSet<_> = again.map(|attempt| (attempt.subscription, sent(&attempt))).collect();
+    assert!(!again.is_empty(), "what was under way is tried again");
+    assert!(again.is_disjoint(&delivered), "{again:?} although {delivered:?} was known");
 }
 
 #[test]

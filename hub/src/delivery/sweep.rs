@@ -379,6 +379,11 @@ impl TopicState {
         self.changed.insert(id);
     }
 
+    /// The same for all that hold the sweep back.
+    pub(super) fn detach_all(&mut self) {
+        self.changed.append(&mut self.attached);
+    }
+
     /// Ends the sweep if nothing holds it back any more, and begins the next one if it is due.
     pub(super) fn settle(&mut self) {
         let Some(pass) = &self.pass else { return self.begin() };
@@ -387,8 +392,7 @@ impl TopicState {
             return;
         }
         // The next sweep is due: who is still on the way goes on as a laggard instead of holding up everybody else.
-        let late = std::mem::take(&mut self.attached);
-        self.changed.extend(late);
+        self.detach_all();
         self.done = target;
         self.pass = None;
         for id in std::mem::take(&mut self.parked) {

@@ -225,6 +225,7 @@ impl Worker {
             }
             // What had failed before goes first, and alone: then there is one more round to come.
             let last = self.unsaved.is_empty();
+            self.owned.iter_mut().for_each(|owned| owned.machine.let_go());
             self.start_saving();
             let Some(saving) = self.saving.take() else { return };
             let results = saving.await;
