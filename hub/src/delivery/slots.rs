@@ -1,7 +1,7 @@
 //! The subscriptions of one topic and shard that have nothing to do, in the order of their ids and in few bytes.
 //!
 //! Ids grow, so almost everything is added at the end: blocks that are full stay full, and a million subscriptions take
-//! hardly more than their records.
+//! hardly more than their records. Most of them may end: blocks that few are left of are merged, and give back their memory.
 
 use resync_core::datetime::DateTime;
 
@@ -66,10 +66,34 @@ impl Slots {
         let block = self.0.get_mut(index)?;
         let place = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         let (_, slot) = block.remove(place);
-        if block.is_empty() {
-            self.0.remove(index);
+        give_back(block);
+        if block.len() < BLOCK / 4 {
+            self.merge(index);
         }
         Some(slot)
+    }
+
+    /// Lets a block with few records join a neighbour that has room for them, well below its size, so that those that come and
+    /// go do not make it merge and split in turn.
+    fn merge(&mut self, index: usize) {
+        for left in [index.checked_sub(1), Some(index)].into_iter().flatten() {
+            if let Some([first, second]) = self.0.get_mut(left..left + 2)
+                && first.len() + second.len() <= BLOCK / 2
+            {
+                first.append(second);
+                give_back(first);
+                self.forget(left + 1);
+                return;
+            }
+        }
+        if self.0[index].is_empty() {
+            self.forget(index);
+        }
+    }
+
+    fn forget(&mut self, index: usize) {
+        self.0.remove(index);
+        give_back(&mut self.0);
     }
 
     /// All after this id.
@@ -92,6 +116,13 @@ impl Slots {
     /// The block in which an id is, or would be.
     fn block_of(&self, id: SubscriptionId) -> usize {
         self.0.partition_point(|block| block.last().is_some_and(|(last, _)| *last < id))
+    }
+}
+
+/// Leaves no more than half of a list's room unused; giving back all of it each time would copy it at each removal.
+fn give_back<T>(list: &mut Vec<T>) {
+    if list.len() * 2 < list.capacity() {
+        list.shrink_to(list.len() + list.len() / 2);
     }
 }
 
@@ -118,6 +149,31 @@ mod tests {
         HotSlot { host: host(), start: Offset(start), lease_end: DateTime::from_unix_millis(0).unwrap() }
     }
 
+    fn bytes(slots: &Slots) -> usize {
+        let records: usize = slots.0.iter().map(Vec::capacity).sum();
+        records * size_of::<Record>() + slots.0.capacity() * size_of::<Vec<Record>>()
+    }
+
+    #[test]
+    fn when_most_have_ended_those_that_are_left_take_at_most_128_bytes_each() {
+        let mut rng = fastrand::Rng::with_seed(256);
+        for keep in [2, 3, 16, 256, 5_000] {
+            let mut slots = Slots::default();
+            for id in 1..=100_000 {
+                slots.insert(SubscriptionId(id), slot(id));
+            }
+            let mut ending: Vec<_> = (1..=100_000).filter(|id| id % keep != 0).collect();
+            rng.shuffle(&mut ending);
+            for id in ending {
+                assert!(slots.remove(SubscriptionId(id)).is_some());
+            }
+            let left = slots.iter().count();
+            assert_eq!(left as u64, 100_000 / keep);
+            assert!(bytes(&slots) <= 128 * left, "{} bytes for {left}", bytes(&slots));
+            assert!(slots.0.len() <= 1 + left * 8 / BLOCK, "{} blocks for {left}", slots.0.len());
+        }
+    }
+
     #[test]
     fn a_subscription_that_has_nothing_to_do_takes_at_most_128_bytes() {
         assert!(size_of::<Record>() <= 64, "{} bytes", size_of::<Record>());
@@ -126,8 +182,7 @@ mod tests {
         for id in 1..=many {
             slots.insert(SubscriptionId(id), slot(id));
         }
-        let records: usize = slots.0.iter().map(Vec::capacity).sum::<usize>() * size_of::<Record>();
-        let taken = records + slots.0.capacity() * size_of::<Vec<Record>>();
+        let taken = bytes(&slots);
         assert!(taken <= 64 * usize::try_from(many).unwrap(), "{taken} bytes for {many}");
     }
 
