@@ -19,7 +19,7 @@ use crate::config::{Config, EgressConfig, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishMeters, PublishState,
+    self, AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishMeters, PublishState,
     Readers, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
@@ -101,8 +101,8 @@ impl Hub {
         let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
         let token_hash = Sha256::digest(own_secret(&config.admin_token_file())?.trim()).into();
         let tickets = tickets(&config.ticket_key_file())?;
-        let listener = listen(config.listen, "--listen").await?;
-        let admin_listener = listen(config.admin.listen, "[admin] listen").await?;
+        let listener = listen(config.listen, "--listen")?;
+        let admin_listener = listen(config.admin.listen, "[admin] listen")?;
         let (public_address, admin_address) =
             (address(&listener, config.listen), address(&admin_listener, config.admin.listen));
         let url: Arc<str> = hub_url(config, public_address).into();
@@ -320,12 +320,8 @@ fn hub_url(config: &Config, listening: SocketAddr) -> String {
     format!("{}/websub/", base.trim_end_matches('/'))
 }
 
-async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|error| StartError::Listen {
-        address,
-        reason: error.to_string(),
-        flag,
-    })
+fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
+    http::listen(address).map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })
 }
 
 /// The address with the port that was really taken.

@@ -27,5 +27,5 @@ pub use meters::PublishMeters;
 pub use notifications::Statuses;
 pub use ping_limit::PingLimit;
 pub use publish::{PublishState, wants_representation};
-pub use server::{Ingress, serve};
+pub use server::{Ingress, listen, serve};
 pub use tls::{Tls, TlsError, check as check_tls};

@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::server::TlsStream;
@@ -46,6 +46,9 @@ const TURNED_AWAY_AT_ONCE: usize = 64;
 /// Connections that are accepted and not looked at yet. Thousands that come at once wait with the system, where they are in
 /// nobody's way; what is under way is served between them.
 const ACCEPTED_AHEAD: usize = 16;
+/// How many may wait there, where the system lets so many: as many as have places by default. For those beyond, whoever connects
+/// hears nothing, and tries again a second later.
+const WAITING: u32 = 4_096;
 /// Connections that came at once shall not all end at once: by so much of it the time for a header is shorter for some.
 const HEADER_SPREAD: f64 = 0.1;
 /// How long telling them may take.
@@ -74,6 +77,18 @@ impl Ingress {
             tls,
         }
     }
+}
+
+/// A listener for connections that may come by the thousand.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A hub that was just restarted has the same address.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING)
 }
 
 /// Serves until `stop` turns true, then lets what is under way finish.
@@ -266,4 +281,23 @@ async fn say(
     // Closing while the client still sends would take the answer away from it.
     tokio::io::copy(&mut stream.take(HEADER_LIMIT as u64), &mut tokio::io::sink()).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Far more than this takes; and whoever is not let in the first time gets in never, since nobody is accepted.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn three_hundred_publishers_may_come_at_once() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        for number in 0..300 {
+            let connected = timeout(PATIENCE, TcpStream::connect(address)).await;
+            waiting.push(connected.unwrap_or_else(|_| panic!("after {number} there is no room")).unwrap());
+        }
+    }
 }
