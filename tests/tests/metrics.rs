@@ -55,6 +55,7 @@ async fn publishes_deliveries_and_their_times_are_counted_without_naming_anybody
         ("websub_delivery_lag_seconds_count{until=\"success\"}", 2.0),
         ("websub_deliveries_total{outcome=\"timeout\"}", 0.0),
         ("websub_topics", 1.0),
+        ("websub_subscriptions", 1.0),
         ("websub_log_bytes", 6.0),
         ("websub_ready", 1.0),
         ("websub_laggards", 0.0),

@@ -20,6 +20,7 @@ pub struct Counters {
 /// What one shard is like now.
 #[derive(Debug, Default)]
 struct Gauges {
+    subscriptions: AtomicUsize,
     laggards: AtomicUsize,
     open_breakers: AtomicUsize,
 }
@@ -59,11 +60,22 @@ impl Counters {
         self.lost_to_retention.fetch_add(counts.lost_to_retention, Ordering::Relaxed);
     }
 
+    pub(super) fn set_subscriptions(&self, shard: Shard, subscriptions: usize) {
+        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+            gauges.subscriptions.store(subscriptions, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn set_gauges(&self, shard: Shard, laggards: usize, open_breakers: usize) {
         if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
             gauges.laggards.store(laggards, Ordering::Relaxed);
             gauges.open_breakers.store(open_breakers, Ordering::Relaxed);
         }
+    }
+
+    /// How many subscriptions are in force. Counting them in the store would take time in proportion to their number.
+    pub fn subscriptions(&self) -> usize {
+        self.sum(|gauges| &gauges.subscriptions)
     }
 
     /// The totals now; they trail what happens by up to a checkpoint interval.

@@ -73,6 +73,7 @@ pub(super) struct Machine {
     round: Round,
     timers: BinaryHeap<Reverse<(Instant, TopicId, SubscriptionId)>>,
     touched: BTreeSet<TopicId>,
+    subscriptions: usize,
     laggards: usize,
     skips: Vec<Skip>,
     ended: BTreeMap<(TopicId, SubscriptionId), Ended>,
@@ -97,6 +98,7 @@ impl Machine {
             round: Round::default(),
             timers: BinaryHeap::new(),
             touched: BTreeSet::new(),
+            subscriptions: 0,
             laggards: 0,
             skips: Vec::new(),
             ended: BTreeMap::new(),
@@ -212,6 +214,11 @@ impl Machine {
         std::mem::take(&mut self.counts)
     }
 
+    /// How many subscriptions there are.
+    pub(super) fn subscriptions(&self) -> usize {
+        self.subscriptions
+    }
+
     /// How many subscriptions are behind the watermark.
     pub(super) fn laggards(&self) -> usize {
         self.laggards
@@ -272,6 +279,7 @@ impl Machine {
         self.round.clear();
         self.timers.clear();
         self.touched.clear();
+        self.subscriptions = 0;
         self.laggards = 0;
         self.skips.clear();
         self.ended.clear();
@@ -280,14 +288,16 @@ impl Machine {
     fn put_slot(&mut self, slot: &Slot) {
         let Some(topic) = self.topics.get_mut(&slot.topic) else { return };
         let host = self.hosts.join(&slot.origin);
-        if let Some(before) = topic.put_slot(slot.id, slot, host) {
-            self.hosts.leave(before.host);
+        match topic.put_slot(slot.id, slot, host) {
+            Some(before) => self.hosts.leave(before.host),
+            None => self.subscriptions += 1,
         }
     }
 
     fn remove(&mut self, topic: TopicId, id: SubscriptionId) {
         if let Some(state) = self.topics.get_mut(&topic) {
             if let Some(slot) = state.remove_slot(id) {
+                self.subscriptions -= 1;
                 self.hosts.leave(slot.host);
             }
             self.settle(topic);

@@ -239,16 +239,21 @@ impl Worker {
 
     fn take_events(&mut self, first: StoreEvent, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
         let more = std::iter::from_fn(|| events.try_recv().ok()).take(BATCH);
-        for event in std::iter::once(first).chain(more) {
+        self.apply(std::iter::once(first).chain(more));
+    }
+
+    fn apply(&mut self, events: impl Iterator<Item = StoreEvent>) {
+        for event in events {
             self.owned.iter_mut().for_each(|owned| owned.machine.apply(&event));
+        }
+        for owned in &self.owned {
+            self.counters.set_subscriptions(owned.shard, owned.machine.subscriptions());
         }
     }
 
     /// The subscription has ended, which an event has told by now: after this nothing is sent to it, and nothing is under way.
     fn halt(&mut self, halt: Halt, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
-        while let Ok(event) = events.try_recv() {
-            self.owned.iter_mut().for_each(|owned| owned.machine.apply(&event));
-        }
+        self.apply(std::iter::from_fn(|| events.try_recv().ok()));
         let index = self.owned.iter().position(|owned| owned.shard == halt.shard);
         for under_way in &mut self.in_flight {
             if Some(under_way.index) == index && under_way.attempt.subscription == halt.subscription {
@@ -446,6 +451,7 @@ impl Worker {
         error!(shard = shard.0, "this shard has a newer owner: delivery for it stops here");
         if let Some(owned) = self.owned.iter_mut().find(|owned| owned.shard == *shard) {
             owned.machine.retire();
+            self.counters.set_subscriptions(owned.shard, 0);
         }
     }
 }

@@ -183,10 +183,7 @@ async fn rotate_secrets(State(state): State<AdminState>) -> Response {
 async fn status(State(state): State<AdminState>) -> Response {
     let counted = async {
         let topics = state.store.topics().await?.len();
-        let mut subscriptions = 0;
-        for shard in (0..state.store.shards()).map(Shard) {
-            subscriptions += state.store.slots(shard).await?.len();
-        }
+        let subscriptions = state.counters.subscriptions();
         let deliveries = state.counters.totals();
         Ok(Status { version: env!("CARGO_PKG_VERSION"), topics, subscriptions, deliveries })
     };

@@ -36,6 +36,7 @@ impl Collector for Standing {
                 f64::from(u8::from(self.store.health().is_ok())),
             ),
             ("topics", "Topics that anybody ever published to or subscribed to", count(usage.topics as u64)),
+            ("subscriptions", "Subscriptions in force", count(self.counters.subscriptions() as u64)),
             ("log_bytes", "Bytes of bodies that the logs hold", count(usage.log_bytes)),
             (
                 "log_oldest_seconds",
