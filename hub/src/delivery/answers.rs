@@ -73,8 +73,7 @@ impl Machine {
             Decision::Skip(pause) => {
                 member.cursor = offset;
                 member.attempts = 0;
-                self.counts.skipped += 1;
-                self.skips.push(Skip {
+                self.skip(Skip {
                     topic: attempt.topic,
                     subscription: attempt.subscription,
                     offset,
@@ -123,16 +122,8 @@ impl Machine {
                 let refused = member.cursor.next();
                 member.delivered(*offset);
                 self.counts.delivered += 1;
-                self.counts.skipped += 1;
                 let Poison { class, status, .. } = poison;
-                self.skips.push(Skip {
-                    topic,
-                    subscription: id,
-                    offset: refused,
-                    at: now.wall,
-                    class,
-                    status,
-                });
+                self.skip(Skip { topic, subscription: id, offset: refused, at: now.wall, class, status });
                 self.go_on(topic, id);
             }
             Finished::Vanished => self.remove(topic, id),

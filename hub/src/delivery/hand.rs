@@ -96,16 +96,9 @@ impl Machine {
             return false;
         }
         let offset = member.cursor.next();
-        self.skips.push(Skip {
-            topic,
-            subscription: id,
-            offset,
-            at: now.wall,
-            class: member.class,
-            status: None,
-        });
+        let class = member.class;
         (member.cursor, member.attempts, member.suspect) = (offset, 0, None);
-        self.counts.skipped += 1;
+        self.skip(Skip { topic, subscription: id, offset, at: now.wall, class, status: None });
         self.go_on(topic, id);
         true
     }

@@ -403,6 +403,11 @@ impl Machine {
         })
     }
 
+    fn skip(&mut self, skip: Skip) {
+        self.counts.skipped += 1;
+        self.skips.push(skip);
+    }
+
     fn resume(&mut self, topic: TopicId) {
         self.paused.remove(&topic);
         let Some(state) = self.topics.get_mut(&topic) else { return };
