@@ -13,6 +13,17 @@ use crate::store::{Fault, Keyring, Offset, Result, Topic, TopicId};
 
 pub(super) type Topics = HashMap<TopicId, TopicState>;
 
+/// Every topic that can be read.
+pub(super) fn topics(engine: &dyn Engine, keys: &Keyring) -> Topics {
+    let mut topics = HashMap::new();
+    for (key, value) in every(engine, Space::Topics) {
+        if let Ok(state) = codec::open::<TopicState>(keys, &key, &value) {
+            topics.insert(state.topic.id, state);
+        }
+    }
+    topics
+}
+
 /// The end of a log as far as it is whole.
 #[derive(Debug)]
 struct Run {
@@ -23,8 +34,12 @@ struct Run {
     oldest: Option<DateTime>,
 }
 
-pub(super) fn check(engine: &dyn Engine, keys: &Keyring, faults: &mut Vec<Fault>) -> Result<()> {
-    let topics = topics(engine, keys);
+pub(super) fn check(
+    engine: &dyn Engine,
+    keys: &Keyring,
+    topics: &Topics,
+    faults: &mut Vec<Fault>,
+) -> Result<()> {
     let mut runs: HashMap<TopicId, Run> = HashMap::new();
     for (key, value) in every(engine, Space::Log) {
         let place = number(&key, 0).map(TopicId).zip(number(&key, 8).map(Offset));
@@ -53,16 +68,6 @@ pub(super) fn check(engine: &dyn Engine, keys: &Keyring, faults: &mut Vec<Fault>
         faults.extend(run.judge(state));
     }
     check_bodies(engine, keys, faults)
-}
-
-pub(super) fn topics(engine: &dyn Engine, keys: &Keyring) -> Topics {
-    let mut topics = HashMap::new();
-    for (key, value) in every(engine, Space::Topics) {
-        if let Ok(state) = codec::open::<TopicState>(keys, &key, &value) {
-            topics.insert(state.topic.id, state);
-        }
-    }
-    topics
 }
 
 impl Run {

@@ -34,8 +34,9 @@ fn look(engine: &dyn Engine, keys: &Keyring) -> Result<Findings> {
     let mut faults = Vec::new();
     let records = readable::check(engine, keys, &mut faults)?;
     numbers::check(engine, keys, &mut faults)?;
-    logs::check(engine, keys, &mut faults)?;
-    subscriptions::check(engine, keys, &mut faults)?;
+    let topics = logs::topics(engine, keys);
+    logs::check(engine, keys, &topics, &mut faults)?;
+    subscriptions::check(engine, keys, &topics, &mut faults)?;
     Ok(Findings { records, faults })
 }
 

@@ -1,6 +1,6 @@
 //! Whether each subscription can be found, and whether the state of delivery is that of subscriptions.
 
-use super::logs::{Topics, topics};
+use super::logs::Topics;
 use super::{every, number, stray};
 use crate::store::embedded::codec::{self, Record};
 use crate::store::embedded::engine::{Engine, Space};
@@ -8,12 +8,16 @@ use crate::store::embedded::key;
 use crate::store::embedded::layout::{Address, TopicWatermark};
 use crate::store::{Fault, Keyring, Laggard, Result, Shard, Subscription, SubscriptionId, TopicId};
 
-pub(super) fn check(engine: &dyn Engine, keys: &Keyring, faults: &mut Vec<Fault>) -> Result<()> {
-    let topics = topics(engine, keys);
-    check_subscriptions(engine, keys, &topics, faults)?;
+pub(super) fn check(
+    engine: &dyn Engine,
+    keys: &Keyring,
+    topics: &Topics,
+    faults: &mut Vec<Fault>,
+) -> Result<()> {
+    check_subscriptions(engine, keys, topics, faults)?;
     check_index(engine, keys, faults)?;
-    check_laggards(engine, keys, &topics, faults)?;
-    check_watermarks(engine, keys, &topics, faults);
+    check_laggards(engine, keys, topics, faults)?;
+    check_watermarks(engine, keys, topics, faults);
     Ok(())
 }
 
