@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -96,6 +97,20 @@ impl<K: Copy + PartialEq> Kinds<K> {
 /// Times from a millisecond to a minute, which is what requests take.
 pub fn request_times() -> Histogram {
     Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0])
+}
+
+fn write(
+    encoder: &mut DescriptorEncoder,
+    (name, help): (&str, &str),
+    metric: &impl EncodeMetric,
+) -> fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+/// Prometheus knows no integers; what the hub counts stays below 2^53.
+#[allow(clippy::cast_precision_loss, reason = "said above")]
+fn count(number: u64) -> f64 {
+    number as f64
 }
 
 #[cfg(test)]

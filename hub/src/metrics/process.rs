@@ -12,7 +12,7 @@ use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::standing::{count, write};
+use super::{count, write};
 
 #[derive(Debug)]
 pub(super) struct Process {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use super::{count, write};
 use crate::delivery::Counters;
 use crate::store::Store;
 
@@ -74,18 +75,4 @@ impl Collector for Standing {
         }
         Ok(())
     }
-}
-
-pub(super) fn write(
-    encoder: &mut DescriptorEncoder,
-    (name, help): (&str, &str),
-    metric: &impl EncodeMetric,
-) -> fmt::Result {
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
-}
-
-/// Prometheus knows no integers; what the hub counts stays below 2^53.
-#[allow(clippy::cast_precision_loss, reason = "said above")]
-pub(super) fn count(number: u64) -> f64 {
-    number as f64
 }
