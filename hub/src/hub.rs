@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use resync_core::durable::{folder_of, sync_folder};
 use resync_core::websub::{Secret, SecretError};
 use rustix::process::{Resource, getrlimit};
 use sha2::{Digest, Sha256};
@@ -361,8 +362,6 @@ fn make_secret(path: &Path) -> io::Result<String> {
     io::Write::write_all(&mut file, secret.as_bytes())?;
     file.sync_all()?;
     fs::rename(&draft, path)?;
-    // A path without a folder is in the working directory.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::File::open(folder)?.sync_all()?;
+    sync_folder(folder_of(path))?;
     Ok(secret)
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use resync_core::datetime::DateTime;
+use resync_core::durable::{folder_of, sync_folder};
 use resync_core::websub::TopicUrl;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -242,13 +243,13 @@ impl TokenInfo {
 }
 
 pub(super) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     fs::create_dir_all(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(&serde_json::to_vec_pretty(value)?)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
-    fs::File::open(folder)?.sync_all()
+    sync_folder(folder)
 }
 
 fn unusable(path: &Path, error: &dyn std::error::Error) -> TokensError {

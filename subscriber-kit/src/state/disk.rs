@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use resync_core::durable::sync_folder;
+
 use super::StateError;
 use super::book::{Book, FORMAT};
 
@@ -56,11 +58,6 @@ pub(super) fn lock(folder: &Path) -> Result<File, StateError> {
         Err(std::fs::TryLockError::WouldBlock) => Err(StateError::InUse { path }),
         Err(std::fs::TryLockError::Error(error)) => Err(io_error(&path, "locked")(error)),
     }
-}
-
-/// Makes what was renamed in a folder durable.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// Marks a folder as one that keeps a state.

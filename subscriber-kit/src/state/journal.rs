@@ -15,11 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
+use resync_core::durable::sync_folder;
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureMethod, SignedBody, SigningKey};
 use serde::{Deserialize, Serialize};
-
-use super::disk::sync_folder;
 
 pub(super) const FILE_NAME: &str = "inbox.journal";
 const MAGIC: &str = "resync-destination inbox 1 ";

@@ -7,6 +7,8 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use resync_core::durable::sync_folder;
+
 use crate::store::{Engine, Result, StoreError};
 
 /// The version of the data format that this code writes and reads.
@@ -34,7 +36,7 @@ pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
 pub(super) fn settle(directory: &Path) -> Result<()> {
     settle_below(directory).map_err(|e| cannot("sync", directory, &e))?;
     // Whether the folder above may be opened is up to others.
-    if let Some(Err(error)) = directory.parent().map(sync_directory) {
+    if let Some(Err(error)) = directory.parent().map(sync_folder) {
         tracing::debug!(%error, "the folder of the data folder is not synced");
     }
     Ok(())
@@ -47,7 +49,7 @@ fn settle_below(directory: &Path) -> io::Result<()> {
             settle_below(&entry.path())?;
         }
     }
-    sync_directory(directory)
+    sync_folder(directory)
 }
 
 /// Secrets and callbacks are in there: nobody but the hub's user may look.
@@ -97,18 +99,7 @@ fn write_mark(engine: Engine, directory: &Path) -> io::Result<()> {
     writeln!(file, "{} {FORMAT}", engine.name())?;
     file.sync_all()?;
     fs::rename(&draft, directory.join(MARK))?;
-    sync_directory(directory)
-}
-
-#[cfg(unix)]
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
-}
-
-/// Elsewhere a directory cannot be opened as a file, and a rename needs no further step.
-#[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
-    Ok(())
+    sync_folder(directory)
 }
 
 fn cannot(act: &str, path: &Path, error: &io::Error) -> StoreError {
