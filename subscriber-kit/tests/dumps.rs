@@ -108,6 +108,16 @@ async fn follow(site: &ChangingSource, directory: &TempDir, how: Look) -> Result
     look(&client(), &site.dumps_only(), &target, &options, how).await
 }
 
+/// A Source that packs so many changes at a time, and the copy of what it told first.
+async fn copied(packing: usize, told: &[(&str, Option<&str>)]) -> (ChangingSource, TempDir) {
+    let mut site = ChangingSource::packing(packing).await;
+    site.tell(told);
+    site.dump();
+    let directory = tempfile::tempdir().unwrap();
+    follow(&site, &directory, Look::Everything).await.unwrap();
+    (site, directory)
+}
+
 #[tokio::test]
 async fn rs190_a_source_with_nothing_but_a_dump_is_copied_and_audited_from_its_packages() {
     let mut site = site(20).await;
@@ -228,11 +238,7 @@ async fn rs103_a_manifest_beside_its_package_spares_the_package_where_nothing_in
 
 #[tokio::test]
 async fn rs191_a_copy_follows_a_change_dump_across_rotations_without_asking_for_a_resource() {
-    let mut site = ChangingSource::packing(2).await;
-    site.tell(&[("a", Some("1")), ("b", Some("1")), ("c/d", Some("1"))]);
-    site.dump();
-    let directory = tempfile::tempdir().unwrap();
-    follow(&site, &directory, Look::Everything).await.unwrap();
+    let (mut site, directory) = copied(2, &[("a", Some("1")), ("b", Some("1")), ("c/d", Some("1"))]).await;
     assert_eq!(files(directory.path()), site.files);
     site.source.asked();
     for round in 0..7 {
@@ -251,11 +257,7 @@ async fn rs191_a_copy_follows_a_change_dump_across_rotations_without_asking_for_
 
 #[tokio::test]
 async fn rs194_a_package_that_is_another_one_at_its_old_place_is_read_for_what_is_new() {
-    let mut site = ChangingSource::packing(10).await;
-    site.tell(&[("a", Some("1"))]);
-    site.dump();
-    let directory = tempfile::tempdir().unwrap();
-    follow(&site, &directory, Look::Everything).await.unwrap();
+    let (mut site, directory) = copied(10, &[("a", Some("1"))]).await;
     site.tell(&[("a", Some("2")), ("b", Some("1"))]);
     let body = |path: &str| {
         let answer = site.source.page(path);
@@ -301,11 +303,7 @@ async fn rs191_where_there_are_both_the_change_dump_is_taken_if_that_is_asked_fo
 
 #[tokio::test]
 async fn rs197_a_change_dump_that_begins_later_leads_back_to_the_whole_dump() {
-    let mut site = ChangingSource::packing(10).await;
-    site.tell(&[("a", Some("1")), ("b", Some("1"))]);
-    site.dump();
-    let directory = tempfile::tempdir().unwrap();
-    follow(&site, &directory, Look::Everything).await.unwrap();
+    let (mut site, directory) = copied(10, &[("a", Some("1")), ("b", Some("1"))]).await;
     site.tell(&[("a", Some("2")), ("b", None)]);
     site.dump();
     let root = format!(r#"<rs:md capability="changedump" from="{}"/>"#, site.moment());

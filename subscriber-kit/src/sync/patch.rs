@@ -106,8 +106,9 @@ impl Chains {
 pub(crate) fn apply(old: &[u8], patches: &[Vec<u8>], is_right: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let of_patches = patches.iter().map(|patch| most_values(patch)).sum::<usize>();
-    if most_values(old) > MAX_VALUES || of_patches > MAX_VALUES {
+    let (values, of_patches) =
+        (most_values(old), patches.iter().map(|patch| most_values(patch)).sum::<usize>());
+    if values > MAX_VALUES || of_patches > MAX_VALUES {
         return None;
     }
     let document: Value = serde_json::from_slice(old).ok()?;
@@ -116,7 +117,7 @@ pub(crate) fn apply(old: &[u8], patches: &[Vec<u8>], is_right: impl Fn(&[u8]) ->
         patches.iter().map(|patch| serde_json::from_slice(patch).ok()).collect::<Option<_>>()?;
     let mut work = MAX_WORK;
     let versions = (0..patches.len()).filter_map(|first| {
-        let mut version = Version { document: document.clone(), values: most_values(old), work: &mut work };
+        let mut version = Version { document: document.clone(), values, work: &mut work };
         patches[first..].iter().try_for_each(|patch| version.apply(patch))?;
         layout.write(&version.document)
     });
