@@ -1,5 +1,6 @@
 //! Token buckets: how often something may happen, for each of any number of keys, in memory that has a bound.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -49,17 +50,130 @@ impl Buckets {
 
     /// Takes one event of this key into account, or says how long it should wait.
     pub(crate) fn admit(&self, key: impl Hash, now: Instant) -> Result<(), Duration> {
+        match self.admit_all([key], now) {
+            Ok(()) => Ok(()),
+            Err(Refusal::Later(wait)) => Err(wait),
+            // A burst is at least one.
+            Err(Refusal::Never(_)) => Err(Duration::MAX),
+        }
+    }
+
+    /// Takes events into account that go together, one of each key, or none of them.
+    pub(crate) fn admit_all<K: Hash>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         let Some(kept) = &self.kept else { return Ok(()) };
-        let (full, key) = (f64::from(self.rate.burst), kept.hasher.hash_one(key));
+        let mut wanted: BTreeMap<u64, u32> = BTreeMap::new();
+        for key in keys {
+            *wanted.entry(kept.hasher.hash_one(key)).or_default() += 1;
+        }
+        if wanted.values().any(|count| *count > self.rate.burst) {
+            return Err(Refusal::Never(self.rate.burst));
+        }
         let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing: f64 = 0.0;
+        for (key, count) in &wanted {
+            missing = missing.max(f64::from(*count) - self.fill(&mut buckets, *key, now).tokens);
+        }
+        if missing > 0.0 {
+            return Err(Refusal::Later(Duration::from_secs_f64(missing / self.rate.per_second)));
+        }
+        for (key, count) in wanted {
+            self.fill(&mut buckets, key, now).tokens -= f64::from(count);
+        }
+        Ok(())
+    }
+
+    /// The bucket of a key with what it has gained since it was looked at last.
+    fn fill<'b>(&self, buckets: &'b mut LruCache<u64, Bucket>, key: u64, now: Instant) -> &'b mut Bucket {
+        let full = f64::from(self.rate.burst);
         let bucket = buckets.get_or_insert_mut(key, || Bucket { tokens: full, filled_at: now });
         let gained = now.saturating_duration_since(bucket.filled_at).as_secs_f64() * self.rate.per_second;
         *bucket = Bucket { tokens: (bucket.tokens + gained).min(full), filled_at: now };
-        if bucket.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / self.rate.per_second));
+        bucket
+    }
+
+    /// Takes back what was taken into account for nothing.
+    fn give_back<K: Hash>(&self, keys: impl IntoIterator<Item = K>) {
+        let Some(kept) = &self.kept else { return };
+        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in keys {
+            if let Some(bucket) = buckets.peek_mut(&kept.hasher.hash_one(key)) {
+                bucket.tokens = (bucket.tokens + 1.0).min(f64::from(self.rate.burst));
+            }
         }
-        bucket.tokens -= 1.0;
-        Ok(())
+    }
+}
+
+/// Why events are not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// They would be after so long.
+    Later(Duration),
+    /// They never will be together: of one key there are more than this at once.
+    Never(u32),
+}
+
+/// All clients together may do something so many times as often as one of them: whoever wants to use that up needs as many
+/// addresses.
+const CLIENTS: u32 = 5;
+
+/// Buckets for what many clients ask for: each has its own of every key, beside one for all.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedBuckets {
+    own: Buckets,
+    all: Buckets,
+}
+
+impl SharedBuckets {
+    /// The rate is that of one client.
+    pub(crate) fn new(enabled: bool, rate: Rate) -> Self {
+        let all = Rate {
+            per_second: rate.per_second * f64::from(CLIENTS),
+            burst: rate.burst.saturating_mul(CLIENTS),
+        };
+        Self { own: Buckets::new(enabled, rate), all: Buckets::new(enabled, all) }
+    }
+
+    /// Takes one event into account, of a client that is bound by its own share only.
+    pub(crate) fn admit_own(
+        &self,
+        client: Option<IpAddr>,
+        key: impl Hash,
+        now: Instant,
+    ) -> Result<(), Duration> {
+        self.own.admit((client, key), now)
+    }
+
+    /// Takes one event into account.
+    pub(crate) fn admit(
+        &self,
+        client: Option<IpAddr>,
+        key: impl Hash + Copy,
+        now: Instant,
+    ) -> Result<(), Duration> {
+        self.own.admit((client, key), now)?;
+        self.all.admit(key, now).inspect_err(|_| self.own.give_back([(client, key)]))
+    }
+
+    /// Takes events into account that go together, one of each key, or none of them.
+    pub(crate) fn admit_all<K: Hash + Copy>(
+        &self,
+        client: Option<IpAddr>,
+        keys: &[K],
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let own = || keys.iter().map(|key| (client, *key));
+        self.own.admit_all(own(), now)?;
+        self.all.admit_all(keys, now).inspect_err(|_| self.own.give_back(own()))
+    }
+
+    /// Takes back what was taken into account for nothing.
+    pub(crate) fn give_back<K: Hash + Copy>(&self, client: Option<IpAddr>, keys: &[K]) {
+        self.own.give_back(keys.iter().map(|key| (client, *key)));
+        self.all.give_back(keys);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use resync_core::document::{Capability, Relation};
 use resync_core::websub::{Secret, SignatureMethod, SigningKey};
 use resync_core::xml::{self, Mode, Options};
-use resync_tests::harness::{Answer, HubProcess, Process, Receiver, eventually, post, request};
+use resync_tests::harness::{Answer, HubProcess, Process, Receiver, Reply, eventually, form, post, request};
 use sha2::{Digest, Sha256};
 use tempfile::tempdir;
 
@@ -23,8 +23,12 @@ fn changes(from: u8, until: u8) -> String {
 }
 
 async fn publish_changes(hub: &HubProcess, from: u8, until: u8) {
+    publish_changes_of(hub, TOPIC, from, until).await;
+}
+
+async fn publish_changes_of(hub: &HubProcess, topic: &str, from: u8, until: u8) {
     let links = format!(
-        "<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\", <{CAPABILITY_LIST}>; rel=\"resourcesync\"",
+        "<{topic}>; rel=\"self\", <{}>; rel=\"hub\", <{CAPABILITY_LIST}>; rel=\"resourcesync\"",
         hub.url()
     );
     let headers = [("Content-Type", "application/xml"), ("Link", links.as_str())];
@@ -104,6 +108,34 @@ async fn what_the_log_holds_is_read_again_page_by_page() {
     assert_eq!(
         get(hub.address, "/websub/notifications?topic=http%3A%2F%2Fno.example%2F", "").await.status,
         404
+    );
+}
+
+#[tokio::test]
+async fn cn016_what_the_topic_still_shows_of_earlier_changes_cuts_no_change_list_short() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let (source, destination) = (Receiver::start().await, Receiver::start().await);
+    let topic = source.url("/changes");
+    hub.subscribe(&topic, &destination.url("/cb"), &[], 1).await;
+    publish_changes_of(&hub, &topic, 9, 10).await;
+    publish_changes_of(&hub, &topic, 10, 11).await;
+    let xml = || vec![("content-type", "application/xml".to_owned())];
+    source.behave(move |_| Reply::Page(200, xml(), changes(9, 10)));
+    let pinged = form(hub.address, &[("hub.mode", "publish"), ("hub.url", &topic)]).await.unwrap();
+    assert_eq!(pinged.status, 204);
+    destination.until_delivered(3).await;
+    publish_changes_of(&hub, &topic, 11, 12).await;
+    let list =
+        get(hub.address, &format!("/websub/notifications.xml?{}", query(&[("topic", &topic)])), "").await;
+    assert_eq!(list.status, 200, "{}", list.text());
+    let text = list.text();
+    for hour in [9, 10, 11] {
+        assert_eq!(text.matches(&format!("http://example.com/res{hour}<")).count(), 1, "{text}");
+    }
+    assert!(
+        text.contains("from=\"2026-01-03T09:00:00Z\"") && text.contains("until=\"2026-01-03T12:00:00Z\""),
+        "{text}"
     );
 }
 

@@ -148,6 +148,123 @@ async fn pings_during_a_fetch_are_one_more_fetch() {
     assert_eq!(count.load(Ordering::SeqCst), 2, "ten pings, one more fetch");
 }
 
+/// A Framework Notification that says that the Resource List changed.
+fn notification(list: &str) -> String {
+    format!(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
+         <rs:md capability=\"framework-notification\"/>\
+         <url><loc>http://source.example/{list}</loc><rs:md change=\"updated\" capability=\"resourcelist\"/></url></urlset>"
+    )
+}
+
+async fn post_notification(hub: &HubProcess, topic: &str, body: &str) {
+    let links = format!(
+        "<{topic}>; rel=\"self\", <{}>; rel=\"hub\", <http://source.example/capabilitylist.xml>; rel=\"resourcesync\"",
+        hub.url()
+    );
+    let headers = [("Content-Type", "application/xml"), ("Link", links.as_str())];
+    let answer = post(hub.address, &headers, body.as_bytes()).await.expect("a running hub answers");
+    assert_eq!(answer.status, 202, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn b31_fn032_a_ping_sends_nobody_what_was_posted_or_the_nothing_before_it() {
+    let folder = tempdir().unwrap();
+    let (hub, publisher, topic, destination) = scene(folder.path(), &[]).await;
+    let xml = [("content-type", "application/xml")];
+    let asked = async |number: usize, topic: &str| {
+        ping(&hub, topic).await;
+        publisher.until("it is asked", |seen| seen.len() >= number).await;
+    };
+    publisher.behave(move |_| page(&xml, ""));
+    asked(1, &topic).await;
+    post_notification(&hub, &topic, &notification("one.xml")).await;
+    destination.until_delivered(1).await;
+    publisher.behave(move |_| page(&xml, &notification("one.xml")));
+    asked(2, &topic).await;
+    publisher.behave(|_| page(&[("content-type", "text/html")], "<p>Under construction</p>"));
+    asked(3, &topic).await;
+    publisher.behave(move |_| page(&xml, "<p>Under construction</p>"));
+    asked(4, &topic).await;
+    post_notification(&hub, &topic, &notification("two.xml")).await;
+    destination.until_delivered(2).await;
+    publisher.behave(move |_| page(&xml, &notification("three.xml")));
+    ping(&hub, &topic).await;
+    let got = destination.until_delivered(3).await;
+    let expected = ["one.xml", "two.xml", "three.xml"].map(notification);
+    assert_eq!(got.iter().map(Seen::text).collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn w142_a_topic_that_is_compressed_unasked_is_not_sent_as_if_it_were_not() {
+    let folder = tempdir().unwrap();
+    let (hub, publisher, topic, destination) = scene(folder.path(), &[]).await;
+    publisher.behave(|_| page(&[("content-encoding", "gzip")], "as if it were gzip"));
+    ping(&hub, &topic).await;
+    publisher.until_verified(1).await;
+    publisher.behave(|_| page(&[("content-encoding", "identity")], "plain"));
+    ping(&hub, &topic).await;
+    assert_eq!(destination.until_delivered(1).await[0].text(), "plain");
+    assert_eq!(publisher.until_verified(2).await.header("accept-encoding"), "identity");
+}
+
+#[tokio::test]
+async fn w142_posts_that_are_compressed_are_refused_since_no_delivery_would_say_so() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let links = format!("<http://source.example/t>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
+    let send = async |coding: &str| {
+        let headers = [("Content-Type", "application/json"), ("Link", &links), ("Content-Encoding", coding)];
+        post(hub.address, &headers, b"\x1f\x8b").await.expect("a running hub answers")
+    };
+    let refused = send("gzip").await;
+    assert_eq!(
+        (refused.status, refused.header("accept-encoding")),
+        (415, Some("identity")),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(send("identity").await.status, 202);
+}
+
+#[tokio::test]
+async fn b33_pings_without_a_token_are_limited_by_topic_whatever_the_policy_and_by_what_is_fetched() {
+    let folder = tempdir().unwrap();
+    let keys = [("LIMITS_PING_TOPIC", "1/h, burst 2"), ("LIMITS_PING_CLIENT", "1/s, burst 50")];
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let publisher = Receiver::start().await;
+    let topic = publisher.url("/topic");
+    assert_eq!(hub.publish(&topic, "known to the hub").await.unwrap().status, 202);
+    let send = async |topics: Vec<String>, token: &str| {
+        let body =
+            topics.iter().fold("hub.mode=publish".to_owned(), |form, topic| form + "&hub.url=" + topic);
+        let mut headers = vec![("Content-Type", "application/x-www-form-urlencoded")];
+        headers.extend((!token.is_empty()).then_some(("Authorization", token)));
+        post(hub.address, &headers, body.as_bytes()).await.expect("a running hub answers")
+    };
+    for _ in 0..2 {
+        assert_eq!(send(vec![topic.clone()], "").await.status, 204);
+    }
+    let refused = send(vec![topic.clone()], "").await;
+    let wait: u64 = refused.header("retry-after").expect("it says when").parse().expect("in seconds");
+    assert_eq!((refused.status, wait > 3_000 && wait <= 3_601), (429, true), "{}", refused.text());
+    assert!(refused.text().contains("token"), "{}", refused.text());
+    for _ in 0..3 {
+        let unknown = send(vec![publisher.url("/unknown")], "").await;
+        assert_eq!(unknown.status, 204, "what is not fetched costs no fetch: {}", unknown.text());
+    }
+    let many = (0..51).map(|number| publisher.url(&format!("/{number}"))).collect();
+    let refused = send(many, "").await;
+    assert_eq!(refused.status, 413, "{}", refused.text());
+    assert!(refused.text().contains("at most 50"), "{}", refused.text());
+
+    let (prefix, data) = (publisher.url("/"), folder.path().display().to_string());
+    let add = ["token", "add", "publisher", "--topic-prefix", &prefix, "--data-dir", &data];
+    let token = Process::start("resync-hub", &add, &HashMap::new()).line("rsh_").await;
+    let with_token = send(vec![topic], &format!("Bearer {token}")).await;
+    assert_eq!(with_token.status, 204, "{}", with_token.text());
+}
+
 #[tokio::test]
 async fn b33_slow_hosts_hold_up_no_other_topic_and_strangers_nobody_with_a_token() {
     let folder = tempdir().unwrap();

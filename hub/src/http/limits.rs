@@ -7,22 +7,19 @@ use std::time::{Duration, Instant};
 
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
-use crate::buckets::{Buckets, network};
-use crate::config::{LimitsConfig, Rate};
+use crate::buckets::{Buckets, SharedBuckets, network};
+use crate::config::LimitsConfig;
 use crate::subscriptions::Acquaintance;
-
-/// All clients together may ask so many times as often as one of them: whoever wants to use that up needs as many addresses.
-const CLIENTS: u32 = 5;
 
 /// The limits of a hub. What they cost in memory does not depend on what clients send.
 #[derive(Clone, Debug)]
 pub struct Limits {
     clients: Buckets,
     subscribers: Buckets,
-    hosts: Own,
+    hosts: SharedBuckets,
     renewers: Buckets,
-    renewals: Own,
-    topics: Buckets,
+    renewals: SharedBuckets,
+    topics: SharedBuckets,
 }
 
 /// A request that comes too early.
@@ -45,13 +42,14 @@ impl Limits {
     /// The limits of a configuration; those that are off never refuse.
     pub fn new(config: &LimitsConfig) -> Self {
         let buckets = |rate| Buckets::new(config.enabled, rate);
+        let shared = |rate| SharedBuckets::new(config.enabled, rate);
         Self {
             clients: buckets(config.client),
             subscribers: buckets(config.subscriptions_per_client),
-            hosts: Own::new(config.enabled, config.callback_host),
+            hosts: shared(config.callback_host),
             renewers: buckets(config.subscriptions_per_client),
-            renewals: Own::new(config.enabled, config.callback_host),
-            topics: buckets(config.topic),
+            renewals: shared(config.callback_host),
+            topics: shared(config.topic),
         }
     }
 
@@ -83,35 +81,23 @@ impl Limits {
         if who.in_force {
             self.renewers.admit(who.client, now).map_err(too_many(whose))?;
             let pair = (topic.key(), callback.key());
-            return self.renewals.admit(who, pair, now).map_err(too_many("for this subscription"));
+            return admit(&self.renewals, who, pair, now).map_err(too_many("for this subscription"));
         }
         self.subscribers.admit(who.client, now).map_err(too_many(whose))?;
         let host = callback.url().host_str().unwrap_or_default();
-        self.hosts.admit(who, host, now).map_err(too_many("for callbacks on this host"))?;
-        self.topics.admit(topic.key(), now).map_err(too_many("for subscriptions to this topic"))
+        admit(&self.hosts, who, host, now).map_err(too_many("for callbacks on this host"))?;
+        admit(&self.topics, who, topic.key(), now).map_err(too_many("for subscriptions to this topic"))
     }
 }
 
-/// What one client does to something, and what all do.
-#[derive(Clone, Debug)]
-struct Own {
-    own: Buckets,
-    all: Buckets,
-}
-
-impl Own {
-    fn new(enabled: bool, rate: Rate) -> Self {
-        let all = Rate {
-            per_second: rate.per_second * f64::from(CLIENTS),
-            burst: rate.burst.saturating_mul(CLIENTS),
-        };
-        Self { own: Buckets::new(enabled, rate), all: Buckets::new(enabled, all) }
-    }
-
-    fn admit(&self, who: Acquaintance, key: impl Hash + Copy, now: Instant) -> Result<(), Duration> {
-        self.own.admit((who.client, key), now)?;
-        if who.confirmed { Ok(()) } else { self.all.admit(key, now) }
-    }
+/// Of whom a request was confirmed before is bound by its own share only.
+fn admit(
+    buckets: &SharedBuckets,
+    who: Acquaintance,
+    key: impl Hash + Copy,
+    now: Instant,
+) -> Result<(), Duration> {
+    if who.confirmed { buckets.admit_own(who.client, key, now) } else { buckets.admit(who.client, key, now) }
 }
 
 #[cfg(test)]
@@ -214,11 +200,20 @@ mod tests {
     #[test]
     fn one_client_cannot_use_up_what_a_topic_has_for_all() {
         let (limits, now) = (limits(true), Instant::now());
-        let ask = |client, number: u32| {
+        let ask = |client: &str, number: u32, confirmed| {
+            let who = Acquaintance { confirmed, ..stranger(ip(client)) };
             let callback = callback(&format!("d{number}.example"), 0);
-            limits.subscription(stranger(ip(client)), &topic("t"), &callback, now).is_ok()
+            limits.subscription(who, &topic("t"), &callback, now).is_ok()
         };
-        assert_eq!((0..100).filter(|number| ask("192.0.2.1", *number)).count(), 30, "the topic's burst");
+        assert_eq!((0..100).filter(|number| ask("192.0.2.1", *number, false)).count(), 30, "its own burst");
+        assert!(ask("192.0.2.3", 100, false), "another asks as if nobody had");
+        for last in 4..10 {
+            (0..30).for_each(|number| {
+                ask(&format!("192.0.2.{last}"), number, false);
+            });
+        }
+        assert!(!ask("192.0.2.10", 101, false), "many use it up");
+        assert!(ask("192.0.2.11", 102, true), "but not that of somebody whose requests are confirmed");
         let subscriber = Acquaintance { in_force: true, ..stranger(ip("192.0.2.2")) };
         let renewal = limits.subscription(subscriber, &topic("t"), &callback("d0.example", 0), now);
         assert!(renewal.is_ok(), "renewals do not depend on what strangers do");

@@ -1,49 +1,57 @@
 //! How often pings without a token are taken: by client, by topic and by the topic's host.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use resync_core::websub::TopicUrl;
 
-use crate::buckets::{Buckets, network};
+use crate::buckets::{Buckets, Refusal, SharedBuckets, network};
 use crate::config::LimitsConfig;
 
 /// The limits of pings, all of which must hold.
 #[derive(Clone, Debug)]
 pub struct PingLimit {
     clients: Buckets,
-    topics: Buckets,
-    hosts: Buckets,
+    topics: SharedBuckets,
+    hosts: SharedBuckets,
 }
 
 impl PingLimit {
     /// The limits of a configuration; those that are off never refuse.
     pub fn new(config: &LimitsConfig) -> Self {
-        let buckets = |rate| Buckets::new(config.enabled, rate);
+        let shared = |rate| SharedBuckets::new(config.enabled, rate);
         Self {
-            clients: buckets(config.ping_client),
-            topics: buckets(config.ping_topic),
-            hosts: buckets(config.ping_host),
+            clients: Buckets::new(config.enabled, config.ping_client),
+            topics: shared(config.ping_topic),
+            hosts: shared(config.ping_host),
         }
     }
 
-    /// Takes a ping of these topics into account; it is taken as a whole or not at all.
-    ///
-    /// # Errors
-    /// How long to wait.
-    pub(super) fn admit(&self, client: IpAddr, topics: &[&TopicUrl], now: Instant) -> Result<(), Duration> {
-        let client = network(client);
-        for topic in topics {
-            self.clients.admit(client, now)?;
-            self.topics.admit(topic.key(), now)?;
-            self.hosts.admit(topic.url().host_str().unwrap_or_default(), now)?;
-        }
-        Ok(())
+    /// Takes a ping of so many topics into account, whatever they are.
+    pub(super) fn admit(&self, client: IpAddr, topics: usize, now: Instant) -> Result<(), Refusal> {
+        self.clients.admit_all(std::iter::repeat_n(network(client), topics), now)
+    }
+
+    /// Takes into account which topics it asks the hub to fetch: all of them, or none. Whatever the hub does not know costs
+    /// nobody a fetch, and so uses up nothing of its host's.
+    pub(super) fn admit_fetches(
+        &self,
+        client: IpAddr,
+        topics: &[&TopicUrl],
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let client = Some(network(client));
+        let keys: Vec<_> = topics.iter().map(|topic| topic.key()).collect();
+        let hosts: Vec<_> = topics.iter().map(|topic| topic.url().host_str().unwrap_or_default()).collect();
+        self.topics.admit_all(client, &keys, now)?;
+        self.hosts.admit_all(client, &hosts, now).inspect_err(|_| self.topics.give_back(client, &keys))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config;
 
@@ -56,29 +64,58 @@ mod tests {
         format!("http://source.example/{path}").parse().unwrap()
     }
 
-    fn admitted(limit: &PingLimit, mut ping: impl FnMut(usize) -> (IpAddr, TopicUrl)) -> usize {
-        let now = Instant::now();
-        let pings = (0..1_000).map(&mut ping);
-        pings.filter(|(client, topic)| limit.admit(*client, &[topic], now).is_ok()).count()
-    }
-
     fn client(number: usize) -> IpAddr {
         std::net::Ipv4Addr::from_bits(u32::try_from(number).unwrap()).into()
     }
 
+    fn fetched(limit: &PingLimit, mut ping: impl FnMut(usize) -> (IpAddr, TopicUrl)) -> usize {
+        let now = Instant::now();
+        let pings = (0..1_000).map(&mut ping);
+        pings.filter(|(client, topic)| limit.admit_fetches(*client, &[topic], now).is_ok()).count()
+    }
+
     #[test]
     fn one_topic_one_host_and_one_client_each_have_their_limit() {
-        assert_eq!(admitted(&limit(true), |number| (client(number), topic("same"))), 10);
-        assert_eq!(admitted(&limit(true), |number| (client(number), topic(&number.to_string()))), 100);
-        let elsewhere = |number| format!("http://host{number}.example/").parse().unwrap();
-        assert_eq!(admitted(&limit(true), |number| (client(1), elsewhere(number))), 100);
-        assert_eq!(admitted(&limit(false), |_| (client(1), topic("same"))), 1_000);
+        let now = Instant::now();
+        let by_one = limit(true);
+        assert_eq!((0..1_000).filter(|_| by_one.admit(client(1), 1, now).is_ok()).count(), 100);
+        assert!(by_one.admit(client(2), 1, now).is_ok());
+        assert_eq!(fetched(&limit(true), |_| (client(1), topic("same"))), 10);
+        assert_eq!(fetched(&limit(true), |number| (client(number), topic("same"))), 50, "all together");
+        assert_eq!(fetched(&limit(true), |number| (client(1), topic(&number.to_string()))), 100);
+        assert_eq!(fetched(&limit(true), |number| (client(number), topic(&number.to_string()))), 500);
+        assert_eq!(fetched(&limit(false), |_| (client(1), topic("same"))), 1_000);
+    }
+
+    #[test]
+    fn one_client_uses_up_nothing_of_anothers_pings() {
+        let (limit, now) = (limit(true), Instant::now());
+        for number in 0..1_000 {
+            let _ = limit.admit_fetches(client(1), &[&topic(&number.to_string())], now);
+            let _ = limit.admit_fetches(client(1), &[&topic("honest")], now);
+        }
+        assert!(limit.admit_fetches(client(2), &[&topic("honest")], now).is_ok());
     }
 
     #[test]
     fn who_waits_as_long_as_told_is_admitted() {
         let (limit, now, same) = (limit(true), Instant::now(), topic("same"));
-        let wait = (0..100).find_map(|_| limit.admit(client(1), &[&same], now).err()).unwrap();
-        assert!(limit.admit(client(1), &[&same], now + wait).is_ok());
+        let refused = (0..100).find_map(|_| limit.admit_fetches(client(1), &[&same], now).err()).unwrap();
+        let Refusal::Later(wait) = refused else { panic!("one more is not too many: {refused:?}") };
+        assert!(limit.admit_fetches(client(1), &[&same], now + wait).is_ok());
+    }
+
+    #[test]
+    fn a_ping_of_many_topics_is_taken_as_a_whole_or_costs_nothing() {
+        let (limit, now) = (limit(true), Instant::now());
+        let topics: Vec<_> = (0..100).map(|number| topic(&number.to_string())).collect();
+        let all: Vec<_> = topics.iter().collect();
+        assert_eq!(limit.admit(client(1), 101, now), Err(Refusal::Never(100)), "and it never will be");
+        assert!(limit.admit(client(1), 100, now).is_ok());
+        assert!(limit.admit_fetches(client(1), &all[..60], now).is_ok());
+        let refused = limit.admit_fetches(client(1), &all, now);
+        let Err(Refusal::Later(wait)) = refused else { panic!("sixty are too many: {refused:?}") };
+        assert_eq!(wait, Duration::from_secs(12), "until the host has sixty more");
+        assert!(limit.admit_fetches(client(1), &all[60..], now).is_ok(), "the refused one took nothing");
     }
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{LOCATION, WWW_AUTHENTICATE};
+use http::header::{ACCEPT_ENCODING, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use resync_core::websub::{self, NotificationId};
+use resync_core::websub::{self, NotificationId, TopicUrl};
 use tokio::time::timeout;
 
 use super::body::{self, Bodies};
@@ -16,7 +16,7 @@ use super::meters::PublishMeters;
 use super::notifications::Statuses;
 use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
-use crate::buckets::network;
+use crate::buckets::{Refusal, network};
 use crate::places::{Asker, Lane};
 use crate::topics::{Announced, Denied, Intake, Pings, Refused};
 
@@ -50,7 +50,8 @@ pub struct PublishState {
 impl PublishState {
     /// Notes what becomes of a ping.
     pub(super) async fn ping(&self, client: IpAddr, headers: &HeaderMap, ping: websub::Publish) -> Response {
-        let response = self.take_ping(client, headers, ping).await;
+        let taken = self.take_ping(client, headers, ping).await;
+        let response = taken.map_or_else(|refusal| refusal, |()| StatusCode::NO_CONTENT.into_response());
         self.meters.ping(response.status());
         response
     }
@@ -62,22 +63,38 @@ impl PublishState {
         response
     }
 
-    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05).
-    async fn take_ping(&self, client: IpAddr, headers: &HeaderMap, ping: websub::Publish) -> Response {
-        let strange: Vec<_> =
-            ping.topics.iter().filter(|topic| !self.intake.knows_publisher(headers, topic)).collect();
-        if let Err(wait) = self.ping_limit.admit(client, &strange, Instant::now()) {
-            let why = "too many pings for this topic, this host or from this address: slow down, or ping with a token";
-            return later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why);
-        }
-        for topic in ping.topics {
-            let lane = if self.intake.has_token(headers, &topic) { Lane::Known } else { Lane::Stranger };
+    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05), whatever the policy.
+    async fn take_ping(
+        &self,
+        client: IpAddr,
+        headers: &HeaderMap,
+        ping: websub::Publish,
+    ) -> Result<(), Response> {
+        let grant = self.intake.grant(headers);
+        let (known, strange): (Vec<_>, Vec<_>) = ping
+            .topics
+            .into_iter()
+            .partition(|topic| grant.as_ref().is_some_and(|grant| grant.covers(topic)));
+        self.admit(client, &strange).await?;
+        for (topics, lane) in [(known, Lane::Known), (strange, Lane::Stranger)] {
             let asker = Asker { client: Some(network(client)), lane };
-            if let Err(error) = self.pings.accept(topic, asker).await {
-                return unavailable(&error);
+            for topic in topics {
+                self.pings.accept(topic, asker).await.map_err(|error| unavailable(&error))?;
             }
         }
-        StatusCode::NO_CONTENT.into_response()
+        Ok(())
+    }
+
+    /// Whether a ping of these topics without a token is within its limits.
+    async fn admit(&self, client: IpAddr, topics: &[TopicUrl]) -> Result<(), Response> {
+        self.ping_limit.admit(client, topics.len(), Instant::now()).map_err(too_many_pings)?;
+        let mut fetched = Vec::new();
+        for topic in topics {
+            if self.pings.fetches(topic).await.map_err(|error| unavailable(&error))? {
+                fetched.push(topic);
+            }
+        }
+        self.ping_limit.admit_fetches(client, &fetched, Instant::now()).map_err(too_many_pings)
     }
 
     /// Who may speak is settled before the body is read: strangers cost a header each.
@@ -119,15 +136,36 @@ pub fn wants_representation(headers: &HeaderMap) -> bool {
     preferences.any(|one| one.replace(['"', ' '], "").eq_ignore_ascii_case(REPRESENTATION))
 }
 
+fn too_many_pings(refusal: Refusal) -> Response {
+    match refusal {
+        Refusal::Later(wait) => {
+            let why = "too many pings for this topic, this host or from this address: slow down, or ping with a token";
+            later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why)
+        }
+        Refusal::Never(most) => {
+            let why = format_args!("too many topics for one ping: name at most {most}, or ping with a token");
+            refuse(StatusCode::PAYLOAD_TOO_LARGE, why)
+        }
+    }
+}
+
 fn refuse_content(refused: &Refused) -> Response {
     let status = match refused {
         Refused::Store(error) => return unavailable(error),
         Refused::Denied(denied) => return deny(denied),
+        Refused::Coded(_) => return coded(refused),
         Refused::NoType | Refused::NotXml(_) | Refused::NotAForm(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Refused::KeyReused(_) => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::BAD_REQUEST,
     };
     refuse(status, refused)
+}
+
+/// 415 with the codings that would be taken (RFC 9110, 15.5.16).
+fn coded(refused: &Refused) -> Response {
+    let mut response = refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, refused);
+    response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    response
 }
 
 /// A Source that names other hubs only is passed on as it is, but its subscribers will not find this hub: it should know.

@@ -141,15 +141,39 @@ impl Authority {
     /// # Errors
     /// [`Denied`], saying what is missing.
     pub fn knows(&self, token: Option<&str>, topic: &TopicUrl) -> Result<(), Denied> {
-        let token = token.ok_or(Denied::NoToken)?;
+        let grant = self.grant(token).ok_or(Denied::NoToken)?;
+        if grant.covers(topic) { Ok(()) } else { Err(Denied::OtherTopics) }
+    }
+
+    /// What this token is good for; `None` for one that is unknown or revoked. For requests about many topics: to look for a token
+    /// costs more than to compare topics.
+    pub fn grant(&self, token: Option<&str>) -> Option<Grant> {
+        let token = token?;
         let mut cached = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         cached.refresh(Instant::now());
-        let (name, info) = cached.tokens.find(token).ok_or(Denied::NoToken)?;
-        if !info.covers(topic) {
-            return Err(Denied::OtherTopics);
+        let (name, info) = cached.tokens.find(token)?;
+        // What is no prefix covers nothing.
+        let prefixes = Prefixes::parse(&info.topic_prefixes).unwrap_or_default();
+        Some(Grant { name: name.to_owned(), prefixes, uses: self.uses.clone() })
+    }
+}
+
+/// Which topics the owner of a token may speak for.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    name: String,
+    prefixes: Prefixes,
+    uses: Uses,
+}
+
+impl Grant {
+    /// Whether this is one of the topics; if so, the token counts as used.
+    pub fn covers(&self, topic: &TopicUrl) -> bool {
+        let covers = self.prefixes.cover(topic);
+        if covers {
+            self.uses.note(&self.name, DateTime::now());
         }
-        self.uses.note(name, DateTime::now());
-        Ok(())
+        covers
     }
 }
 
@@ -233,12 +257,6 @@ impl Tokens {
     /// Readers see the old file or the new one, never half of it; only the hub's user may read it.
     fn save(&self) -> Result<(), TokensError> {
         replace(&self.path, &self.records).map_err(|error| unusable(&self.path, &error))
-    }
-}
-
-impl TokenInfo {
-    fn covers(&self, topic: &TopicUrl) -> bool {
-        Prefixes::parse(&self.topic_prefixes).is_ok_and(|prefixes| prefixes.cover(topic))
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::budget::{BodyBudget, BudgetSpent, Reserved};
-use crate::store::{Notification, Offset, Pair, Store, StoreError, Topic, TopicId};
+use crate::store::{Notification, Offset, Pair, Rule, Store, StoreError, Topic, TopicId};
 
 /// A page ends with the notification that brings its bodies above this. A Change List ends with the one before; for it everything
 /// read counts, Change Notification or not.
@@ -279,8 +279,12 @@ fn beginning(topic: &Topic, after: Option<Offset>) -> Result<Offset, NotRead> {
     }
 }
 
-/// The Change Notification, if it is one, with its Capability List. It was checked when it was taken.
+/// The Change Notification, if it is one that was posted, with its Capability List. It was checked when it was taken. What was
+/// fetched stands in no chain: the topic may have shown what was posted before.
 fn changes(notification: &Notification) -> Option<(RawDocument, Option<String>)> {
+    if notification.rule == Rule::Latest {
+        return None;
+    }
     let changes = xml::read_with(&notification.body, Options::PLAIN).ok()?.document;
     if changes.header.capability() != Some(&Capability::ChangeNotification) {
         return None;

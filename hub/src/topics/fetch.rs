@@ -21,11 +21,13 @@ use tracing::{debug, info, warn};
 use super::budget::BodyBudget;
 use super::discover::discover_in;
 use super::get::{Fetched, TopicClient, Unfetched};
+use super::intake::{self, Refused};
 use super::turns::Turns;
 use crate::egress::EgressError;
 use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
 use crate::store::{
-    NewNotification, NotificationLinks, Offset, Ping, Rule, Store, StoreError, Topic, Validators,
+    NewNotification, Notification, NotificationLinks, Offset, Ping, Rule, Store, StoreError, Topic,
+    Validators,
 };
 
 /// Fetches at once: in all, on slow networks, on one network and for one client. Of a slow one, or one with many names, nobody
@@ -67,13 +69,21 @@ impl Pings {
         Self { store, fetching }
     }
 
+    /// Whether a ping of this topic makes the hub fetch it.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub async fn fetches(&self, topic: &TopicUrl) -> Result<bool, StoreError> {
+        Ok(self.store.topic(topic).await?.is_some())
+    }
+
     /// Accepts a ping. When this returns, a crash no longer loses it. A topic that nobody ever subscribed to is accepted and
     /// needs no fetch (C-04). Those who are known, by a token, do not queue behind strangers.
     ///
     /// # Errors
     /// [`StoreError`], which leaves nothing behind.
     pub async fn accept(&self, topic: TopicUrl, asker: Asker) -> Result<(), StoreError> {
-        if self.store.topic(&topic).await?.is_none() {
+        if !self.fetches(&topic).await? {
             debug!(topic = topic.as_str(), "ping for a topic without subscriptions");
             return Ok(());
         }
@@ -212,12 +222,17 @@ impl Fetching {
             debug!(topic = topic.as_str(), "topic asked: unchanged");
             return Ok(());
         };
-        if self.is_unchanged(&known, validators.as_ref(), &fetched).await? {
+        let posted = self.newest_posted(&known).await?;
+        if self.is_unchanged(&known, validators.as_ref(), posted.as_deref(), &fetched).await? {
             debug!(topic = topic.as_str(), "topic fetched: unchanged");
             let now = fetched.validators(known.latest);
             if validators.as_ref() != Some(&now) {
                 self.store.put_validators(known.id, now).await?;
             }
+            return Ok(());
+        }
+        if let Some(Err(refused)) = posted.map(|posted| goes_with(&posted, &fetched)) {
+            warn!(topic = topic.as_str(), %refused, "topic fetched: what is there is not what is posted, and is not sent");
             return Ok(());
         }
         let (bytes, mut now) = (fetched.answer.body.len(), fetched.validators(known.latest));
@@ -227,34 +242,52 @@ impl Fetching {
         Ok(self.store.put_validators(known.id, now).await?)
     }
 
-    /// Content that the subscribers have got already is not sent again (B-31).
+    /// Content that the subscribers have got already is not sent again (B-31), be it that it was fetched before or that it was
+    /// posted, which a Source may show at its topic (FN-032). Nor is the nothing that it may show instead.
     async fn is_unchanged(
         &self,
         topic: &Topic,
         validators: Option<&Validators>,
+        posted: Option<&Notification>,
         fetched: &Fetched,
     ) -> Result<bool, StoreError> {
+        let body = &fetched.answer.body;
+        if posted.is_some_and(|posted| posted.body == *body) {
+            return Ok(true);
+        }
+        if body.is_empty() && (topic.posted.0 > 0 || topic.latest.0 == 0) {
+            return Ok(true);
+        }
         if let Some(validators) = validators {
             return Ok(validators.digest == fetched.validators(topic.latest).digest);
         }
-        let newest = self.store.notification_from(topic.id, topic.latest).await?;
-        Ok(topic.latest.0 > 0
-            && newest
-                .is_some_and(|newest| newest.offset == topic.latest && newest.body == fetched.answer.body))
+        Ok(self.held(topic, topic.latest).await?.is_some_and(|newest| newest.body == *body))
+    }
+
+    async fn newest_posted(&self, topic: &Topic) -> Result<Option<Arc<Notification>>, StoreError> {
+        self.held(topic, topic.posted).await
+    }
+
+    /// What the log has at an offset, if there ever was anything and it is still held.
+    async fn held(&self, topic: &Topic, offset: Offset) -> Result<Option<Arc<Notification>>, StoreError> {
+        if offset.0 == 0 {
+            return Ok(None);
+        }
+        let found = self.store.notification_from(topic.id, offset).await?;
+        Ok(found.filter(|found| found.offset == offset))
     }
 
     /// What the topic says about itself goes out as it says it (W-147, D-11, D-12).
     async fn notification(&self, topic: &TopicUrl, fetched: Fetched) -> NewNotification {
         let mut found = discover_in(&fetched).await;
+        let content_type = Bytes::copy_from_slice(content_type(&fetched));
         let Fetched { url, answer } = fetched;
         if found.hubs.is_empty() {
             found.hubs.push(self.public_hub.to_string());
         }
-        let content_type =
-            answer.headers.get(CONTENT_TYPE).map_or(&b"application/octet-stream"[..], HeaderValue::as_bytes);
         NewNotification {
             topic: topic.clone(),
-            content_type: Bytes::copy_from_slice(content_type),
+            content_type,
             links: NotificationLinks {
                 hubs: found.hubs,
                 canonical: found.canonical.unwrap_or_else(|| url.to_string()),
@@ -267,4 +300,17 @@ impl Fetching {
             received_at: DateTime::now(),
         }
     }
+}
+
+/// Destinations of a topic whose Source posts ResourceSync notifications get nothing else: whoever pings must not be able to send them
+/// whatever page the Source has there.
+fn goes_with(posted: &Notification, fetched: &Fetched) -> Result<(), Refused> {
+    match posted.links.resourcesync {
+        Some(_) => intake::check_notification(content_type(fetched), &fetched.answer.body),
+        None => Ok(()),
+    }
+}
+
+fn content_type(fetched: &Fetched) -> &[u8] {
+    fetched.answer.headers.get(CONTENT_TYPE).map_or(b"application/octet-stream", HeaderValue::as_bytes)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, LINK};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LINK};
 use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, Header, RawDocument, Root};
 use resync_core::rules::Violations;
@@ -13,7 +13,7 @@ use resync_core::websub::{LinkHeader, NotificationId, TopicUrl, UrlError};
 use resync_core::xml::{self, Options, ReadError};
 use tracing::info;
 
-use super::authority::{Authority, Denied};
+use super::authority::{Authority, Denied, Grant};
 use crate::store::{Appended, Interval, NewNotification, NotificationLinks, Rule, Store, StoreError};
 
 /// The header by which a publisher marks the repetition of a post.
@@ -39,6 +39,9 @@ impl Announced {
     pub fn read(headers: &HeaderMap) -> Result<Self, Refused> {
         let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
         let essence = essence(content_type.as_bytes());
+        if let Some(coding) = coding(headers) {
+            return Err(Refused::Coded(coding));
+        }
         let header = LinkHeader::parse(headers.get_all(LINK).iter().map(http::HeaderValue::as_bytes));
         if header.is_empty() && matches!(essence.as_str(), "application/json" | "multipart/form-data") {
             return Err(Refused::NotAForm(essence));
@@ -78,6 +81,9 @@ pub enum Refused {
         "a ResourceSync notification (Link rel=\"resourcesync\") is XML: send Content-Type: application/xml, not {0}"
     )]
     NotXml(String),
+    /// The body is compressed, which the delivery would not say.
+    #[error("the body has Content-Encoding: {0}, which is not passed on: send it as it is")]
+    Coded(String),
     /// The `Link` header names no topic.
     #[error(
         "the post does not say which topic it is about: send Link: <topic URI>; rel=\"self\", <hub URI>; rel=\"hub\""
@@ -151,9 +157,9 @@ impl Intake {
         Ok(announced)
     }
 
-    /// Whether the sender has a token for this topic. With policy `open` everybody has.
-    pub fn knows_publisher(&self, headers: &HeaderMap, topic: &TopicUrl) -> bool {
-        self.authority.allows(bearer(headers), topic).is_ok()
+    /// What the sender's token is good for, whatever the policy.
+    pub fn grant(&self, headers: &HeaderMap) -> Option<Grant> {
+        self.authority.grant(bearer(headers))
     }
 
     /// Whether the sender has a token for this topic, whatever the policy.
@@ -197,8 +203,25 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
     Ok(NewNotification { topic, content_type, links, body, rule, idempotency_key, interval, received_at })
 }
 
+/// What a topic shows is one of the ResourceSync notifications that its Source also posts.
+pub(super) fn check_notification(content_type: &[u8], body: &[u8]) -> Result<(), Refused> {
+    let essence = essence(content_type);
+    if !is_xml(&essence) {
+        return Err(Refused::NotXml(essence));
+    }
+    check_xml(body, true).map(drop)
+}
+
 fn is_xml(essence: &str) -> bool {
     matches!(essence, "application/xml" | "text/xml")
+}
+
+/// What a body is coded with, where that is not `identity`.
+pub(super) fn coding(headers: &HeaderMap) -> Option<String> {
+    let codings =
+        headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let mut codings = codings.filter(|coding| !coding.trim().eq_ignore_ascii_case("identity"));
+    codings.next().map(std::borrow::Cow::into_owned)
 }
 
 /// The media type without its parameters, in lower case.

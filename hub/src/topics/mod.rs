@@ -14,7 +14,7 @@ mod ticket;
 mod turns;
 mod uses;
 
-pub use authority::{Authority, Denied, NewToken, TokenInfo, Tokens, TokensError};
+pub use authority::{Authority, Denied, Grant, NewToken, TokenInfo, Tokens, TokensError};
 pub use budget::{BodyBudget, BudgetSpent, Budgets, Reserved};
 pub use catch_up::{CatchUp, List, NotRead, Page};
 pub use fetch::{Fetching, Pinged, Pings};
