@@ -1,5 +1,6 @@
 //! Subscriptions: from a request over verification of intent to a lease in force.
 
+mod acquaintances;
 mod denial;
 mod lease;
 mod policy;

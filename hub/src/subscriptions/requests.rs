@@ -122,7 +122,7 @@ impl Requests {
         let client = Some(network(client));
         let in_force = self.store.find_subscription(topic, callback).await?.is_some();
         if in_force {
-            self.resting.in_force(callback);
+            self.resting.in_force(client, callback);
         }
         Ok(Acquaintance { client, in_force, confirmed: self.resting.has_confirmed(client, callback) })
     }

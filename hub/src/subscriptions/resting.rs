@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use resync_core::websub::CallbackUrl;
 
+use super::acquaintances::Acquaintances;
+
 /// So many failures in a row …
 pub(super) const FAILURES: u32 = 20;
 /// … of which one client counts for no more than so many where all clients are meant …
@@ -35,10 +37,8 @@ struct Books {
     own: LruCache<(Option<IpAddr>, String), Run>,
     /// What all have.
     hosts: LruCache<String, Run>,
-    /// Hosts where somebody has confirmed.
-    known: LruCache<String, ()>,
-    /// Clients of whose requests for a host one was confirmed.
-    confirmed: LruCache<(IpAddr, String), ()>,
+    /// Where somebody has confirmed.
+    known: Acquaintances,
 }
 
 /// Failures in a row.
@@ -81,8 +81,7 @@ impl Resting {
         let books = Books {
             own: LruCache::new(REMEMBERED),
             hosts: LruCache::new(REMEMBERED),
-            known: LruCache::new(REMEMBERED),
-            confirmed: LruCache::new(REMEMBERED),
+            known: Acquaintances::new(),
         };
         Self { enabled, books: Arc::new(Mutex::new(books)) }
     }
@@ -96,7 +95,7 @@ impl Resting {
     ) -> Option<Duration> {
         self.with(callback, |books, host| {
             let own = books.own.get(&(client, host.to_owned())).and_then(|run| run.wait(now));
-            let is_known = books.known.contains(host);
+            let is_known = books.known.knows(host);
             own.or_else(|| books.hosts.get(host).filter(|_| !is_known)?.wait(now))
         })?
     }
@@ -106,24 +105,18 @@ impl Resting {
         self.with(callback, |books, host| {
             books.own.pop(&(client, host.to_owned()));
             books.hosts.pop(host);
-            books.known.put(host.to_owned(), ());
-            if let Some(client) = client {
-                books.confirmed.put((client, host.to_owned()), ());
-            }
+            books.known.confirmed(client, host);
         });
     }
 
-    /// There is a subscription in force with this callback.
-    pub(super) fn in_force(&self, callback: &CallbackUrl) {
-        self.with(callback, |books, host| books.known.put(host.to_owned(), ()));
+    /// There is a subscription in force with this callback, of which a client speaks.
+    pub(super) fn in_force(&self, client: Option<IpAddr>, callback: &CallbackUrl) {
+        self.with(callback, |books, host| books.known.in_force(client, host));
     }
 
     /// Whether something that this client has asked for at the callback's host was confirmed since the start.
     pub(super) fn has_confirmed(&self, client: Option<IpAddr>, callback: &CallbackUrl) -> bool {
-        let known = |books: &mut Books, host: &str| {
-            client.is_some_and(|client| books.confirmed.get(&(client, host.to_owned())).is_some())
-        };
-        self.with(callback, known).unwrap_or_default()
+        self.with(callback, |books, host| books.known.has_confirmed(client, host)).unwrap_or_default()
     }
 
     /// The callback has refused, could not be reached, or was asked for in vain.
