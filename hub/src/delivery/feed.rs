@@ -8,7 +8,7 @@ use quick_xml::events::Event;
 
 /// The feed `new` without the entries that stand in `old` byte for byte; an entry that was changed stays. `None` when one of
 /// them is no feed whose entries can be told apart, or when nothing can be left out: then the whole is what to send.
-pub(super) fn without_known_entries(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+pub fn without_known_entries(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     let (before, after) = (Feed::read(old)?, Feed::read(new)?);
     // What the root declares decides what the bytes of an entry mean.
     if before.root != after.root {

@@ -33,6 +33,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use breaker::BreakerPolicy;
 pub use counters::{Counters, Totals};
+pub use feed::without_known_entries;
 pub use meters::Meters;
 pub use operator::{Act, LateSubscription, OpenHost, Operator, Stopped, Which};
 pub use schedule::RetryPolicy;
