@@ -340,10 +340,12 @@ async fn b23_an_answer_whose_head_never_ends_is_given_up_in_time() {
 #[tokio::test]
 async fn b23_an_answer_with_an_enormous_head_is_not_read_to_its_end() {
     let mut scene = Scene::start(&[]).await;
-    let (url, _) = endless("HTTP/1.1 200 OK\r\nX: ", BLOCK, Duration::ZERO).await;
+    let (url, mut written) = endless("HTTP/1.1 200 OK\r\nX: ", BLOCK, Duration::ZERO).await;
     scene.hub.subscribe("http://source.example/", &url, &[], 1).await;
     scene.hub.publish("http://source.example/", "x").await.unwrap();
     scene.until_said("delivery failed", "", 1).await;
+    let sent = written.wait_for(|sent| sent.cut_off).await.expect("the peer runs").bytes;
+    assert!(sent < 32 * 1024 * 1024, "{sent}");
 }
 
 #[tokio::test]

@@ -69,6 +69,14 @@ async fn a_request_whose_end_is_ambiguous_is_not_followed_by_another() {
         assert_eq!(answer.status, 400, "{lengths}: {}", answer.text());
         assert!(!answer.text().contains("HTTP/1.1"), "one answer, then the end: {}", answer.text());
     }
+    // Where both are given the chunks count (RFC 9112, 6.3), well-formed or not, and nothing after them.
+    for chunks in ["x=y&", "0\r\n\r\n"] {
+        let lengths = "Content-Length: 4\r\nTransfer-Encoding: chunked";
+        let bytes = format!("POST /websub/ HTTP/1.1\r\nHost: h\r\n{lengths}\r\n\r\n{chunks}{hidden}");
+        let answer = request(hub.address, bytes.as_bytes()).await.unwrap();
+        assert_eq!(answer.status, 415, "what would be content has no type: {}", answer.text());
+        assert!(!answer.text().contains("HTTP/1.1"), "one answer, then the end: {}", answer.text());
+    }
 }
 
 /// The operator's API has its own listener, and nothing of it is to be had without the token.

@@ -141,6 +141,10 @@ async fn w195_no_secret_or_token_is_logged_at_any_level_and_no_callback_above_de
     hub.process().line("request not verified").await;
     drop(destination);
     hub.process().line("delivery failed").await;
+    for path in ["subscriptions", "deliveries/laggards", "deliveries/skips", "deliveries/hosts"] {
+        let shown = hub.admin(&format!("/api/v1/{path}")).await.text();
+        assert!(!shown.contains(CAPABILITY) && !shown.contains(SECRET), "{path}: {shown}");
+    }
     let deny = hub.admin_post("/api/v1/subscriptions/deny", &format!("{{\"topic\":\"{TOPIC}\"}}")).await;
     assert_eq!(deny.status, 200, "{}", deny.text());
     let admin_token = fs::read_to_string(data.join("admin-token")).unwrap();

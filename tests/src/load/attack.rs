@@ -208,7 +208,8 @@ impl Siege {
 
     /// A client that sends one bad request after the other.
     async fn flood(&self, number: usize, pause: Duration) {
-        let requests: Vec<_> = BAD.iter().map(|(head, body)| request(head, body)).collect();
+        let named = BAD.iter().map(|(head, body)| request(head, body));
+        let requests: Vec<_> = named.chain([many_topics()]).collect();
         let (mut ticks, mut kept) = (interval(pause), None);
         sleep(pause.mul_f64(fastrand::f64())).await;
         for request in requests.iter().cycle().skip(number) {
@@ -259,7 +260,18 @@ const BAD: &[(&str, &str)] = &[
         "hub.mode=subscribe&hub.topic=http://source.example/&hub.callback=http://d.example/&hub.secret=%FF%00",
     ),
     (FORM, "hub.mode=publish&hub.url=ftp://source.example/"),
+    (
+        "GET /websub/notifications?topic=http://source.example/&subscription=00&expires=1&signature=sha256=00 HTTP/1.1",
+        "",
+    ),
 ];
+
+/// A ping with a guessed token, of as many topics that nobody knows as a form has room for.
+fn many_topics() -> Vec<u8> {
+    let topic = |number| format!("&hub.url=http://source.example/{number}");
+    let body = (0..900).map(topic).fold("hub.mode=publish".to_owned(), |form, topic| form + &topic);
+    request(&format!("{FORM}\r\nAuthorization: Bearer rsh_guessed"), &body)
+}
 
 fn request(head: &str, body: &str) -> Vec<u8> {
     format!("{head}\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
