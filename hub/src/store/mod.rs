@@ -33,10 +33,10 @@ pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use records::{
     Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
-    Intent, Interval, Laggard, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
+    Intent, Interval, Laggard, Leap, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
     Offset, Pair, PendingRequest, Ping, PingId, Refusal, RequestId, Rule, Shard, ShardState, Skip, Slot,
-    Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Usage, Validators,
-    Watermark,
+    Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Uptime, Usage,
+    Validators, Watermark,
 };
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
@@ -119,6 +119,10 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Forgets notifications received before `older_than`, then the oldest ones until at most `max_bytes` of bodies remain.
     /// The newest notification of each topic is kept.
     async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed>;
+    /// When the hub was up, as it was written down last; `None` in a store that never knew.
+    async fn uptime(&self) -> Result<Option<Uptime>>;
+    /// Writes down when the hub was up.
+    async fn put_uptime(&self, uptime: Uptime) -> Result<()>;
 
     /// How the topic's Change Notifications follow each other; `None` when there never was one.
     async fn chain(&self, topic: TopicId) -> Result<Option<Chain>>;

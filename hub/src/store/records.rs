@@ -280,6 +280,25 @@ pub struct Usage {
     pub oldest: Option<DateTime>,
 }
 
+/// When the hub could serve subscribers, by the clock that notifications are marked with: what retention has to know of
+/// earlier lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uptime {
+    /// When the hub was certainly up the last time.
+    pub seen: DateTime,
+    /// What the clock leapt over while there were notifications of before.
+    pub leaps: Vec<Leap>,
+}
+
+/// Time that passed by the wall clock only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leap {
+    /// How much.
+    pub length: Duration,
+    /// How long the hub has been up since.
+    pub up_since: Duration,
+}
+
 /// What retention removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {

@@ -2,7 +2,7 @@
 //!
 //! The promise is for subscribers that are behind, so only time in which they could be served counts. What the wall clock
 //! leaps over, because it was set or because the machine slept or the hub was down, is held back from the age of everything that
-//! was there before. The limit on space knows no clock.
+//! was there before, in later lives of the hub too. The limit on space knows no clock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,7 +13,7 @@ use tokio::time::interval;
 use tracing::{error, info, warn};
 
 use crate::config::RetentionConfig;
-use crate::store::{Store, StoreError};
+use crate::store::{Leap, Store, StoreError, Uptime};
 
 /// How often the log is trimmed.
 const EVERY: Duration = Duration::from_secs(60);
@@ -29,7 +29,8 @@ pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut s
             _ = ticks.tick() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
-        if let Err(error) = trim(store.as_ref(), &config, &mut known).await {
+        let now = (SystemTime::now(), Instant::now());
+        if let Err(error) = trim(store.as_ref(), &config, &mut known, now).await {
             error!(%error, "log not trimmed");
         }
     }
@@ -39,18 +40,32 @@ async fn trim(
     store: &dyn Store,
     config: &RetentionConfig,
     known: &mut Option<Age>,
+    (wall, monotonic): (SystemTime, Instant),
 ) -> Result<(), StoreError> {
-    let (wall, monotonic) = (SystemTime::now(), Instant::now());
     let age = match known {
         Some(age) => age,
-        None => known.insert(Age::new(config.age, newest(store).await?.unwrap_or(wall), monotonic)),
+        None => known.insert(Age::new(config.age, uptime(store, wall).await?, monotonic)),
     };
     let oldest = DateTime::from_system_time(age.oldest_kept(wall, monotonic));
+    // Before anything is forgotten: what this life holds back, the next one must not take.
+    store.put_uptime(age.uptime()).await?;
     let trimmed = store.trim(oldest, config.size).await?;
     if trimmed.notifications > 0 {
         info!(notifications = trimmed.notifications, bytes = trimmed.bytes, "log trimmed");
     }
     Ok(())
+}
+
+/// When the hub was up in earlier lives.
+async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreError> {
+    match store.uptime().await {
+        Ok(Some(uptime)) => return Ok(uptime),
+        Ok(None) => {}
+        Err(error @ StoreError::Damaged { .. }) => warn!(%error, "not known when the hub was up"),
+        Err(error) => return Err(error),
+    }
+    let seen = newest(store).await?.unwrap_or(wall);
+    Ok(Uptime { seen: DateTime::from_system_time(seen), leaps: Vec::new() })
 }
 
 /// When the newest notification of all came in: the hub was up then.
@@ -70,14 +85,19 @@ struct Age {
     /// How old they may become.
     promised: Duration,
     looked: (SystemTime, Instant),
-    /// What the wall clock leapt over, and when that was noticed.
-    leaps: Vec<(Instant, Duration)>,
+    /// What the wall clock leapt over.
+    leaps: Vec<Leap>,
 }
 
 impl Age {
-    /// `seen_up` is when the hub was certainly up the last time, by the wall clock.
-    fn new(promised: Duration, seen_up: SystemTime, monotonic: Instant) -> Self {
-        Self { promised, looked: (seen_up, monotonic), leaps: Vec::new() }
+    /// `uptime` is that of earlier lives.
+    fn new(promised: Duration, uptime: Uptime, monotonic: Instant) -> Self {
+        Self { promised, looked: (uptime.seen.to_system_time(), monotonic), leaps: uptime.leaps }
+    }
+
+    /// What the next life has to know.
+    fn uptime(&self) -> Uptime {
+        Uptime { seen: DateTime::from_system_time(self.looked.0), leaps: self.leaps.clone() }
     }
 
     /// What came in before this moment may be forgotten.
@@ -88,22 +108,26 @@ impl Age {
         // A clock that was set back makes everything younger.
         let leap = wall.duration_since(wall_before).unwrap_or_default().saturating_sub(passed);
         // Whatever was there before a leap has come of age by itself after the promised time.
-        self.leaps.retain(|(noticed, _)| monotonic.saturating_duration_since(*noticed) < self.promised);
+        self.leaps.iter_mut().for_each(|leap| leap.up_since += passed);
+        self.leaps.retain(|leap| leap.up_since < self.promised);
         if leap > TOLERATED {
             warn!(
                 seconds = leap.as_secs(),
                 "time in which nothing was delivered: the log is kept for so much longer"
             );
-            self.leaps.push((monotonic, leap));
+            self.leaps.push(Leap { length: leap, up_since: Duration::ZERO });
         }
-        let held_back: Duration = self.leaps.iter().map(|(_, leap)| *leap).sum();
+        let held_back: Duration = self.leaps.iter().map(|leap| leap.length).sum();
         wall.checked_sub(self.promised + held_back).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::store::{self, Engine, Keyring, NewNotification, NotificationLinks, Offset, Rule};
 
     const HOUR: Duration = Duration::from_secs(3_600);
     const PROMISED: Duration = Duration::from_secs(72 * 3_600);
@@ -118,7 +142,14 @@ mod tests {
     impl Machine {
         fn new() -> Self {
             let (wall, monotonic) = (SystemTime::UNIX_EPOCH + 100_000 * HOUR, Instant::now());
-            Self { wall, monotonic, age: Age::new(PROMISED, wall, monotonic) }
+            let uptime = Uptime { seen: DateTime::from_system_time(wall), leaps: Vec::new() };
+            Self { wall, monotonic, age: Age::new(PROMISED, uptime, monotonic) }
+        }
+
+        /// The hub starts again, perhaps on another machine.
+        fn restart(&mut self) {
+            self.monotonic = Instant::now();
+            self.age = Age::new(PROMISED, self.age.uptime(), self.monotonic);
         }
 
         fn keeps(&mut self, received_at: SystemTime) -> bool {
@@ -194,5 +225,52 @@ mod tests {
         assert!(machine.keeps(received_at));
         machine.pass(2 * HOUR);
         assert!(!machine.keeps(received_at));
+    }
+
+    #[test]
+    fn what_one_life_holds_back_later_ones_do_not_take() {
+        let mut machine = Machine::new();
+        let received_at = machine.wall;
+        machine.wall += 100 * HOUR;
+        machine.restart();
+        for _ in 0..14 {
+            assert!(machine.keeps(received_at));
+            machine.pass(5 * HOUR);
+            machine.restart();
+        }
+        assert!(machine.keeps(received_at), "70 hours have passed in truth");
+        machine.pass(3 * HOUR);
+        assert!(!machine.keeps(received_at), "it is not kept for ever");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_second_start_after_days_down_takes_nothing_from_those_who_are_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let config = RetentionConfig { age: PROMISED, size: u64::MAX };
+        let begin = SystemTime::UNIX_EPOCH + 100_000 * HOUR;
+        let post = async |at| store.append(posted(at), HOUR).await.unwrap();
+        let start = async |at| trim(store.as_ref(), &config, &mut None, (at, Instant::now())).await.unwrap();
+        post(begin).await;
+        start(begin + HOUR).await;
+        // It is down for days, starts, takes a post, and is started once more.
+        start(begin + 80 * HOUR).await;
+        post(begin + 81 * HOUR).await;
+        start(begin + 81 * HOUR).await;
+        let topics = store.topics().await.unwrap();
+        assert_eq!(topics[0].first, Offset(1), "nobody could be served for most of the time");
+    }
+
+    fn posted(at: SystemTime) -> NewNotification {
+        NewNotification {
+            topic: "https://source.example/t".parse().unwrap(),
+            content_type: Bytes::new(),
+            links: NotificationLinks::default(),
+            body: Bytes::new(),
+            rule: Rule::Every,
+            idempotency_key: None,
+            interval: None,
+            received_at: DateTime::from_system_time(at),
+        }
     }
 }

@@ -9,7 +9,8 @@ use super::{
     Place, append, at, callback, is_new, named, on_every_engine, posted, read, subscribe, the, topic,
 };
 use crate::store::{
-    Checkpoint, FailureClass, NewNotification, Offset, Skip, Store, StoreEvent, TopicId, Trimmed,
+    Checkpoint, FailureClass, Leap, NewNotification, Offset, Skip, Store, StoreEvent, TopicId, Trimmed,
+    Uptime,
 };
 
 on_every_engine!(
@@ -24,6 +25,7 @@ on_every_engine!(
     skips_go_with_their_notifications,
     expired_idempotency_keys_are_forgotten,
     idempotency_keys_outlive_their_notifications,
+    when_the_hub_was_up_is_found_again_after_reopening,
 );
 
 const EVERYTHING: u64 = u64::MAX;
@@ -198,4 +200,20 @@ async fn idempotency_keys_outlive_their_notifications(place: Place) {
     let again = store.append(named(posted(&url, "x"), "key", now), day).await.unwrap();
     assert!(!is_new(again));
     assert_eq!(again.id(), first.id());
+}
+
+async fn when_the_hub_was_up_is_found_again_after_reopening(place: Place) {
+    let store = place.open();
+    assert_eq!(store.uptime().await.unwrap(), None);
+    let leap = Leap { length: Duration::from_secs(90), up_since: Duration::from_secs(7) };
+    for uptime in
+        [Uptime { seen: at(5), leaps: Vec::new() }, Uptime { seen: at(6), leaps: vec![leap, leap] }]
+    {
+        store.put_uptime(uptime.clone()).await.unwrap();
+        assert_eq!(store.uptime().await.unwrap(), Some(uptime));
+    }
+    let store = place.reopen(store);
+    assert_eq!(store.uptime().await.unwrap(), Some(Uptime { seen: at(6), leaps: vec![leap, leap] }));
+    drop(store);
+    assert_eq!(place.faults(), []);
 }

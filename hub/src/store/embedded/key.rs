@@ -22,6 +22,9 @@ pub(super) const COUNTERS: &[u8] = b"counters";
 /// Under which keys secrets are kept.
 pub(super) const ENCRYPTION: &[u8] = b"encryption";
 
+/// When the hub was up.
+pub(super) const UPTIME: &[u8] = b"uptime";
+
 pub(super) fn epoch(shard: Shard) -> Vec<u8> {
     [b"epoch/".as_slice(), &shard.0.to_be_bytes()].concat()
 }

@@ -53,7 +53,7 @@ use super::{
     Activation, Ahead, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, Meters, NewDenial,
     NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Result, Shard, ShardState,
     Skip, Slot, Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId,
-    Trimmed, Usage, Validators,
+    Trimmed, Uptime, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -237,6 +237,19 @@ impl Store for Embedded {
         let now = DateTime::now();
         while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_idempotency(now, SLICE)).await? {}
         Ok(trimmed)
+    }
+
+    async fn uptime(&self) -> Result<Option<Uptime>> {
+        self.shared.get(key::UPTIME)
+    }
+
+    async fn put_uptime(&self, uptime: Uptime) -> Result<()> {
+        self.writer
+            .run(Kind::Essential, SMALL, move |transaction| {
+                transaction.put_uptime(&uptime);
+                Ok(())
+            })
+            .await
     }
 
     async fn chain(&self, topic: TopicId) -> Result<Option<Chain>> {

@@ -11,7 +11,7 @@ use crate::store::embedded::layout::{
 };
 use crate::store::{
     Chain, Denial, Epoch, Fault, Keyring, Laggard, PendingRequest, Ping, Result, Skip, StoreError,
-    Subscription, Validators,
+    Subscription, Uptime, Validators,
 };
 
 /// Returns how many records there are.
@@ -68,6 +68,7 @@ fn read_meta(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<()> {
         key::FOUNDATION => open::<Foundation>(keys, key, value),
         key::COUNTERS => open::<Counters>(keys, key, value),
         key::ENCRYPTION => open::<Encryption>(keys, key, value),
+        key::UPTIME => open::<Uptime>(keys, key, value),
         key if key.starts_with(key::PAUSED) => open::<PausedTopic>(keys, key, value),
         _ => open::<Epoch>(keys, key, value),
     }

@@ -7,8 +7,8 @@ use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::{
-    Chain, ChainBreak, Epoch, NotificationLinks, Offset, Ping, PingId, Rule, SubscriptionId, Topic, TopicId,
-    Validators,
+    Chain, ChainBreak, Epoch, Leap, NotificationLinks, Offset, Ping, PingId, Rule, SubscriptionId, Topic, TopicId,
+    Uptime, Validators,
 };
 
 /// What was decided when the store was made.
@@ -81,6 +81,27 @@ impl Record for Epoch {
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
         fields.number().map(Self)
+    }
+}
+
+impl Record for Uptime {
+    const SPACE: Space = Space::Meta;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.time(self.seen);
+        out.number(self.leaps.len() as u64);
+        for Leap { length, up_since } in &self.leaps {
+            out.duration(*length);
+            out.duration(*up_since);
+        }
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        let seen = fields.time()?;
+        let leaps = (0..fields.number()?)
+            .map(|_| Ok(Leap { length: fields.duration()?, up_since: fields.duration()? }))
+            .collect::<Decoded<_>>()?;
+        Ok(Self { seen, leaps })
     }
 }
 

@@ -12,9 +12,9 @@ use super::super::codec::{Decoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Intent, Keyring, Laggard, NotificationLinks,
+    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Intent, Keyring, Laggard, Leap, NotificationLinks,
     Offset, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot, Subscription, SubscriptionId,
-    Sweep, Topic, TopicId, Validators, Watermark,
+    Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
 
 fn time() -> impl Strategy<Value = DateTime> {
@@ -164,6 +164,8 @@ proptest! {
         comes_back(&topic);
         comes_back(&Ping { id: PingId(address.1), topic: topic.topic.url.clone() });
         comes_back(&Epoch(address.1));
+        let leap = Leap { length: Duration::from_secs(address.1), up_since: Duration::from_millis(address.2) };
+        comes_back(&Uptime { seen: times.0, leaps: vec![leap; usize::from(address.0 % 4)] });
         comes_back(&Counters { subscription: SubscriptionId(address.1), request: address.2, ping: address.1 ^ 1 });
         comes_back(&Address { shard: Shard(address.0), topic: TopicId(address.1), id: SubscriptionId(address.2) });
         comes_back(&Remembered { offset: Offset(address.1), body: Bytes::from_static(b"digest"), seen_at: times.0, expires: times.1 });
@@ -203,6 +205,7 @@ proptest! {
         let _ = Address::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Part::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Chain::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Uptime::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Validators::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Foundation::decode(&mut Decoder::over(bytes, &keys));
     }

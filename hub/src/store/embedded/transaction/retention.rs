@@ -9,7 +9,7 @@ use super::Transaction;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{LogRecord, Remembered, TopicState};
-use crate::store::{Offset, Result, Shard, StoreError, TopicId, Trimmed};
+use crate::store::{Offset, Result, Shard, StoreError, TopicId, Trimmed, Uptime};
 
 /// What one command removed.
 #[derive(Debug, Default)]
@@ -76,6 +76,10 @@ impl Transaction<'_> {
             self.remove_notification(&victim);
         }
         Ok(slice)
+    }
+
+    pub(in super::super) fn put_uptime(&mut self, uptime: &Uptime) {
+        self.put(key::UPTIME.to_vec(), uptime);
     }
 
     /// Forgets at most `limit` skips of notifications before `first`; returns whether there may be more.
