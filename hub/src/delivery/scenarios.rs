@@ -1,0 +1,211 @@
+//! Single courses of events in the world of the simulation: what each of them must lead to.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+#[test]
+fn after_a_stop_only_what_was_under_way_is_sent_again() {
+    let mut world = World::new(17);
+    world.machine.limits.window = 100;
+    let topic = TopicId(1);
+    while world.durable.slots.values().filter(|slot| slot.topic == topic).count() < 20 {
+        world.subscribe_until(world.lease(LONG));
+    }
+    while world.topic(topic).head == Offset(0) {
+        world.publish();
+    }
+    let (mut hanging, mut delivered) = (BTreeSet::new(), BTreeSet::new());
+    while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+        // The first of every topic never answers, and holds the sweep back.
+        if !hanging.insert(attempt.topic) {
+            delivered.insert((attempt.subscription, sent(&attempt)));
+            let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
+            world.machine.finished(&attempt, finished, world.now);
+        }
+    }
+    assert!(delivered.len() > 10, "{} got something", delivered.len());
+    world.stop();
+    let again = std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL));
+    let again: BTreeSet<_> = again.map(|attempt| (attempt.subscription, sent(&attempt))).collect();
+    assert!(!again.is_empty(), "what was under way is tried again");
+    assert!(again.is_disjoint(&delivered), "{again:?} although {delivered:?} was known");
+}
+
+#[test]
+fn a_healthy_fan_out_leaves_a_watermark_and_hardly_any_records_of_subscriptions() {
+    let mut world = World::new(7);
+    (0..500).for_each(|_| world.subscribe_until(world.lease(LONG)));
+    (0..TOPICS * 4).for_each(|_| world.publish());
+    let (mut records, mut deliveries) = (0, 0);
+    while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+        deliveries += 1;
+        world.receive(attempt, Some(1));
+        let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
+        world.machine.finished(&attempt, finished, world.now);
+        if world.rng.u16(0..200) == 0 {
+            let checkpoint = world.machine.checkpoint(world.now);
+            records += checkpoint.laggards.len();
+            assert!(checkpoint.watermarks.len() as u64 <= TOPICS);
+        }
+    }
+    assert!(world.is_complete());
+    // Only those who are under way when one sweep gives way to the next are written down for a moment.
+    assert!(records * 20 < deliveries, "{records} records for {deliveries} deliveries");
+}
+
+#[test]
+fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
+    let mut world = World::new(13);
+    world.machine.limits.window = 1_024;
+    for id in 1..=20_000 {
+        let (id, lease_end, topic) = (SubscriptionId(id), world.lease(LONG), TopicId(1));
+        let slot = Slot {
+            id,
+            topic,
+            origin: format!("http://host{}.example", id.0).into(),
+            start: Offset(0),
+            lease_end,
+        };
+        let known = Box::new(world.topic(topic));
+        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+    }
+    while world.topic(TopicId(1)).head == Offset(0) {
+        world.publish();
+    }
+    let (mut under_way, mut records, mut deliveries) = (VecDeque::new(), 0, 0);
+    loop {
+        // A hundred first attempts at once; the places for repetitions are free all the time.
+        let open = OpenLanes::new(|lane| lane != Lane::First || under_way.len() < 100);
+        if let Some(attempt) = world.machine.next(world.now, open) {
+            under_way.push_back(attempt);
+            continue;
+        }
+        let Some(attempt) = under_way.pop_front() else { break };
+        deliveries += 1;
+        let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
+        world.machine.finished(&attempt, finished, world.now);
+        if deliveries % 500 == 0 {
+            records += world.machine.checkpoint(world.now).laggards.len();
+        }
+    }
+    assert!(
+        deliveries >= 20_000 && records * 20 < deliveries,
+        "{records} records for {deliveries} deliveries"
+    );
+}
+
+#[test]
+fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
+    let mut world = World::new(11);
+    world.subscribe_until(world.lease(LONG));
+    let (id, topic) = world.durable.slots.values().map(|slot| (slot.id, slot.topic)).next().unwrap();
+    let publish = |world: &mut World| {
+        let head = world.durable.heads.entry(topic).or_default();
+        *head = head.next();
+        let event = StoreEvent::Appended { topic, offset: *head, rule: Rule::Every, bytes: 0 };
+        world.machine.apply(&event);
+    };
+    publish(&mut world);
+    world.sick.insert(id, 404);
+    for _ in 0..2 {
+        world.send();
+        world.answer();
+        world.wait(2);
+    }
+    assert!(
+        world.machine.next(world.now, OpenLanes::ALL).is_none(),
+        "the first notification has been given up"
+    );
+    assert_eq!(world.machine.take_counts().skipped, 1);
+    world.sick.clear();
+    publish(&mut world);
+    let attempt = world.machine.next(world.now, OpenLanes::ALL).expect("the next notification is tried");
+    assert_eq!((attempt.offset, attempt.number), (Offset(2), 1));
+}
+
+#[test]
+fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() {
+    let mut world = World::new(3);
+    let trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
+    world.machine.limits.retry.trouble = trouble;
+    world.subscribe_until(world.lease(LONG));
+    let (id, topic) = world.durable.slots.values().map(|slot| (slot.id, slot.topic)).next().unwrap();
+    for offset in 1..=5 {
+        world.durable.heads.insert(topic, Offset(offset));
+        world.machine.apply(&StoreEvent::Appended {
+            topic,
+            offset: Offset(offset),
+            rule: Rule::Every,
+            bytes: 0,
+        });
+    }
+    let (mut got, mut waited) = (Vec::new(), 0);
+    while got.len() < 4 {
+        while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+            let status = if attempt.offset == Offset(2) { 500 } else { 200 };
+            let outcome = Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
+            if outcome == Outcome::Delivered {
+                got.push(attempt.offset.0);
+            }
+            world.machine.finished(
+                &attempt,
+                Finished::Answered { offset: attempt.offset, outcome },
+                world.now,
+            );
+        }
+        world.wait(1);
+        waited += 1;
+        assert!(waited < 13 * 60, "still blocked after {waited} s, with {got:?}");
+    }
+    assert_eq!(got, [1, 3, 4, 5]);
+    let skips = world.machine.checkpoint(world.now).skips;
+    assert_eq!(
+        skips.iter().map(|skip| (skip.subscription, skip.offset)).collect::<Vec<_>>(),
+        [(id, Offset(2))]
+    );
+}
+
+#[test]
+fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everything() {
+    let mut world = World::new(5);
+    world.machine.limits.window = 1_024;
+    let topic = TopicId(1);
+    for id in 1..=50_000 {
+        let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
+        let slot = Slot { id, topic, origin: "http://crowded.example".into(), start: Offset(0), lease_end };
+        let known = Box::new(world.topic(topic));
+        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+    }
+    world.machine.apply(&StoreEvent::Appended { topic, offset: Offset(1), rule: Rule::Every, bytes: 0 });
+    let (mut delivered, mut failed, mut most) = (0, 0, 0);
+    for second in 0.. {
+        assert!(second < 10_000, "{delivered} delivered after {second} s");
+        let well = second > 600;
+        loop {
+            let attempts: Vec<_> =
+                std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL)).collect();
+            if attempts.is_empty() {
+                break;
+            }
+            most = most.max(attempts.len());
+            for attempt in attempts {
+                let outcome = if well { Outcome::Delivered } else { Outcome::unreachable() };
+                delivered += usize::from(well);
+                failed += usize::from(!well);
+                world.machine.finished(
+                    &attempt,
+                    Finished::Answered { offset: Offset(1), outcome },
+                    world.now,
+                );
+            }
+        }
+        world.machine.checkpoint(world.now);
+        world.wait(1);
+        if delivered == 50_000 {
+            break;
+        }
+    }
+    assert!(most <= 3, "{most} at once, although the host takes 3");
+    assert!(failed < 200, "{failed} requests to a host that was known to be down");
+}
