@@ -23,7 +23,7 @@ impl Machine {
         let expected =
             if member.suspect.is_some() { member.cursor.next().next() } else { member.cursor.next() };
         if attempt.offset != expected || attempt.probe != member.suspect.is_some() {
-            return self.outdated(attempt, &finished);
+            return self.outdated(attempt, &finished, now);
         }
         if let Some(poison) = member.suspect.take() {
             return self.probed(attempt, poison, &finished, now);
@@ -32,7 +32,7 @@ impl Machine {
             Finished::Answered { offset, outcome: Outcome::Delivered } => {
                 member.delivered(offset);
                 self.counts.delivered += 1;
-                self.go_on(attempt.topic, attempt.subscription);
+                self.go_on(attempt.topic, attempt.subscription, now);
             }
             Finished::Answered { offset, outcome: Outcome::Failed(failure) } => {
                 self.counts.failed += 1;
@@ -42,7 +42,7 @@ impl Machine {
                 let owed = Offset(next.0.saturating_sub(1)).max(attempt.offset);
                 self.counts.lost_to_retention += owed.0 - member.cursor.0;
                 member.cursor = owed;
-                self.go_on(attempt.topic, attempt.subscription);
+                self.go_on(attempt.topic, attempt.subscription, now);
             }
             Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
             Finished::Vanished => self.remove(attempt.topic, attempt.subscription),
@@ -88,14 +88,14 @@ impl Machine {
     }
 
     /// The operator has sent the subscription back while the request was under way.
-    fn outdated(&mut self, attempt: &Attempt, finished: &Finished) {
+    fn outdated(&mut self, attempt: &Attempt, finished: &Finished, now: Now) {
         match finished {
             Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
             Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
             Finished::Gap { .. } | Finished::Postponed => {}
             Finished::Vanished => return self.remove(attempt.topic, attempt.subscription),
         }
-        self.go_on(attempt.topic, attempt.subscription);
+        self.go_on(attempt.topic, attempt.subscription, now);
     }
 
     /// A server fails at one notification again and again: is it this one only? If the next one is taken a moment later, the
@@ -124,7 +124,7 @@ impl Machine {
                 self.counts.delivered += 1;
                 let Poison { class, status, .. } = poison;
                 self.skip(Skip { topic, subscription: id, offset: refused, at: now.wall, class, status });
-                self.go_on(topic, id);
+                self.go_on(topic, id, now);
             }
             Finished::Vanished => self.remove(topic, id),
             Finished::Answered { .. } | Finished::Gap { .. } | Finished::Postponed => {
@@ -138,7 +138,7 @@ impl Machine {
     /// The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
     fn after_skip(&mut self, attempt: &Attempt, pause: Duration, now: Now) {
         if pause.is_zero() {
-            self.go_on(attempt.topic, attempt.subscription);
+            self.go_on(attempt.topic, attempt.subscription, now);
         } else {
             self.back_off(attempt.topic, attempt.subscription, pause, now);
         }

@@ -46,7 +46,7 @@ impl Machine {
                     class: member.class,
                     failing_since: member.failing_since,
                     next_attempt_in: match member.phase {
-                        Phase::Backoff(due) => Some(due.saturating_duration_since(now)),
+                        Phase::Backoff(due) | Phase::Resting(due) => Some(due.saturating_duration_since(now)),
                         Phase::Waiting | Phase::InFlight | Phase::Parked => None,
                     },
                     paused: self.paused.contains(topic),
@@ -99,7 +99,7 @@ impl Machine {
         let class = member.class;
         (member.cursor, member.attempts, member.suspect) = (offset, 0, None);
         self.skip(Skip { topic, subscription: id, offset, at: now.wall, class, status: None });
-        self.go_on(topic, id);
+        self.go_on(topic, id, now);
         true
     }
 

@@ -44,6 +44,8 @@ pub(super) enum Phase {
     Backoff(Instant),
     /// The end of the sweep: it is at the target already.
     Parked,
+    /// A notification that it is owed, and this moment. Nothing has succeeded since it failed, which must not be forgotten.
+    Resting(Instant),
 }
 
 impl Member {
@@ -92,7 +94,7 @@ impl Member {
         wall: DateTime,
     ) -> Laggard {
         let next_attempt = match self.phase {
-            Phase::Backoff(due) => later(wall, due.saturating_duration_since(now)),
+            Phase::Backoff(due) | Phase::Resting(due) => later(wall, due.saturating_duration_since(now)),
             Phase::Waiting | Phase::InFlight | Phase::Parked => wall,
         };
         Laggard {

@@ -39,7 +39,7 @@ pub enum Which {
     Host(String),
 }
 
-/// A subscription that is behind.
+/// A subscription that is behind, or whose last delivery failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateSubscription {
     /// Its topic.

@@ -209,3 +209,47 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
     assert!(most <= 3, "{most} at once, although the host takes 3");
     assert!(failed < 200, "{failed} requests to a host that was known to be down");
 }
+
+/// The operator's view of how long a subscription has been failing.
+fn failing_since(world: &World) -> Option<DateTime> {
+    world.machine.late(None, 10, world.now.monotonic).first().and_then(|late| late.failing_since)
+}
+
+#[test]
+fn after_a_day_of_nothing_but_failures_new_posts_are_tried_at_most_hourly() {
+    const MINUTE: u64 = 60;
+    let mut world = World::new(19);
+    world.machine.limits.retry.refused = [10, 30, 120, 600].map(Duration::from_secs).to_vec();
+    let topic = TopicId(1);
+    let id = world.subscribe_to(topic, world.lease(LONG));
+    world.sick.insert(id, 404);
+    let began = world.now.wall;
+    let mut attempts = Vec::new();
+    for minute in 0..72 * MINUTE {
+        if minute % 20 == 0 {
+            world.publish_to(topic);
+        }
+        while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+            attempts.push(minute);
+            let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+            let offset = sent(&attempt);
+            world.machine.finished(&attempt, Finished::Answered { offset, outcome }, world.now);
+        }
+        assert_eq!(failing_since(&world), Some(began), "after {minute} minutes");
+        world.checkpoint();
+        world.save();
+        if minute % (7 * MINUTE) == 0 {
+            world.stop();
+            world.machine.limits.retry.refused = [10, 30, 120, 600].map(Duration::from_secs).to_vec();
+        }
+        world.wait(MINUTE);
+    }
+    let on_the_first_day = attempts.iter().filter(|minute| **minute < 24 * MINUTE).count();
+    assert!(on_the_first_day > 200, "W-160: {on_the_first_day} attempts");
+    let later: Vec<_> = attempts.into_iter().filter(|minute| *minute > 25 * MINUTE).collect();
+    assert!(later.len() > 30, "{later:?}");
+    assert!(later.windows(2).all(|pair| pair[1] - pair[0] >= MINUTE), "{later:?}");
+    world.sick.clear();
+    world.run_dry();
+    assert_eq!(failing_since(&world), None, "the first success ends it");
+}

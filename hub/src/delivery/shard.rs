@@ -172,11 +172,11 @@ impl Machine {
         let sweeps = open.has(Lane::First);
         // Each call takes up something new before it serves who waits, so that neither starves the other.
         if sweeps {
-            self.sweep_one();
+            self.sweep_one(now);
         }
         loop {
             let Some((host, lane, (topic, id))) = self.hosts.take(open) else {
-                if sweeps && self.sweep_one() {
+                if sweeps && self.sweep_one(now) {
                     continue;
                 }
                 return None;
@@ -330,13 +330,21 @@ impl Machine {
     }
 
     /// Lets the next topic in turn take up one subscription; tells whether anything moved.
-    fn sweep_one(&mut self) -> bool {
+    fn sweep_one(&mut self, now: Now) -> bool {
         while let Some(id) = self.round.next(|id| self.topics.get(&id).map_or(0, TopicState::bytes)) {
             let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
-            match topic.map(|topic| topic.step(self.limits.window, self.checkpoints)) {
+            match topic.map(|topic| topic.step(self.limits.window, self.checkpoints, now.monotonic)) {
                 Some(Step::Wait(host, subscription)) => {
                     self.touched.insert(id);
                     self.hosts.wait(host, (id, subscription), false);
+                    return true;
+                }
+                Some(Step::Again(host, subscription)) => {
+                    self.hosts.wait(host, (id, subscription), true);
+                    return true;
+                }
+                Some(Step::Later(due, subscription)) => {
+                    self.timers.push(Reverse((due, id, subscription)));
                     return true;
                 }
                 Some(Step::Blocked) => {
@@ -376,7 +384,7 @@ impl Machine {
         let (goal, latest, posted) = (state.goal(), state.latest(), state.posted());
         let member = state.member(id).filter(|member| member.phase == Phase::Waiting)?;
         if member.cursor >= goal {
-            self.go_on(topic, id);
+            self.go_on(topic, id, now);
             return None;
         }
         member.phase = Phase::InFlight;
@@ -430,10 +438,10 @@ impl Machine {
     }
 
     /// A member has moved: it goes on to its next notification or is done.
-    fn go_on(&mut self, topic: TopicId, id: SubscriptionId) {
+    fn go_on(&mut self, topic: TopicId, id: SubscriptionId, now: Now) {
         let Some(state) = self.topics.get_mut(&topic) else { return };
         let host = state.slot(id).map(|slot| slot.host);
-        if state.advanced(id)
+        if state.advanced(id, now.monotonic)
             && let Some(host) = host
         {
             let again = state.member(id).is_some_and(|member| member.is_failing());

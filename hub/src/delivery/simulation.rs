@@ -139,6 +139,10 @@ impl World {
 
     fn publish(&mut self) {
         let topic = self.any_topic();
+        self.publish_to(topic);
+    }
+
+    fn publish_to(&mut self, topic: TopicId) {
         let head = self.durable.heads.entry(topic).or_default();
         *head = head.next();
         let rule = if topic == FETCHED { Rule::Latest } else { Rule::Every };
@@ -154,6 +158,10 @@ impl World {
 
     fn subscribe_until(&mut self, lease_end: DateTime) {
         let topic = self.any_topic();
+        self.subscribe_to(topic, lease_end);
+    }
+
+    fn subscribe_to(&mut self, topic: TopicId, lease_end: DateTime) -> SubscriptionId {
         let id = SubscriptionId(self.next_id);
         self.next_id += 1;
         let slot = Slot {
@@ -167,6 +175,7 @@ impl World {
         self.inboxes.insert(id, Inbox::default());
         let topic = Box::new(self.topic(topic));
         self.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
+        id
     }
 
     /// Most leases outlive the simulation, some are short.
@@ -531,6 +540,9 @@ fn run(seed: u64) -> Seen {
             slot.id
         );
     }
+    // What had failed and was never owed anything since is remembered until something succeeds.
+    (1..=TOPICS).for_each(|topic| world.publish_to(TopicId(topic)));
+    world.run_dry();
     world.save();
     world.checkpoint();
     world.save();

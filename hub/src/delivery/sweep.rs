@@ -58,6 +58,10 @@ struct Pass {
 pub(super) enum Step {
     /// This subscription is owed something and waits for its host now.
     Wait(HostId, SubscriptionId),
+    /// The same for one that has failed before …
+    Again(HostId, SubscriptionId),
+    /// … which may have to wait until this moment.
+    Later(Instant, SubscriptionId),
     /// Nothing to take up until members move on.
     Blocked,
 }
@@ -226,7 +230,7 @@ impl TopicState {
         self.head
     }
 
-    /// The subscriptions that are not where the watermark is, or the sweep.
+    /// The subscriptions that are not where the watermark is, or the sweep, and those that fail.
     pub(super) fn late(&self) -> impl Iterator<Item = (SubscriptionId, &Member)> {
         self.members.iter().filter(|(id, _)| !self.attached.contains(id)).map(|(id, member)| (*id, member))
     }
@@ -325,15 +329,24 @@ impl TopicState {
     }
 
     /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval.
-    pub(super) fn step(&mut self, window: usize, checkpoint: u32) -> Step {
+    pub(super) fn step(&mut self, window: usize, checkpoint: u32, now: Instant) -> Step {
         let Some(pass) = &mut self.pass else { return Step::Blocked };
         if self.attached.len() >= window {
             return Step::Blocked;
         }
         for (id, slot) in self.slots.after(pass.position) {
             pass.position = id;
-            if slot.start >= pass.target || self.members.contains_key(&id) {
+            if slot.start >= pass.target {
                 continue;
+            }
+            if let Some(member) = self.members.get_mut(&id) {
+                match member.phase {
+                    Phase::Resting(due) if member.cursor < pass.target => {
+                        member.phase = if due > now { Phase::Backoff(due) } else { Phase::Waiting };
+                        return if due > now { Step::Later(due, id) } else { Step::Again(slot.host, id) };
+                    }
+                    _ => continue,
+                }
             }
             self.members.insert(id, Member::waiting(self.done.max(slot.start), checkpoint));
             self.attached.insert(id);
@@ -349,7 +362,7 @@ impl TopicState {
     }
 
     /// A member is done through its cursor; tells whether it has further to go.
-    pub(super) fn advanced(&mut self, id: SubscriptionId) -> bool {
+    pub(super) fn advanced(&mut self, id: SubscriptionId, now: Instant) -> bool {
         let goal = self.goal();
         // Who finishes before the sweep has come by must not be taken up by it again. That is a laggard that has caught up, or
         // a member of a sweep that began anew for a newer version.
@@ -362,7 +375,10 @@ impl TopicState {
             member.phase = Phase::Waiting;
             return true;
         }
-        if early {
+        if member.is_failing() {
+            member.phase = Phase::Resting(now);
+            self.detach(id);
+        } else if early {
             member.phase = Phase::Parked;
             self.attached.remove(&id);
             self.parked.push(id);

@@ -51,8 +51,9 @@ struct LateView {
     subscription: u64,
     topic: String,
     callback_origin: String,
-    /// The next notification that is owed.
-    owed: String,
+    /// The next notification that is owed, if any is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owed: Option<String>,
     /// How many are owed.
     behind: u64,
     attempts: u16,
@@ -286,7 +287,8 @@ impl From<LateSubscription> for LateView {
             subscription: late.subscription.0,
             topic: format!("{:016x}", late.topic.0),
             callback_origin: late.origin,
-            owed: NotificationId { topic: late.topic.0, offset: late.cursor.next().0 }.to_string(),
+            owed: (late.cursor < late.head)
+                .then(|| NotificationId { topic: late.topic.0, offset: late.cursor.next().0 }.to_string()),
             behind: late.head.0.saturating_sub(late.cursor.0),
             attempts: late.attempts,
             class: format!("{:?}", late.class).to_lowercase(),
