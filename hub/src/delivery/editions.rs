@@ -46,7 +46,8 @@ impl Editions {
             return Ok(whole());
         }
         let known = lock(&self.acknowledged).get(&(subscription.topic, subscription.id)).copied();
-        let Some(known) = known else { return Ok(whole()) };
+        // What is sent once more has been asked for: it is not to be without what it is about.
+        let Some(known) = known.filter(|known| *known < notification.offset) else { return Ok(whole()) };
         let key = (subscription.topic, known, notification.offset);
         if let Some(made) = lock(&self.made).get(&key) {
             return Ok(made.clone());
@@ -93,5 +94,68 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl fmt::Debug for Editions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Editions").field("shortened", &self.shortened).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use resync_core::datetime::DateTime;
+
+    use super::*;
+    use crate::store::{self, Engine, Keyring, NewNotification, NotificationLinks};
+
+    const TOPIC: &str = "http://source.example/feed";
+
+    fn subscription(topic: TopicId) -> Subscription {
+        Subscription {
+            id: SubscriptionId(7),
+            topic,
+            callback: "http://destination.example/cb".parse().unwrap(),
+            topic_url: TOPIC.parse().unwrap(),
+            secret: None,
+            lease: Duration::from_secs(60),
+            lease_end: DateTime::now(),
+            start: Offset(0),
+            created_at: DateTime::now(),
+            verified_at: DateTime::now(),
+        }
+    }
+
+    async fn version(store: &dyn Store, entries: &str) -> Arc<Notification> {
+        let new = NewNotification {
+            topic: TOPIC.parse().unwrap(),
+            content_type: Bytes::from_static(b"application/atom+xml"),
+            links: NotificationLinks::default(),
+            body: format!("<feed>{entries}</feed>").into(),
+            rule: Rule::Latest,
+            idempotency_key: None,
+            interval: None,
+            received_at: DateTime::now(),
+        };
+        let id = store.append(new, Duration::ZERO).await.unwrap().id();
+        store.notification_from(TopicId(id.topic), Offset(id.offset)).await.unwrap().unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_replayed_is_whole_and_what_is_new_is_shortened() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let first = version(&*store, "<entry>1</entry>").await;
+        let second = version(&*store, "<entry>2</entry><entry>1</entry>").await;
+        let subscription = subscription(first.topic);
+        let editions = Editions::new(Prefixes::parse(&["http://source.example/".to_owned()]).unwrap());
+        let body = async |version: &Notification| {
+            editions.body(&*store, &subscription, version).await.unwrap()
+        };
+        assert_eq!(body(&first).await, first.body, "nothing is known yet");
+        editions.acknowledge(&subscription, &first);
+        assert_eq!(body(&second).await, "<feed><entry>2</entry></feed>");
+        editions.acknowledge(&subscription, &second);
+        for replayed in [&second, &first] {
+            assert_eq!(body(replayed).await, replayed.body);
+        }
     }
 }

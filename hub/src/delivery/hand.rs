@@ -117,7 +117,7 @@ impl Machine {
     }
 
     fn replay_topic(&mut self, topic: TopicId, from: Offset, now: Now) -> usize {
-        let Some(state) = self.topics.get_mut(&topic) else { return 0 };
+        let Some(state) = self.topics.get_mut(&topic).filter(|state| from <= state.head()) else { return 0 };
         for (host, id) in state.rewind_all(from) {
             self.hosts.wait(host, (topic, id), true);
         }

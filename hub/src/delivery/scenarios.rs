@@ -253,3 +253,26 @@ fn after_a_day_of_nothing_but_failures_new_posts_are_tried_at_most_hourly() {
     world.run_dry();
     assert_eq!(failing_since(&world), None, "the first success ends it");
 }
+
+#[test]
+fn a_replay_of_what_is_not_there_yet_disturbs_nobody() {
+    let mut world = World::new(23);
+    let topic = TopicId(1);
+    (0..4).for_each(|_| drop(world.subscribe_to(topic, world.lease(LONG))));
+    world.publish_to(topic);
+    let first = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+    world.machine.finished(
+        &first,
+        Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered },
+        world.now,
+    );
+    let act = Act::Replay { topic, subscription: None, from: Offset(2) };
+    assert_eq!(world.machine.act(&act, world.now), 0);
+    while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+        assert_ne!(attempt.subscription, first.subscription, "it has got everything");
+        let delivered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
+        world.machine.finished(&attempt, delivered, world.now);
+    }
+    let act = Act::Replay { topic, subscription: None, from: Offset(1) };
+    assert_eq!(world.machine.act(&act, world.now), 4);
+}

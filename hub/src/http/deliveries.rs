@@ -5,7 +5,6 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
-use resync_core::datetime::DateTime;
 use resync_core::websub::{NotificationId, TopicUrl};
 use serde::{Deserialize, Serialize};
 use tracing::info;
@@ -196,12 +195,12 @@ async fn replay(State(state): State<AdminState>, Query(wish): Query<Wish>) -> Re
             _ => return Err(Failed::Asked("name one: ?topic=URL or ?subscription=ID")),
         };
         let from = match (wish.from, &wish.since) {
-            (Some(offset), None) => Offset(offset),
+            (Some(offset), None) => Offset(offset).max(first(&*state.store, topic).await?),
             (None, Some(since)) => {
                 let since = since
                     .parse()
                     .map_err(|_| Failed::Asked("since is a moment like 2026-01-31T12:00:00Z"))?;
-                first_since(&*state.store, topic, since).await?
+                state.store.first_since(topic, since).await?
             }
             _ => return Err(Failed::Asked("say where it begins: &from=OFFSET or &since=TIME")),
         };
@@ -243,20 +242,10 @@ async fn find(state: &AdminState, url: &str) -> Result<TopicId, Failed> {
     Ok(state.store.topic(&url).await?.ok_or(Failed::Unknown("topic"))?.id)
 }
 
-/// The first notification that came in at this moment or later, by halving the log.
-async fn first_since(store: &dyn Store, topic: TopicId, since: DateTime) -> Result<Offset, StoreError> {
-    let Some(bounds) = store.topics().await?.into_iter().find(|found| found.id == topic) else {
-        return Ok(Offset(0));
-    };
-    let (mut low, mut high) = (bounds.first.0, bounds.head.0 + 1);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match store.notification_from(topic, Offset(middle)).await? {
-            Some(found) if found.received_at < since => low = found.offset.0 + 1,
-            Some(_) | None => high = middle,
-        }
-    }
-    Ok(Offset(low))
+/// Where the log begins: what retention removed cannot be delivered once more, and nobody has lost it for want of that.
+async fn first(store: &dyn Store, topic: TopicId) -> Result<Offset, StoreError> {
+    let bounds = store.topics().await?.into_iter().find(|found| found.id == topic);
+    Ok(bounds.map_or(Offset(0), |bounds| bounds.first))
 }
 
 impl Turn {

@@ -116,6 +116,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended>;
     /// The first notification at or after this offset that the log still holds; `None` when there is none yet.
     async fn notification_from(&self, topic: TopicId, offset: Offset) -> Result<Option<Arc<Notification>>>;
+    /// The first offset whose notification came in at this moment or later, by the clock as it was then: one that was set back
+    /// may have marked later ones as earlier. After the last offset when there is none. Reads the log from its beginning.
+    async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset>;
     /// Forgets notifications received before `older_than`, then the oldest ones until at most `max_bytes` of bodies remain.
     /// The newest notification of each topic is kept.
     async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed>;

@@ -13,6 +13,7 @@ use crate::store::{
 };
 
 on_every_engine!(
+    the_first_since_a_moment_is_found_although_the_clock_was_set_back,
     a_notification_is_read_as_it_was_appended,
     a_body_of_any_size_comes_back_byte_for_byte,
     what_the_log_does_not_hold_is_none,
@@ -254,4 +255,21 @@ async fn validators_are_found_again_after_reopening(place: Place) {
     store.put_validators(id, validators.clone()).await.unwrap();
     let store = place.reopen(store);
     assert_eq!(store.validators(id).await.unwrap(), Some(validators));
+}
+
+async fn the_first_since_a_moment_is_found_although_the_clock_was_set_back(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let mut id = TopicId(0);
+    // Two hours of a clock that goes wrong, then the right time again.
+    for seconds in [10, 20, 7_230, 7_240, 50, 60, 70] {
+        let new = NewNotification { received_at: at(seconds), ..posted(&url, "x") };
+        id = append(&*store, new).await.0;
+    }
+    append(&*store, NewNotification { received_at: at(100), ..posted(&topic("u"), "x") }).await;
+    for (since, expected) in [(0, 1), (20, 2), (21, 3), (55, 3), (7_235, 4), (9_000, 8)] {
+        assert_eq!(store.first_since(id, at(since)).await.unwrap(), Offset(expected), "{since}");
+    }
+    store.trim(at(0), 0).await.unwrap();
+    assert_eq!(store.first_since(id, at(0)).await.unwrap(), Offset(7));
 }

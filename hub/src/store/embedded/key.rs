@@ -44,6 +44,12 @@ pub(super) fn log(topic: TopicId, offset: Offset) -> Vec<u8> {
     [topic.0.to_be_bytes(), offset.0.to_be_bytes()].concat()
 }
 
+/// The offset in the key of a notification.
+pub(super) fn offset_of_log(key: &[u8]) -> Option<Offset> {
+    let offset = key.get(size_of::<u64>()..)?.first_chunk()?;
+    Some(Offset(u64::from_be_bytes(*offset)))
+}
+
 pub(super) fn body(topic: TopicId, offset: Offset, part: u64) -> Vec<u8> {
     [topic.0.to_be_bytes(), offset.0.to_be_bytes(), part.to_be_bytes()].concat()
 }

@@ -214,6 +214,10 @@ impl Store for Embedded {
         self.read(move |shared| shared.read_notification_from(topic, found)).await
     }
 
+    async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset> {
+        self.read(move |shared| shared.first_since(topic, since)).await
+    }
+
     async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed> {
         let mut trimmed = Trimmed::default();
         loop {

@@ -6,13 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use resync_core::datetime::DateTime;
 use tokio::sync::mpsc;
 
 use super::cache::{Notifications, Subscriptions};
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
 use super::key;
-use super::layout::{Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, slot_of};
+use super::layout::{
+    Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, slot_of,
+};
 use super::memory::Topics;
 use super::transaction::Staged;
 use crate::store::{
@@ -214,6 +217,20 @@ impl Shared {
             }
         }
         Ok(None)
+    }
+
+    /// The first offset whose notification came in at this moment or later; one that cannot be read is passed.
+    pub(super) fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset> {
+        let keys = self.keys();
+        for record in self.engine.scan(Space::Log, &Keys::prefix(key::topic(topic))) {
+            let (key, value) = record?;
+            let received_at =
+                codec::open_beginning(&keys, Space::Log, &key, &value, received_at_of).ok();
+            if let (Some(offset), true) = (key::offset_of_log(&key), received_at >= Some(since)) {
+                return Ok(offset);
+            }
+        }
+        Ok(self.topics().get(topic).map_or(Offset(0), |state| state.topic.head.next()))
     }
 
     fn assemble(&self, topic: TopicId, offset: Offset) -> Result<Option<Notification>> {

@@ -209,12 +209,7 @@ impl Record for LogRecord {
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        let rule = match fields.byte()? {
-            0 => Rule::Every,
-            1 => Rule::Latest,
-            other => return Err(format!("rule {other} is unknown")),
-        };
-        let received_at = fields.time()?;
+        let (rule, received_at) = beginning(fields)?;
         let content_type = fields.bytes()?;
         let hubs = (0..fields.number()?).map(|_| fields.text()).collect::<Decoded<_>>()?;
         let links = NotificationLinks {
@@ -229,6 +224,20 @@ impl Record for LogRecord {
         };
         Ok(Self { rule, received_at, content_type, links, body })
     }
+}
+
+fn beginning(fields: &mut Decoder) -> Decoded<(Rule, DateTime)> {
+    let rule = match fields.byte()? {
+        0 => Rule::Every,
+        1 => Rule::Latest,
+        other => return Err(format!("rule {other} is unknown")),
+    };
+    Ok((rule, fields.time()?))
+}
+
+/// When a notification came in, from the beginning of its record.
+pub(in super::super) fn received_at_of(fields: &mut Decoder) -> Decoded<DateTime> {
+    beginning(fields).map(|(_, received_at)| received_at)
 }
 
 /// A part of a large body.
