@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::attempt::{Attempt, Finished};
 use super::super::member::{Phase, Poison};
-use super::super::schedule::{Decision, Failure, Outcome};
+use super::super::schedule::{Decision, Failure, Outcome, Row};
 use super::{Machine, Now, pause_until};
 use crate::store::{Ended, FailureClass, Offset, Skip, SubscriptionId, TopicId};
 
@@ -54,16 +54,18 @@ impl Machine {
         let another = topic.has_after(offset);
         let Some(member) = topic.member(attempt.subscription) else { return };
         if offset != attempt.offset {
-            member.attempts = 0;
+            member.tries = 0;
         }
         member.cursor = Offset(offset.0 - 1);
         let was_gone = member.attempts > 0 && member.class == FailureClass::Gone;
         member.attempts = member.attempts.saturating_add(1);
+        member.tries = member.tries.saturating_add(1);
         member.class = failure.class;
         let since = *member.failing_since.get_or_insert(now.wall);
         let failing_for = pause_until(now.wall, since);
-        let suspicious = member.attempts >= SUSPICIOUS && failure.status.is_some_and(|status| status >= 500);
-        match self.limits.retry.decide(failure, member.attempts, was_gone, failing_for) {
+        let suspicious = member.tries >= SUSPICIOUS && failure.status.is_some_and(|status| status >= 500);
+        let row = Row { attempts: member.attempts, tries: member.tries, was_gone, failing_for };
+        match self.limits.retry.decide(failure, &row) {
             Decision::Retry(pause) if suspicious && another => {
                 let poison =
                     Poison { class: failure.class, status: failure.status, due: now.monotonic + pause };
@@ -71,8 +73,7 @@ impl Machine {
             }
             Decision::Retry(pause) => self.back_off(attempt.topic, attempt.subscription, pause, now),
             Decision::Skip(pause) => {
-                member.cursor = offset;
-                member.attempts = 0;
+                member.passed(offset);
                 self.skip(Skip {
                     topic: attempt.topic,
                     subscription: attempt.subscription,

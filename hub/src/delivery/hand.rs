@@ -97,7 +97,8 @@ impl Machine {
         }
         let offset = member.cursor.next();
         let class = member.class;
-        (member.cursor, member.attempts, member.suspect) = (offset, 0, None);
+        member.passed(offset);
+        member.suspect = None;
         self.skip(Skip { topic, subscription: id, offset, at: now.wall, class, status: None });
         self.go_on(topic, id, now);
         true

@@ -11,8 +11,10 @@ use crate::store::{FailureClass, Laggard, Offset, SubscriptionId, TopicId};
 pub(super) struct Member {
     /// It is done through here.
     pub(super) cursor: Offset,
-    /// Failed attempts at the next notification.
+    /// Failed attempts since something was delivered or given up: the longer the row, the longer the pauses.
     pub(super) attempts: u16,
+    /// Failed attempts at the next notification: where only the newest version counts, fewer than the row may be long.
+    pub(super) tries: u16,
     pub(super) failing_since: Option<DateTime>,
     pub(super) class: FailureClass,
     pub(super) phase: Phase,
@@ -54,6 +56,7 @@ impl Member {
         Self {
             cursor,
             attempts: 0,
+            tries: 0,
             failing_since: None,
             class: FailureClass::Slow,
             phase: Phase::Waiting,
@@ -65,16 +68,21 @@ impl Member {
 
     /// It has got what stands at this offset.
     pub(super) fn delivered(&mut self, offset: Offset) {
-        self.cursor = offset;
-        self.attempts = 0;
+        self.passed(offset);
         self.failing_since = None;
         self.class = FailureClass::Slow;
     }
 
+    /// It goes on after this offset, which it has got or never will.
+    pub(super) fn passed(&mut self, offset: Offset) {
+        self.cursor = offset;
+        self.attempts = 0;
+        self.tries = 0;
+    }
+
     /// It gets what comes after this offset once more. An answer that is under way counts no more.
     pub(super) fn rewind(&mut self, to: Offset) {
-        self.cursor = to;
-        self.attempts = 0;
+        self.passed(to);
         self.suspect = None;
         if self.phase != Phase::InFlight {
             self.phase = Phase::Waiting;

@@ -276,3 +276,39 @@ fn a_replay_of_what_is_not_there_yet_disturbs_nobody() {
     let act = Act::Replay { topic, subscription: None, from: Offset(1) };
     assert_eq!(world.machine.act(&act, world.now), 4);
 }
+
+/// A subscriber of content that changes every minute answers everything with this status; returns the minutes of the attempts.
+fn refusing_what_changes_every_minute(world: &mut World, status: u16) -> Vec<u64> {
+    world.machine.limits.retry.refused = [10, 30, 120, 600].map(Duration::from_secs).to_vec();
+    world.machine.limits.retry.gone_confirm_after = Duration::from_secs(60);
+    world.subscribe_to(FETCHED, world.lease(LONG));
+    let mut attempts = Vec::new();
+    for minute in 0..12 * 60 {
+        world.publish_to(FETCHED);
+        for _ in 0..6 {
+            while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+                attempts.push(minute);
+                let outcome = Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
+                let answered = Finished::Answered { offset: sent(&attempt), outcome };
+                world.machine.finished(&attempt, answered, world.now);
+            }
+            world.checkpoint();
+            world.wait(10);
+        }
+    }
+    attempts
+}
+
+#[test]
+fn content_that_changes_fast_does_not_shorten_the_pauses() {
+    let attempts = refusing_what_changes_every_minute(&mut World::new(29), 404);
+    assert!((60..=100).contains(&attempts.len()), "{attempts:?}");
+}
+
+#[test]
+fn content_that_changes_fast_does_not_keep_alive_who_is_gone() {
+    let mut world = World::new(31);
+    let attempts = refusing_what_changes_every_minute(&mut world, 410);
+    assert_eq!(attempts.len(), 2, "W-151: once more after a minute, and never again: {attempts:?}");
+    assert!(world.durable.slots.is_empty());
+}

@@ -46,6 +46,19 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
 }
 
+/// The failures since the last success, this one included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// How many there were since something was delivered or given up.
+    pub(super) attempts: u16,
+    /// How many of them were of this notification: one that supersedes another begins anew.
+    pub(super) tries: u16,
+    /// The attempt before was answered 410 too.
+    pub(super) was_gone: bool,
+    /// How long there has been no success.
+    pub(super) failing_for: Duration,
+}
+
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -85,23 +98,17 @@ impl RetryPolicy {
         longest.mul_f64(1.0 + JITTER).max(LONGEST_HINT).max(self.gone_confirm_after)
     }
 
-    /// What follows the `attempts`-th failure (1 = the first) of one notification. `was_gone` tells that the attempt before
-    /// was answered 410 too; `failing_for` how long there has been no success.
-    pub(super) fn decide(
-        &self,
-        failure: &Failure,
-        attempts: u16,
-        was_gone: bool,
-        failing_for: Duration,
-    ) -> Decision {
+    /// What follows the last failure of a row.
+    pub(super) fn decide(&self, failure: &Failure, row: &Row) -> Decision {
         let delays = match failure.class {
-            FailureClass::Gone if was_gone => return Decision::End,
+            FailureClass::Gone if row.was_gone => return Decision::End,
             FailureClass::Gone => return Decision::Retry(self.gone_confirm_after),
             FailureClass::Refused => &self.refused,
             FailureClass::Trouble | FailureClass::Slow => &self.trouble,
         };
-        let floor = if failing_for >= DORMANT_AFTER { DORMANT_PAUSE } else { Duration::ZERO };
-        match delays.get(usize::from(attempts.saturating_sub(1))) {
+        let floor = if row.failing_for >= DORMANT_AFTER { DORMANT_PAUSE } else { Duration::ZERO };
+        let pauses = usize::from(row.attempts).min(delays.len());
+        match delays.get(pauses.saturating_sub(1)).filter(|_| usize::from(row.tries) <= delays.len()) {
             Some(delay) => {
                 let hint = failure.retry_after.unwrap_or_default().min(LONGEST_HINT);
                 Decision::Retry(jittered(*delay).max(hint).max(floor))
@@ -127,6 +134,11 @@ mod tests {
             refused: vec![MINUTE],
             gone_confirm_after: MINUTE,
         }
+    }
+
+    /// So many failures of one notification.
+    fn row(attempts: u16) -> Row {
+        Row { attempts, tries: attempts, was_gone: false, failing_for: Duration::ZERO }
     }
 
     fn failure(status: u16) -> Failure {
@@ -160,20 +172,19 @@ mod tests {
     #[test]
     fn delays_follow_the_schedule_within_the_jitter_and_end_in_a_skip() {
         for (attempt, expected) in [(1, MINUTE), (2, 2 * MINUTE), (3, 8 * MINUTE)] {
-            let Decision::Retry(delay) = policy().decide(&failure(503), attempt, false, Duration::ZERO)
-            else {
+            let Decision::Retry(delay) = policy().decide(&failure(503), &row(attempt)) else {
                 panic!("attempt {attempt} must be repeated");
             };
             assert!(delay >= expected.mul_f64(0.8) && delay <= expected.mul_f64(1.2), "{attempt}: {delay:?}");
         }
-        assert_eq!(policy().decide(&failure(503), 4, false, Duration::ZERO), Decision::Skip(Duration::ZERO));
-        assert_eq!(policy().decide(&failure(404), 2, false, Duration::ZERO), Decision::Skip(Duration::ZERO));
+        assert_eq!(policy().decide(&failure(503), &row(4)), Decision::Skip(Duration::ZERO));
+        assert_eq!(policy().decide(&failure(404), &row(2)), Decision::Skip(Duration::ZERO));
     }
 
     #[test]
     fn a_retry_after_only_ever_postpones_and_by_no_more_than_an_hour() {
         let hinted = |hint| Failure { retry_after: Some(hint), ..failure(429) };
-        let decide = |hint| policy().decide(&hinted(hint), 1, false, Duration::ZERO);
+        let decide = |hint| policy().decide(&hinted(hint), &row(1));
         assert_eq!(decide(30 * MINUTE), Decision::Retry(30 * MINUTE));
         assert_eq!(decide(600 * MINUTE), Decision::Retry(60 * MINUTE));
         let Decision::Retry(delay) = decide(Duration::ZERO) else { panic!("must be repeated") };
@@ -189,14 +200,23 @@ mod tests {
 
     #[test]
     fn w151_a_410_is_confirmed_once_before_the_subscription_ends() {
-        assert_eq!(policy().decide(&failure(410), 1, false, Duration::ZERO), Decision::Retry(MINUTE));
-        assert_eq!(policy().decide(&failure(410), 2, true, Duration::ZERO), Decision::End);
+        assert_eq!(policy().decide(&failure(410), &row(1)), Decision::Retry(MINUTE));
+        assert_eq!(policy().decide(&failure(410), &Row { was_gone: true, ..row(2) }), Decision::End);
+    }
+
+    #[test]
+    fn a_newer_version_is_tried_as_often_as_any_other_and_no_sooner() {
+        let newer = Row { tries: 1, ..row(9) };
+        let Decision::Retry(delay) = policy().decide(&failure(503), &newer) else { panic!("its first try") };
+        assert!(delay >= (8 * MINUTE).mul_f64(0.8), "{delay:?}");
+        let last = Row { tries: 4, ..newer };
+        assert_eq!(policy().decide(&failure(503), &last), Decision::Skip(Duration::ZERO));
     }
 
     #[test]
     fn after_a_day_of_nothing_but_failures_attempts_are_at_most_hourly() {
-        let day = Duration::from_secs(25 * 3_600);
-        assert_eq!(policy().decide(&failure(503), 1, false, day), Decision::Retry(DORMANT_PAUSE));
-        assert_eq!(policy().decide(&failure(503), 4, false, day), Decision::Skip(DORMANT_PAUSE));
+        let day = |attempts| Row { failing_for: Duration::from_secs(25 * 3_600), ..row(attempts) };
+        assert_eq!(policy().decide(&failure(503), &day(1)), Decision::Retry(DORMANT_PAUSE));
+        assert_eq!(policy().decide(&failure(503), &day(4)), Decision::Skip(DORMANT_PAUSE));
     }
 }

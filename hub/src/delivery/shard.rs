@@ -392,9 +392,10 @@ impl Machine {
         let (offset, number) = if probe {
             (member.cursor.next().next(), 1)
         } else {
-            (member.cursor.next(), member.attempts.saturating_add(1))
+            (member.cursor.next(), member.tries.saturating_add(1))
         };
         let newest_only = posted < offset && offset <= latest;
+        let number = if newest_only && offset < latest { 1 } else { number };
         let started = now.monotonic;
         Some(Attempt {
             topic,

@@ -110,6 +110,7 @@ impl TopicState {
         let member = Member {
             cursor: laggard.cursor,
             attempts: laggard.attempts,
+            tries: laggard.attempts,
             failing_since: laggard.failing_since,
             class: laggard.class,
             phase: Phase::Backoff(due),
