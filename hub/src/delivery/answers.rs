@@ -19,6 +19,7 @@ impl Machine {
         let took = now.monotonic.saturating_duration_since(attempt.started);
         self.hosts.answered(attempt.host, finished.sign(), took, now.monotonic);
         let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
+        let goal = topic.goal();
         let Some(member) = topic.member(attempt.subscription) else { return };
         let expected =
             if member.suspect.is_some() { member.cursor.next().next() } else { member.cursor.next() };
@@ -38,10 +39,10 @@ impl Machine {
                 self.counts.failed += 1;
                 self.failed(attempt, offset, &failure, now);
             }
-            Finished::Gap { next } => {
-                let owed = Offset(next.0.saturating_sub(1)).max(attempt.offset);
-                self.counts.lost_to_retention += owed.0 - member.cursor.0;
-                member.cursor = owed;
+            Finished::Gap { from, next } => {
+                let to = Offset(next.0.saturating_sub(1)).min(goal).max(attempt.offset);
+                self.counts.lost_to_retention += to.next().0.saturating_sub(from.max(attempt.offset).0);
+                member.passed(to);
                 self.go_on(attempt.topic, attempt.subscription, now);
             }
             Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),

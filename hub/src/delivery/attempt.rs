@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::breaker::Sign;
 use super::hosts::{HostId, Lane};
 use super::schedule::Outcome;
-use crate::store::{FailureClass, Offset, SubscriptionId, TopicId};
+use crate::store::{FailureClass, Offset, Rule, SubscriptionId, TopicId};
 
 /// A request to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,38 @@ pub(super) struct Attempt {
     pub(super) started: Instant,
 }
 
+/// What to do with a notification that the log has for an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Find {
+    /// It is the one to send.
+    Send,
+    /// Retention has removed what was sought.
+    Gap,
+    /// It is superseded: the next one is to be looked for.
+    Pass,
+}
+
+impl Attempt {
+    /// Where to look first: at the next notification, or at the newest version where only that counts.
+    pub(super) fn sought(&self) -> Offset {
+        if self.newest_only { self.latest } else { self.offset }
+    }
+
+    /// What the first notification at or after `sought` is to this attempt. Only where posted and fetched content are mixed are
+    /// there versions to be passed one by one.
+    pub(super) fn judge(&self, sought: Offset, found: Offset, rule: Rule) -> Find {
+        if self.newest_only {
+            Find::Send
+        } else if found > sought {
+            Find::Gap
+        } else if rule == Rule::Every || found >= self.latest {
+            Find::Send
+        } else {
+            Find::Pass
+        }
+    }
+}
+
 /// What became of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finished {
@@ -44,8 +76,10 @@ pub(super) enum Finished {
         /// How that ended.
         outcome: Outcome,
     },
-    /// The log no longer holds what is owed; this is the oldest notification after it that it holds.
+    /// The log no longer holds what is owed, from the first of these to before the second.
     Gap {
+        /// The first that is missing.
+        from: Offset,
         /// Where to go on.
         next: Offset,
     },

@@ -13,12 +13,12 @@ use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, WEBHOOK_ATTEM
 use tracing::{debug, warn};
 
 use super::addressed::{Addressed, Addresses, Unaddressable};
-use super::attempt::{Attempt, Finished};
+use super::attempt::{Attempt, Find, Finished};
 use super::editions::Editions;
 use super::meters::Meters;
 use super::schedule::Outcome;
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
-use crate::store::{Ahead, Notification, Offset, Rule, Shard, Store, StoreError, Subscription, TopicId};
+use crate::store::{Ahead, Notification, Offset, Shard, Store, StoreError, Subscription, TopicId};
 use crate::topics::Prefixes;
 
 /// More of an answer is not even read (W-156).
@@ -93,10 +93,10 @@ impl Courier {
         let ahead = if attempt.crowded { Ahead::Shard } else { Ahead::Topic };
         let subscription = self.store.subscription(shard, attempt.topic, attempt.subscription, ahead).await?;
         let Some(subscription) = subscription else { return Ok(Finished::Vanished) };
-        let Some(notification) = self.owed(attempt).await? else { return Ok(Finished::Postponed) };
-        if notification.offset > attempt.offset && notification.rule == Rule::Every {
-            return Ok(Finished::Gap { next: notification.offset });
-        }
+        let notification = match self.owed(attempt).await? {
+            Ok(notification) => notification,
+            Err(without) => return Ok(without),
+        };
         let body = self.editions.body(self.store.as_ref(), &subscription, &notification).await?;
         let outcome = self.send(&subscription, &notification, body, attempt.number).await;
         Ok(outcome.map_or(Finished::Postponed, |outcome| Finished::Answered {
@@ -105,20 +105,17 @@ impl Courier {
         }))
     }
 
-    /// The notification that this attempt is about: the next of the log, or the newest version where only that counts. Only
-    /// where posted and fetched content are mixed are there versions to be passed one by one.
-    async fn owed(&self, attempt: &Attempt) -> Result<Option<Arc<Notification>>, StoreError> {
-        if attempt.newest_only {
-            return self.store.notification_from(attempt.topic, attempt.latest).await;
-        }
-        let mut found = self.store.notification_from(attempt.topic, attempt.offset).await?;
-        while let Some(notification) = &found {
-            if notification.rule == Rule::Every || notification.offset >= attempt.latest {
-                break;
+    /// The notification that this attempt is about; what the attempt comes to where there is none.
+    async fn owed(&self, attempt: &Attempt) -> Result<Result<Arc<Notification>, Finished>, StoreError> {
+        let mut sought = attempt.sought();
+        while let Some(found) = self.store.notification_from(attempt.topic, sought).await? {
+            match attempt.judge(sought, found.offset, found.rule) {
+                Find::Send => return Ok(Ok(found)),
+                Find::Gap => return Ok(Err(Finished::Gap { from: sought, next: found.offset })),
+                Find::Pass => sought = found.offset.next(),
             }
-            found = self.store.notification_from(attempt.topic, notification.offset.next()).await?;
         }
-        Ok(found)
+        Ok(Err(Finished::Postponed))
     }
 
     /// `None` when nothing could be sent for want of something on this side.
@@ -249,7 +246,7 @@ mod tests {
     use resync_core::websub::Secret;
 
     use super::*;
-    use crate::store::{NotificationLinks, SubscriptionId};
+    use crate::store::{NotificationLinks, Rule, SubscriptionId};
 
     fn subscription(secret: Option<&str>) -> Arc<Subscription> {
         Arc::new(Subscription {

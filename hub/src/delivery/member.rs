@@ -46,7 +46,8 @@ pub(super) enum Phase {
     Backoff(Instant),
     /// The end of the sweep: it is at the target already.
     Parked,
-    /// A notification that it is owed, and this moment. Nothing has succeeded since it failed, which must not be forgotten.
+    /// A notification that it is owed, and this moment. It is ahead of the sweep, or nothing has succeeded since it failed:
+    /// that must not be forgotten.
     Resting(Instant),
 }
 
@@ -87,6 +88,11 @@ impl Member {
         if self.phase != Phase::InFlight {
             self.phase = Phase::Waiting;
         }
+    }
+
+    /// Whether it is owed nothing and yet remembered.
+    pub(super) fn is_resting(&self) -> bool {
+        matches!(self.phase, Phase::Resting(_))
     }
 
     /// Whether its last attempt failed.

@@ -19,15 +19,15 @@ fn after_a_stop_only_what_was_under_way_is_sent_again() {
     while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
         // The first of every topic never answers, and holds the sweep back.
         if !hanging.insert(attempt.topic) {
-            delivered.insert((attempt.subscription, sent(&attempt)));
-            let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
+            delivered.insert((attempt.subscription, world.owed(&attempt).unwrap()));
+            let finished = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
             world.machine.finished(&attempt, finished, world.now);
         }
     }
     assert!(delivered.len() > 10, "{} got something", delivered.len());
     world.stop();
     let again = std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL));
-    let again: BTreeSet<_> = again.map(|attempt| (attempt.subscription, sent(&attempt))).collect();
+    let again: BTreeSet<_> = again.map(|attempt| (attempt.subscription, world.owed(&attempt).unwrap())).collect();
     assert!(!again.is_empty(), "what was under way is tried again");
     assert!(again.is_disjoint(&delivered), "{again:?} although {delivered:?} was known");
 }
@@ -40,8 +40,9 @@ fn a_healthy_fan_out_leaves_a_watermark_and_hardly_any_records_of_subscriptions(
     let (mut records, mut deliveries) = (0, 0);
     while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
         deliveries += 1;
-        world.receive(attempt, Some(1));
-        let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
+        let offset = world.owed(&attempt).unwrap();
+        world.receive(attempt, offset, Some(1));
+        let finished = Finished::Answered { offset, outcome: Outcome::Delivered };
         world.machine.finished(&attempt, finished, world.now);
         if world.rng.u16(0..200) == 0 {
             let checkpoint = world.machine.checkpoint(world.now);
@@ -83,7 +84,7 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
         }
         let Some(attempt) = under_way.pop_front() else { break };
         deliveries += 1;
-        let finished = Finished::Answered { offset: sent(&attempt), outcome: Outcome::Delivered };
+        let finished = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
         world.machine.finished(&attempt, finished, world.now);
         if deliveries % 500 == 0 {
             records += world.machine.checkpoint(world.now).laggards.len();
@@ -98,15 +99,9 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
 #[test]
 fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
     let mut world = World::new(11);
-    world.subscribe_until(world.lease(LONG));
-    let (id, topic) = world.durable.slots.values().map(|slot| (slot.id, slot.topic)).next().unwrap();
-    let publish = |world: &mut World| {
-        let head = world.durable.heads.entry(topic).or_default();
-        *head = head.next();
-        let event = StoreEvent::Appended { topic, offset: *head, rule: Rule::Every, bytes: 0 };
-        world.machine.apply(&event);
-    };
-    publish(&mut world);
+    let topic = TopicId(1);
+    let id = world.subscribe_to(topic, world.lease(LONG));
+    world.publish_to(topic);
     world.sick.insert(id, 404);
     for _ in 0..2 {
         world.send();
@@ -119,7 +114,7 @@ fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
     );
     assert_eq!(world.machine.take_counts().skipped, 1);
     world.sick.clear();
-    publish(&mut world);
+    world.publish_to(topic);
     let attempt = world.machine.next(world.now, OpenLanes::ALL).expect("the next notification is tried");
     assert_eq!((attempt.offset, attempt.number), (Offset(2), 1));
 }
@@ -129,17 +124,9 @@ fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() 
     let mut world = World::new(3);
     let trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     world.machine.limits.retry.trouble = trouble;
-    world.subscribe_until(world.lease(LONG));
-    let (id, topic) = world.durable.slots.values().map(|slot| (slot.id, slot.topic)).next().unwrap();
-    for offset in 1..=5 {
-        world.durable.heads.insert(topic, Offset(offset));
-        world.machine.apply(&StoreEvent::Appended {
-            topic,
-            offset: Offset(offset),
-            rule: Rule::Every,
-            bytes: 0,
-        });
-    }
+    let topic = TopicId(1);
+    let id = world.subscribe_to(topic, world.lease(LONG));
+    (0..5).for_each(|_| world.publish_to(topic));
     let (mut got, mut waited) = (Vec::new(), 0);
     while got.len() < 4 {
         while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
@@ -232,7 +219,7 @@ fn after_a_day_of_nothing_but_failures_new_posts_are_tried_at_most_hourly() {
         while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
             attempts.push(minute);
             let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
-            let offset = sent(&attempt);
+            let offset = world.owed(&attempt).unwrap();
             world.machine.finished(&attempt, Finished::Answered { offset, outcome }, world.now);
         }
         assert_eq!(failing_since(&world), Some(began), "after {minute} minutes");
@@ -289,7 +276,7 @@ fn refusing_what_changes_every_minute(world: &mut World, status: u16) -> Vec<u64
             while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
                 attempts.push(minute);
                 let outcome = Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
-                let answered = Finished::Answered { offset: sent(&attempt), outcome };
+                let answered = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome };
                 world.machine.finished(&attempt, answered, world.now);
             }
             world.checkpoint();
@@ -311,4 +298,99 @@ fn content_that_changes_fast_does_not_keep_alive_who_is_gone() {
     let attempts = refusing_what_changes_every_minute(&mut world, 410);
     assert_eq!(attempts.len(), 2, "W-151: once more after a minute, and never again: {attempts:?}");
     assert!(world.durable.slots.is_empty());
+}
+
+/// Lets everything that can be sent arrive.
+fn deliver_all(world: &mut World) -> Vec<Offset> {
+    let mut delivered = Vec::new();
+    while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+        let finished = match world.owed(&attempt) {
+            Ok(offset) => {
+                delivered.push(offset);
+                Finished::Answered { offset, outcome: Outcome::Delivered }
+            }
+            Err(without) => without,
+        };
+        world.machine.finished(&attempt, finished, world.now);
+    }
+    delivered
+}
+
+fn append(world: &mut World, topic: TopicId, rule: Rule) {
+    world.durable.logs.entry(topic).or_default().push(rule);
+    let offset = world.topic(topic).head;
+    world.machine.apply(&StoreEvent::Appended { topic, offset, rule, bytes: 0 });
+}
+
+#[test]
+fn a_version_that_is_superseded_is_not_lost() {
+    let mut world = World::new(37);
+    world.subscribe_to(MIXED, world.lease(LONG));
+    for rule in [Rule::Latest, Rule::Every, Rule::Latest] {
+        append(&mut world, MIXED, rule);
+    }
+    deliver_all(&mut world);
+    let act = Act::Replay { topic: MIXED, subscription: None, from: Offset(1) };
+    assert_eq!(world.machine.act(&act, world.now), 1);
+    assert_eq!(deliver_all(&mut world), [Offset(2), Offset(3)]);
+    assert_eq!(world.machine.take_counts().lost_to_retention, 0);
+}
+
+#[test]
+fn a_gap_is_counted_once_and_by_what_is_missing() {
+    let mut world = World::new(41);
+    let topic = TopicId(1);
+    world.subscribe_to(topic, world.lease(LONG));
+    append(&mut world, topic, Rule::Every);
+    let first = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+    (0..8).for_each(|_| append(&mut world, topic, Rule::Every));
+    world.durable.firsts.insert(topic, Offset(6));
+    let gap = world.owed(&first).unwrap_err();
+    world.machine.finished(&first, gap, world.now);
+    assert_eq!(deliver_all(&mut world), [6, 7, 8, 9].map(Offset));
+    assert_eq!(world.machine.take_counts().lost_to_retention, 5);
+}
+
+#[test]
+fn a_version_that_comes_in_the_place_of_a_lost_one_does_not_come_again() {
+    let mut world = World::new(43);
+    world.subscribe_to(FETCHED, world.lease(LONG));
+    (0..3).for_each(|_| append(&mut world, FETCHED, Rule::Latest));
+    let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+    append(&mut world, FETCHED, Rule::Latest);
+    append(&mut world, FETCHED, Rule::Latest);
+    world.durable.firsts.insert(FETCHED, Offset(5));
+    let offset = world.owed(&attempt).unwrap();
+    let finished = Finished::Answered { offset, outcome: Outcome::Delivered };
+    world.machine.finished(&attempt, finished, world.now);
+    assert_eq!((offset, deliver_all(&mut world)), (Offset(5), Vec::new()));
+    world.stop();
+    assert_eq!(deliver_all(&mut world), []);
+    append(&mut world, FETCHED, Rule::Latest);
+    assert_eq!(deliver_all(&mut world), [Offset(6)]);
+    assert_eq!(world.machine.laggards(), 0);
+}
+
+#[test]
+fn after_a_gap_the_next_notification_has_all_its_attempts() {
+    let mut world = World::new(47);
+    let topic = TopicId(1);
+    let id = world.subscribe_to(topic, world.lease(LONG));
+    append(&mut world, topic, Rule::Every);
+    world.sick.insert(id, 404);
+    world.send();
+    world.answer();
+    (0..3).for_each(|_| append(&mut world, topic, Rule::Every));
+    world.durable.firsts.insert(topic, Offset(3));
+    world.wait(2);
+    let numbers: Vec<_> = (0..2)
+        .map(|_| {
+            let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+            if let Err(without) = world.owed(&attempt) {
+                world.machine.finished(&attempt, without, world.now);
+            }
+            (attempt.offset.0, attempt.number)
+        })
+        .collect();
+    assert_eq!(numbers, [(1, 2), (3, 1)]);
 }

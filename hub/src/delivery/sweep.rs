@@ -31,7 +31,8 @@ pub(super) struct TopicState {
     slots: Slots,
     members: BTreeMap<SubscriptionId, Member>,
     attached: BTreeSet<SubscriptionId>,
-    parked: Vec<SubscriptionId>,
+    /// Who waits for the end of the sweep, or rests beyond it.
+    parked: BTreeSet<SubscriptionId>,
     changed: BTreeSet<SubscriptionId>,
     caught_up: Vec<SubscriptionId>,
     /// As counted last.
@@ -96,7 +97,7 @@ impl TopicState {
             slots: Slots::default(),
             members: BTreeMap::new(),
             attached: BTreeSet::new(),
-            parked: Vec::new(),
+            parked: BTreeSet::new(),
             changed: BTreeSet::new(),
             caught_up: Vec::new(),
             laggards: 0,
@@ -158,6 +159,11 @@ impl TopicState {
             let (Some(slot), Some(member)) = (self.slots.get(id), self.members.get_mut(&id)) else {
                 continue;
             };
+            if member.phase != Phase::Parked {
+                // The sweep finds it where it rests.
+                self.parked.insert(id);
+                continue;
+            }
             member.phase = Phase::Waiting;
             // It is behind again, and the sweep will pass it by.
             self.changed.insert(id);
@@ -276,7 +282,7 @@ impl TopicState {
         if self.members.get(&id).map_or(done, |member| member.cursor) <= to {
             return false;
         }
-        self.parked.retain(|parked| *parked != id);
+        self.parked.remove(&id);
         let member = self.members.entry(id).or_insert(Member::waiting(to, 0));
         member.rewind(to);
         self.detach(id);
@@ -299,7 +305,7 @@ impl TopicState {
             self.changed.insert(*id);
         }
         self.attached.clear();
-        self.parked.clear();
+        self.parked.retain(|id| self.members.get(id).is_some_and(|member| member.is_resting()));
         self.done = self.done.min(to);
         self.pass = None;
         self.begin();
@@ -341,13 +347,17 @@ impl TopicState {
                 continue;
             }
             if let Some(member) = self.members.get_mut(&id) {
-                match member.phase {
-                    Phase::Resting(due) if member.cursor < pass.target => {
-                        member.phase = if due > now { Phase::Backoff(due) } else { Phase::Waiting };
-                        return if due > now { Step::Later(due, id) } else { Step::Again(slot.host, id) };
-                    }
-                    _ => continue,
+                let Phase::Resting(due) = member.phase else { continue };
+                if member.cursor >= pass.target {
+                    continue;
                 }
+                self.parked.remove(&id);
+                if due > now {
+                    member.phase = Phase::Backoff(due);
+                    return Step::Later(due, id);
+                }
+                member.phase = Phase::Waiting;
+                return Step::Again(slot.host, id);
             }
             self.members.insert(id, Member::waiting(self.done.max(slot.start), checkpoint));
             self.attached.insert(id);
@@ -376,14 +386,19 @@ impl TopicState {
             member.phase = Phase::Waiting;
             return true;
         }
-        if member.is_failing() {
+        // What the sweep was about may be gone from the log by now: then it got something newer, which the next sweep must not
+        // bring again.
+        let ahead = member.cursor > goal;
+        if member.is_failing() || ahead {
             member.phase = Phase::Resting(now);
+            if ahead {
+                self.parked.insert(id);
+            }
             self.detach(id);
         } else if early {
             member.phase = Phase::Parked;
-            self.attached.remove(&id);
-            self.parked.push(id);
-            self.changed.insert(id);
+            self.parked.insert(id);
+            self.detach(id);
         } else {
             self.remove_member(id);
         }
@@ -413,7 +428,11 @@ impl TopicState {
         self.done = target;
         self.pass = None;
         for id in std::mem::take(&mut self.parked) {
-            self.remove_member(id);
+            match self.members.get(&id) {
+                Some(member) if member.cursor > target => drop(self.parked.insert(id)),
+                Some(member) if member.is_failing() => {}
+                Some(_) | None => self.remove_member(id),
+            }
         }
         self.begin();
     }
@@ -468,6 +487,7 @@ impl TopicState {
 
     fn remove_member(&mut self, id: SubscriptionId) {
         self.attached.remove(&id);
+        self.parked.remove(&id);
         self.changed.remove(&id);
         if self.members.remove(&id).is_some_and(|member| member.saved) {
             self.caught_up.push(id);
