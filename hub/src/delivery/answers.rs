@@ -64,12 +64,12 @@ impl Machine {
         member.class = failure.class;
         let since = *member.failing_since.get_or_insert(now.wall);
         let failing_for = pause_until(now.wall, since);
-        let suspicious = member.tries >= SUSPICIOUS && failure.status.is_some_and(|status| status >= 500);
+        let suspicious = member.tries >= SUSPICIOUS && failure.may_be_the_messages();
         let row = Row { attempts: member.attempts, tries: member.tries, was_gone, failing_for };
         match self.limits.retry.decide(failure, &row) {
             Decision::Retry(pause) if suspicious && another => {
-                let poison =
-                    Poison { class: failure.class, status: failure.status, due: now.monotonic + pause };
+                let (failed, due) = (now.monotonic, now.monotonic + pause);
+                let poison = Poison { class: failure.class, status: failure.status, failed, due };
                 self.probe_next(attempt.topic, attempt.subscription, poison);
             }
             Decision::Retry(pause) => self.back_off(attempt.topic, attempt.subscription, pause, now),

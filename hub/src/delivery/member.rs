@@ -31,7 +31,9 @@ pub(super) struct Member {
 pub(super) struct Poison {
     pub(super) class: FailureClass,
     pub(super) status: Option<u16>,
-    /// When it would be tried again.
+    /// When it failed last …
+    pub(super) failed: Instant,
+    /// … and when it would be tried again.
     pub(super) due: Instant,
 }
 

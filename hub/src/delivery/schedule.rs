@@ -88,6 +88,14 @@ impl Outcome {
     }
 }
 
+impl Failure {
+    /// Whether what was sent may be the cause: a server may fail at a message by an error, by silence, or by hanging up. Only one
+    /// that asks for patience says that it is not.
+    pub(super) fn may_be_the_messages(&self) -> bool {
+        self.class == FailureClass::Trouble && !matches!(self.status, Some(408 | 425 | 429))
+    }
+}
+
 impl RetryPolicy {
     /// How long the pause after the `attempts`-th failure of a row may be. What was written down by a wall clock that has been
     /// set since must not postpone anything further than this.

@@ -84,6 +84,10 @@ pub(super) struct Machine {
     retired: bool,
 }
 
+/// How long after a failure the next notification tells whether it was for what was sent. Later than this the host may have been
+/// down, and be well again: what failed then is as good as any other.
+const MOMENT: Duration = Duration::from_secs(5);
+
 /// How long the end of a subscription may take before it is asked for again.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -385,6 +389,10 @@ impl Machine {
         let member = state.member(id).filter(|member| member.phase == Phase::Waiting)?;
         if member.cursor >= goal {
             self.go_on(topic, id, now);
+            return None;
+        }
+        if let Some(poison) = member.suspect.take_if(|poison| now.monotonic - poison.failed > MOMENT) {
+            self.back_off(topic, id, poison.due.saturating_duration_since(now.monotonic), now);
             return None;
         }
         member.phase = Phase::InFlight;
