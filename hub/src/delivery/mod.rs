@@ -7,6 +7,7 @@
 mod addressed;
 mod attempt;
 mod breaker;
+mod clock;
 mod counters;
 mod courier;
 mod editions;

@@ -27,7 +27,9 @@ fn after_a_stop_only_what_was_under_way_is_sent_again() {
     assert!(delivered.len() > 10, "{} got something", delivered.len());
     world.stop();
     let again = std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL));
-    let again: BTreeSet<_> = again.map(|attempt| (attempt.subscription, world.owed(&attempt).unwrap())).collect();
+    let again: Vec<_> = again.collect();
+    let again: BTreeSet<_> =
+        again.iter().map(|attempt| (attempt.subscription, world.owed(attempt).unwrap())).collect();
     assert!(!again.is_empty(), "what was under way is tried again");
     assert!(again.is_disjoint(&delivered), "{again:?} although {delivered:?} was known");
 }
@@ -164,7 +166,7 @@ fn what_failed_while_a_host_was_down_is_not_given_up_when_it_comes_back() {
     world.machine = Machine::new(Shard(0), limits, ShardState::default(), world.now);
     world.machine.limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     let topic = TopicId(1);
-    for outage in (60..3_600).step_by(60) {
+    for outage in (60_u64..3_600).step_by(60) {
         world.subscribe_to(topic, world.lease(LONG));
         (0..3).for_each(|_| world.publish_to(topic));
         let mut failing = outage;
@@ -421,4 +423,37 @@ fn after_a_gap_the_next_notification_has_all_its_attempts() {
         })
         .collect();
     assert_eq!(numbers, [(1, 2), (3, 1)]);
+}
+
+#[test]
+fn a_clock_that_is_set_forward_for_a_minute_ends_no_lease() {
+    let mut world = World::new(59);
+    let topic = TopicId(1);
+    (0..6).for_each(|hours| drop(world.subscribe_to(topic, world.lease((hours + 1) * 3_600))));
+    world.jump_forward(12 * 3_600);
+    world.publish_to(topic);
+    for _ in 0..6 {
+        world.machine.expire(world.now);
+        assert_eq!(deliver_all(&mut world), [], "W-123: by what the clock says, all leases are over");
+        world.wait(10);
+    }
+    world.jump_back(12 * 3_600);
+    assert_eq!(world.machine.take_ended(), []);
+    world.wait(30);
+    assert_eq!(deliver_all(&mut world), [Offset(1); 6]);
+}
+
+#[test]
+fn leases_end_late_after_a_leap_of_the_clock_and_on_time_without_one() {
+    let mut world = World::new(61);
+    world.subscribe_to(TopicId(1), world.lease(60));
+    world.wait(60);
+    world.machine.expire(world.now);
+    assert_eq!(world.machine.take_ended().len(), 1);
+    world.jump_forward(3_600);
+    world.machine.expire(world.now);
+    assert_eq!(world.machine.take_ended(), []);
+    world.wait(600);
+    world.machine.expire(world.now);
+    assert_eq!(world.machine.take_ended().len(), 1);
 }

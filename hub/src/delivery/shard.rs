@@ -10,6 +10,7 @@ use resync_core::datetime::DateTime;
 
 use super::attempt::Attempt;
 use super::breaker::BreakerPolicy;
+use super::clock::Clock;
 use super::hosts::{HostId, Hosts, Lane, OpenLanes};
 use super::member::Phase;
 use super::round::Round;
@@ -66,6 +67,7 @@ pub(super) struct Counts {
 pub(super) struct Machine {
     shard: Shard,
     limits: Limits,
+    clock: Clock,
     hosts: Hosts,
     /// Ordered, like all collections that are walked through: the same events make the same decisions.
     topics: BTreeMap<TopicId, TopicState>,
@@ -84,6 +86,9 @@ pub(super) struct Machine {
     retired: bool,
 }
 
+/// How long a subscription waits whose lease is over by a clock that is in doubt.
+const WITHHELD: Duration = Duration::from_secs(30);
+
 /// How long after a failure the next notification tells whether it was for what was sent. Later than this the host may have been
 /// down, and be well again: what failed then is as good as any other.
 const MOMENT: Duration = Duration::from_secs(5);
@@ -96,6 +101,7 @@ impl Machine {
     pub(super) fn new(shard: Shard, limits: Limits, state: ShardState, now: Now) -> Self {
         let mut machine = Self {
             shard,
+            clock: Clock::new(now),
             hosts: Hosts::new(limits.per_host, limits.breaker),
             limits,
             topics: BTreeMap::new(),
@@ -169,6 +175,7 @@ impl Machine {
 
     /// The next request to make, as long as there is one that may be made now in an open lane.
     pub(super) fn next(&mut self, now: Now, open: OpenLanes) -> Option<Attempt> {
+        self.clock.look(now);
         self.fire_timers(now);
         self.hosts.wake(now.monotonic);
         // Whoever is taken up wants a first attempt: where there is no place for one, it would wait here and become a laggard
@@ -230,6 +237,9 @@ impl Machine {
 
     /// Ends all subscriptions whose lease is over (W-123); delivery itself never waits for this.
     pub(super) fn expire(&mut self, now: Now) {
+        if self.clock.look(now) {
+            return;
+        }
         let over: Vec<_> = self
             .topics
             .iter()
@@ -382,7 +392,11 @@ impl Machine {
             return None;
         }
         if state.slot(id)?.lease_end <= now.wall {
-            self.end(topic, id, Ended::Expired, now);
+            if self.clock.look(now) {
+                self.back_off(topic, id, WITHHELD, now);
+            } else {
+                self.end(topic, id, Ended::Expired, now);
+            }
             return None;
         }
         let (goal, latest, posted) = (state.goal(), state.latest(), state.posted());

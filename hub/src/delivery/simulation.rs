@@ -468,9 +468,18 @@ impl World {
     /// Somebody sets the wall clock, by up to hours either way.
     fn jump(&mut self) {
         let longest = if self.rng.bool() { 60 } else { 5 * 3_600 };
-        let (back, seconds) = (self.rng.bool(), Duration::from_secs(self.rng.u64(0..longest)));
-        let wall = self.now.wall.to_system_time();
-        self.now.wall = DateTime::from_system_time(if back { wall - seconds } else { wall + seconds });
+        let (back, seconds) = (self.rng.bool(), self.rng.u64(0..longest));
+        if back { self.jump_back(seconds) } else { self.jump_forward(seconds) }
+    }
+
+    fn jump_forward(&mut self, seconds: u64) {
+        self.now.wall =
+            DateTime::from_system_time(self.now.wall.to_system_time() + Duration::from_secs(seconds));
+    }
+
+    fn jump_back(&mut self, seconds: u64) {
+        self.now.wall =
+            DateTime::from_system_time(self.now.wall.to_system_time() - Duration::from_secs(seconds));
     }
 
     fn anything(&mut self) {
