@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::breaker::{Breaker, BreakerPolicy, Change, Sign};
+use super::waiting::Waiting;
 use crate::store::{SubscriptionId, TopicId};
 
 /// An origin, as a small number.
@@ -80,8 +81,8 @@ struct Host {
     /// Subscriptions with this origin.
     subscriptions: u32,
     in_flight: u32,
-    first: VecDeque<Waiter>,
-    again: VecDeque<Waiter>,
+    first: Waiting,
+    again: Waiting,
     in_ready: [bool; 3],
     slow: bool,
     next_again: bool,
@@ -154,11 +155,11 @@ impl Hosts {
         }
     }
 
-    /// Puts a subscription at the end of its host's queue; `again` if it failed before.
+    /// Puts a subscription behind those of its topic that wait for its host; `again` if it failed before.
     pub(super) fn wait(&mut self, id: HostId, waiter: Waiter, again: bool) {
         let host = self.host(id);
         let queue = if again { &mut host.again } else { &mut host.first };
-        queue.push_back(waiter);
+        queue.push(waiter);
         self.mark_ready(id);
     }
 
@@ -318,8 +319,8 @@ impl Host {
             origin,
             subscriptions: 0,
             in_flight: 0,
-            first: VecDeque::new(),
-            again: VecDeque::new(),
+            first: Waiting::new(),
+            again: Waiting::new(),
             in_ready: [false; 3],
             slow: false,
             next_again: false,
@@ -329,8 +330,8 @@ impl Host {
     /// The next one of a lane. A host may have become slow, or quick again, since it got into its queue.
     fn pop(&mut self, lane: Lane) -> Option<Waiter> {
         match lane {
-            Lane::First if !self.slow => self.first.pop_front(),
-            Lane::Again if !self.slow => self.again.pop_front(),
+            Lane::First if !self.slow => self.first.pop(),
+            Lane::Again if !self.slow => self.again.pop(),
             Lane::Slow if self.slow => {
                 self.next_again = !self.next_again;
                 let (one, other) = if self.next_again {
@@ -338,7 +339,7 @@ impl Host {
                 } else {
                     (&mut self.first, &mut self.again)
                 };
-                one.pop_front().or_else(|| other.pop_front())
+                one.pop().or_else(|| other.pop())
             }
             Lane::First | Lane::Again | Lane::Slow => None,
         }

@@ -21,6 +21,7 @@ mod schedule;
 mod shard;
 mod slots;
 mod sweep;
+mod waiting;
 mod worker;
 
 use std::sync::Arc;

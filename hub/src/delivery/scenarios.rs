@@ -275,7 +275,9 @@ fn after_a_day_of_nothing_but_failures_new_posts_are_tried_at_most_hourly() {
 fn a_replay_of_what_is_not_there_yet_disturbs_nobody() {
     let mut world = World::new(23);
     let topic = TopicId(1);
-    (0..4).for_each(|_| drop(world.subscribe_to(topic, world.lease(LONG))));
+    for _ in 0..4 {
+        world.subscribe_to(topic, world.lease(LONG));
+    }
     world.publish_to(topic);
     let first = world.machine.next(world.now, OpenLanes::ALL).unwrap();
     world.machine.finished(
@@ -429,7 +431,9 @@ fn after_a_gap_the_next_notification_has_all_its_attempts() {
 fn a_clock_that_is_set_forward_for_a_minute_ends_no_lease() {
     let mut world = World::new(59);
     let topic = TopicId(1);
-    (0..6).for_each(|hours| drop(world.subscribe_to(topic, world.lease((hours + 1) * 3_600))));
+    for hours in 1..=6 {
+        world.subscribe_to(topic, world.lease(hours * 3_600));
+    }
     world.jump_forward(12 * 3_600);
     world.publish_to(topic);
     for _ in 0..6 {
@@ -456,4 +460,36 @@ fn leases_end_late_after_a_leap_of_the_clock_and_on_time_without_one() {
     world.wait(600);
     world.machine.expire(world.now);
     assert_eq!(world.machine.take_ended().len(), 1);
+}
+
+#[test]
+fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
+    let mut world = World::new(67);
+    world.machine.limits.window = 1_024;
+    let (crowd, few) = (TopicId(1), TopicId(2));
+    for id in 1..=5_010 {
+        let topic = if id <= 5_000 { crowd } else { few };
+        let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
+        let slot = Slot { id, topic, origin: "http://crowded.example".into(), start: Offset(0), lease_end };
+        let known = Box::new(world.topic(topic));
+        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+    }
+    append(&mut world, crowd, Rule::Every);
+    // Each checkpoint detaches who waits, so that in the end the whole crowd is in the host's queue.
+    let mut in_flight = VecDeque::new();
+    for _ in 0..10 {
+        in_flight.extend(std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL)));
+        world.machine.checkpoint(world.now);
+    }
+    append(&mut world, few, Rule::Every);
+    let (mut served, mut few_left) = (0, 10);
+    while few_left > 0 {
+        let attempt: Attempt = in_flight.pop_front().expect("somebody is served");
+        served += 1;
+        few_left -= usize::from(attempt.topic == few);
+        let delivered = Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered };
+        world.machine.finished(&attempt, delivered, world.now);
+        in_flight.extend(std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL)));
+    }
+    assert!(served <= 50, "the ten had to wait for {served}");
 }
