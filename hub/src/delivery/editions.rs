@@ -147,9 +147,8 @@ mod tests {
         let second = version(&*store, "<entry>2</entry><entry>1</entry>").await;
         let subscription = subscription(first.topic);
         let editions = Editions::new(Prefixes::parse(&["http://source.example/".to_owned()]).unwrap());
-        let body = async |version: &Notification| {
-            editions.body(&*store, &subscription, version).await.unwrap()
-        };
+        let body =
+            async |version: &Notification| editions.body(&*store, &subscription, version).await.unwrap();
         assert_eq!(body(&first).await, first.body, "nothing is known yet");
         editions.acknowledge(&subscription, &first);
         assert_eq!(body(&second).await, "<feed><entry>2</entry></feed>");

@@ -20,7 +20,8 @@ fn after_a_stop_only_what_was_under_way_is_sent_again() {
         // The first of every topic never answers, and holds the sweep back.
         if !hanging.insert(attempt.topic) {
             delivered.insert((attempt.subscription, world.owed(&attempt).unwrap()));
-            let finished = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
+            let finished =
+                Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
             world.machine.finished(&attempt, finished, world.now);
         }
     }
@@ -86,7 +87,8 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
         }
         let Some(attempt) = under_way.pop_front() else { break };
         deliveries += 1;
-        let finished = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
+        let finished =
+            Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
         world.machine.finished(&attempt, finished, world.now);
         if deliveries % 500 == 0 {
             records += world.machine.checkpoint(world.now).laggards.len();
@@ -132,8 +134,7 @@ fn failing_at_the_second(world: &mut World, failure: &Outcome) -> (Vec<u64>, boo
     let (mut got, mut waited) = (Vec::new(), 0);
     while got.len() < 4 {
         while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
-            let outcome =
-                if attempt.offset == Offset(2) { failure.clone() } else { Outcome::Delivered };
+            let outcome = if attempt.offset == Offset(2) { failure.clone() } else { Outcome::Delivered };
             if outcome == Outcome::Delivered {
                 got.push(attempt.offset.0);
             }
@@ -442,7 +443,7 @@ fn a_clock_that_is_set_forward_for_a_minute_ends_no_lease() {
         world.wait(10);
     }
     world.jump_back(12 * 3_600);
-    assert_eq!(world.machine.take_ended(), []);
+    assert_eq!(world.machine.take_ended(10), []);
     world.wait(30);
     assert_eq!(deliver_all(&mut world), [Offset(1); 6]);
 }
@@ -453,13 +454,13 @@ fn leases_end_late_after_a_leap_of_the_clock_and_on_time_without_one() {
     world.subscribe_to(TopicId(1), world.lease(60));
     world.wait(60);
     world.machine.expire(world.now);
-    assert_eq!(world.machine.take_ended().len(), 1);
+    assert_eq!(world.machine.take_ended(10).len(), 1);
     world.jump_forward(3_600);
     world.machine.expire(world.now);
-    assert_eq!(world.machine.take_ended(), []);
+    assert_eq!(world.machine.take_ended(10), []);
     world.wait(600);
     world.machine.expire(world.now);
-    assert_eq!(world.machine.take_ended().len(), 1);
+    assert_eq!(world.machine.take_ended(10).len(), 1);
 }
 
 #[test]
@@ -492,4 +493,19 @@ fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
         in_flight.extend(std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL)));
     }
     assert!(served <= 50, "the ten had to wait for {served}");
+}
+
+#[test]
+fn when_many_leases_are_over_at_once_they_end_a_few_at_a_time() {
+    let mut world = World::new(71);
+    for _ in 0..1_000 {
+        world.subscribe_to(TopicId(1), world.lease(60));
+    }
+    world.wait(60);
+    world.machine.expire(world.now);
+    let ends: Vec<_> = std::iter::from_fn(|| Some(world.machine.take_ended(400)))
+        .take_while(|ended| !ended.is_empty())
+        .map(|ended| ended.len())
+        .collect();
+    assert_eq!(ends, [400, 400, 200]);
 }

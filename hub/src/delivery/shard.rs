@@ -215,9 +215,10 @@ impl Machine {
         self.hosts.open_count()
     }
 
-    /// Subscriptions that are over and have to be ended in the store.
-    pub(super) fn take_ended(&mut self) -> Vec<(TopicId, SubscriptionId, Ended)> {
-        std::mem::take(&mut self.ended).into_iter().map(|((topic, id), why)| (topic, id, why)).collect()
+    /// At most so many subscriptions that are over and have to be ended in the store.
+    pub(super) fn take_ended(&mut self, limit: usize) -> Vec<(TopicId, SubscriptionId, Ended)> {
+        let over = std::iter::from_fn(|| self.ended.pop_first());
+        over.take(limit).map(|((topic, id), why)| (topic, id, why)).collect()
     }
 
     /// What was counted since the last call.

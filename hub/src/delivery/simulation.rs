@@ -319,7 +319,8 @@ impl World {
             let forgotten = attempt.topic == MIXED && inbox.got.get(&last).is_none_or(Option::is_none);
             let ordered = rule(offset) == Rule::Every || offset > last || forgotten;
             assert!(ordered, "{attempt:?} is older than what came before");
-            let mut between = (last.0 + 1..offset.0).map(Offset).filter(|offset| rule(*offset) == Rule::Every);
+            let mut between =
+                (last.0 + 1..offset.0).map(Offset).filter(|offset| rule(*offset) == Rule::Every);
             let missing = between.find(|offset| !excused(*offset) && !inbox.got.contains_key(offset));
             assert_eq!(missing, None, "{attempt:?} came too early");
         }
@@ -337,7 +338,7 @@ impl World {
         if self.rng.u8(0..6) > 0 {
             self.save();
         }
-        for (topic, id, why) in self.machine.take_ended() {
+        for (topic, id, why) in self.machine.take_ended(2) {
             // As the store does: a renewal at the last moment wins, and an end is no error when it comes twice.
             let Some(slot) = self.durable.slots.get(&id) else { continue };
             if why == Ended::Expired && slot.lease_end > self.now.wall {

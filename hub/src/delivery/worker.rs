@@ -33,6 +33,9 @@ const CHECKPOINT_AFTER: u64 = 2_048;
 const SAVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How long a save may take before no more requests are started: what is delivered meanwhile may be delivered again.
 const SLOW_SAVE: Duration = Duration::from_secs(1);
+/// Subscriptions that are ended with one save. When many leases are over at once, publishers need room in the store too; nothing
+/// is sent to those who wait for their end.
+const ENDS: usize = 512;
 /// How often a worker that stops tries to save what is left.
 const LAST_SAVES: usize = 5;
 /// How often idle subscriptions are looked through for leases that are over.
@@ -356,6 +359,8 @@ impl Worker {
         if !behind {
             self.being_saved.append(&mut self.carried_out);
         }
+        let ends = self.unsaved.iter().filter(|save| matches!(save, Save::End(..))).count();
+        let mut ends_left = ENDS.saturating_sub(ends);
         for owned in &mut self.owned {
             // A checkpoint that failed goes first and alone: a newer one beside it might be written before it.
             let waits = self
@@ -368,7 +373,8 @@ impl Worker {
                     self.unsaved.push_back(Save::Checkpoint(owned.shard, owned.epoch, checkpoint));
                 }
             }
-            let ended = owned.machine.take_ended();
+            let ended = owned.machine.take_ended(ends_left);
+            ends_left -= ended.len();
             self.unsaved
                 .extend(ended.into_iter().map(|(topic, id, why)| Save::End(owned.shard, topic, id, why)));
             for (origin, pause) in owned.machine.take_opened() {

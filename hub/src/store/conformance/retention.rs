@@ -206,8 +206,7 @@ async fn when_the_hub_was_up_is_found_again_after_reopening(place: Place) {
     let store = place.open();
     assert_eq!(store.uptime().await.unwrap(), None);
     let leap = Leap { length: Duration::from_secs(90), up_since: Duration::from_secs(7) };
-    for uptime in
-        [Uptime { seen: at(5), leaps: Vec::new() }, Uptime { seen: at(6), leaps: vec![leap, leap] }]
+    for uptime in [Uptime { seen: at(5), leaps: Vec::new() }, Uptime { seen: at(6), leaps: vec![leap, leap] }]
     {
         store.put_uptime(uptime.clone()).await.unwrap();
         assert_eq!(store.uptime().await.unwrap(), Some(uptime));

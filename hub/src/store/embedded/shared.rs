@@ -13,9 +13,7 @@ use super::cache::{Notifications, Subscriptions};
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
 use super::key;
-use super::layout::{
-    Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, slot_of,
-};
+use super::layout::{Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, slot_of};
 use super::memory::Topics;
 use super::transaction::Staged;
 use crate::store::{
@@ -224,8 +222,7 @@ impl Shared {
         let keys = self.keys();
         for record in self.engine.scan(Space::Log, &Keys::prefix(key::topic(topic))) {
             let (key, value) = record?;
-            let received_at =
-                codec::open_beginning(&keys, Space::Log, &key, &value, received_at_of).ok();
+            let received_at = codec::open_beginning(&keys, Space::Log, &key, &value, received_at_of).ok();
             if let (Some(offset), true) = (key::offset_of_log(&key), received_at >= Some(since)) {
                 return Ok(offset);
             }

@@ -7,8 +7,8 @@ use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::{
-    Chain, ChainBreak, Epoch, Leap, NotificationLinks, Offset, Ping, PingId, Rule, SubscriptionId, Topic, TopicId,
-    Uptime, Validators,
+    Chain, ChainBreak, Epoch, Leap, NotificationLinks, Offset, Ping, PingId, Rule, SubscriptionId, Topic,
+    TopicId, Uptime, Validators,
 };
 
 /// What was decided when the store was made.

@@ -12,9 +12,9 @@ use super::super::codec::{Decoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Intent, Keyring, Laggard, Leap, NotificationLinks,
-    Offset, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot, Subscription, SubscriptionId,
-    Sweep, Topic, TopicId, Uptime, Validators, Watermark,
+    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Intent, Keyring, Laggard, Leap,
+    NotificationLinks, Offset, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
+    Subscription, SubscriptionId, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
 
 fn time() -> impl Strategy<Value = DateTime> {
