@@ -6,7 +6,7 @@ use super::super::attempt::{Attempt, Finished};
 use super::super::member::{Phase, Poison};
 use super::super::schedule::{Decision, Failure, Outcome, Row};
 use super::{Machine, Now, pause_until};
-use crate::store::{Ended, FailureClass, Offset, Skip, SubscriptionId, TopicId};
+use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, TopicId};
 
 /// How long a delivery waits when the store could not be read.
 const POSTPONED: Duration = Duration::from_secs(1);
@@ -41,8 +41,12 @@ impl Machine {
             }
             Finished::Gap { from, next } => {
                 let to = Offset(next.0.saturating_sub(1)).min(goal).max(attempt.offset);
-                self.counts.lost_to_retention += to.next().0.saturating_sub(from.max(attempt.offset).0);
                 member.passed(to);
+                if from <= to {
+                    let Attempt { topic, subscription, .. } = *attempt;
+                    self.counts.lost_to_retention += to.0 - from.0 + 1;
+                    self.gaps.push(Gap { topic, subscription, from, to, at: now.wall });
+                }
                 self.go_on(attempt.topic, attempt.subscription, now);
             }
             Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),

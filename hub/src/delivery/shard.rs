@@ -17,7 +17,7 @@ use super::round::Round;
 use super::schedule::RetryPolicy;
 use super::sweep::{Step, TopicState};
 use crate::store::{
-    Checkpoint, Ended, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId, TopicId,
+    Checkpoint, Ended, Gap, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId, TopicId,
 };
 
 /// The present moment on both clocks: leases follow the wall, timers the monotonic one.
@@ -78,6 +78,7 @@ pub(super) struct Machine {
     subscriptions: usize,
     laggards: usize,
     skips: Vec<Skip>,
+    gaps: Vec<Gap>,
     ended: BTreeMap<(TopicId, SubscriptionId), Ended>,
     checkpoints: u32,
     counts: Counts,
@@ -111,6 +112,7 @@ impl Machine {
             subscriptions: 0,
             laggards: 0,
             skips: Vec::new(),
+            gaps: Vec::new(),
             ended: BTreeMap::new(),
             checkpoints: 1,
             counts: Counts::default(),
@@ -253,7 +255,8 @@ impl Machine {
 
     /// The progress since the last checkpoint, to be saved as a whole.
     pub(super) fn checkpoint(&mut self, now: Now) -> Checkpoint {
-        let mut checkpoint = Checkpoint { skips: std::mem::take(&mut self.skips), ..Checkpoint::default() };
+        let (skips, gaps) = (std::mem::take(&mut self.skips), std::mem::take(&mut self.gaps));
+        let mut checkpoint = Checkpoint { skips, gaps, ..Checkpoint::default() };
         let number = self.checkpoints;
         self.checkpoints = self.checkpoints.wrapping_add(1);
         for id in std::mem::take(&mut self.touched) {
@@ -284,7 +287,7 @@ impl Machine {
 
     /// Whether there is progress to save.
     pub(super) fn has_progress(&self) -> bool {
-        !self.touched.is_empty() || !self.skips.is_empty()
+        !(self.touched.is_empty() && self.skips.is_empty() && self.gaps.is_empty())
     }
 
     /// Forgets everything: another owner delivers for this shard now.
@@ -297,6 +300,7 @@ impl Machine {
         self.subscriptions = 0;
         self.laggards = 0;
         self.skips.clear();
+        self.gaps.clear();
         self.ended.clear();
     }
 

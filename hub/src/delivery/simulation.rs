@@ -38,6 +38,7 @@ struct Durable {
     laggards: BTreeMap<(TopicId, SubscriptionId), Laggard>,
     paused: BTreeSet<TopicId>,
     skips: Vec<Skip>,
+    gaps: Vec<Gap>,
 }
 
 /// What a subscriber has got, each offset with the checkpoint interval in which the hub learned that it came; `None` where a
@@ -364,6 +365,7 @@ impl World {
             self.durable.laggards.remove(&key);
         }
         self.durable.skips.extend(checkpoint.skips);
+        self.durable.gaps.extend(checkpoint.gaps);
     }
 
     /// The process dies, and with it what it has learned in the interval of the last checkpoint and since.
@@ -556,8 +558,13 @@ impl World {
     fn missing(&self, slot: &Slot) -> Option<Offset> {
         let inbox = &self.inboxes[&slot.id];
         let Topic { first, head, latest, .. } = self.topic(slot.topic);
-        (slot.start.next().max(first).0..=head.0).map(Offset).find(|offset| {
-            if self.rule(slot.topic, *offset) == Rule::Latest && *offset != latest {
+        (slot.start.next().0..=head.0).map(Offset).find(|offset| {
+            if self.rule(slot.topic, *offset) == Rule::Latest && (*offset != latest || *offset < first) {
+                return false;
+            }
+            // What is gone from the log is no secret.
+            let mut gaps = self.durable.gaps.iter().filter(|gap| gap.subscription == slot.id && gap.to < first);
+            if gaps.any(|gap| (gap.from..=gap.to).contains(offset)) {
                 return false;
             }
             let skipped = self.durable.skips.iter().any(|s| s.subscription == slot.id && s.offset == *offset);

@@ -22,7 +22,7 @@ use super::hosts::{Lane, OpenLanes};
 use super::operator::Order;
 use super::shard::{Machine, Now};
 use crate::store::{
-    Checkpoint, Ended, Epoch, Shard, Skip, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
+    Checkpoint, Ended, Epoch, Gap, Shard, Skip, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
 };
 
 /// Half of the interval within which a crash may repeat deliveries: what a crash repeats is younger than two of these.
@@ -381,13 +381,6 @@ impl Worker {
                 warn!(origin, pause = pause.as_secs(), "host in trouble: left alone for a while");
             }
             let counts = owned.machine.take_counts();
-            if counts.lost_to_retention > 0 {
-                warn!(
-                    shard = owned.shard.0,
-                    notifications = counts.lost_to_retention,
-                    "owed notifications were no longer in the log"
-                );
-            }
             self.counters.add(counts);
         }
         if self.unsaved.is_empty() {
@@ -440,6 +433,10 @@ impl Worker {
                 for Skip { topic, subscription, offset, class, status, .. } in &checkpoint.skips {
                     let id = NotificationId { topic: topic.0, offset: offset.0 };
                     warn!(%id, subscription = subscription.0, ?class, status, "notification given up for this subscription");
+                }
+                for Gap { topic, subscription, from, to, .. } in &checkpoint.gaps {
+                    let first = NotificationId { topic: topic.0, offset: from.0 };
+                    warn!(%first, last = to.0, subscription = subscription.0, "owed notifications were no longer in the log");
                 }
                 if let Some(owned) = self.owned.iter().find(|owned| owned.shard == *shard) {
                     self.counters.set_gauges(*shard, owned.machine.laggards(), owned.machine.open_breakers());

@@ -5,6 +5,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
+use resync_core::datetime::DateTime;
 use resync_core::websub::{NotificationId, TopicUrl};
 use serde::{Deserialize, Serialize};
 use tracing::info;
@@ -12,7 +13,7 @@ use tracing::info;
 use super::admin::AdminState;
 use super::reply::{json, refuse, unavailable};
 use crate::delivery::{Act, LateSubscription, OpenHost, Stopped, Which};
-use crate::store::{Offset, Shard, Skip, Store, StoreError, SubscriptionId, TopicId};
+use crate::store::{Gap, Offset, Shard, Skip, Store, StoreError, SubscriptionId, TopicId};
 
 /// The most entries of one page, and how many there are without a wish.
 const LONGEST_PAGE: usize = 1_000;
@@ -83,6 +84,16 @@ struct SkipView {
 }
 
 #[derive(Debug, Serialize)]
+struct GapView {
+    /// The first notification that is lost.
+    first: String,
+    /// The offset of the last one.
+    last: u64,
+    subscription: u64,
+    at: String,
+}
+
+#[derive(Debug, Serialize)]
 struct Done {
     subscriptions: usize,
 }
@@ -103,6 +114,7 @@ pub(super) fn routes() -> Router<AdminState> {
     Router::new()
         .route("/laggards", get(laggards))
         .route("/skips", get(skips))
+        .route("/gaps", get(gaps))
         .route("/hosts", get(hosts))
         .route("/paused", get(paused))
         .route("/retry", post(retry))
@@ -143,6 +155,20 @@ async fn skips(State(state): State<AdminState>, Query(turn): Query<Turn>) -> Res
         }
         let next = next.filter(|_| items.len() == limit);
         Ok(Page { items, next })
+    };
+    answer(listed.await)
+}
+
+/// Notifications that were gone before a subscription got them.
+async fn gaps(State(state): State<AdminState>, Query(turn): Query<Turn>) -> Response {
+    let listed = async {
+        let after = turn.after.as_deref().map(parse_gap).transpose()?;
+        let found = state.store.gaps(after, turn.limit()).await?;
+        let next = found.last().filter(|_| found.len() == turn.limit()).map(|gap| {
+            let Gap { topic, subscription, from, at, .. } = gap;
+            format!("{}.{:016x}.{}.{}", at.unix_millis(), topic.0, from.0, subscription.0)
+        });
+        Ok(Page { items: found.into_iter().map(GapView::from).collect(), next })
     };
     answer(listed.await)
 }
@@ -270,6 +296,16 @@ fn parse_skip(after: &str) -> Result<(Shard, (TopicId, Offset, SubscriptionId)),
     Ok((shard, (TopicId(topic), Offset(offset), subscription)))
 }
 
+fn parse_gap(after: &str) -> Result<Gap, Failed> {
+    let (at, rest) = after.split_once('.').ok_or(NO_PLACE)?;
+    let (first, subscription) = rest.rsplit_once('.').ok_or(NO_PLACE)?;
+    let NotificationId { topic, offset } = first.parse().map_err(|_| NO_PLACE)?;
+    let at = at.parse().ok().and_then(|millis| DateTime::from_unix_millis(millis).ok()).ok_or(NO_PLACE)?;
+    let subscription = SubscriptionId(subscription.parse().map_err(|_| NO_PLACE)?);
+    let from = Offset(offset);
+    Ok(Gap { topic: TopicId(topic), subscription, from, to: from, at })
+}
+
 impl From<LateSubscription> for LateView {
     fn from(late: LateSubscription) -> Self {
         Self {
@@ -294,6 +330,17 @@ impl From<OpenHost> for HostView {
             origin: host.origin,
             left_alone_for: host.for_another.as_secs(),
             subscriptions_waiting: host.waiting,
+        }
+    }
+}
+
+impl From<Gap> for GapView {
+    fn from(gap: Gap) -> Self {
+        Self {
+            first: NotificationId { topic: gap.topic.0, offset: gap.from.0 }.to_string(),
+            last: gap.to.0,
+            subscription: gap.subscription.0,
+            at: gap.at.to_string(),
         }
     }
 }

@@ -33,7 +33,7 @@ pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use records::{
     Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
-    Intent, Interval, Laggard, Leap, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
+    Gap, Intent, Interval, Laggard, Leap, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
     Offset, Pair, PendingRequest, Ping, PingId, Refusal, RequestId, Rule, Shard, ShardState, Skip, Slot,
     Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Uptime, Usage,
     Validators, Watermark,
@@ -120,7 +120,7 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// may have marked later ones as earlier. After the last offset when there is none. Reads the log from its beginning.
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset>;
     /// Forgets notifications received before `older_than`, then the oldest ones until at most `max_bytes` of bodies remain.
-    /// The newest notification of each topic is kept.
+    /// The newest notification of each topic is kept. Gaps that were found before `older_than` are forgotten too.
     async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed>;
     /// When the hub was up, as it was written down last; `None` in a store that never knew.
     async fn uptime(&self) -> Result<Option<Uptime>>;
@@ -229,6 +229,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
         after: Option<(TopicId, Offset, SubscriptionId)>,
         limit: usize,
     ) -> Result<Vec<Skip>>;
+    /// Notifications that subscriptions have lost, at most `limit`, in the order in which that was found, beginning after this
+    /// one. They are forgotten with what came in at that time.
+    async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>>;
     /// Delivers nothing of this topic until it is resumed. Its log goes on, and so does retention.
     async fn pause(&self, topic: TopicId) -> Result<()>;
     /// Lets deliveries of this topic go on.

@@ -536,6 +536,21 @@ pub struct Skip {
     pub status: Option<u16>,
 }
 
+/// Notifications that were no longer in the log, or could not be read there, before a subscription had got them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The topic.
+    pub topic: TopicId,
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// The first of them …
+    pub from: Offset,
+    /// … and the last.
+    pub to: Offset,
+    /// When that was found.
+    pub at: DateTime,
+}
+
 /// What a reader of one subscription is going to ask for next, so that it can be read on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
@@ -573,6 +588,8 @@ pub struct Checkpoint {
     pub caught_up: Vec<(TopicId, SubscriptionId)>,
     /// Notifications given up.
     pub skips: Vec<Skip>,
+    /// Notifications lost.
+    pub gaps: Vec<Gap>,
 }
 
 impl Checkpoint {
@@ -582,6 +599,7 @@ impl Checkpoint {
             && self.laggards.is_empty()
             && self.caught_up.is_empty()
             && self.skips.is_empty()
+            && self.gaps.is_empty()
     }
 }
 

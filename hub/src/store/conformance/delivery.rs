@@ -2,7 +2,7 @@
 
 use super::{Place, append, at, behind, callback, on_every_engine, posted, subscribe, the, topic};
 use crate::store::{
-    Checkpoint, Ended, Epoch, FailureClass, Laggard, Offset, Shard, Skip, Standing, StoreError, StoreEvent,
+    Checkpoint, Ended, Epoch, FailureClass, Gap, Laggard, Offset, Shard, Skip, Standing, StoreError, StoreEvent,
     Subscription, SubscriptionId, Sweep, Watermark,
 };
 
@@ -18,6 +18,7 @@ on_every_engine!(
     shards_do_not_mix,
     a_shard_knows_the_topics_of_its_subscriptions_and_no_others,
     skips_are_listed_up_to_the_limit,
+    gaps_are_listed_in_the_order_of_time_and_forgotten_with_it,
     every_subscription_stands_somewhere_with_every_notification,
     a_paused_topic_stays_paused_until_it_is_resumed,
 );
@@ -50,6 +51,7 @@ async fn progress_is_found_again_after_reopening(place: Place) {
             laggards: vec![laggard],
             skips: vec![skip(&subscription, 1)],
             caught_up: vec![],
+            gaps: vec![],
         };
         store.checkpoint(shard, epoch, checkpoint).await.unwrap();
         assert_eq!(store.load_shard(shard).await.unwrap().laggards, [laggard]);
@@ -131,6 +133,7 @@ async fn a_refused_checkpoint_changes_nothing(place: Place) {
         laggards: vec![behind(&subscription, 0)],
         skips: vec![skip(&subscription, 1)],
         caught_up: vec![],
+        gaps: vec![],
     };
     assert!(store.checkpoint(shard, paused, checkpoint).await.is_err());
     let state = store.load_shard(shard).await.unwrap();
@@ -229,6 +232,7 @@ async fn every_subscription_stands_somewhere_with_every_notification(place: Plac
         laggards: vec![behind(&subscriptions[0], 0)],
         skips: vec![skip(&subscriptions[1], offset.0)],
         caught_up: vec![],
+        gaps: vec![],
     };
     store.checkpoint(shard, epoch, checkpoint).await.unwrap();
     assert_eq!(standing().await, Standing { delivered: 1, owing: 2, skipped: 1 });
@@ -255,4 +259,31 @@ async fn a_paused_topic_stays_paused_until_it_is_resumed(place: Place) {
     assert_eq!(store.load_shard(shard).await.unwrap().paused, [subscription.topic]);
     store.resume(subscription.topic).await.unwrap();
     assert!(store.paused().await.unwrap().is_empty());
+}
+
+async fn gaps_are_listed_in_the_order_of_time_and_forgotten_with_it(place: Place) {
+    let store = place.open();
+    let (shard, one) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let (_, other) = subscribe(&*store, &topic("u"), &callback("d")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let gap = |subscription: &Subscription, seconds, from| Gap {
+        topic: subscription.topic,
+        subscription: subscription.id,
+        from: Offset(from),
+        to: Offset(from + 2),
+        at: at(seconds),
+    };
+    let gaps = [gap(&one, 10, 1), gap(&other, 20, 1), gap(&one, 30, 4), gap(&one, 40, 9)];
+    for gap in gaps.iter().rev() {
+        let checkpoint = Checkpoint { gaps: vec![*gap], ..Checkpoint::default() };
+        store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    }
+    let store = place.reopen(store);
+    assert_eq!(store.gaps(None, 10).await.unwrap(), gaps);
+    assert_eq!(store.gaps(None, 2).await.unwrap(), gaps[..2]);
+    assert_eq!(store.gaps(Some(gaps[1]), 10).await.unwrap(), gaps[2..]);
+    store.trim(at(30), u64::MAX).await.unwrap();
+    assert_eq!(store.gaps(None, 10).await.unwrap(), gaps[2..]);
+    drop(store);
+    assert_eq!(place.faults(), []);
 }

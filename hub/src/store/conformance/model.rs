@@ -300,6 +300,7 @@ impl Model {
             laggards: if late { vec![laggard] } else { vec![] },
             caught_up: if late { vec![] } else { vec![place] },
             skips: vec![skip],
+            gaps: vec![],
         };
         let current = self.epochs.get(&shard).copied();
         let epoch = if paused {

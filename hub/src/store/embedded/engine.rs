@@ -69,11 +69,13 @@ pub(super) enum Space {
     Validators = 15,
     /// Denials that their callbacks have not been told yet.
     Denials = 16,
+    /// Notifications that a subscription has lost.
+    Gaps = 17,
 }
 
 impl Space {
     /// Every space.
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Meta,
         Self::Topics,
         Self::Log,
@@ -90,6 +92,7 @@ impl Space {
         Self::Chains,
         Self::Validators,
         Self::Denials,
+        Self::Gaps,
     ];
 
     /// The byte that stands for the space in keys and checksums.
@@ -116,6 +119,7 @@ impl Space {
             Self::Chains => "chains",
             Self::Validators => "validators",
             Self::Denials => "denials",
+            Self::Gaps => "gaps",
         }
     }
 }

@@ -7,7 +7,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
-use crate::store::{self, Offset, RequestId, Shard, SubscriptionId, TopicId};
+use crate::store::{self, Gap, Offset, RequestId, Shard, SubscriptionId, TopicId};
 
 /// A topic and a callback by their keys (W-073), hashed.
 pub(super) type Pair = [u8; 32];
@@ -91,6 +91,13 @@ pub(super) fn skips_from(shard: Shard, topic: TopicId, offset: Offset) -> Vec<u8
     [shard.0.to_be_bytes().as_slice(), &topic.0.to_be_bytes(), &offset.0.to_be_bytes()].concat()
 }
 
+/// The moment first, so that retention removes a range.
+pub(super) fn gap(gap: &Gap) -> Vec<u8> {
+    let Gap { topic, subscription, from, to: _, at } = gap;
+    let place = [topic.0.to_be_bytes(), subscription.0.to_be_bytes(), from.0.to_be_bytes()];
+    [expiry_until(*at), place.concat()].concat()
+}
+
 pub(super) fn idempotency(topic: TopicId, key: &str) -> Vec<u8> {
     [topic.0.to_be_bytes().as_slice(), &digest(&[key.as_bytes()])].concat()
 }
@@ -99,7 +106,7 @@ pub(super) fn expiry(expires: DateTime, idempotency: &[u8]) -> Vec<u8> {
     [expiry_until(expires).as_slice(), idempotency].concat()
 }
 
-/// Everything before this key has expired at `now`. Flipping the sign bit sorts moments before 1970 first.
+/// Everything before this key has expired at `now`, or was found before. Flipping the sign bit sorts moments before 1970 first.
 pub(super) fn expiry_until(now: DateTime) -> Vec<u8> {
     (now.unix_millis() ^ i64::MIN).to_be_bytes().to_vec()
 }

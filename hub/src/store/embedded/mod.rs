@@ -50,7 +50,7 @@ use self::room::Room;
 use self::shared::Shared;
 use self::writer::{Kind, Writer};
 use super::{
-    Activation, Ahead, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Keyring, Meters, NewDenial,
+    Activation, Ahead, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Gap, Keyring, Meters, NewDenial,
     NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Result, Shard, ShardState,
     Skip, Slot, Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId,
     Trimmed, Uptime, Usage, Validators,
@@ -238,6 +238,7 @@ impl Store for Embedded {
                 break;
             }
         }
+        while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_gaps(older_than, SLICE)).await? {}
         let now = DateTime::now();
         while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_idempotency(now, SLICE)).await? {}
         Ok(trimmed)
@@ -368,7 +369,8 @@ impl Store for Embedded {
     }
 
     async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()> {
-        let records = checkpoint.watermarks.len() + checkpoint.laggards.len() + checkpoint.skips.len();
+        let Checkpoint { watermarks, laggards, skips, gaps, .. } = &checkpoint;
+        let records = watermarks.len() + laggards.len() + skips.len() + gaps.len();
         self.writer
             .run(Kind::Essential, SMALL + records * 64, move |transaction| {
                 transaction.checkpoint(shard, epoch, &checkpoint)
@@ -412,6 +414,15 @@ impl Store for Embedded {
         let mut range = Keys::prefix(key::shard(shard));
         if let Some((topic, offset, id)) = after {
             range.from = key::skip(shard, topic, offset, SubscriptionId(id.0.saturating_add(1)));
+        }
+        self.read(move |shared| shared.list(&range).take(limit).collect()).await
+    }
+
+    async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>> {
+        let mut range = Keys::all();
+        if let Some(last) = after {
+            // No other key lies between a key and itself with a byte more.
+            range.from = [key::gap(&last).as_slice(), &[0]].concat();
         }
         self.read(move |shared| shared.list(&range).take(limit).collect()).await
     }

@@ -10,7 +10,7 @@ use crate::store::embedded::layout::{
     TopicWatermark,
 };
 use crate::store::{
-    Chain, Denial, Epoch, Fault, Keyring, Laggard, PendingRequest, Ping, Result, Skip, StoreError,
+    Chain, Denial, Epoch, Fault, Gap, Keyring, Laggard, PendingRequest, Ping, Result, Skip, StoreError,
     Subscription, Uptime, Validators,
 };
 
@@ -59,6 +59,7 @@ fn read(space: Space, keys: &Keyring, key: &[u8], value: &Bytes) -> Result<()> {
         Space::IdempotencyExpiry => open::<Expiry>(keys, key, value),
         Space::Chains => open::<Chain>(keys, key, value),
         Space::Validators => open::<Validators>(keys, key, value),
+        Space::Gaps => open::<Gap>(keys, key, value),
         Space::Denials => open::<Denial>(keys, key, value),
     }
 }

@@ -4,7 +4,7 @@ use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::{
-    Denial, DenialId, FailureClass, Intent, Laggard, Offset, PendingRequest, RequestId, Shard, Skip, Slot,
+    Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, RequestId, Shard, Skip, Slot,
     Subscription, SubscriptionId, Sweep, TopicId, Watermark,
 };
 
@@ -207,6 +207,28 @@ impl Record for Skip {
             at: fields.time()?,
             class: decode_class(fields)?,
             status: fields.option(Decoder::small)?,
+        })
+    }
+}
+
+impl Record for Gap {
+    const SPACE: Space = Space::Gaps;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.topic.0);
+        out.number(self.subscription.0);
+        out.number(self.from.0);
+        out.number(self.to.0);
+        out.time(self.at);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            topic: TopicId(fields.number()?),
+            subscription: SubscriptionId(fields.number()?),
+            from: Offset(fields.number()?),
+            to: Offset(fields.number()?),
+            at: fields.time()?,
         })
     }
 }

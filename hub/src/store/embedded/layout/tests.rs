@@ -12,7 +12,7 @@ use super::super::codec::{Decoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Intent, Keyring, Laggard, Leap,
+    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring, Laggard, Leap,
     NotificationLinks, Offset, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
     Subscription, SubscriptionId, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
@@ -160,6 +160,8 @@ proptest! {
         comes_back(&log_record);
         comes_back(&laggard);
         comes_back(&skip);
+        let Skip { topic: of, subscription: to, offset, at, .. } = skip;
+        comes_back(&Gap { topic: of, subscription: to, from: offset, to: Offset(address.1), at });
         comes_back(&watermark);
         comes_back(&topic);
         comes_back(&Ping { id: PingId(address.1), topic: topic.topic.url.clone() });
@@ -199,6 +201,7 @@ proptest! {
         let _ = LogRecord::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Laggard::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Skip::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Gap::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = TopicWatermark::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = TopicState::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Remembered::decode(&mut Decoder::over(bytes.clone(), &keys));

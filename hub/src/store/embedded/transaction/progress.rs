@@ -52,6 +52,9 @@ impl Transaction<'_> {
         for skip in &progress.skips {
             self.put(key::skip(shard, skip.topic, skip.offset, skip.subscription), skip);
         }
+        for gap in &progress.gaps {
+            self.put(key::gap(gap), gap);
+        }
         Ok(())
     }
 }

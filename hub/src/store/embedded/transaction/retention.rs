@@ -103,6 +103,17 @@ impl Transaction<'_> {
         Ok(more)
     }
 
+    /// Forgets at most `limit` gaps that were found before `older_than`; returns whether there may be more.
+    pub(in super::super) fn forget_gaps(&mut self, older_than: DateTime, limit: usize) -> Result<bool> {
+        let range = Keys::between(Vec::new(), key::expiry_until(older_than));
+        let found: Result<Vec<_>> = self.engine.scan(Space::Gaps, &range).take(limit).collect();
+        let found = found?;
+        for (key, _) in &found {
+            self.batch.remove(Space::Gaps, key.to_vec());
+        }
+        Ok(found.len() == limit)
+    }
+
     /// Forgets at most `limit` idempotency keys that have expired at `now`; returns whether there may be more.
     pub(in super::super) fn forget_idempotency(&mut self, now: DateTime, limit: usize) -> Result<bool> {
         let range = Keys::between(Vec::new(), key::expiry_until(now));
