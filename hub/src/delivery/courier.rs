@@ -105,17 +105,27 @@ impl Courier {
         }))
     }
 
-    /// The notification that this attempt is about; what the attempt comes to where there is none.
+    /// The notification that this attempt is about; what the attempt comes to where there is none that can be read.
     async fn owed(&self, attempt: &Attempt) -> Result<Result<Arc<Notification>, Finished>, StoreError> {
         let mut sought = attempt.sought();
-        while let Some(found) = self.store.notification_from(attempt.topic, sought).await? {
+        loop {
+            let found = match self.store.notification_from(attempt.topic, sought).await {
+                Ok(Some(found)) => found,
+                Ok(None) => return Ok(Err(Finished::Postponed)),
+                // It will never be readable again, and must not hold up what is.
+                Err(error @ StoreError::Damaged { .. }) => {
+                    let (topic, offset) = (attempt.topic.0, sought.0);
+                    warn!(%error, topic, offset, subscription = attempt.subscription.0, "notification is lost");
+                    return Ok(Err(Finished::Gap { from: sought, next: sought.next() }));
+                }
+                Err(error) => return Err(error),
+            };
             match attempt.judge(sought, found.offset, found.rule) {
                 Find::Send => return Ok(Ok(found)),
                 Find::Gap => return Ok(Err(Finished::Gap { from: sought, next: found.offset })),
                 Find::Pass => sought = found.offset.next(),
             }
         }
-        Ok(Err(Finished::Postponed))
     }
 
     /// `None` when nothing could be sent for want of something on this side.
@@ -246,7 +256,10 @@ mod tests {
     use resync_core::websub::Secret;
 
     use super::*;
-    use crate::store::{NotificationLinks, Rule, SubscriptionId};
+    use crate::delivery::breaker::BreakerPolicy;
+    use crate::delivery::hosts::{Hosts, Lane};
+    use crate::egress::Guard;
+    use crate::store::{self, Engine, Keyring, NewNotification, NotificationLinks, Rule, SubscriptionId};
 
     fn subscription(secret: Option<&str>) -> Arc<Subscription> {
         Arc::new(Subscription {
@@ -330,5 +343,49 @@ mod tests {
                 .is_some_and(|pause| pause <= Duration::from_secs(90) && pause > Duration::from_secs(80))
         );
         assert_eq!(hint("whenever"), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_notification_that_cannot_be_read_is_a_gap_of_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let mut topic = TopicId(0);
+        for body in ["one", "two"] {
+            let new = NewNotification {
+                topic: "http://source.example/framework/".parse().unwrap(),
+                content_type: Bytes::new(),
+                links: NotificationLinks::default(),
+                body: body.into(),
+                rule: Rule::Every,
+                idempotency_key: None,
+                interval: None,
+                received_at: DateTime::now(),
+            };
+            topic = TopicId(store.append(new, Duration::ZERO).await.unwrap().id().topic);
+        }
+        drop(store);
+        store::damage_log(directory.path());
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let second = Duration::from_secs(1);
+        let client = EgressClient::new(Guard::open_to(&[]), second, second, 1);
+        let courier =
+            Courier::new(store, client, SignatureMethod::Sha256, Prefixes::default(), Meters::default());
+        let breaker = BreakerPolicy { failures: 1, open: second, open_max: second };
+        let attempt = |offset| Attempt {
+            topic,
+            subscription: SubscriptionId(7),
+            offset: Offset(offset),
+            latest: Offset(0),
+            newest_only: false,
+            number: 1,
+            lane: Lane::First,
+            probe: false,
+            crowded: false,
+            host: Hosts::new(1, breaker).join(&"http://destination.example".into()),
+            started: Instant::now(),
+        };
+        let gap = Finished::Gap { from: Offset(1), next: Offset(2) };
+        assert_eq!(courier.owed(&attempt(1)).await.unwrap().unwrap_err(), gap);
+        assert_eq!(courier.owed(&attempt(2)).await.unwrap().unwrap().body, "two");
     }
 }

@@ -27,6 +27,8 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+#[cfg(test)]
+pub(crate) use embedded::damage_log;
 pub use error::StoreError;
 pub use findings::{Fault, Findings};
 pub use keyring::{KeyId, Keyring, KeyringError};

@@ -72,7 +72,11 @@ async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreErro
 async fn newest(store: &dyn Store) -> Result<Option<SystemTime>, StoreError> {
     let mut newest = None;
     for topic in store.topics().await? {
-        if let Some(last) = store.notification_from(topic.id, topic.head).await? {
+        let last = match store.notification_from(topic.id, topic.head).await {
+            Err(StoreError::Damaged { .. }) => None,
+            last => last?,
+        };
+        if let Some(last) = last {
             newest = newest.max(Some(last.received_at.to_system_time()));
         }
     }

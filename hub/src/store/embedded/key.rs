@@ -54,6 +54,11 @@ pub(super) fn body(topic: TopicId, offset: Offset, part: u64) -> Vec<u8> {
     [topic.0.to_be_bytes(), offset.0.to_be_bytes(), part.to_be_bytes()].concat()
 }
 
+/// The number of the part in the key of a part of a body.
+pub(super) fn part_of_body(key: &[u8]) -> Option<u64> {
+    key.last_chunk().map(|part| u64::from_be_bytes(*part))
+}
+
 pub(super) fn ping(topic: &TopicUrl) -> Vec<u8> {
     digest(&[topic.key().as_bytes()]).to_vec()
 }

@@ -43,6 +43,8 @@ use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
 
 pub(super) use self::check::check;
+#[cfg(test)]
+pub(crate) use self::testing::damage_log;
 use self::engine::{Batch, Engine, Keys, Space};
 use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;

@@ -1,12 +1,14 @@
 //! An engine for tests: a map in memory whose commits can be held up, counted, and made to fail.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
+use super::fjall::Fjall;
 use crate::store::{Result, StoreError};
 
 #[derive(Clone, Debug, Default)]
@@ -123,4 +125,20 @@ impl Engine for Fragile {
     fn disk_size(&self) -> Result<u64> {
         Ok(0)
     }
+}
+
+/// Flips a bit in the first record of a space.
+pub(super) fn damage(engine: &dyn Engine, space: Space) {
+    let (key, value) = engine.scan(space, &Keys::all()).next().unwrap().unwrap();
+    let mut value = value.to_vec();
+    let middle = value.len() / 2;
+    value[middle] ^= 1;
+    let mut batch = Batch::default();
+    batch.put(space, key.to_vec(), value);
+    engine.commit(&batch).unwrap();
+}
+
+/// Makes the first notification of a closed store of fjall unreadable.
+pub(crate) fn damage_log(directory: &Path) {
+    damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::Log);
 }

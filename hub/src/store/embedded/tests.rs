@@ -15,7 +15,7 @@ use super::engine::{Batch, Engine, Keys, Space};
 use super::key;
 use super::memory::{Ledger, Topics};
 use super::room::Room;
-use super::testing::Fragile;
+use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, fjall::Fjall, sled::Sled};
 use crate::store::{
@@ -319,17 +319,6 @@ const ENGINES: [(crate::store::Engine, OpenEngine); 2] = [
     (crate::store::Engine::Sled, |directory| Box::new(Sled::open(&directory.join("sled")).unwrap())),
 ];
 
-/// Flips a bit in the first record of a space.
-fn damage(engine: &dyn Engine, space: Space) {
-    let (key, value) = engine.scan(space, &Keys::all()).next().unwrap().unwrap();
-    let mut value = value.to_vec();
-    let middle = value.len() / 2;
-    value[middle] ^= 1;
-    let mut batch = Batch::default();
-    batch.put(space, key.to_vec(), value);
-    engine.commit(&batch).unwrap();
-}
-
 fn is_damage_of<T: std::fmt::Debug>(outcome: Result<T, StoreError>, space: &str) {
     match outcome {
         Err(StoreError::Damaged { space: named, .. }) => assert_eq!(named, space),
@@ -364,6 +353,28 @@ async fn a_damaged_record_is_named() {
             // The second flip repairs the first.
             damage(open_engine(directory.path()).as_ref(), space);
         }
+    }
+}
+
+#[tokio::test]
+async fn retention_goes_on_over_a_notification_that_cannot_be_read() {
+    for (engine, open_engine) in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
+        let other: TopicUrl = "https://source.example/other".parse().unwrap();
+        for _ in 0..3 {
+            store.append(posted(vec![1; 70_000], None), DAY).await.unwrap();
+            store.append(NewNotification { topic: other.clone(), ..posted(vec![2; 9], None) }, DAY).await.unwrap();
+        }
+        drop(store);
+        damage(open_engine(directory.path()).as_ref(), Space::Log);
+        let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
+        let trimmed = store.trim(DateTime::from_unix_millis(i64::from(u32::MAX) * 1000).unwrap(), u64::MAX).await;
+        assert_eq!(trimmed.unwrap().notifications, 4);
+        assert!(store.topics().await.unwrap().iter().all(|topic| topic.first == topic.head));
+        assert_eq!(store.usage().log_bytes, 70_009);
+        drop(store);
+        assert_eq!(super::check(engine, directory.path(), &Keyring::none()).unwrap().faults, []);
     }
 }
 

@@ -57,15 +57,13 @@ impl Transaction<'_> {
             let Some(mut state) = changed.remove(&topic).or_else(|| self.topic_state(topic).cloned()) else {
                 continue;
             };
-            let offset = state.topic.first;
-            let record = self.log_record(topic, offset)?;
-            victims.push(Victim { topic, offset, parts: record.body.parts() });
-            let removed = record.body.len();
-            bytes = bytes.saturating_sub(removed);
+            let (before, offset) = (state.bytes, state.topic.first);
+            let (removed, parts) = self.extent(topic, offset)?;
+            victims.push(Victim { topic, offset, parts });
             slice.trimmed.bytes += removed;
             state.bytes = state.bytes.saturating_sub(removed);
-            state.topic.first = offset.next();
-            state.oldest = Some(self.log_record(topic, offset.next())?.received_at);
+            self.begin_after(&mut state, offset)?;
+            bytes = bytes.saturating_sub(before.saturating_sub(state.bytes));
             oldest.extend(candidate(&state));
             changed.insert(topic, state);
         }
@@ -141,6 +139,38 @@ impl Transaction<'_> {
     fn states(&self) -> impl Iterator<Item = &TopicState> {
         let untouched = self.topics.iter().filter(|state| !self.staged.topics.contains_key(&state.topic.id));
         untouched.chain(self.staged.topics.values())
+    }
+
+    /// How many bytes of body a notification has, and in how many parts elsewhere. One that cannot be read has no known length: it
+    /// goes with whatever parts there are.
+    fn extent(&self, topic: TopicId, offset: Offset) -> Result<(u64, u64)> {
+        match self.log_record(topic, offset) {
+            Ok(record) => Ok((record.body.len(), record.body.parts())),
+            Err(error @ StoreError::Damaged { .. }) => {
+                tracing::warn!(%error, topic = topic.0, offset = offset.0, "retention removes what nobody can read");
+                let parts = self.engine.scan(Space::Bodies, &Keys::prefix(key::log(topic, offset)));
+                let last = parts.last().transpose()?.and_then(|(key, _)| key::part_of_body(&key));
+                Ok((0, last.map_or(0, |last| last + 1)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets a log begin after its first notification. One that cannot be read is as old as the one before it.
+    fn begin_after(&self, state: &mut TopicState, removed: Offset) -> Result<()> {
+        state.topic.first = removed.next();
+        match self.log_record(state.topic.id, state.topic.first) {
+            Ok(record) => {
+                state.oldest = Some(record.received_at);
+                if state.topic.first == state.topic.head {
+                    // Where the length of something removed was not known, it is no longer counted.
+                    state.bytes = record.body.len();
+                }
+                Ok(())
+            }
+            Err(StoreError::Damaged { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn log_record(&self, topic: TopicId, offset: Offset) -> Result<LogRecord> {
