@@ -121,7 +121,8 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// The first offset whose notification came in at this moment or later, by the clock as it was then: one that was set back
     /// may have marked later ones as earlier. After the last offset when there is none. Reads the log from its beginning.
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset>;
-    /// Forgets notifications received before `older_than`, then the oldest ones until at most `max_bytes` of bodies remain.
+    /// Forgets notifications received before `older_than`, then the oldest ones of whichever topic takes most until at most
+    /// `max_bytes` of bodies remain.
     /// The newest notification of each topic is kept. Gaps that were found before `older_than` are forgotten too.
     async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed>;
     /// When the hub was up, as it was written down last; `None` in a store that never knew.

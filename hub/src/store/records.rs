@@ -306,6 +306,8 @@ pub struct Trimmed {
     pub notifications: u64,
     /// How many bytes of bodies.
     pub bytes: u64,
+    /// How many of the notifications were not old, and had to make room.
+    pub early: u64,
 }
 
 /// A ping's identity; grows with every ping.

@@ -53,6 +53,13 @@ async fn trim(
     if trimmed.notifications > 0 {
         info!(notifications = trimmed.notifications, bytes = trimmed.bytes, "log trimmed");
     }
+    if trimmed.early > 0 {
+        warn!(
+            notifications = trimmed.early,
+            size = config.size,
+            "notifications younger than [retention] age had to make room: raise [retention] size"
+        );
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Random operations against a model that keeps everything in plain maps, with reopening in between.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::{LEASE, Place, at, behind, posted, read, topic};
 use crate::store::{
     Activation, Appended, Checkpoint, Ended, Engine, Epoch, Fault, Intent, Laggard, NewNotification,
     NewRequest, Offset, PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription,
-    SubscriptionId, Watermark,
+    SubscriptionId, Trimmed, Watermark,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -201,7 +202,7 @@ impl Model {
 
     async fn trim(&mut self, store: &dyn Store, older_than: i64, max_bytes: u64) {
         let trimmed = store.trim(at(START + older_than), max_bytes).await.unwrap();
-        let (mut notifications, mut bytes) = (0, 0);
+        let (mut notifications, mut bytes, mut early) = (0, 0, 0);
         let mut shortened = BTreeMap::new();
         loop {
             let total: u64 = self
@@ -210,22 +211,23 @@ impl Model {
                 .flat_map(|log| log.held.values())
                 .map(|(body, _)| body.len() as u64)
                 .sum();
-            let oldest = self
-                .topics
-                .iter_mut()
-                .filter(|(_, log)| log.held.len() > 1)
-                .min_by_key(|(_, log)| log.held.first_key_value().map(|(_, (_, received))| *received));
-            let Some((topic, log)) = oldest else { break };
-            let entry = log.held.first_entry().unwrap();
-            if entry.get().1 >= older_than && total <= max_bytes {
-                break;
-            }
+            let kept = |log: &Log| log.held.values().next().map(|(_, received)| *received);
+            let bytes_of = |log: &Log| log.held.values().map(|(body, _)| body.len()).sum::<usize>();
+            let more_than_one = || self.topics.iter().filter(|(_, log)| log.held.len() > 1);
+            let oldest = more_than_one().min_by_key(|(_, log)| kept(log));
+            let largest = more_than_one().max_by_key(|(_, log)| (bytes_of(log), Reverse(kept(log))));
+            let is_old = |log: &Log| kept(log).is_some_and(|received| received < older_than);
+            let victim = oldest.filter(|(_, log)| is_old(log));
+            let Some(victim) = victim.or(largest.filter(|_| total > max_bytes)) else { break };
+            let topic = *victim.0;
+            early += u64::from(!is_old(victim.1));
+            let entry = self.topics.get_mut(&topic).unwrap().held.first_entry().unwrap();
             notifications += 1;
             let offset = *entry.key();
             bytes += entry.remove().0.len() as u64;
-            shortened.insert(*topic, offset + 1);
+            shortened.insert(topic, offset + 1);
         }
-        assert_eq!((trimmed.notifications, trimmed.bytes), (notifications, bytes));
+        assert_eq!(trimmed, Trimmed { notifications, bytes, early });
         self.skips
             .retain(|(_, topic, offset, _), _| shortened.get(topic).is_none_or(|first| offset >= first));
     }

@@ -16,7 +16,7 @@ use crate::store::{
 on_every_engine!(
     old_notifications_are_forgotten,
     the_newest_of_each_topic_is_kept,
-    the_oldest_of_all_topics_make_room_first,
+    the_largest_log_makes_room_first,
     large_bodies_are_forgotten_whole,
     more_than_one_slice_is_forgotten_at_once,
     trimming_an_empty_store_does_nothing,
@@ -53,7 +53,7 @@ async fn old_notifications_are_forgotten(place: Place) {
         id = append_at(&*store, &url, second, 10).await;
     }
     let trimmed = store.trim(at(3), EVERYTHING).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 20 });
+    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 20, early: 0 });
     assert_eq!(the(&*store, &url).await.first, Offset(3));
     assert_eq!(held(&*store, id, 1..=5).await, [3, 4, 5]);
     let next = store.notification_from(id, Offset(1)).await.unwrap().unwrap();
@@ -75,18 +75,24 @@ async fn the_newest_of_each_topic_is_kept(place: Place) {
     }
 }
 
-async fn the_oldest_of_all_topics_make_room_first(place: Place) {
+async fn the_largest_log_makes_room_first(place: Place) {
     let store = place.open();
-    let a = append_at(&*store, &topic("a"), 1, 100).await;
-    let b = append_at(&*store, &topic("b"), 2, 100).await;
-    append_at(&*store, &topic("a"), 3, 100).await;
-    append_at(&*store, &topic("b"), 4, 100).await;
-    append_at(&*store, &topic("a"), 5, 100).await;
-    append_at(&*store, &topic("b"), 6, 100).await;
-    let trimmed = store.trim(at(0), 350).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 3, bytes: 300 });
-    assert_eq!(held(&*store, a, 1..=3).await, [3]);
-    assert_eq!(held(&*store, b, 1..=3).await, [2, 3]);
+    let quiet = append_at(&*store, &topic("quiet"), 1, 100).await;
+    append_at(&*store, &topic("quiet"), 2, 100).await;
+    let mut greedy = TopicId(0);
+    for second in 3..=7 {
+        greedy = append_at(&*store, &topic("greedy"), second, 100).await;
+    }
+    let trimmed = store.trim(at(0), 550).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 200, early: 2 });
+    assert_eq!(held(&*store, greedy, 1..=5).await, [3, 4, 5]);
+    assert_eq!(held(&*store, quiet, 1..=2).await, [1, 2]);
+    // Of equals it is the one with the oldest notification, and what is old goes before anything else.
+    store.trim(at(0), 350).await.unwrap();
+    assert_eq!(held(&*store, greedy, 1..=5).await, [4, 5]);
+    assert_eq!(held(&*store, quiet, 1..=2).await, [2]);
+    let trimmed = store.trim(at(7), 200).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 1, bytes: 100, early: 0 });
 }
 
 async fn large_bodies_are_forgotten_whole(place: Place) {
@@ -94,7 +100,7 @@ async fn large_bodies_are_forgotten_whole(place: Place) {
     let url = topic("t");
     let id = append_at(&*store, &url, 1, 1_000_000).await;
     append_at(&*store, &url, 2, 10).await;
-    assert_eq!(store.trim(at(2), EVERYTHING).await.unwrap(), Trimmed { notifications: 1, bytes: 1_000_000 });
+    assert_eq!(store.trim(at(2), EVERYTHING).await.unwrap(), Trimmed { notifications: 1, bytes: 1_000_000, early: 0 });
     let store = place.reopen(store);
     assert_eq!(held(&*store, id, 1..=2).await, [2]);
 }
@@ -105,7 +111,7 @@ async fn more_than_one_slice_is_forgotten_at_once(place: Place) {
     let appends = (1..=2_500).map(|second| append_at(&*store, &url, second, 1));
     futures_util::future::join_all(appends).await;
     let trimmed = store.trim(at(10_000), EVERYTHING).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 2_499, bytes: 2_499 });
+    assert_eq!(trimmed, Trimmed { notifications: 2_499, bytes: 2_499, early: 0 });
     assert_eq!(the(&*store, &url).await.first, Offset(2_500));
 }
 
@@ -128,8 +134,8 @@ async fn what_is_kept_survives_trimming_and_reopening(place: Place) {
     let topic = the(&*store, &url).await;
     assert_eq!((topic.first, topic.head), (Offset(2), Offset(4)));
     // The bytes and the age of what is left were kept too.
-    assert_eq!(store.trim(at(3), EVERYTHING).await.unwrap(), Trimmed { notifications: 1, bytes: 100 });
-    assert_eq!(store.trim(at(0), 199).await.unwrap(), Trimmed { notifications: 1, bytes: 100 });
+    assert_eq!(store.trim(at(3), EVERYTHING).await.unwrap(), Trimmed { notifications: 1, bytes: 100, early: 0 });
+    assert_eq!(store.trim(at(0), 199).await.unwrap(), Trimmed { notifications: 1, bytes: 100, early: 1 });
     assert_eq!(held(&*store, topic.id, 1..=4).await, [4]);
 }
 

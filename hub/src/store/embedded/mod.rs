@@ -229,6 +229,7 @@ impl Store for Embedded {
                 .await?;
             trimmed.notifications += slice.trimmed.notifications;
             trimmed.bytes += slice.trimmed.bytes;
+            trimmed.early += slice.trimmed.early;
             for (topic, first) in slice.topics {
                 while self
                     .writer

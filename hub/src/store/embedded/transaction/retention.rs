@@ -21,7 +21,18 @@ pub(in super::super) struct Slice {
     pub(in super::super) more: bool,
 }
 
+/// What is about to be removed.
+#[derive(Debug, Default)]
+struct Cut {
+    /// What all bodies take then.
+    bytes: u64,
+    changed: HashMap<TopicId, TopicState>,
+    victims: Vec<Victim>,
+    trimmed: Trimmed,
+}
+
 /// A notification that may go.
+#[derive(Debug)]
 struct Victim {
     topic: TopicId,
     offset: Offset,
@@ -29,51 +40,46 @@ struct Victim {
 }
 
 impl Transaction<'_> {
-    /// Removes at most `limit` notifications: those received before `older_than`, and the oldest ones of all topics while
-    /// bodies take more than `max_bytes`. The newest of each topic stays.
+    /// Removes at most `limit` notifications: those received before `older_than`, and while bodies take more than `max_bytes` the
+    /// oldest ones of the topic whose bodies take most: nobody's log shall be short because another's is long. The newest of each
+    /// topic stays.
     pub(in super::super) fn trim(
         &mut self,
         older_than: DateTime,
         max_bytes: u64,
         limit: usize,
     ) -> Result<Slice> {
-        let mut bytes = self.states().map(|state| state.bytes).sum::<u64>();
-        let mut oldest: BinaryHeap<_> = self
-            .states()
-            .filter(|state| bytes > max_bytes || state.oldest.is_some_and(|oldest| oldest < older_than))
-            .filter_map(candidate)
-            .collect();
-        let mut changed: HashMap<TopicId, TopicState> = HashMap::new();
-        let mut victims = Vec::new();
-        let mut slice = Slice::default();
-        while let Some(Reverse((received_at, topic))) = oldest.pop() {
-            if received_at >= older_than && bytes <= max_bytes {
-                break;
+        let mut cut = Cut { bytes: self.states().map(|state| state.bytes).sum(), ..Cut::default() };
+        let mut more = false;
+        let old = |state: &TopicState| state.oldest.is_some_and(|oldest| oldest < older_than);
+        let mut oldest: BinaryHeap<_> =
+            self.states().filter(|state| old(state)).filter_map(by_age).collect();
+        while !more && let Some(Reverse((_, topic))) = oldest.pop() {
+            more = cut.victims.len() == limit;
+            if !more {
+                oldest.extend(Some(self.shorten(&mut cut, topic)?).filter(|state| old(state)).and_then(by_age));
             }
-            if victims.len() == limit {
-                slice.more = true;
-                break;
-            }
-            let Some(mut state) = changed.remove(&topic).or_else(|| self.topic_state(topic).cloned()) else {
-                continue;
-            };
-            let (before, offset) = (state.bytes, state.topic.first);
-            let (removed, parts) = self.extent(topic, offset)?;
-            victims.push(Victim { topic, offset, parts });
-            slice.trimmed.bytes += removed;
-            state.bytes = state.bytes.saturating_sub(removed);
-            self.begin_after(&mut state, offset)?;
-            bytes = bytes.saturating_sub(before.saturating_sub(state.bytes));
-            oldest.extend(candidate(&state));
-            changed.insert(topic, state);
         }
-        slice.trimmed.notifications = victims.len() as u64;
-        slice.topics = changed.iter().map(|(id, state)| (*id, state.topic.first)).collect();
+        let mut largest = BinaryHeap::new();
+        if cut.bytes > max_bytes && !more {
+            let states = self.states().map(|state| cut.changed.get(&state.topic.id).unwrap_or(state));
+            largest.extend(states.filter_map(by_size));
+        }
+        while !more && cut.bytes > max_bytes && let Some((_, _, topic)) = largest.pop() {
+            more = cut.victims.len() == limit;
+            if !more {
+                largest.extend(by_size(self.shorten(&mut cut, topic)?));
+                cut.trimmed.early += 1;
+            }
+        }
+        let Cut { changed, victims, mut trimmed, .. } = cut;
+        trimmed.notifications = victims.len() as u64;
+        let topics = changed.iter().map(|(id, state)| (*id, state.topic.first)).collect();
         self.staged.topics.extend(changed);
         for victim in victims {
             self.remove_notification(&victim);
         }
-        Ok(slice)
+        Ok(Slice { trimmed, topics, more })
     }
 
     pub(in super::super) fn put_uptime(&mut self, uptime: &Uptime) {
@@ -141,6 +147,23 @@ impl Transaction<'_> {
         untouched.chain(self.staged.topics.values())
     }
 
+    /// Takes the oldest notification from a topic's log.
+    fn shorten<'c>(&self, cut: &'c mut Cut, topic: TopicId) -> Result<&'c TopicState> {
+        let known = cut.changed.remove(&topic).or_else(|| self.topic_state(topic).cloned());
+        let mut state = known.ok_or_else(|| StoreError::Damaged {
+            space: Space::Topics.name(),
+            reason: format!("topic {:016x} is missing", topic.0),
+        })?;
+        let (before, offset) = (state.bytes, state.topic.first);
+        let (removed, parts) = self.extent(topic, offset)?;
+        state.bytes = state.bytes.saturating_sub(removed);
+        self.begin_after(&mut state, offset)?;
+        cut.victims.push(Victim { topic, offset, parts });
+        cut.trimmed.bytes += removed;
+        cut.bytes = cut.bytes.saturating_sub(before.saturating_sub(state.bytes));
+        Ok(cut.changed.entry(topic).or_insert(state))
+    }
+
     /// How many bytes of body a notification has, and in how many parts elsewhere. One that cannot be read has no known length: it
     /// goes with whatever parts there are.
     fn extent(&self, topic: TopicId, offset: Offset) -> Result<(u64, u64)> {
@@ -191,7 +214,13 @@ impl Transaction<'_> {
 }
 
 /// When the oldest notification of the topic came in, if it is not the only one.
-fn candidate(state: &TopicState) -> Option<Reverse<(DateTime, TopicId)>> {
+fn by_age(state: &TopicState) -> Option<Reverse<(DateTime, TopicId)>> {
     let oldest = state.oldest.filter(|_| state.topic.first < state.topic.head)?;
     Some(Reverse((oldest, state.topic.id)))
+}
+
+/// How much the bodies of the topic take, and of equals which has the oldest notification.
+fn by_size(state: &TopicState) -> Option<(u64, Reverse<DateTime>, TopicId)> {
+    let Reverse((oldest, id)) = by_age(state)?;
+    Some((state.bytes, Reverse(oldest), id))
 }
