@@ -6,7 +6,7 @@ use super::super::hosts::OpenHost;
 use super::super::operator::{Act, LateSubscription, Which};
 use super::{Machine, Now};
 use crate::delivery::member::Phase;
-use crate::store::{Offset, Skip, SubscriptionId, TopicId};
+use crate::store::{Offset, Replayed, Skip, SubscriptionId, TopicId};
 
 impl Machine {
     /// Does what the operator wants; returns how many subscriptions of this shard that concerns.
@@ -33,9 +33,10 @@ impl Machine {
         limit: usize,
         now: Instant,
     ) -> Vec<LateSubscription> {
-        let from = after.map_or(TopicId(0), |(topic, _)| topic);
+        let (from, behind) = after.unwrap_or((TopicId(0), SubscriptionId(0)));
         let late = self.topics.range(from..).flat_map(|(topic, state)| {
-            state.late().filter_map(|(id, member)| {
+            let behind = if *topic == from { behind } else { SubscriptionId(0) };
+            state.late(behind).filter_map(|(id, member)| {
                 Some(LateSubscription {
                     topic: *topic,
                     subscription: id,
@@ -53,9 +54,12 @@ impl Machine {
                 })
             })
         });
-        late.filter(|late| after.is_none_or(|after| (late.topic, late.subscription) > after))
-            .take(limit)
-            .collect()
+        late.take(limit).collect()
+    }
+
+    /// Whether any subscription has this origin.
+    pub(in super::super) fn knows_host(&self, origin: &str) -> bool {
+        self.hosts.find(origin).is_some()
     }
 
     /// The hosts that are left alone.
@@ -68,14 +72,16 @@ impl Machine {
             Which::Host(origin) => self.hosts.find(origin),
             Which::Topic(_) | Which::Subscription(_) => None,
         };
-        let mut concerned = Vec::new();
+        let (mut concerned, mut left_alone) = (Vec::new(), Vec::new());
         for (topic, state) in &mut self.topics {
             let chosen = |id, of| match which {
                 Which::Host(_) => Some(of) == host,
                 Which::Topic(wanted) => wanted == topic,
                 Which::Subscription(wanted) => *wanted == id,
             };
-            concerned.extend(state.hurry(chosen).into_iter().map(|(of, id)| (of, (*topic, id))));
+            let (hurried, waiting) = state.hurry(chosen);
+            concerned.extend(hurried.into_iter().map(|(of, id)| (of, (*topic, id))));
+            left_alone.extend(waiting.into_iter().filter(|of| self.hosts.is_left_alone(*of)));
         }
         if let Some(host) = host {
             self.hosts.probe_now(host);
@@ -85,7 +91,8 @@ impl Machine {
             self.hosts.probe_now(*of);
             self.touched.insert(waiter.0);
         }
-        concerned.len()
+        left_alone.iter().for_each(|of| self.hosts.probe_now(*of));
+        concerned.len() + left_alone.len()
     }
 
     fn give_up(&mut self, topic: TopicId, id: SubscriptionId, now: Now) -> bool {
@@ -111,10 +118,17 @@ impl Machine {
         };
         let rewound = state.rewind(id, from);
         if rewound {
+            self.owe_again(Replayed { topic, subscription: Some(id), from });
             self.hosts.wait(slot.host, (topic, id), true);
             self.settle(topic);
         }
         rewound
+    }
+
+    /// What was given up is owed again.
+    fn owe_again(&mut self, replayed: Replayed) {
+        self.skips.retain(|skip| !replayed.covers(skip));
+        self.replayed.push(replayed);
     }
 
     fn replay_topic(&mut self, topic: TopicId, from: Offset, now: Now) -> usize {
@@ -123,6 +137,7 @@ impl Machine {
             self.hosts.wait(host, (topic, id), true);
         }
         let concerned = state.slots().filter(|(_, slot)| slot.lease_end > now.wall).count();
+        self.owe_again(Replayed { topic, subscription: None, from });
         self.settle(topic);
         concerned
     }

@@ -247,6 +247,11 @@ impl Hosts {
         }
     }
 
+    /// Whether nothing is sent to this host for now.
+    pub(super) fn is_left_alone(&self, id: HostId) -> bool {
+        self.breakers.get(&id).is_some_and(|breaker| breaker.until().is_some())
+    }
+
     /// The host with this origin, if any subscription has it.
     pub(super) fn find(&self, origin: &str) -> Option<HostId> {
         self.by_origin.get(origin).copied()

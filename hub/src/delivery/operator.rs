@@ -77,6 +77,7 @@ pub(super) type Page = (Option<(TopicId, SubscriptionId)>, usize);
 pub(super) enum Order {
     Late(Page, oneshot::Sender<Vec<LateSubscription>>),
     Hosts(oneshot::Sender<Vec<OpenHost>>),
+    KnowsHost(String, oneshot::Sender<bool>),
     TopicOf(SubscriptionId, oneshot::Sender<Option<TopicId>>),
     /// Answered once it is durable.
     Act(Act, oneshot::Sender<usize>),
@@ -117,6 +118,15 @@ impl Operator {
         let mut found: Vec<_> = self.ask(Order::Hosts).await?.into_iter().flatten().collect();
         found.sort_unstable_by(|one, other| one.origin.cmp(&other.origin));
         Ok(found)
+    }
+
+    /// Whether any subscription has this origin.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn knows_host(&self, origin: &str) -> Result<bool, Stopped> {
+        let known = self.ask(|reply| Order::KnowsHost(origin.to_owned(), reply)).await?;
+        Ok(known.contains(&true))
     }
 
     /// The topic of a subscription in force.

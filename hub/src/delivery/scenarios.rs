@@ -509,3 +509,27 @@ fn when_many_leases_are_over_at_once_they_end_a_few_at_a_time() {
         .collect();
     assert_eq!(ends, [400, 400, 200]);
 }
+
+#[test]
+fn the_operator_can_hurry_who_waits_for_a_host_that_is_left_alone() {
+    let mut world = World::new(73);
+    let topic = TopicId(1);
+    for id in (1..=4).map(SubscriptionId) {
+        let lease_end = world.lease(LONG);
+        let slot = Slot { id, topic, origin: "http://one.example".into(), start: Offset(0), lease_end };
+        let known = Box::new(world.topic(topic));
+        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+    }
+    append(&mut world, topic, Rule::Every);
+    let failing: Vec<_> = std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL)).collect();
+    assert_eq!(failing.len(), 3, "as many as the host takes at once");
+    for attempt in failing {
+        let failed = Finished::Answered { offset: Offset(1), outcome: Outcome::unreachable() };
+        world.machine.finished(&attempt, failed, world.now);
+    }
+    assert_eq!(world.machine.next(world.now, OpenLanes::ALL), None, "it is left alone");
+    let act = Act::Retry(Which::Subscription(SubscriptionId(4)));
+    assert_eq!(world.machine.act(&act, world.now), 1);
+    let probe = world.machine.next(world.now, OpenLanes::ALL);
+    assert_eq!(probe.map(|attempt| attempt.subscription), Some(SubscriptionId(4)));
+}

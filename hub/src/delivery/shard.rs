@@ -17,7 +17,7 @@ use super::round::Round;
 use super::schedule::RetryPolicy;
 use super::sweep::{Step, TopicState};
 use crate::store::{
-    Checkpoint, Ended, Gap, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId, TopicId,
+    Checkpoint, Ended, Gap, Replayed, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId, TopicId,
 };
 
 /// The present moment on both clocks: leases follow the wall, timers the monotonic one.
@@ -79,6 +79,7 @@ pub(super) struct Machine {
     laggards: usize,
     skips: Vec<Skip>,
     gaps: Vec<Gap>,
+    replayed: Vec<Replayed>,
     ended: BTreeMap<(TopicId, SubscriptionId), Ended>,
     checkpoints: u32,
     counts: Counts,
@@ -113,6 +114,7 @@ impl Machine {
             laggards: 0,
             skips: Vec::new(),
             gaps: Vec::new(),
+            replayed: Vec::new(),
             ended: BTreeMap::new(),
             checkpoints: 1,
             counts: Counts::default(),
@@ -256,7 +258,8 @@ impl Machine {
     /// The progress since the last checkpoint, to be saved as a whole.
     pub(super) fn checkpoint(&mut self, now: Now) -> Checkpoint {
         let (skips, gaps) = (std::mem::take(&mut self.skips), std::mem::take(&mut self.gaps));
-        let mut checkpoint = Checkpoint { skips, gaps, ..Checkpoint::default() };
+        let replayed = std::mem::take(&mut self.replayed);
+        let mut checkpoint = Checkpoint { skips, gaps, replayed, ..Checkpoint::default() };
         let number = self.checkpoints;
         self.checkpoints = self.checkpoints.wrapping_add(1);
         for id in std::mem::take(&mut self.touched) {
@@ -287,7 +290,10 @@ impl Machine {
 
     /// Whether there is progress to save.
     pub(super) fn has_progress(&self) -> bool {
-        !(self.touched.is_empty() && self.skips.is_empty() && self.gaps.is_empty())
+        !(self.touched.is_empty()
+            && self.skips.is_empty()
+            && self.gaps.is_empty()
+            && self.replayed.is_empty())
     }
 
     /// Forgets everything: another owner delivers for this shard now.
@@ -301,6 +307,7 @@ impl Machine {
         self.laggards = 0;
         self.skips.clear();
         self.gaps.clear();
+        self.replayed.clear();
         self.ended.clear();
     }
 

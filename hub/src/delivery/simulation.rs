@@ -364,6 +364,8 @@ impl World {
         for key in checkpoint.caught_up {
             self.durable.laggards.remove(&key);
         }
+        let owed_again = |skip: &Skip| checkpoint.replayed.iter().any(|replayed| replayed.covers(skip));
+        self.durable.skips.retain(|skip| !owed_again(skip));
         self.durable.skips.extend(checkpoint.skips);
         self.durable.gaps.extend(checkpoint.gaps);
     }

@@ -6,6 +6,7 @@
 //! of its own, and the watermark passes it by. So a healthy sweep leaves a handful of records, whatever its size.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Instant;
 
 use resync_core::datetime::DateTime;
@@ -237,9 +238,11 @@ impl TopicState {
         self.head
     }
 
-    /// The subscriptions that are not where the watermark is, or the sweep, and those that fail.
-    pub(super) fn late(&self) -> impl Iterator<Item = (SubscriptionId, &Member)> {
-        self.members.iter().filter(|(id, _)| !self.attached.contains(id)).map(|(id, member)| (*id, member))
+    /// The subscriptions after this one that are behind the watermark or the sweep, and those that fail.
+    pub(super) fn late(&self, after: SubscriptionId) -> impl Iterator<Item = (SubscriptionId, &Member)> {
+        let on_time = |id| self.attached.contains(id) || self.parked.contains(id);
+        let members = self.members.range((Bound::Excluded(after), Bound::Unbounded));
+        members.filter(move |(id, _)| !on_time(*id)).map(|(id, member)| (*id, member))
     }
 
     /// Puts a subscription aside until the topic is resumed.
@@ -253,21 +256,27 @@ impl TopicState {
         held.into_iter().filter_map(|id| Some((self.slots.get(id)?.host, id))).collect()
     }
 
-    /// Ends the pauses of the members that are chosen by id and host; they wait for their hosts now.
+    /// Ends the pauses of the members that are chosen by id and host; they wait for their hosts now. Returns them first, and then
+    /// the chosen ones that waited already.
     pub(super) fn hurry(
         &mut self,
         chosen: impl Fn(SubscriptionId, HostId) -> bool,
-    ) -> Vec<(HostId, SubscriptionId)> {
-        let mut hurried = Vec::new();
+    ) -> (Vec<(HostId, SubscriptionId)>, Vec<HostId>) {
+        let (mut hurried, mut waiting) = (Vec::new(), Vec::new());
         for (id, member) in &mut self.members {
             let Some(host) = self.slots.get(*id).map(|slot| slot.host) else { continue };
-            if matches!(member.phase, Phase::Backoff(_)) && chosen(*id, host) {
+            if !chosen(*id, host) {
+                continue;
+            }
+            if matches!(member.phase, Phase::Backoff(_)) {
                 member.phase = Phase::Waiting;
                 self.changed.insert(*id);
                 hurried.push((host, *id));
+            } else if member.phase == Phase::Waiting {
+                waiting.push(host);
             }
         }
-        hurried
+        (hurried, waiting)
     }
 
     /// Lets a subscription have everything from this offset on once more, as a laggard that waits for its host; false when it
@@ -312,9 +321,9 @@ impl TopicState {
         woken
     }
 
-    /// How many subscriptions were not where the watermark is when this was asked last, and how many are not now.
+    /// How many subscriptions were behind or failing when this was asked last, and how many are now.
     pub(super) fn count_laggards(&mut self) -> (usize, usize) {
-        let now = self.members.len() - self.attached.len();
+        let now = self.members.len() - self.attached.len() - self.parked.len();
         (std::mem::replace(&mut self.laggards, now), now)
     }
 

@@ -278,6 +278,9 @@ impl Worker {
             Order::Hosts(reply) => {
                 let _ = reply.send(machines.flat_map(|m| m.open_hosts(now.monotonic)).collect());
             }
+            Order::KnowsHost(origin, reply) => {
+                let _ = reply.send(machines.any(|m| m.knows_host(&origin)));
+            }
             Order::TopicOf(id, reply) => {
                 let _ = reply.send(machines.find_map(|m| m.topic_of(id)));
             }

@@ -6,7 +6,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
 use resync_core::datetime::DateTime;
-use resync_core::websub::{NotificationId, TopicUrl};
+use resync_core::websub::{CallbackUrl, NotificationId, TopicUrl};
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
@@ -191,8 +191,8 @@ async fn retry(State(state): State<AdminState>, Query(wish): Query<Wish>) -> Res
     let done = async {
         let which = match (&wish.topic, wish.subscription, &wish.host) {
             (Some(topic), None, None) => Which::Topic(find(&state, topic).await?),
-            (None, Some(id), None) => Which::Subscription(SubscriptionId(id)),
-            (None, None, Some(origin)) => Which::Host(origin.trim_end_matches('/').to_owned()),
+            (None, Some(id), None) => Which::Subscription(in_force(&state, SubscriptionId(id)).await?.1),
+            (None, None, Some(origin)) => Which::Host(known_host(&state, origin).await?),
             _ => return Err(Failed::Asked("name one: ?topic=URL, ?subscription=ID or ?host=ORIGIN")),
         };
         act(&state, Act::Retry(which)).await
@@ -217,7 +217,7 @@ async fn replay(State(state): State<AdminState>, Query(wish): Query<Wish>) -> Re
         let subscription = wish.subscription.map(SubscriptionId);
         let topic = match (&wish.topic, subscription) {
             (Some(topic), None) => find(&state, topic).await?,
-            (None, Some(id)) => state.operator.topic_of(id).await?.ok_or(Failed::Unknown("subscription"))?,
+            (None, Some(id)) => in_force(&state, id).await?.0,
             _ => return Err(Failed::Asked("name one: ?topic=URL or ?subscription=ID")),
         };
         let from = match (wish.from, &wish.since) {
@@ -257,6 +257,21 @@ async fn act(state: &AdminState, act: Act) -> Result<Done, Failed> {
     let subscriptions = state.operator.act(&act).await?;
     info!(?act, subscriptions, "operator");
     Ok(Done { subscriptions })
+}
+
+/// A subscription with its topic.
+async fn in_force(state: &AdminState, id: SubscriptionId) -> Result<(TopicId, SubscriptionId), Failed> {
+    let topic = state.operator.topic_of(id).await?.ok_or(Failed::Unknown("subscription"))?;
+    Ok((topic, id))
+}
+
+/// An origin of subscriptions, however it is spelled.
+async fn known_host(state: &AdminState, origin: &str) -> Result<String, Failed> {
+    let url = CallbackUrl::parse(origin)
+        .map_err(|_| Failed::Asked("the host is an origin like https://destination.example"))?;
+    let origin = url.origin();
+    let known = state.operator.knows_host(&origin).await?;
+    known.then_some(origin).ok_or(Failed::Unknown("host of a subscription"))
 }
 
 async fn named(state: &AdminState, wish: &Wish) -> Result<TopicId, Failed> {

@@ -592,6 +592,28 @@ pub struct Checkpoint {
     pub skips: Vec<Skip>,
     /// Notifications lost.
     pub gaps: Vec<Gap>,
+    /// What is owed once more: what was given up of it before is given up no longer.
+    pub replayed: Vec<Replayed>,
+}
+
+/// Notifications that are to be delivered once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// The topic.
+    pub topic: TopicId,
+    /// One of its subscriptions; `None`: all of them.
+    pub subscription: Option<SubscriptionId>,
+    /// The first of them.
+    pub from: Offset,
+}
+
+impl Replayed {
+    /// Whether this is owed again by it.
+    pub fn covers(&self, skip: &Skip) -> bool {
+        skip.topic == self.topic
+            && skip.offset >= self.from
+            && self.subscription.is_none_or(|id| id == skip.subscription)
+    }
 }
 
 impl Checkpoint {
@@ -602,6 +624,7 @@ impl Checkpoint {
             && self.caught_up.is_empty()
             && self.skips.is_empty()
             && self.gaps.is_empty()
+            && self.replayed.is_empty()
     }
 }
 

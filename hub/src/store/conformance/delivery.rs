@@ -2,7 +2,7 @@
 
 use super::{Place, append, at, behind, callback, on_every_engine, posted, subscribe, the, topic};
 use crate::store::{
-    Checkpoint, Ended, Epoch, FailureClass, Gap, Laggard, Offset, Shard, Skip, Standing, StoreError, StoreEvent,
+    Checkpoint, Ended, Epoch, FailureClass, Gap, Laggard, Offset, Replayed, Shard, Skip, Standing, StoreError, StoreEvent,
     Subscription, SubscriptionId, Sweep, Watermark,
 };
 
@@ -18,6 +18,7 @@ on_every_engine!(
     shards_do_not_mix,
     a_shard_knows_the_topics_of_its_subscriptions_and_no_others,
     skips_are_listed_up_to_the_limit,
+    what_is_replayed_was_not_given_up,
     gaps_are_listed_in_the_order_of_time_and_forgotten_with_it,
     every_subscription_stands_somewhere_with_every_notification,
     a_paused_topic_stays_paused_until_it_is_resumed,
@@ -52,6 +53,7 @@ async fn progress_is_found_again_after_reopening(place: Place) {
             skips: vec![skip(&subscription, 1)],
             caught_up: vec![],
             gaps: vec![],
+            replayed: vec![],
         };
         store.checkpoint(shard, epoch, checkpoint).await.unwrap();
         assert_eq!(store.load_shard(shard).await.unwrap().laggards, [laggard]);
@@ -134,6 +136,7 @@ async fn a_refused_checkpoint_changes_nothing(place: Place) {
         skips: vec![skip(&subscription, 1)],
         caught_up: vec![],
         gaps: vec![],
+        replayed: vec![],
     };
     assert!(store.checkpoint(shard, paused, checkpoint).await.is_err());
     let state = store.load_shard(shard).await.unwrap();
@@ -233,6 +236,7 @@ async fn every_subscription_stands_somewhere_with_every_notification(place: Plac
         skips: vec![skip(&subscriptions[1], offset.0)],
         caught_up: vec![],
         gaps: vec![],
+        replayed: vec![],
     };
     store.checkpoint(shard, epoch, checkpoint).await.unwrap();
     assert_eq!(standing().await, Standing { delivered: 1, owing: 2, skipped: 1 });
@@ -286,4 +290,35 @@ async fn gaps_are_listed_in_the_order_of_time_and_forgotten_with_it(place: Place
     assert_eq!(store.gaps(None, 10).await.unwrap(), gaps[2..]);
     drop(store);
     assert_eq!(place.faults(), []);
+}
+
+async fn what_is_replayed_was_not_given_up(place: Place) {
+    let store = place.open();
+    let (shard, one) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let (_, two) = subscribe(&*store, &topic("t"), &callback("e")).await;
+    let (_, other) = subscribe(&*store, &topic("u"), &callback("d")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let save = async |skips: Vec<Skip>, replayed: Vec<Replayed>| {
+        let checkpoint = Checkpoint { skips, replayed, ..Checkpoint::default() };
+        store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    };
+    let given_up = async || {
+        let skips = store.skips(shard, None, 100).await.unwrap();
+        let mut places: Vec<_> = skips.iter().map(|skip| (skip.subscription, skip.offset.0)).collect();
+        places.sort_unstable();
+        places
+    };
+    let skips = [&one, &two, &other].into_iter().flat_map(|of| (1..=3).map(|offset| skip(of, offset)));
+    save(skips.collect(), vec![]).await;
+    let topic = one.topic;
+    save(vec![], vec![Replayed { topic, subscription: Some(one.id), from: Offset(2) }]).await;
+    let others = [1, 2, 3].map(|offset| (other.id, offset));
+    let mut left = vec![(one.id, 1), (two.id, 1), (two.id, 2), (two.id, 3)];
+    left.extend(others);
+    assert_eq!(given_up().await, left);
+    // What fails again is given up again.
+    save(vec![skip(&two, 3)], vec![Replayed { topic, subscription: None, from: Offset(1) }]).await;
+    let mut left = vec![(two.id, 3)];
+    left.extend(others);
+    assert_eq!(given_up().await, left);
 }

@@ -303,6 +303,7 @@ impl Model {
             caught_up: if late { vec![] } else { vec![place] },
             skips: vec![skip],
             gaps: vec![],
+            replayed: vec![],
         };
         let current = self.epochs.get(&shard).copied();
         let epoch = if paused {

@@ -1,10 +1,13 @@
 //! Commands on the state of delivery: who owns a shard, and how far it is.
 
 use super::Transaction;
-use crate::store::embedded::engine::Space;
+use crate::store::embedded::codec;
+use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{PausedTopic, TopicWatermark};
-use crate::store::{Checkpoint, Epoch, Result, Shard, StoreError, StoreEvent, TopicId};
+use crate::store::{
+    Checkpoint, Epoch, Replayed, Result, Shard, Skip, StoreError, StoreEvent, TopicId,
+};
 
 impl Transaction<'_> {
     pub(in super::super) fn claim(&mut self, shard: Shard) -> Epoch {
@@ -39,6 +42,10 @@ impl Transaction<'_> {
                 behind.push((key, laggard));
             }
         }
+        let owed_again = self.skips_of(shard, &progress.replayed)?;
+        for key in owed_again {
+            self.batch.remove(Space::Skips, key);
+        }
         for (topic, watermark) in &progress.watermarks {
             self.put(key::shard_topic(shard, *topic), &TopicWatermark(*topic, *watermark));
         }
@@ -56,5 +63,24 @@ impl Transaction<'_> {
             self.put(key::gap(gap), gap);
         }
         Ok(())
+    }
+
+    /// Where it is written that what was replayed had been given up.
+    fn skips_of(&self, shard: Shard, replayed: &[Replayed]) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::new();
+        for replayed in replayed {
+            let range = Keys {
+                from: key::skips_from(shard, replayed.topic, replayed.from),
+                to: Keys::prefix(key::shard_topic(shard, replayed.topic)).to,
+            };
+            for record in self.engine.scan(Space::Skips, &range) {
+                let (key, value) = record?;
+                let skip = codec::open::<Skip>(self.keys, &key, &value);
+                if skip.is_ok_and(|skip| replayed.covers(&skip)) {
+                    keys.push(key.to_vec());
+                }
+            }
+        }
+        Ok(keys)
     }
 }
