@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::engine::Batch;
@@ -108,15 +108,24 @@ impl Writer {
 
     async fn hand_over(&self, command: Command) -> Result<()> {
         let commands = self.commands.as_ref().ok_or(StoreError::Closed)?;
-        if command.kind == Kind::Growing {
-            self.shared.health()?;
-            let waiting = self.waiting_bytes.load(Ordering::Relaxed);
-            if commands.capacity() <= RESERVED || (waiting > 0 && waiting + command.bytes > WAITING_BYTES) {
-                return Err(StoreError::Busy);
-            }
-            self.waiting_bytes.fetch_add(command.bytes, Ordering::Relaxed);
+        if command.kind == Kind::Essential {
+            return commands.send(command).await.map_err(|_| StoreError::Closed);
         }
-        commands.send(command).await.map_err(|_| StoreError::Closed)
+        self.shared.health()?;
+        let (bytes, waiting) = (command.bytes, self.waiting_bytes.load(Ordering::Relaxed));
+        if commands.capacity() <= RESERVED || (waiting > 0 && waiting + bytes > WAITING_BYTES) {
+            return Err(StoreError::Busy);
+        }
+        // Counted before it is there, since the writer may take it at once; and never across a wait, in which a caller that
+        // goes away would leave it counted for ever.
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        commands.try_send(command).map_err(|error| {
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            match error {
+                TrySendError::Full(_) => StoreError::Busy,
+                TrySendError::Closed(_) => StoreError::Closed,
+            }
+        })
     }
 }
 
