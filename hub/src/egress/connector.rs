@@ -11,7 +11,7 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tower_service::Service;
 use url::Host;
 
@@ -57,7 +57,8 @@ impl GuardedConnector {
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<TcpStream>, ConnectError> {
         let limit = self.connect_timeout;
-        timeout(limit, async { self.dial(&self.resolve(&uri).await?).await })
+        let end = Instant::now() + limit;
+        timeout(limit, async { self.dial(&self.resolve(&uri).await?, end).await })
             .await
             .unwrap_or(Err(ConnectError::Timeout(limit)))
     }
@@ -102,16 +103,25 @@ impl GuardedConnector {
         })
     }
 
-    async fn dial(&self, addresses: &[PublicAddress]) -> Result<TokioIo<TcpStream>, ConnectError> {
+    /// Each address has its share of the time that is left, so that one which says nothing does not hide one that is well.
+    async fn dial(
+        &self,
+        addresses: &[PublicAddress],
+        end: Instant,
+    ) -> Result<TokioIo<TcpStream>, ConnectError> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in addresses.iter().take(TRIED) {
+        let tried = &addresses[..addresses.len().min(TRIED)];
+        for (address, left) in tried.iter().zip((1..=tried.len()).rev()) {
             self.admit(address)?;
-            match TcpStream::connect(address.socket()).await {
-                Ok(stream) => {
+            let share = end.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1);
+            match timeout(share, TcpStream::connect(address.socket())).await {
+                Ok(Ok(stream)) => {
                     stream.set_nodelay(true)?;
                     return Ok(TokioIo::new(stream));
                 }
-                Err(error) => last = error,
+                Ok(Err(error)) => last = error,
+                Err(_) if left == 1 => return Err(ConnectError::Timeout(self.connect_timeout)),
+                Err(_) => last = io::ErrorKind::TimedOut.into(),
             }
         }
         Err(last.into())
@@ -152,9 +162,30 @@ mod tests {
         };
         let dial = async |addresses: &[&str]| {
             let addresses: Vec<_> = addresses.iter().map(|address| closed(address)).collect();
-            connector.dial(&addresses).await.unwrap_err()
+            connector.dial(&addresses, Instant::now() + Duration::from_secs(1)).await.unwrap_err()
         };
         assert!(matches!(dial(&["127.0.1.1", "127.0.2.1"]).await, ConnectError::Io(_)));
         assert!(matches!(dial(&["127.0.3.1", "127.0.2.2"]).await, ConnectError::Crowded(_)));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_says_nothing_does_not_hide_one_that_is_well() {
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        // A listener whose line is full answers nobody.
+        let silent = tokio::net::TcpSocket::new_v4().unwrap();
+        silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let silent = silent.listen(1).unwrap();
+        let well = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let [silent_at, well_at] = [&silent, &well].map(|listener| listener.local_addr().unwrap());
+        let mut line = Vec::new();
+        while let Ok(stream) = timeout(Duration::from_millis(200), TcpStream::connect(silent_at)).await {
+            line.push(stream.unwrap());
+        }
+        let addresses = [silent_at, well_at].map(|address| guard.check(address).unwrap());
+        let patience = Duration::from_secs(2);
+        let connector = GuardedConnector::new(guard, patience);
+        assert!(connector.dial(&addresses, Instant::now() + patience).await.is_ok());
+        let outcome = connector.dial(&addresses[..1], Instant::now() + Duration::from_millis(100)).await;
+        assert!(matches!(outcome, Err(ConnectError::Timeout(_))), "{outcome:?}");
     }
 }
