@@ -12,7 +12,7 @@ use futures_util::future::{Future, FutureExt, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use resync_core::websub::NotificationId;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tracing::{error, info, warn};
 
 use super::attempt::{Attempt, Finished};
@@ -38,6 +38,8 @@ const SLOW_SAVE: Duration = Duration::from_secs(1);
 const ENDS: usize = 512;
 /// How often a worker that stops tries to save what is left.
 const LAST_SAVES: usize = 5;
+/// The pause before it does so after one that failed.
+const LAST_PAUSE: Duration = Duration::from_millis(300);
 /// How often idle subscriptions are looked through for leases that are over.
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 /// Events and answers taken in at once before new requests are made.
@@ -236,6 +238,9 @@ impl Worker {
             if last && self.unsaved.is_empty() {
                 return;
             }
+            if self.cannot_save {
+                sleep(LAST_PAUSE).await;
+            }
         }
         warn!("the last progress of delivery is not saved: some deliveries will be repeated");
     }
@@ -407,8 +412,8 @@ impl Worker {
                 Ok(()) => self.saved(&save),
                 Err(StoreError::Fenced) => self.lose(&save),
                 // Trying again mends no damage, and must not hold up everybody else.
-                Err(error @ StoreError::Damaged { .. }) => {
-                    error!(%error, "progress of delivery cannot be saved and is dropped");
+                Err(error @ StoreError::Damaged { .. }) if matches!(save, Save::End(..)) => {
+                    error!(%error, "the end of a subscription cannot be saved and is dropped");
                 }
                 Err(error) => {
                     error!(%error, "progress of delivery not saved: delivery waits until it is");
