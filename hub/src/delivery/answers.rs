@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::super::attempt::{Attempt, Finished};
-use super::super::member::{Phase, Poison};
+use super::super::member::{Failing, Phase, Poison};
 use super::super::schedule::{Decision, Failure, Outcome, Row};
-use super::{Machine, Now, pause_until};
+use super::{Machine, Now};
 use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, TopicId};
 
 /// How long a delivery waits when the store could not be read.
@@ -66,8 +66,8 @@ impl Machine {
         member.attempts = member.attempts.saturating_add(1);
         member.tries = member.tries.saturating_add(1);
         member.class = failure.class;
-        let since = *member.failing_since.get_or_insert(now.wall);
-        let failing_for = pause_until(now.wall, since);
+        let failing = member.failing.get_or_insert_with(|| Failing::new(now.wall, now.monotonic));
+        let failing_for = failing.lasts(now.monotonic);
         let suspicious = member.tries >= SUSPICIOUS && failure.may_be_the_messages();
         let row = Row { attempts: member.attempts, tries: member.tries, was_gone, failing_for };
         match self.limits.retry.decide(failure, &row) {

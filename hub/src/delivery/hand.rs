@@ -45,7 +45,7 @@ impl Machine {
                     head: state.head(),
                     attempts: member.attempts,
                     class: member.class,
-                    failing_since: member.failing_since,
+                    failing_since: member.failing.map(|failing| failing.since),
                     next_attempt_in: match member.phase {
                         Phase::Backoff(due) | Phase::Resting(due) => Some(due.saturating_duration_since(now)),
                         Phase::Waiting | Phase::InFlight | Phase::Parked => None,

@@ -1,6 +1,6 @@
 //! A subscription on its way: how far it is, and what it waits for.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
 
@@ -15,7 +15,7 @@ pub(super) struct Member {
     pub(super) attempts: u16,
     /// Failed attempts at the next notification: where only the newest version counts, fewer than the row may be long.
     pub(super) tries: u16,
-    pub(super) failing_since: Option<DateTime>,
+    pub(super) failing: Option<Failing>,
     pub(super) class: FailureClass,
     pub(super) phase: Phase,
     /// The next notification may be the cause of the failures: the one after it is tried.
@@ -24,6 +24,29 @@ pub(super) struct Member {
     pub(super) saved: bool,
     /// In which checkpoint interval it was taken up.
     pub(super) joined: u32,
+}
+
+/// A row of failures without any success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failing {
+    /// When it began, by the wall clock.
+    pub(super) since: DateTime,
+    /// How long it had lasted …
+    pub(super) before: Duration,
+    /// … at this moment. A wall clock that is set makes no row longer.
+    pub(super) counted: Instant,
+}
+
+impl Failing {
+    /// A row that begins.
+    pub(super) fn new(wall: DateTime, monotonic: Instant) -> Self {
+        Self { since: wall, before: Duration::ZERO, counted: monotonic }
+    }
+
+    /// How long it has lasted.
+    pub(super) fn lasts(&self, now: Instant) -> Duration {
+        self.before + now.saturating_duration_since(self.counted)
+    }
 }
 
 /// A notification that a server failed at again and again.
@@ -60,7 +83,7 @@ impl Member {
             cursor,
             attempts: 0,
             tries: 0,
-            failing_since: None,
+            failing: None,
             class: FailureClass::Slow,
             phase: Phase::Waiting,
             suspect: None,
@@ -72,7 +95,7 @@ impl Member {
     /// It has got what stands at this offset.
     pub(super) fn delivered(&mut self, offset: Offset) {
         self.passed(offset);
-        self.failing_since = None;
+        self.failing = None;
         self.class = FailureClass::Slow;
     }
 
@@ -99,7 +122,7 @@ impl Member {
 
     /// Whether its last attempt failed.
     pub(super) fn is_failing(&self) -> bool {
-        self.failing_since.is_some()
+        self.failing.is_some()
     }
 
     pub(super) fn laggard(
@@ -119,12 +142,12 @@ impl Member {
             cursor: self.cursor,
             attempts: self.attempts,
             next_attempt,
-            failing_since: self.failing_since,
+            failing_since: self.failing.map(|failing| failing.since),
             class: self.class,
         }
     }
 }
 
-fn later(wall: DateTime, pause: std::time::Duration) -> DateTime {
+fn later(wall: DateTime, pause: Duration) -> DateTime {
     DateTime::from_system_time(wall.to_system_time() + pause)
 }

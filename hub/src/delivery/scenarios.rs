@@ -533,3 +533,26 @@ fn the_operator_can_hurry_who_waits_for_a_host_that_is_left_alone() {
     let probe = world.machine.next(world.now, OpenLanes::ALL);
     assert_eq!(probe.map(|attempt| attempt.subscription), Some(SubscriptionId(4)));
 }
+
+#[test]
+fn a_clock_that_is_set_forward_makes_nobody_dormant() {
+    let mut world = World::new(79);
+    world.machine.limits.retry.refused = vec![Duration::from_secs(10); 4];
+    let topic = TopicId(1);
+    let id = world.subscribe_to(topic, world.lease(LONG));
+    world.publish_to(topic);
+    world.sick.insert(id, 404);
+    let mut attempts = 0;
+    for second in 0..45 {
+        if second == 5 {
+            world.jump_forward(25 * 3_600);
+        }
+        while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+            attempts += 1;
+            let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+            world.machine.finished(&attempt, Finished::Answered { offset: Offset(1), outcome }, world.now);
+        }
+        world.wait(1);
+    }
+    assert!(attempts >= 4, "{attempts}: it has been failing for seconds, not for a day");
+}

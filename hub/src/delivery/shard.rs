@@ -12,7 +12,7 @@ use super::attempt::Attempt;
 use super::breaker::BreakerPolicy;
 use super::clock::Clock;
 use super::hosts::{HostId, Hosts, Lane, OpenLanes};
-use super::member::Phase;
+use super::member::{Failing, Phase};
 use super::round::Round;
 use super::schedule::RetryPolicy;
 use super::sweep::{Step, TopicState};
@@ -141,7 +141,12 @@ impl Machine {
             }
             let pause = pause_until(laggard.next_attempt, now.wall);
             let due = now.monotonic + pause.min(self.limits.retry.longest_pause(laggard.attempts));
-            topic.restore(laggard, due);
+            let failing = laggard.failing_since.map(|since| Failing {
+                since,
+                before: pause_until(now.wall, since),
+                counted: now.monotonic,
+            });
+            topic.restore(laggard, due, failing);
             self.timers.push(Reverse((due, laggard.topic, laggard.subscription)));
         }
         let topics: Vec<_> = self.topics.keys().copied().collect();

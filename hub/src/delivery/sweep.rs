@@ -12,7 +12,7 @@ use std::time::Instant;
 use resync_core::datetime::DateTime;
 
 use super::hosts::HostId;
-use super::member::{Member, Phase};
+use super::member::{Failing, Member, Phase};
 use super::slots::{HotSlot, Slots};
 use crate::store::{Laggard, Offset, Slot, SubscriptionId, Sweep, Topic, TopicId, Watermark};
 
@@ -108,12 +108,12 @@ impl TopicState {
     }
 
     /// Puts back a laggard of an earlier life, due at `due`.
-    pub(super) fn restore(&mut self, laggard: &Laggard, due: Instant) {
+    pub(super) fn restore(&mut self, laggard: &Laggard, due: Instant, failing: Option<Failing>) {
         let member = Member {
             cursor: laggard.cursor,
             attempts: laggard.attempts,
             tries: laggard.attempts,
-            failing_since: laggard.failing_since,
+            failing,
             class: laggard.class,
             phase: Phase::Backoff(due),
             suspect: None,
