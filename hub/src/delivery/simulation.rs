@@ -244,8 +244,11 @@ impl World {
         if self.unsaved.is_some() {
             return;
         }
+        // Other shards may have taken what a lane has.
+        let places = [(); 3].map(|()| self.rng.u8(0..8) > 0);
+        let open = OpenLanes::new(|lane| places[lane as usize]);
         for _ in 0..self.rng.usize(1..20) {
-            match self.machine.next(self.now, OpenLanes::ALL) {
+            match self.machine.next(self.now, open) {
                 Some(attempt) => {
                     assert!(
                         !self.durable.paused.contains(&attempt.topic),
@@ -282,7 +285,10 @@ impl World {
             None if self.poison.contains(&(attempt.subscription, offset)) => {
                 Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None)
             }
-            Some(status) => Outcome::of_status(http::StatusCode::from_u16(*status).unwrap(), None),
+            Some(status) => {
+                let hint = (self.rng.u8(0..3) == 0).then(|| Duration::from_secs(self.rng.u64(0..7_200)));
+                Outcome::of_status(http::StatusCode::from_u16(*status).unwrap(), hint)
+            }
             None if self.rng.u8(0..20) == 0 => Outcome::unreachable(),
             None => Outcome::Delivered,
         };
@@ -503,7 +509,7 @@ impl World {
             }
             95..97 => {
                 if let Some(id) = self.some_subscription() {
-                    let status = *self.rng.choice(&[404_u16, 410, 500]).unwrap();
+                    let status = *self.rng.choice(&[404_u16, 410, 429, 500]).unwrap();
                     self.sick.insert(id, status);
                 }
             }
