@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, binary, eventually};
 use tempfile::tempdir;
@@ -29,12 +30,16 @@ async fn deliveries(hub: &HubProcess, data: &Path, command: &[&str]) -> String {
 
 /// What is said once a line comes that holds all of these.
 async fn until(hub: &HubProcess, data: &Path, command: &[&str], texts: &[&str]) -> String {
-    loop {
+    let found = Mutex::new(None);
+    eventually(&format!("{command:?} says {texts:?}"), || async {
         let said = deliveries(hub, data, command).await;
-        if let Some(line) = said.lines().find(|line| texts.iter().all(|text| line.contains(text))) {
-            return line.to_owned();
-        }
-    }
+        let line = said.lines().find(|line| texts.iter().all(|text| line.contains(text))).map(str::to_owned);
+        let came = line.is_some();
+        *found.lock().unwrap() = line;
+        came
+    })
+    .await;
+    found.into_inner().unwrap().unwrap()
 }
 
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
@@ -71,12 +76,29 @@ async fn what_is_late_is_listed_tried_at_once_and_skipped() {
     let got = destination.until_delivered(3).await;
     assert_eq!(texts(&got), ["one", "two", "two"]);
 
+    let skips = async || deliveries(&hub, folder.path(), &["skips", "--json"]).await;
+    assert!(skips().await.contains(".1\""));
     deliveries(&hub, folder.path(), &["replay", "--subscription", &id, "--from", "1"]).await;
+    assert!(!skips().await.contains(".1\""), "what is owed again is not given up");
     let got = destination.until_delivered(5).await;
     assert_eq!(texts(&got)[3..], ["one", "two"]);
     assert_eq!(got[1].header("webhook-id"), got[4].header("webhook-id"));
     deliveries(&hub, folder.path(), &["replay", "--topic", TOPIC, "--since", "2020-01-01T00:00:00Z"]).await;
     assert_eq!(texts(&destination.until_delivered(7).await)[5..], ["one", "two"]);
+}
+
+#[tokio::test]
+async fn who_does_not_exist_is_said_not_to_and_origins_may_be_spelled_as_they_are_elsewhere() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
+    let retry = async |query: &str| hub.admin_post(&format!("/api/v1/deliveries/retry?{query}"), "").await.status;
+    let spelled = destination.url("/any/path").replace("http://", "HTTP://");
+    assert_eq!(retry(&format!("host={spelled}")).await, 200);
+    assert_eq!(retry("host=http://nobody.example").await, 404);
+    assert_eq!(retry("host=nobody").await, 400);
+    assert_eq!(retry("subscription=999").await, 404);
 }
 
 #[tokio::test]
