@@ -34,6 +34,22 @@ const CHECKPOINTS: usize = 3;
 const TROUBLE: Duration = Duration::from_secs(3);
 /// The last notification of each topic.
 const LAST: &str = "last";
+/// What fails is tried again soon, and no host is left alone.
+const QUICK: [(&str, &str); 3] = [
+    ("DELIVERY_SCHEDULE", "[\"20ms\", \"20ms\", \"20ms\", \"20ms\", \"20ms\", \"20ms\"]"),
+    ("DELIVERY_SCHEDULE_4XX", "[\"20ms\"]"),
+    ("DELIVERY_BREAKER_FAILURES", "0"),
+];
+
+/// What a host answers: the third refuses some notifications for good, the fourth fails at some others once in a while.
+fn temper(host: usize, seen: &Seen) -> u16 {
+    let is_numbered = seen.method == http::Method::POST && seen.body != LAST;
+    match host {
+        2 if is_numbered && seen.offset() % 50 == 7 => 404,
+        3 if is_numbered && seen.offset() % 20 == 3 && seen.header("webhook-attempt") == "1" => 503,
+        _ => 204,
+    }
+}
 
 /// How the hub dies, and what happens before.
 #[derive(Clone, Copy, Debug)]
@@ -212,8 +228,14 @@ struct Death {
     succeeded_at: Instant,
 }
 
-/// Order and duplicates of one subscription; returns how many deliveries were repetitions.
-fn check(deliveries: &[&Seen], deaths: &[Death], saves: &Saves) -> Result<usize, String> {
+/// Order and duplicates of one subscription, some notifications of which were given up; returns how many deliveries were
+/// repetitions.
+fn check(
+    deliveries: &[&Seen],
+    given_up: &BTreeSet<u64>,
+    deaths: &[Death],
+    saves: &Saves,
+) -> Result<usize, String> {
     let mut bodies: BTreeMap<u64, String> = BTreeMap::new();
     let mut last_at: BTreeMap<u64, Instant> = BTreeMap::new();
     let mut newest = 0;
@@ -225,7 +247,7 @@ fn check(deliveries: &[&Seen], deaths: &[Death], saves: &Saves) -> Result<usize,
             return Err(format!("offset {offset} does not mean the same notification for ever"));
         }
         if offset > newest {
-            if offset != newest + 1 {
+            if !(newest + 1..offset).all(|missing| given_up.contains(&missing)) {
                 return Err(format!("after {newest} came {offset}: something was left out"));
             }
             newest = offset;
@@ -284,7 +306,7 @@ impl Trial {
         let data = folder.path().join("data");
         std::fs::create_dir(&data).unwrap();
         let mut disk = (self.power || self.errors).then(|| Disk::under(&data, u32::try_from(seed).unwrap()));
-        let mut hub = HubProcess::prepare(&data, &[("STORE_ENGINE", self.engine)]);
+        let mut hub = HubProcess::prepare(&data, &[&[("STORE_ENGINE", self.engine)], &QUICK[..]].concat());
         if let Some(disk) = &disk {
             hub.environment().extend(disk.environment());
         }
@@ -296,6 +318,12 @@ impl Trial {
         let steady = subscribe_all(&hub, &receivers).await;
         // One of the hosts is slow, so that there is always something under way.
         receivers[0].behave(|_| Reply::Late(Duration::from_millis(20)));
+        for host in [2, 3] {
+            receivers[host].behave(move |seen| match temper(host, seen) {
+                204 => Reply::Agree,
+                status => Reply::Status(status, String::new()),
+            });
+        }
 
         let known = Arc::new(Known { may_refuse: self.may_refuse(), ..Known::default() });
         let callbacks: Vec<_> =
@@ -336,7 +364,7 @@ impl Trial {
         }
         settle(&hub, &known, &callbacks, steady.len()).await?;
         let saves = self.saves(&known);
-        let repeated = verdict(&known, &receivers, &steady, &deaths, &saves).await?;
+        let repeated = verdict(&hub, &known, &receivers, &steady, &deaths, &saves).await?;
         let (acknowledged, changes) = (known.posts.lock().unwrap().len(), *known.changes.lock().unwrap());
         let refused = *known.refused.lock().unwrap();
         Ok(Tally { deaths: deaths.len(), acknowledged, changes, refused, repeated, loss })
@@ -396,7 +424,24 @@ async fn taken(answer: std::io::Result<u16>, hub: &HubProcess, known: &Known) ->
     }
 }
 
+/// The identities of all notifications that were given up for anybody, as the hub has written them down.
+async fn recorded_skips(hub: &HubProcess) -> BTreeSet<String> {
+    let mut recorded = BTreeSet::new();
+    let mut after = String::new();
+    loop {
+        let path = format!("/api/v1/deliveries/skips?limit=1000{after}");
+        let page: serde_json::Value = serde_json::from_str(&hub.admin(&path).await.text()).unwrap();
+        let items = page["items"].as_array().unwrap();
+        recorded.extend(items.iter().map(|skip| skip["notification"].as_str().unwrap().to_owned()));
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return recorded,
+        }
+    }
+}
+
 async fn verdict(
+    hub: &HubProcess,
     known: &Known,
     receivers: &[Receiver],
     steady: &[Steady],
@@ -409,8 +454,17 @@ async fn verdict(
     let mut last_ids = BTreeSet::new();
     for (host, number, path) in steady {
         let log = until_last(&receivers[*host], path).await?;
-        let deliveries = of_subscription(&log, path);
-        let bodies: BTreeSet<_> = deliveries.iter().map(|seen| seen.text()).collect();
+        let attempts = of_subscription(&log, path);
+        let (deliveries, failed): (Vec<_>, Vec<_>) =
+            attempts.into_iter().partition(|seen| temper(*host, seen) == 204);
+        let refused: Vec<_> = failed.into_iter().filter(|seen| temper(*host, seen) == 404).collect();
+        let given_up: BTreeSet<_> = refused.iter().map(|seen| seen.offset()).collect();
+        let ids: BTreeSet<_> = refused.iter().map(|seen| seen.header("webhook-id").to_owned()).collect();
+        let is_known = || async { ids.is_empty() || recorded_skips(hub).await.is_superset(&ids) };
+        if !happens_within(PATIENCE / 2, is_known).await {
+            return Err(Fault::Broken(format!("not all of {ids:?} are recorded as given up for {path}")));
+        }
+        let bodies: BTreeSet<_> = deliveries.iter().chain(&refused).map(|seen| seen.text()).collect();
         let owed = acknowledged.iter().filter(|(of, _)| of == number);
         let lost: Vec<_> =
             owed.filter(|(_, body)| !bodies.contains(body)).map(|(_, body)| beginning(body)).collect();
@@ -418,7 +472,7 @@ async fn verdict(
             return Err(Fault::Broken(format!("{path} never got {lost:?}")));
         }
         repeated +=
-            check(&deliveries, deaths, saves).map_err(|what| Fault::Broken(format!("{path}: {what}")))?;
+            check(&deliveries, &given_up, deaths, saves).map_err(|what| Fault::Broken(format!("{path}: {what}")))?;
         last_ids.insert((*number, deliveries.last().map(|seen| seen.header("webhook-id").to_owned())));
     }
     if last_ids.len() != TOPICS {
