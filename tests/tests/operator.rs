@@ -93,7 +93,8 @@ async fn who_does_not_exist_is_said_not_to_and_origins_may_be_spelled_as_they_ar
     let hub = HubProcess::start(folder.path()).await;
     let destination = Receiver::start().await;
     hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
-    let retry = async |query: &str| hub.admin_post(&format!("/api/v1/deliveries/retry?{query}"), "").await.status;
+    let retry =
+        async |query: &str| hub.admin_post(&format!("/api/v1/deliveries/retry?{query}"), "").await.status;
     let spelled = destination.url("/any/path").replace("http://", "HTTP://");
     assert_eq!(retry(&format!("host={spelled}")).await, 200);
     assert_eq!(retry("host=http://nobody.example").await, 404);

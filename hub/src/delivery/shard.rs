@@ -17,7 +17,8 @@ use super::round::Round;
 use super::schedule::RetryPolicy;
 use super::sweep::{Step, TopicState};
 use crate::store::{
-    Checkpoint, Ended, Gap, Replayed, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId, TopicId,
+    Checkpoint, Ended, Gap, Replayed, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId,
+    TopicId,
 };
 
 /// The present moment on both clocks: leases follow the wall, timers the monotonic one.

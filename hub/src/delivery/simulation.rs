@@ -571,7 +571,8 @@ impl World {
                 return false;
             }
             // What is gone from the log is no secret.
-            let mut gaps = self.durable.gaps.iter().filter(|gap| gap.subscription == slot.id && gap.to < first);
+            let mut gaps =
+                self.durable.gaps.iter().filter(|gap| gap.subscription == slot.id && gap.to < first);
             if gaps.any(|gap| (gap.from..=gap.to).contains(offset)) {
                 return false;
             }

@@ -240,7 +240,7 @@ impl TopicState {
 
     /// The subscriptions after this one that are behind the watermark or the sweep, and those that fail.
     pub(super) fn late(&self, after: SubscriptionId) -> impl Iterator<Item = (SubscriptionId, &Member)> {
-        let on_time = |id| self.attached.contains(id) || self.parked.contains(id);
+        let on_time = |id: &SubscriptionId| self.attached.contains(id) || self.parked.contains(id);
         let members = self.members.range((Bound::Excluded(after), Bound::Unbounded));
         members.filter(move |(id, _)| !on_time(*id)).map(|(id, member)| (*id, member))
     }

@@ -35,10 +35,10 @@ pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use records::{
     Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
-    Gap, Intent, Interval, Laggard, Leap, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
-    Offset, Pair, PendingRequest, Ping, PingId, Refusal, Replayed, RequestId, Rule, Shard, ShardState, Skip, Slot,
-    Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Uptime, Usage,
-    Validators, Watermark,
+    Gap, Intent, Interval, Laggard, Leap, NewDenial, NewNotification, NewRequest, Notification,
+    NotificationLinks, Offset, Pair, PendingRequest, Ping, PingId, Refusal, Replayed, RequestId, Rule, Shard,
+    ShardState, Skip, Slot, Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId,
+    Trimmed, Uptime, Usage, Validators, Watermark,
 };
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};

@@ -2,8 +2,8 @@
 
 use super::{Place, append, at, behind, callback, on_every_engine, posted, subscribe, the, topic};
 use crate::store::{
-    Checkpoint, Ended, Epoch, FailureClass, Gap, Laggard, Offset, Replayed, Shard, Skip, Standing, StoreError, StoreEvent,
-    Subscription, SubscriptionId, Sweep, Watermark,
+    Checkpoint, Ended, Epoch, FailureClass, Gap, Laggard, Offset, Replayed, Shard, Skip, Standing,
+    StoreError, StoreEvent, Subscription, SubscriptionId, Sweep, Watermark,
 };
 
 on_every_engine!(

@@ -100,7 +100,10 @@ async fn large_bodies_are_forgotten_whole(place: Place) {
     let url = topic("t");
     let id = append_at(&*store, &url, 1, 1_000_000).await;
     append_at(&*store, &url, 2, 10).await;
-    assert_eq!(store.trim(at(2), EVERYTHING).await.unwrap(), Trimmed { notifications: 1, bytes: 1_000_000, early: 0 });
+    assert_eq!(
+        store.trim(at(2), EVERYTHING).await.unwrap(),
+        Trimmed { notifications: 1, bytes: 1_000_000, early: 0 }
+    );
     let store = place.reopen(store);
     assert_eq!(held(&*store, id, 1..=2).await, [2]);
 }
@@ -134,7 +137,10 @@ async fn what_is_kept_survives_trimming_and_reopening(place: Place) {
     let topic = the(&*store, &url).await;
     assert_eq!((topic.first, topic.head), (Offset(2), Offset(4)));
     // The bytes and the age of what is left were kept too.
-    assert_eq!(store.trim(at(3), EVERYTHING).await.unwrap(), Trimmed { notifications: 1, bytes: 100, early: 0 });
+    assert_eq!(
+        store.trim(at(3), EVERYTHING).await.unwrap(),
+        Trimmed { notifications: 1, bytes: 100, early: 0 }
+    );
     assert_eq!(store.trim(at(0), 199).await.unwrap(), Trimmed { notifications: 1, bytes: 100, early: 1 });
     assert_eq!(held(&*store, topic.id, 1..=4).await, [4]);
 }

@@ -43,13 +43,13 @@ use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
 
 pub(super) use self::check::check;
-#[cfg(test)]
-pub(crate) use self::testing::damage_log;
 use self::engine::{Batch, Engine, Keys, Space};
 use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
 use self::room::Room;
 use self::shared::Shared;
+#[cfg(test)]
+pub(crate) use self::testing::damage_log;
 use self::writer::{Kind, Writer};
 use super::{
     Activation, Ahead, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Gap, Keyring, Meters, NewDenial,

@@ -364,12 +364,16 @@ async fn retention_goes_on_over_a_notification_that_cannot_be_read() {
         let other: TopicUrl = "https://source.example/other".parse().unwrap();
         for _ in 0..3 {
             store.append(posted(vec![1; 70_000], None), DAY).await.unwrap();
-            store.append(NewNotification { topic: other.clone(), ..posted(vec![2; 9], None) }, DAY).await.unwrap();
+            store
+                .append(NewNotification { topic: other.clone(), ..posted(vec![2; 9], None) }, DAY)
+                .await
+                .unwrap();
         }
         drop(store);
         damage(open_engine(directory.path()).as_ref(), Space::Log);
         let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
-        let trimmed = store.trim(DateTime::from_unix_millis(i64::from(u32::MAX) * 1000).unwrap(), u64::MAX).await;
+        let trimmed =
+            store.trim(DateTime::from_unix_millis(i64::from(u32::MAX) * 1000).unwrap(), u64::MAX).await;
         assert_eq!(trimmed.unwrap().notifications, 4);
         assert!(store.topics().await.unwrap().iter().all(|topic| topic.first == topic.head));
         assert_eq!(store.usage().log_bytes, 70_009);

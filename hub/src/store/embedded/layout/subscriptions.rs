@@ -4,8 +4,8 @@ use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::{
-    Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, RequestId, Shard, Skip, Slot,
-    Subscription, SubscriptionId, Sweep, TopicId, Watermark,
+    Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, RequestId, Shard, Skip,
+    Slot, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
 };
 
 impl Record for PendingRequest {

@@ -5,9 +5,7 @@ use crate::store::embedded::codec;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{PausedTopic, TopicWatermark};
-use crate::store::{
-    Checkpoint, Epoch, Replayed, Result, Shard, Skip, StoreError, StoreEvent, TopicId,
-};
+use crate::store::{Checkpoint, Epoch, Replayed, Result, Shard, Skip, StoreError, StoreEvent, TopicId};
 
 impl Transaction<'_> {
     pub(in super::super) fn claim(&mut self, shard: Shard) -> Epoch {

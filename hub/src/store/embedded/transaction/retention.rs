@@ -52,12 +52,12 @@ impl Transaction<'_> {
         let mut cut = Cut { bytes: self.states().map(|state| state.bytes).sum(), ..Cut::default() };
         let mut more = false;
         let old = |state: &TopicState| state.oldest.is_some_and(|oldest| oldest < older_than);
-        let mut oldest: BinaryHeap<_> =
-            self.states().filter(|state| old(state)).filter_map(by_age).collect();
+        let mut oldest: BinaryHeap<_> = self.states().filter(|state| old(state)).filter_map(by_age).collect();
         while !more && let Some(Reverse((_, topic))) = oldest.pop() {
             more = cut.victims.len() == limit;
             if !more {
-                oldest.extend(Some(self.shorten(&mut cut, topic)?).filter(|state| old(state)).and_then(by_age));
+                oldest
+                    .extend(Some(self.shorten(&mut cut, topic)?).filter(|state| old(state)).and_then(by_age));
             }
         }
         let mut largest = BinaryHeap::new();
@@ -65,7 +65,10 @@ impl Transaction<'_> {
             let states = self.states().map(|state| cut.changed.get(&state.topic.id).unwrap_or(state));
             largest.extend(states.filter_map(by_size));
         }
-        while !more && cut.bytes > max_bytes && let Some((_, _, topic)) = largest.pop() {
+        while !more
+            && cut.bytes > max_bytes
+            && let Some((_, _, topic)) = largest.pop()
+        {
             more = cut.victims.len() == limit;
             if !more {
                 largest.extend(by_size(self.shorten(&mut cut, topic)?));
