@@ -49,6 +49,10 @@ impl Machine {
                 }
                 self.go_on(attempt.topic, attempt.subscription, now);
             }
+            Finished::Superseded => {
+                member.passed(attempt.latest);
+                self.go_on(attempt.topic, attempt.subscription, now);
+            }
             Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
             Finished::Vanished => self.remove(attempt.topic, attempt.subscription),
         }
@@ -98,7 +102,7 @@ impl Machine {
         match finished {
             Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
             Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
-            Finished::Gap { .. } | Finished::Postponed => {}
+            Finished::Gap { .. } | Finished::Superseded | Finished::Postponed => {}
             Finished::Vanished => return self.remove(attempt.topic, attempt.subscription),
         }
         self.go_on(attempt.topic, attempt.subscription, now);
@@ -133,7 +137,7 @@ impl Machine {
                 self.go_on(topic, id, now);
             }
             Finished::Vanished => self.remove(topic, id),
-            Finished::Answered { .. } | Finished::Gap { .. } | Finished::Postponed => {
+            Finished::Answered { .. } | Finished::Gap { .. } | Finished::Superseded | Finished::Postponed => {
                 self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));
                 let pause = poison.due.saturating_duration_since(now.monotonic);
                 self.back_off(topic, id, pause, now);

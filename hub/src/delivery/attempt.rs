@@ -43,6 +43,8 @@ pub(super) enum Find {
     Gap,
     /// It is superseded: the next one is to be looked for.
     Pass,
+    /// What was sought is superseded and gone; there may be posted ones before this.
+    Later,
 }
 
 impl Attempt {
@@ -55,7 +57,7 @@ impl Attempt {
     /// there versions to be passed one by one.
     pub(super) fn judge(&self, sought: Offset, found: Offset, rule: Rule) -> Find {
         if self.newest_only {
-            Find::Send
+            if found == sought { Find::Send } else { Find::Later }
         } else if found > sought {
             Find::Gap
         } else if rule == Rule::Every || found >= self.latest {
@@ -83,6 +85,8 @@ pub(super) enum Finished {
         /// Where to go on.
         next: Offset,
     },
+    /// The version that was to be sent is superseded and no longer in the log: the next sweep is about what came after it.
+    Superseded,
     /// The store could not be read: nothing was tried.
     Postponed,
     /// The subscription has ended meanwhile.
@@ -98,7 +102,7 @@ impl Finished {
                 FailureClass::Slow | FailureClass::Refused | FailureClass::Gone => Sign::Alive,
             },
             Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
-            Self::Gap { .. } | Self::Postponed | Self::Vanished => Sign::None,
+            Self::Gap { .. } | Self::Superseded | Self::Postponed | Self::Vanished => Sign::None,
         }
     }
 }

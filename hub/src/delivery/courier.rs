@@ -123,6 +123,7 @@ impl Courier {
             match attempt.judge(sought, found.offset, found.rule) {
                 Find::Send => return Ok(Ok(found)),
                 Find::Gap => return Ok(Err(Finished::Gap { from: sought, next: found.offset })),
+                Find::Later => return Ok(Err(Finished::Superseded)),
                 Find::Pass => sought = found.offset.next(),
             }
         }

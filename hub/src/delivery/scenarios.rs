@@ -104,12 +104,11 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
 fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
     let mut world = World::new(11);
     let topic = TopicId(1);
-    let id = world.subscribe_to(topic, world.lease(LONG));
+    world.subscribe_to(topic, world.lease(LONG));
     world.publish_to(topic);
-    world.sick.insert(id, 404);
     for _ in 0..2 {
-        world.send();
-        world.answer();
+        let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+        refuse(&mut world, &attempt);
         world.wait(2);
     }
     assert!(
@@ -117,7 +116,6 @@ fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
         "the first notification has been given up"
     );
     assert_eq!(world.machine.take_counts().skipped, 1);
-    world.sick.clear();
     world.publish_to(topic);
     let attempt = world.machine.next(world.now, OpenLanes::ALL).expect("the next notification is tried");
     assert_eq!((attempt.offset, attempt.number), (Offset(2), 1));
@@ -239,8 +237,7 @@ fn after_a_day_of_nothing_but_failures_new_posts_are_tried_at_most_hourly() {
     let mut world = World::new(19);
     world.machine.limits.retry.refused = [10, 30, 120, 600].map(Duration::from_secs).to_vec();
     let topic = TopicId(1);
-    let id = world.subscribe_to(topic, world.lease(LONG));
-    world.sick.insert(id, 404);
+    world.subscribe_to(topic, world.lease(LONG));
     let began = world.now.wall;
     let mut attempts = Vec::new();
     for minute in 0..72 * MINUTE {
@@ -267,7 +264,6 @@ fn after_a_day_of_nothing_but_failures_new_posts_are_tried_at_most_hourly() {
     let later: Vec<_> = attempts.into_iter().filter(|minute| *minute > 25 * MINUTE).collect();
     assert!(later.len() > 30, "{later:?}");
     assert!(later.windows(2).all(|pair| pair[1] - pair[0] >= MINUTE), "{later:?}");
-    world.sick.clear();
     world.run_dry();
     assert_eq!(failing_since(&world), None, "the first success ends it");
 }
@@ -333,6 +329,12 @@ fn content_that_changes_fast_does_not_keep_alive_who_is_gone() {
     assert!(world.durable.slots.is_empty());
 }
 
+fn refuse(world: &mut World, attempt: &Attempt) {
+    let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+    let refused = Finished::Answered { offset: attempt.offset, outcome };
+    world.machine.finished(attempt, refused, world.now);
+}
+
 /// Lets everything that can be sent arrive.
 fn deliver_all(world: &mut World) -> Vec<Offset> {
     let mut delivered = Vec::new();
@@ -385,7 +387,7 @@ fn a_gap_is_counted_once_and_by_what_is_missing() {
 }
 
 #[test]
-fn a_version_that_comes_in_the_place_of_a_lost_one_does_not_come_again() {
+fn a_version_that_is_gone_gives_way_to_the_newest_which_comes_once() {
     let mut world = World::new(43);
     world.subscribe_to(FETCHED, world.lease(LONG));
     (0..3).for_each(|_| append(&mut world, FETCHED, Rule::Latest));
@@ -393,26 +395,40 @@ fn a_version_that_comes_in_the_place_of_a_lost_one_does_not_come_again() {
     append(&mut world, FETCHED, Rule::Latest);
     append(&mut world, FETCHED, Rule::Latest);
     world.durable.firsts.insert(FETCHED, Offset(5));
-    let offset = world.owed(&attempt).unwrap();
-    let finished = Finished::Answered { offset, outcome: Outcome::Delivered };
-    world.machine.finished(&attempt, finished, world.now);
-    assert_eq!((offset, deliver_all(&mut world)), (Offset(5), Vec::new()));
+    let without = world.owed(&attempt).unwrap_err();
+    world.machine.finished(&attempt, without, world.now);
+    assert_eq!(deliver_all(&mut world), [Offset(5)]);
     world.stop();
     assert_eq!(deliver_all(&mut world), []);
     append(&mut world, FETCHED, Rule::Latest);
     assert_eq!(deliver_all(&mut world), [Offset(6)]);
-    assert_eq!(world.machine.laggards(), 0);
+    assert_eq!(world.machine.take_counts().lost_to_retention, 0);
+}
+
+#[test]
+fn what_was_posted_after_a_version_that_is_gone_is_not_lost_in_silence() {
+    let mut world = World::new(83);
+    world.subscribe_to(MIXED, world.lease(LONG));
+    append(&mut world, MIXED, Rule::Latest);
+    let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+    append(&mut world, MIXED, Rule::Every);
+    append(&mut world, MIXED, Rule::Latest);
+    world.durable.firsts.insert(MIXED, Offset(3));
+    let without = world.owed(&attempt).unwrap_err();
+    world.machine.finished(&attempt, without, world.now);
+    assert_eq!(deliver_all(&mut world), [Offset(3)]);
+    let gaps = world.machine.checkpoint(world.now).gaps;
+    assert_eq!(gaps.iter().map(|gap| (gap.from, gap.to)).collect::<Vec<_>>(), [(Offset(2), Offset(2))]);
 }
 
 #[test]
 fn after_a_gap_the_next_notification_has_all_its_attempts() {
     let mut world = World::new(47);
     let topic = TopicId(1);
-    let id = world.subscribe_to(topic, world.lease(LONG));
+    world.subscribe_to(topic, world.lease(LONG));
     append(&mut world, topic, Rule::Every);
-    world.sick.insert(id, 404);
-    world.send();
-    world.answer();
+    let first = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+    refuse(&mut world, &first);
     (0..3).for_each(|_| append(&mut world, topic, Rule::Every));
     world.durable.firsts.insert(topic, Offset(3));
     world.wait(2);
@@ -539,9 +555,8 @@ fn a_clock_that_is_set_forward_makes_nobody_dormant() {
     let mut world = World::new(79);
     world.machine.limits.retry.refused = vec![Duration::from_secs(10); 4];
     let topic = TopicId(1);
-    let id = world.subscribe_to(topic, world.lease(LONG));
+    world.subscribe_to(topic, world.lease(LONG));
     world.publish_to(topic);
-    world.sick.insert(id, 404);
     let mut attempts = 0;
     for second in 0..45 {
         if second == 5 {

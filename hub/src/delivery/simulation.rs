@@ -143,6 +143,7 @@ impl World {
             match attempt.judge(sought, found, self.rule(attempt.topic, found)) {
                 Find::Send => return Ok(found),
                 Find::Gap => return Err(Finished::Gap { from: sought, next: found }),
+                Find::Later => return Err(Finished::Superseded),
                 Find::Pass => sought = found.next(),
             }
         }

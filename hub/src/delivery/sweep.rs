@@ -395,8 +395,7 @@ impl TopicState {
             member.phase = Phase::Waiting;
             return true;
         }
-        // What the sweep was about may be gone from the log by now: then it got something newer, which the next sweep must not
-        // bring again.
+        // A sweep that began anew may have been forgotten in a crash, but not what it brought: the next one must not bring that again.
         let ahead = member.cursor > goal;
         if member.is_failing() || ahead {
             member.phase = Phase::Resting(now);
