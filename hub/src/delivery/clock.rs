@@ -31,9 +31,10 @@ impl Clock {
         let wall_before = before.wall.to_system_time();
         // A clock that was set back ends nobody's lease.
         let gained = now.wall.to_system_time().duration_since(wall_before).unwrap_or_default();
-        if gained.saturating_sub(passed) > TOLERATED {
+        let leapt = gained.saturating_sub(passed);
+        if leapt > TOLERATED {
             tracing::warn!(
-                seconds = (gained - passed).as_secs(),
+                seconds = leapt.as_secs(),
                 "the clock has leapt: no lease ends for a while, in case that it is set right"
             );
             self.doubted_until = Some(now.monotonic + DOUBTED);

@@ -91,7 +91,9 @@ impl Machine {
             self.hosts.probe_now(*of);
             self.touched.insert(waiter.0);
         }
-        left_alone.iter().for_each(|of| self.hosts.probe_now(*of));
+        for of in &left_alone {
+            self.hosts.probe_now(*of);
+        }
         concerned.len() + left_alone.len()
     }
 

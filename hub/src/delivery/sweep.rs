@@ -242,7 +242,7 @@ impl TopicState {
     pub(super) fn late(&self, after: SubscriptionId) -> impl Iterator<Item = (SubscriptionId, &Member)> {
         let on_time = |id: &SubscriptionId| self.attached.contains(id) || self.parked.contains(id);
         let members = self.members.range((Bound::Excluded(after), Bound::Unbounded));
-        members.filter(move |(id, _)| !on_time(*id)).map(|(id, member)| (*id, member))
+        members.filter(move |(id, _)| !on_time(id)).map(|(id, member)| (*id, member))
     }
 
     /// Puts a subscription aside until the topic is resumed.
@@ -314,7 +314,7 @@ impl TopicState {
             self.changed.insert(*id);
         }
         self.attached.clear();
-        self.parked.retain(|id| self.members.get(id).is_some_and(|member| member.is_resting()));
+        self.parked.retain(|id| self.members.get(id).is_some_and(Member::is_resting));
         self.done = self.done.min(to);
         self.pass = None;
         self.begin();
