@@ -11,10 +11,10 @@ use tempfile::SpooledTempFile;
 use super::change_list::{Event, Position, Rotation};
 use super::generation::{Generation, sweep_packages};
 use super::packages::{Packages, Packing, packing};
-use super::rotation::{Addition, Kind, Series};
+use super::rotation::Addition;
 use super::scratch::Scratch;
-use super::settings::{Published, Settings, Site, archived, settings};
-use super::{BuildError, Documents, Item, PackageLimits, Sink, Versions};
+use super::settings::{Published, Settings, Site, archived, going_on, settings};
+use super::{BuildError, Item, PackageLimits, Sink, Versions};
 use crate::datetime::DateTime;
 use crate::digest::{Agreement, Digest, Hasher};
 use crate::document::{Change, ChangeDumpManifest, ChangePackage, Entry, Header, PackedChange, Relation};
@@ -35,22 +35,6 @@ impl ChangeDumps {
     pub fn new(site: &Site) -> Self {
         let settings = Settings::new(site, "changedump");
         Self { settings, packing: Packing::DEFAULT, rotation: Rotation::default() }
-    }
-
-    /// When a dump is closed and the next one opened; entries are packages.
-    pub fn rotation(mut self, rotation: Rotation) -> Self {
-        self.rotation = rotation;
-        self
-    }
-
-    /// Up to when the published dumps have all changes; `None` before the first run.
-    pub fn end<D: Documents>(&self, documents: &D) -> Result<Option<DateTime>, BuildError> {
-        self.series().end(documents)
-    }
-
-    /// How far the published dumps have come; entries are packages.
-    pub fn position<D: Documents>(&self, documents: &D) -> Result<Position, BuildError> {
-        self.series().position(documents)
     }
 
     /// Packs the changes from [`end`](Self::end), or `from` the first time, up to `until`, oldest first.
@@ -102,20 +86,6 @@ impl ChangeDumps {
         let events = self.untold(sink, position, events)?;
         let addition = Addition { until: Some(until), ..Addition::new(from, until) };
         self.run(sink, addition, events, versions, until)
-    }
-
-    /// Moves what was closed at `before` or earlier into the archive, from which it can be had under the same URIs, so that the index
-    /// lists what is of interest and never fills up (AR-014, AR-016).
-    ///
-    /// The archive is called after the stem, `changedump-archive.xml`; the index points at it. It is told first: a run that was killed
-    /// leaves some documents in both, and the next one goes on. `at` is the moment of the run. Nothing to archive publishes nothing.
-    pub fn archive<S: Sink>(
-        &self,
-        sink: &mut S,
-        before: DateTime,
-        at: DateTime,
-    ) -> Result<Published, BuildError> {
-        self.series().archive(sink, before, at)
     }
 
     fn run<S: Sink>(
@@ -202,15 +172,12 @@ impl ChangeDumps {
         }
         Ok(told)
     }
-
-    fn series(&self) -> Series<'_> {
-        Series { kind: Kind::ChangeDump, settings: &self.settings, rotation: self.rotation }
-    }
 }
 
 settings!(ChangeDumps);
 archived!(ChangeDumps);
 packing!(ChangeDumps);
+going_on!(ChangeDumps, ChangeDump);
 
 /// The changes of one run.
 struct Run<'a> {

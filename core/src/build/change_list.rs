@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::inventory::Ordered;
-use super::rotation::{Addition, Kind, Series};
-use super::settings::{Published, Settings, Site, archived, settings};
-use super::{BuildError, Documents, Inventory, Item, Sink};
+use super::rotation::Addition;
+use super::settings::{Published, Settings, Site, archived, going_on, settings};
+use super::{BuildError, Inventory, Item, Sink};
 use crate::datetime::DateTime;
 use crate::document::{Change, Entry, ResourceChange};
 
@@ -169,23 +169,6 @@ impl ChangeLists {
         Self { settings: Settings::new(site, "changelist"), rotation: Rotation::default() }
     }
 
-    /// When a list is closed and the next one opened.
-    pub fn rotation(mut self, rotation: Rotation) -> Self {
-        self.rotation = rotation;
-        self
-    }
-
-    /// Up to when the published lists tell all changes: the moment of the last one, or at which they were closed for good. `None` before
-    /// the first run.
-    pub fn end<D: Documents>(&self, sink: &D) -> Result<Option<DateTime>, BuildError> {
-        self.series().end(sink)
-    }
-
-    /// How far the published lists have come.
-    pub fn position<D: Documents>(&self, sink: &D) -> Result<Position, BuildError> {
-        self.series().position(sink)
-    }
-
     /// Tells changes, oldest first, none before [`end`](Self::end). The first list of all starts at `from`; `now` decides about age.
     ///
     /// The open list is written once for all `events`, and the index only when a list was closed. After a run that failed, some of the
@@ -245,28 +228,11 @@ impl ChangeLists {
         let addition = Addition { position, until: Some(until), ..Addition::new(from, until) };
         self.series().record(sink, addition, entries(events))
     }
-
-    /// Moves what was closed at `before` or earlier into the archive, from which it can be had under the same URIs, so that the index
-    /// lists what is of interest and never fills up (AR-014, AR-016).
-    ///
-    /// The archive is called after the stem, `changelist-archive.xml`; the index points at it. It is told first: a run that was killed
-    /// leaves some documents in both, and the next one goes on. `at` is the moment of the run. Nothing to archive publishes nothing.
-    pub fn archive<S: Sink>(
-        &self,
-        sink: &mut S,
-        before: DateTime,
-        at: DateTime,
-    ) -> Result<Published, BuildError> {
-        self.series().archive(sink, before, at)
-    }
-
-    fn series(&self) -> Series<'_> {
-        Series { kind: Kind::ChangeList, settings: &self.settings, rotation: self.rotation }
-    }
 }
 
 settings!(ChangeLists);
 archived!(ChangeLists);
+going_on!(ChangeLists, ChangeList);
 
 fn entries(
     events: impl IntoIterator<Item = Result<Event, BuildError>>,
