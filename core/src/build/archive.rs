@@ -82,7 +82,7 @@ impl Archives {
         for (loc, start, end) in archived {
             archives.entry(&self.entry(loc.into(), start, end))?;
         }
-        archives.publish()
+        archives.stage()?.publish(sink)
     }
 
     /// What is archived already, in order.

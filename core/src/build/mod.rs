@@ -80,7 +80,7 @@ pub use inventory::{Contents, Inventory, Item, Items, MemoryInventory, Versions}
 pub use names::{Foreign, MAX_LOC, Unportable, path_of, url_path_of};
 pub use packages::PackageLimits;
 pub use resource_dump::ResourceDumps;
-pub use resource_list::{Completed, ResourceLists};
+pub use resource_list::{Completed, ResourceLists, StagedLists};
 pub use settings::{Published, Site};
 pub use sink::{Documents, MemoryDraft, MemorySink, Sink};
 pub use source_description::{

@@ -106,8 +106,8 @@ impl<'a, K: Kind, S: Sink> Parts<'a, K, S> {
         Ok(())
     }
 
-    /// Publishes what is new, then what leads to it; then what nobody can be reading any more is removed.
-    pub(super) fn publish(mut self) -> Result<Published, BuildError> {
+    /// Writes what is left; nothing is published.
+    pub(super) fn stage(mut self) -> Result<Staged<S>, BuildError> {
         let mut last = Ready::new();
         let top = self.settings.top();
         if self.ended.is_empty() {
@@ -116,13 +116,31 @@ impl<'a, K: Kind, S: Sink> Parts<'a, K, S> {
         } else {
             self.end_part()?;
             let index = self.kind.index(self.ended)?;
-            last.document(self.sink, top.clone(), &index, self.settings.format)?;
+            last.document(self.sink, top, &index, self.settings.format)?;
         }
-        let kept = Kept::now(self.sink, self.settings);
-        let mut documents = self.ready.publish_new(self.sink)?;
-        documents.extend(last.publish(self.sink)?);
-        kept.sweep(self.sink, self.generation)?;
-        Ok(Published { documents, entries: self.entries, top: Some(top), ..Published::default() })
+        let (settings, entries) = (self.settings.clone(), self.entries);
+        Ok(Staged { settings, generation: self.generation, ready: self.ready, last, entries })
+    }
+}
+
+/// The documents of one run that wait to be published.
+pub(super) struct Staged<S: Sink> {
+    settings: Settings,
+    generation: Generation,
+    ready: Ready<S>,
+    last: Ready<S>,
+    entries: u64,
+}
+
+impl<S: Sink> Staged<S> {
+    /// Publishes what is new, then what leads to it; then what nobody can be reading any more is removed.
+    pub(super) fn publish(self, sink: &mut S) -> Result<Published, BuildError> {
+        let Self { settings, generation, ready, last, entries } = self;
+        let kept = Kept::now(sink, &settings);
+        let mut documents = ready.publish_new(sink)?;
+        documents.extend(last.publish(sink)?);
+        kept.sweep(sink, generation)?;
+        Ok(Published { documents, entries, top: Some(settings.top()), ..Published::default() })
     }
 }
 

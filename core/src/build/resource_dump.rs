@@ -95,7 +95,7 @@ impl ResourceDumps {
         }
         self.end_package(&mut packages, &mut dump)?;
         dump.lead_to(packages.into_ready());
-        Ok(Published { gone, ..dump.publish()? })
+        Ok(Published { gone, ..dump.stage()?.publish(sink)? })
     }
 
     fn end_package<S: Sink>(

@@ -1,7 +1,9 @@
 //! Resource Lists from an inventory (RS-090 to RS-095).
 
+use std::fmt;
+
 use super::inventory::Ordered;
-use super::parts::Parts;
+use super::parts::{Parts, Staged};
 use super::settings::{Published, Settings, Site, archived, settings};
 use super::snapshot::{Snapshot, Taken};
 use super::{BuildError, Inventory, Sink};
@@ -74,13 +76,39 @@ impl ResourceLists {
 
     /// Lists every resource of the inventory.
     pub fn write<S: Sink>(&self, inventory: impl Inventory, sink: &mut S) -> Result<Published, BuildError> {
+        self.stage(inventory, sink)?.publish(sink)
+    }
+
+    /// The same, but nothing is published yet.
+    pub fn stage<S: Sink>(
+        &self,
+        inventory: impl Inventory,
+        sink: &mut S,
+    ) -> Result<StagedLists<S>, BuildError> {
         let &Self { ref settings, at, completed } = self;
         let taken = Taken { what: Snapshot::ResourceList, settings, at, completed };
         let mut lists = Parts::new(taken, settings, at, sink)?;
         for item in Ordered::new(inventory) {
             lists.entry(&item?.into_entry())?;
         }
-        lists.publish()
+        lists.stage().map(StagedLists)
+    }
+}
+
+/// Resource Lists that are written and wait to be published.
+#[must_use]
+pub struct StagedLists<S: Sink>(Staged<S>);
+
+impl<S: Sink> StagedLists<S> {
+    /// Publishes them in the sink in which they were staged, and last what points at them.
+    pub fn publish(self, sink: &mut S) -> Result<Published, BuildError> {
+        self.0.publish(sink)
+    }
+}
+
+impl<S: Sink> fmt::Debug for StagedLists<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StagedLists").finish_non_exhaustive()
     }
 }
 
