@@ -221,7 +221,7 @@ impl Folder {
 
     /// Judges the last name of a relative path.
     pub(super) fn admit_name(&self, relative: &Path) -> Result<(), Refusal> {
-        if self.reserved.iter().any(|name| relative == Path::new(name)) {
+        if self.reserved.iter().any(|name| relative.as_os_str() == name) {
             return Err(Refusal::Skipped(SkipReason::Reserved));
         }
         if self.ignored.as_ref().is_some_and(|ignored| ignored(relative)) {
