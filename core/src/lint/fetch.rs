@@ -20,6 +20,12 @@ pub trait Fetch {
         Ok(None)
     }
 
+    /// Hears before each document how many are known of that have still to be asked for, this one included. Documents lead to more, so that
+    /// can grow.
+    fn ahead(&mut self, documents: usize) {
+        let _ = documents;
+    }
+
     /// Why the check must end now, asked before each bitstream of a package is uncompressed; `None`, as here, where time does not matter.
     fn end(&mut self) -> Option<FetchFailure> {
         None

@@ -197,6 +197,7 @@ impl<'a> Pair<'a> {
     fn check_closing(&mut self) {
         let Some(times) = self.times(self.edge.to).filter(|times| times.from.is_some()) else { return };
         match (self.edge.times.until, times.until) {
+            (None, Some(_)) if self.site.is_under_way => self.site.indexes_late += 1,
             (None, Some(until)) => {
                 self.tell(Rule::UntilMissing, format!("{} ended at {until}", self.target()));
             }

@@ -40,6 +40,8 @@ const NEED_PACKAGES: &[Rule] = &[
     Rule::BitstreamMissing,
 ];
 
+const NEED_A_RUN_THAT_IS_THROUGH: &[Rule] = &[Rule::UntilMissing];
+
 /// Every document that was come to, in the order it was, and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -54,6 +56,8 @@ pub struct Report {
     pub topics_skipped: usize,
     /// How many links there are in documents that were looked at by themselves.
     pub links_unfollowed: usize,
+    /// How many entries do not say yet that their document is closed, since a run is under way ([`Check::under_way`](super::Check::under_way)).
+    pub indexes_late: usize,
     /// Why the check ended before it had looked at everything.
     pub stopped: Option<Stopped>,
 }
@@ -130,6 +134,7 @@ impl Report {
             (by_itself, NEED_LINKS),
             (self.packages_skipped > 0 || by_itself, NEED_PACKAGES),
             (self.topics_skipped > 0 || by_itself, NEED_TOPICS),
+            (self.indexes_late > 0, NEED_A_RUN_THAT_IS_THROUGH),
         ];
         let unjudged = needed.into_iter().filter(|(is_missing, _)| *is_missing).flat_map(|(_, rules)| rules);
         unjudged.copied().collect::<BTreeSet<_>>().into_iter().collect()

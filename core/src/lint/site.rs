@@ -25,6 +25,8 @@ pub(super) struct Site {
     packages_skipped: usize,
     topics_skipped: usize,
     links_unfollowed: usize,
+    pub(super) indexes_late: usize,
+    pub(super) is_under_way: bool,
     /// How many bytes of packages may still be uncompressed.
     unpackable: u64,
     stopped: Option<Stopped>,
@@ -69,6 +71,8 @@ impl Site {
             packages_skipped: 0,
             topics_skipped: 0,
             links_unfollowed: 0,
+            indexes_late: 0,
+            is_under_way: false,
             unpackable: PackageReadLimits::default().bytes,
             stopped: None,
             by_url: HashMap::new(),
@@ -112,6 +116,7 @@ impl Site {
     fn visit_from(&mut self, fetch: &mut (impl Fetch + ?Sized), mut next: usize) {
         while next < self.nodes.len() && self.stopped.is_none() {
             if !self.nodes[next].read {
+                fetch.ahead(self.nodes.len() - next);
                 self.visit(fetch, next);
             }
             next += 1;
@@ -127,6 +132,7 @@ impl Site {
             packages_skipped: self.packages_skipped,
             topics_skipped: self.topics_skipped,
             links_unfollowed: self.links_unfollowed,
+            indexes_late: self.indexes_late,
             stopped: self.stopped,
         }
     }

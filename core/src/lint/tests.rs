@@ -43,6 +43,7 @@ struct Web {
     moved: HashMap<String, String>,
     content_type: Option<&'static str>,
     asked: Vec<String>,
+    ahead: Vec<usize>,
 }
 
 impl Fetch for Web {
@@ -56,6 +57,10 @@ impl Fetch for Web {
     fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
         let bytes = self.packages.get(url).ok_or_else(|| FetchFailure::new("404 Not Found"))?;
         Ok(Some(Box::new(Cursor::new(bytes.clone()))))
+    }
+
+    fn ahead(&mut self, documents: usize) {
+        self.ahead.push(documents);
     }
 
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
@@ -160,6 +165,7 @@ fn web() -> Web {
         moved: HashMap::new(),
         content_type: Some("application/xml; charset=utf-8"),
         asked: Vec::new(),
+        ahead: Vec::new(),
     };
     let description = SourceDescription::new().described_by("http://example.org/about");
     let description = description.capability_list_described_by(UP, "http://example.org/about");
@@ -524,6 +530,27 @@ fn rs125_an_entry_has_until_exactly_when_its_list_is_closed() {
     let shorter = ChangeList::new(day(1), UP).until(day(2)).index(CHANGES);
     web.put(CHANGES_1, &shorter.build().unwrap());
     assert_eq!(web.broken(), only(CHANGES, Rule::EntryTimes));
+}
+
+#[test]
+fn rs130_an_index_may_be_late_while_a_run_is_under_way_and_that_is_not_judged() {
+    let mut web = web();
+    web.put(CHANGES_2, &changes_2().until(day(6)).build().unwrap());
+    let report = Check::default().under_way().run(&mut web, SOURCE);
+    assert!(report.is_conforming(), "{report}");
+    assert_eq!((report.indexes_late, report.unjudged()), (1, vec![Rule::UntilMissing]));
+    let open = ChangeList::new(day(1), UP).change(changed(2)).index(CHANGES);
+    web.put(CHANGES_1, &open.build().unwrap());
+    let report = Check::default().under_way().run(&mut web, SOURCE);
+    assert_eq!(report.errors(), 1, "an index is never early: {report}");
+}
+
+#[test]
+fn who_fetches_hears_how_many_documents_are_ahead() {
+    let mut web = web();
+    check(&mut web, SOURCE);
+    assert_eq!((web.ahead.first(), web.ahead.iter().min()), (Some(&1), Some(&1)), "{:?}", web.ahead);
+    assert!(web.ahead.iter().max() > Some(&2), "{:?}", web.ahead);
 }
 
 #[test]
