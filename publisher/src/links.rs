@@ -170,6 +170,9 @@ impl Linker {
     }
 
     pub(crate) fn item(&self, mut item: Item) -> Item {
+        if self.templates.is_empty() {
+            return item;
+        }
         let Some(path) = item.loc.strip_prefix(&self.base) else { return item };
         let file = path_of(path);
         let applies = |patterns: &Option<Gitignore>| match (patterns, &file) {

@@ -33,9 +33,12 @@ pub(crate) enum OutboxError {
     Write { path: PathBuf, source: io::Error },
 }
 
+/// Most bytes of a notification that tells of several moments. A hub takes 1 MiB, and one moment stays below that.
+const MOST: usize = 512 * 1024;
+
 /// Writes what `events` are told as, after number `last`, and gives the number of the last one now. The first covers the time from `from` on.
 ///
-/// Changes of one moment stay together (CN-014), which is why they are few.
+/// Changes of one moment stay together (CN-014), which is why they are few; as many moments are told at once as are not too long.
 pub(crate) fn fill(
     out: &Path,
     last: u64,
@@ -43,23 +46,75 @@ pub(crate) fn fill(
     up: &str,
     events: impl Iterator<Item = Result<Event, BuildError>>,
 ) -> Result<u64, OutboxError> {
-    let (mut last, mut from) = (last, from);
+    fill_with(out, last, from, up, events, MOST)
+}
+
+fn fill_with(
+    out: &Path,
+    last: u64,
+    from: DateTime,
+    up: &str,
+    events: impl Iterator<Item = Result<Event, BuildError>>,
+    most: usize,
+) -> Result<u64, OutboxError> {
+    let mut filling = Filling { out, up, last, from, told: None };
     let mut events = events.peekable();
     while let Some(first) = events.next().transpose()? {
         let until = first.moment;
-        let mut notification =
-            ChangeNotification::new(from, until).up(up).change(ResourceChange::from(first));
+        let mut of_moment = vec![ResourceChange::from(first)];
         let is_of_the_moment =
             |event: &Result<Event, BuildError>| event.as_ref().map_or(true, |event| event.moment == until);
         while let Some(event) = events.next_if(is_of_the_moment).transpose()? {
-            notification = notification.change(ResourceChange::from(event));
+            of_moment.push(event.into());
         }
-        let path = path(out, last + 1);
-        files::replace(&path, &xml::write(&notification.build()?))
-            .map_err(|source| OutboxError::Write { path, source })?;
-        (last, from) = (last + 1, until);
+        filling.take(until, of_moment, most)?;
     }
-    Ok(last)
+    filling.write()?;
+    Ok(filling.last)
+}
+
+/// Notifications while moments come in.
+struct Filling<'a> {
+    out: &'a Path,
+    up: &'a str,
+    last: u64,
+    /// Up to when the notifications that are written tell all.
+    from: DateTime,
+    /// The one that is not: up to when, with what, and about how long it is.
+    told: Option<(DateTime, Vec<ResourceChange>, usize)>,
+}
+
+impl Filling<'_> {
+    fn take(
+        &mut self,
+        until: DateTime,
+        changes: Vec<ResourceChange>,
+        most: usize,
+    ) -> Result<(), OutboxError> {
+        let length = xml::write(&self.notification(until, changes.clone()).build()?).len();
+        if self.told.as_ref().is_some_and(|(.., before)| before + length > most) {
+            self.write()?;
+        }
+        let (until_now, all, before) = self.told.get_or_insert_with(|| (until, Vec::new(), 0));
+        *until_now = until;
+        all.extend(changes);
+        *before += length;
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<(), OutboxError> {
+        let Some((until, changes, _)) = self.told.take() else { return Ok(()) };
+        let path = path(self.out, self.last + 1);
+        let bytes = xml::write(&self.notification(until, changes).build()?);
+        files::replace(&path, &bytes).map_err(|source| OutboxError::Write { path, source })?;
+        (self.last, self.from) = (self.last + 1, until);
+        Ok(())
+    }
+
+    fn notification(&self, until: DateTime, changes: Vec<ResourceChange>) -> ChangeNotification {
+        let empty = ChangeNotification::new(self.from, until).up(self.up);
+        changes.into_iter().fold(empty, ChangeNotification::change)
+    }
 }
 
 /// The file of a notification.
@@ -104,7 +159,9 @@ mod tests {
     fn cn008_cn013_cn014_a_burst_is_cut_between_moments_into_intervals_without_gap_or_overlap() {
         let out = tempfile::tempdir().unwrap();
         let events = || [event(5, "a"), event(5, "b"), event(7, "c"), event(9, "a")].into_iter().map(Ok);
-        let fill = || fill(out.path(), 2, moment(1), "http://example.org/cl.xml", events()).unwrap();
+        let fill_at_most =
+            |most| fill_with(out.path(), 2, moment(1), "http://example.org/cl.xml", events(), most).unwrap();
+        let fill = || fill_at_most(1);
         assert_eq!(fill(), 5);
         let bytes = |number| fs::read(path(out.path(), number)).unwrap();
         let read = |number| xml::read(&bytes(number)).unwrap().into_document().unwrap();
@@ -120,5 +177,8 @@ mod tests {
         let first = bytes(3);
         assert_eq!(fill(), 5);
         assert_eq!(bytes(3), first, "a run that is completed says the same");
+        let two = bytes(3).len() + bytes(4).len();
+        assert_eq!(fill_at_most(two), 4, "two moments are told at once, and the third is not");
+        assert_eq!(fill_at_most(MOST), 3);
     }
 }
