@@ -43,7 +43,7 @@ use tokio::runtime::Handle;
 use url::Url;
 
 use crate::{
-    BaseUrl, UrlError,
+    BaseUrl, UrlError, publish,
     settings::parse_http,
     state::{State, StateError},
 };
@@ -148,17 +148,30 @@ impl Default for Options {
     }
 }
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The URL or path of a document, package or topic.
+    pub url: &'a str,
+    /// How many documents have been asked for, this one included,
+    pub documents: usize,
+    /// and how many are known of. Documents lead to more, so this can grow.
+    pub known: usize,
+}
+
 /// Checks targets; several files are taken in the order given, so that Change Notifications must follow each other in it (CN-008).
-/// `progress` hears each URL or path that is asked for. Within a tokio runtime only.
+/// `progress` hears what is asked for. Within a tokio runtime only.
 pub async fn check(
     targets: &[Target],
     options: &Options,
-    progress: impl FnMut(&str) + Send + 'static,
+    progress: impl FnMut(Asked<'_>) + Send + 'static,
 ) -> Result<Findings, CheckError> {
     let (targets, options, limits) = (targets.to_owned(), options.clone(), options.clone());
     let runtime = tokio::runtime::Handle::current();
     // Reading and checking keep a core busy, so they run off the runtime, which stays free for signals.
-    let working = tokio::task::spawn_blocking(move || Run { options, runtime, progress }.all(&targets)).await;
+    let working =
+        tokio::task::spawn_blocking(move || Run { options, runtime, progress, documents: 0 }.all(&targets))
+            .await;
     working
         .unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
         .map(|report| Findings::new(report, &limits))
@@ -168,9 +181,11 @@ struct Run<P> {
     options: Options,
     runtime: Handle,
     progress: P,
+    /// That have been asked for.
+    documents: usize,
 }
 
-impl<P: FnMut(&str)> Run<P> {
+impl<P: FnMut(Asked<'_>)> Run<P> {
     fn all(mut self, targets: &[Target]) -> Result<Report, CheckError> {
         let mut whole = Report::default();
         let mut files = Vec::new();
@@ -212,7 +227,9 @@ impl<P: FnMut(&str)> Run<P> {
             let others = urls(path, &base_url, &folder::documents(path, Wanted::Own)?);
             let others = others.iter().map(String::as_str);
             let mut folder = folder::Folder::new(path, base_url);
-            return Ok(self.check().run_beside(&mut self.heard(&mut folder), [start.as_str()], others));
+            let check = self.check();
+            let check = if publish::is_under_way(path) { check.under_way() } else { check };
+            return Ok(check.run_beside(&mut self.heard(&mut folder), [start.as_str()], others));
         }
         let files = folder::documents(path, Wanted::All)?;
         if files.is_empty() {
@@ -231,7 +248,7 @@ impl<P: FnMut(&str)> Run<P> {
     }
 
     fn heard<'a, F>(&'a mut self, fetch: &'a mut F) -> Heard<'a, F, P> {
-        Heard { fetch, progress: &mut self.progress }
+        Heard { fetch, progress: &mut self.progress, documents: &mut self.documents, ahead: 0 }
     }
 }
 
@@ -245,6 +262,7 @@ fn join(whole: &mut Report, part: Report) {
     whole.packages_skipped += part.packages_skipped;
     whole.topics_skipped += part.topics_skipped;
     whole.links_unfollowed += part.links_unfollowed;
+    whole.indexes_late += part.indexes_late;
     whole.stopped = whole.stopped.take().or(part.stopped);
 }
 
@@ -252,17 +270,32 @@ fn join(whole: &mut Report, part: Report) {
 struct Heard<'a, F, P> {
     fetch: &'a mut F,
     progress: &'a mut P,
+    documents: &'a mut usize,
+    /// Documents that are known of and have not been asked for.
+    ahead: usize,
 }
 
-impl<F: Fetch, P: FnMut(&str)> Fetch for Heard<'_, F, P> {
+impl<F, P: FnMut(Asked<'_>)> Heard<'_, F, P> {
+    fn tell(&mut self, url: &str) {
+        let documents = *self.documents;
+        (self.progress)(Asked { url, documents, known: documents + self.ahead });
+    }
+}
+
+impl<F: Fetch, P: FnMut(Asked<'_>)> Fetch for Heard<'_, F, P> {
     fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
-        (self.progress)(url);
+        *self.documents += 1;
+        self.tell(url);
         self.fetch.get(url)
     }
 
     fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
-        (self.progress)(url);
+        self.tell(url);
         self.fetch.package(url)
+    }
+
+    fn ahead(&mut self, documents: usize) {
+        self.ahead = documents.saturating_sub(1);
     }
 
     fn end(&mut self) -> Option<FetchFailure> {
@@ -270,7 +303,7 @@ impl<F: Fetch, P: FnMut(&str)> Fetch for Heard<'_, F, P> {
     }
 
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
-        (self.progress)(url);
+        self.tell(url);
         self.fetch.topic(url, method)
     }
 }

@@ -162,7 +162,7 @@ pub(crate) struct BuildArgs {
 }
 
 /// What a build is told, and what of it nobody has said this time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     pub(crate) settings: Settings,
     /// The hubs are those of the last build.
@@ -322,6 +322,9 @@ pub(crate) enum Failure {
     /// Each hub's answer has been reported already.
     #[error("{failed} of {all} hubs could not be told")]
     Hubs { failed: usize, all: usize },
+    /// Why has been said of each.
+    #[error("{failed} of {all} sets could not be built; the others are published")]
+    Sets { failed: usize, all: usize },
     /// Each warning has been said already.
     #[error("the lists are published, but archives or dumps that are due are not: see the warnings")]
     Undone,

@@ -7,7 +7,7 @@ mod patches;
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     io::{self, BufWriter},
     path::{Path, PathBuf},
     sync::mpsc::channel,
@@ -108,21 +108,26 @@ impl Changes {
 /// What the last run told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Before {
-    /// All changes up to this moment: what differs from its inventory, with so many resources and bytes, is told.
-    Told { until: DateTime, resources: u64, bytes: u64 },
+    /// All changes up to this moment: what differs from its inventory, with so many resources and bytes, is told. To be told `swiftly`, the whole
+    /// inventory is written only when as much as that has changed.
+    Told { until: DateTime, resources: u64, bytes: u64, swiftly: bool },
     /// Nothing that could go on.
     Nothing,
 }
 
+/// Hears of each resource of a snapshot that was begun at this moment, in their order, and of none when it is through.
+pub(crate) type Heard<'a> = &'a mut dyn FnMut(DateTime, Option<Item>) -> Result<(), BuildError>;
+
 /// Takes the next inventory of `collection`, and what differs from the last one, into the state of the site in `out`.
 ///
-/// With a `scope` only what that names is looked at, and everything else is as it was.
+/// With a `scope` only what that names is looked at, and everything else is as it was; then nobody hears of that.
 pub(crate) fn take(
     collection: Folder,
     settings: &Settings,
     out: &Path,
     before: Before,
     scope: Option<&Scope>,
+    heard: Heard<'_>,
     tell: &dyn Fn(u64),
 ) -> Result<Taken, BuildError> {
     let ((skip, skipped), (wonder, unportable)) = (channel(), channel());
@@ -150,11 +155,11 @@ pub(crate) fn take(
     };
     let mut patches = Patches::of(settings, out);
     let compared = match (known, before) {
-        (Some(known), Before::Told { until, resources, bytes }) => {
+        (Some(known), Before::Told { until, resources, bytes, swiftly }) => {
             let news = of_scope(started.max(later(until, 1)), known, next, &mut patches)?;
-            news.keep(out, &last, (resources, bytes))?
+            news.keep(out, &last, (resources, bytes), last.is_due(swiftly))?
         }
-        _ => compare(started, next, out, before, &mut patches)?,
+        _ => compare(started, next, out, before, &mut patches, heard)?,
     };
     // What vanished is no news.
     let mut skipped: Vec<_> = skipped.iter().filter(|one| one.reason != SkipReason::Dangling).collect();
@@ -170,6 +175,7 @@ pub(crate) fn take_from(
     mut resources: impl Inventory,
     out: &Path,
     before: Before,
+    heard: Heard<'_>,
     tell: &dyn Fn(u64),
 ) -> Result<Taken, BuildError> {
     let started = DateTime::now();
@@ -179,7 +185,7 @@ pub(crate) fn take_from(
         tell(looked);
         resources.next().map(|item| item.map(|item| Known { item, stamp: None }))
     };
-    Ok(Taken::of(started, &compare(started, next, out, before, &mut Patches::none())?))
+    Ok(Taken::of(started, &compare(started, next, out, before, &mut Patches::none(), heard)?))
 }
 
 /// The same where changes are told and everything else is as it was. They are told as they are, in their order.
@@ -196,20 +202,21 @@ pub(crate) fn take_changes(
         let known = (*change != Change::Deleted).then(|| Known { item: item.clone(), stamp: None });
         news.outcome.insert(item.loc.clone(), known);
     }
-    let compared = news.keep(out, &Kept::last(out), (resources, bytes))?;
+    let last = Kept::last(out);
+    let compared = news.keep(out, &last, (resources, bytes), last.is_due(false))?;
     Ok(Taken::of(started, &compared))
 }
 
 /// Files, and folders with all in them, by their paths below the collection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
-    named: BTreeSet<PathBuf>,
-    above: BTreeSet<PathBuf>,
+    named: HashSet<PathBuf>,
+    above: HashSet<PathBuf>,
 }
 
 impl Scope {
     pub(crate) fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        let named: BTreeSet<PathBuf> = paths.into_iter().collect();
+        let named: HashSet<PathBuf> = paths.into_iter().collect();
         let above = named.iter().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
         Self { named, above }
     }
@@ -279,7 +286,13 @@ impl News {
     }
 
     /// Keeps the changes and the next inventory, in which everything else is as it was.
-    fn keep(self, out: &Path, last: &Kept, (resources, bytes): (u64, u64)) -> Result<Compared, BuildError> {
+    fn keep(
+        self,
+        out: &Path,
+        last: &Kept,
+        (resources, bytes): (u64, u64),
+        is_whole: bool,
+    ) -> Result<Compared, BuildError> {
         let Self { until, changes, events, outcome, .. } = self;
         let (mut resources, mut bytes) = (resources, bytes);
         let mut finder = last.finder()?;
@@ -290,24 +303,20 @@ impl News {
             bytes =
                 (bytes + now.as_ref().map_or(0, length)).saturating_sub(before.as_ref().map_or(0, length));
         }
-        let mut next = Writing::begin(out)?;
+        let mut next = Writing::begin(out, is_whole)?;
         for event in events {
-            next.event(event)?;
+            next.event(&event)?;
         }
-        if last.is_due() {
+        if next.is_whole {
             for side in with_outcome(last.sides()?, outcome) {
                 if let Some(known) = side?.into_now() {
-                    next.whole(known)?;
+                    next.line(&Line::from(&known))?;
                 }
             }
         } else {
-            let since = last.only_since().sides()?;
-            for side in with_outcome(since, outcome) {
-                let Side { loc, now, .. } = side?;
-                next.since(&now.map_or_else(|| Line::gone(loc), Line::from))?;
-            }
+            last.write_since(outcome, &mut next.lines)?;
         }
-        next.publish(last.is_due())?;
+        next.publish()?;
         Ok(Compared { resources, bytes, changes, until })
     }
 }
@@ -362,15 +371,17 @@ fn compare(
     out: &Path,
     before: Before,
     patches: &mut Patches,
+    heard: Heard<'_>,
 ) -> Result<Compared, BuildError> {
     let last = Kept::last(out);
-    let (sides, first): (Box<dyn Iterator<Item = _>>, _) = match before {
-        Before::Told { until, .. } => (Box::new(last.sides()?), started.max(later(until, 1))),
-        Before::Nothing => (Box::new(std::iter::empty()), started),
+    let (sides, first, is_whole): (Box<dyn Iterator<Item = _>>, _, _) = match before {
+        Before::Told { until, swiftly, .. } => {
+            (Box::new(last.sides()?), started.max(later(until, 1)), last.is_due(swiftly))
+        }
+        Before::Nothing => (Box::new(std::iter::empty()), started, true),
     };
     let is_told = matches!(before, Before::Told { .. });
-    let is_whole = !is_told || last.is_due();
-    let mut kept = Writing::begin(out)?;
+    let mut kept = Writing::begin(out, is_whole)?;
     let (mut resources, mut bytes, mut changes, mut until) = (0, 0, Changes::default(), first);
     for pair in joined(sides, Ordered::new(std::iter::from_fn(next)), |side: &Side| side.loc.as_str(), loc_of)
     {
@@ -383,8 +394,8 @@ fn compare(
                     patches.forget(&gone.item);
                     told = Some((Change::Deleted, Item::new(loc.clone())));
                 }
-                if is_first && !is_whole {
-                    kept.since(&Line::gone(loc))?;
+                if is_first && !kept.is_whole {
+                    kept.line(&Line::gone(&loc))?;
                 }
             }
             (side, Some(after)) => {
@@ -395,22 +406,24 @@ fn compare(
                     First::Nothing => false,
                 });
                 let before = side.and_then(Side::into_now);
-                told = patches.change(before.as_ref(), &after.item)?;
-                if is_whole {
-                    kept.whole(after)?;
-                } else if !is_first {
-                    kept.since(&after.into())?;
+                if is_told || patches.are_wanted() {
+                    told = patches.change(before.as_ref(), &after.item)?;
                 }
+                if kept.is_whole || !is_first {
+                    kept.line(&Line::from(&after))?;
+                }
+                heard(started, Some(after.item))?;
             }
             (None, None) => {}
         }
         if let Some((change, item)) = told.filter(|_| is_told) {
             until = later(first, changes.total() / CHANGES_OF_A_MOMENT);
             changes.count(change);
-            kept.event(Event::new(change, until, item))?;
+            kept.event(&Event::new(change, until, item))?;
         }
     }
-    kept.publish(is_whole)?;
+    heard(started, None)?;
+    kept.publish()?;
     Ok(Compared { resources, bytes, changes, until })
 }
 
@@ -477,37 +490,34 @@ impl<I: Iterator<Item = Result<Known, BuildError>>> Iterator for Ordered<I> {
 /// What a run keeps until it is through.
 struct Writing {
     sink: FolderSink,
-    whole: BufWriter<FolderDraft>,
-    since: BufWriter<FolderDraft>,
+    /// Whether the lines are the whole inventory, and not what has changed since that was written.
+    is_whole: bool,
+    lines: BufWriter<FolderDraft>,
     changes: BufWriter<FolderDraft>,
 }
 
 impl Writing {
-    fn begin(out: &Path) -> Result<Self, BuildError> {
+    fn begin(out: &Path, is_whole: bool) -> Result<Self, BuildError> {
         kept::begin(out)?;
         let mut sink = FolderSink::open(out.join(FOLDER))?;
-        let whole = BufWriter::new(sink.create(kept::NEXT)?);
-        let since = BufWriter::new(sink.create(kept::NEXT_SINCE)?);
+        let name = if is_whole { kept::NEXT } else { kept::NEXT_SINCE };
+        let lines = BufWriter::with_capacity(kept::BUFFER, sink.create(name)?);
         let changes = BufWriter::new(sink.create(CHANGES)?);
-        Ok(Self { sink, whole, since, changes })
+        Ok(Self { sink, is_whole, lines, changes })
     }
 
-    fn whole(&mut self, known: Known) -> io::Result<()> {
-        write_line(&mut self.whole, &Line::from(known))
+    fn line(&mut self, line: &Line<'_>) -> io::Result<()> {
+        write_line(&mut self.lines, line)
     }
 
-    fn since(&mut self, line: &Line) -> io::Result<()> {
-        write_line(&mut self.since, line)
-    }
-
-    fn event(&mut self, event: Event) -> io::Result<()> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
         write_line(&mut self.changes, &EventLine::from(event))
     }
 
-    /// Puts the changes and one of the two into their places.
-    fn publish(self, is_whole: bool) -> Result<(), BuildError> {
-        let Self { mut sink, whole, since, changes } = self;
-        for lines in [if is_whole { whole } else { since }, changes] {
+    /// Puts both into their places.
+    fn publish(self) -> Result<(), BuildError> {
+        let Self { mut sink, lines, changes, .. } = self;
+        for lines in [lines, changes] {
             let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
             sink.publish(staged)?;
         }
@@ -531,7 +541,7 @@ pub(crate) fn newest(
 pub(crate) fn changes(
     out: &Path,
 ) -> Result<impl Iterator<Item = Result<Event, BuildError>> + use<>, BuildError> {
-    let lines = Stored::<EventLine>::open(out.join(FOLDER).join(CHANGES))?;
+    let lines = Stored::<EventLine<'static>>::open(out.join(FOLDER).join(CHANGES))?;
     Ok(lines.map(|line| line.map(Event::from)))
 }
 
@@ -542,22 +552,22 @@ pub(crate) fn advance(out: &Path) -> io::Result<()> {
 }
 
 #[derive(Serialize, Deserialize)]
-struct EventLine {
+struct EventLine<'a> {
     #[serde(with = "text")]
     change: Change,
     #[serde(with = "text")]
     moment: DateTime,
-    resource: Line,
+    resource: Line<'a>,
 }
 
-impl From<Event> for EventLine {
-    fn from(Event { change, moment, item, .. }: Event) -> Self {
-        Self { change, moment, resource: Line::from(Known { item, stamp: None }) }
+impl<'a> From<&'a Event> for EventLine<'a> {
+    fn from(Event { change, moment, item }: &'a Event) -> Self {
+        Self { change: *change, moment: *moment, resource: Line::of(item, None) }
     }
 }
 
-impl From<EventLine> for Event {
-    fn from(EventLine { change, moment, resource }: EventLine) -> Self {
+impl From<EventLine<'static>> for Event {
+    fn from(EventLine { change, moment, resource }: EventLine<'static>) -> Self {
         let loc = resource.loc.clone();
         Self::new(change, moment, resource.into_known().map_or_else(|| Item::new(loc), |known| known.item))
     }
@@ -580,11 +590,11 @@ mod tests {
         let base = BaseUrl::parse("http://example.org/c").unwrap();
         let collection = collection::open(&Settings::new(data, base.clone()), out).unwrap();
         let settings = Settings::new(data, base);
-        take(collection, &settings, out, before, None, &|_| ()).unwrap()
+        take(collection, &settings, out, before, None, &mut |_, _| Ok(()), &|_| ()).unwrap()
     }
 
     fn told_until(until: DateTime) -> Before {
-        Before::Told { until, resources: 0, bytes: 0 }
+        Before::Told { until, resources: 0, bytes: 0, swiftly: false }
     }
 
     fn told(out: &Path) -> Vec<(Change, String)> {

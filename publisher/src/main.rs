@@ -16,12 +16,14 @@ use cli::{
     BuildArgs, CheckArgs, Chosen, Cli, Command, Failure, InitArgs, NotifyArgs, ServeArgs, StatusArgs,
     TokenArgs,
 };
-use progress::{Bar, Progress};
+use progress::Bar;
 use resync_publisher::{
     BaseUrl, HubUrl, check, config, notify,
     notify::{NotifyError, Outcome, Token, Told},
     publish::{Built, Dump, build_telling, describe, dump_telling},
-    serve, status, watch,
+    serve,
+    state::StateError,
+    status, watch,
 };
 use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
@@ -50,12 +52,12 @@ async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => run_init(arguments),
         Command::Build(arguments) => {
-            let said = run_build(&arguments).await?;
+            let mut said = run_build(&arguments).await?;
             let outcome = said.outcome();
             said.say(arguments.out.json, &[]).and(outcome)
         }
         Command::Notify(arguments) => run_notify(&arguments).await,
-        Command::Publish { build, token } => run_publish(build, token).await,
+        Command::Publish { build, token } => run_publish(&build, &token).await,
         Command::Dump { build, changes } => run_dump(&build, changes).await,
         Command::Watch { build, tokens, rescan } => run_watch(&build, tokens.token, rescan).await,
         Command::Serve(arguments) => run_serve(arguments).await,
@@ -70,6 +72,9 @@ struct Said {
     lines: Vec<String>,
     sets: Vec<Value>,
     has_undone: bool,
+    failed: Vec<Failure>,
+    /// The sets that were built.
+    built: Vec<(PathBuf, Chosen)>,
 }
 
 impl Said {
@@ -84,15 +89,29 @@ impl Said {
         self.has_undone |= !built.undone.is_empty();
     }
 
-    /// What the command ends with when all else has been done: archives and dumps keep nobody from being told.
-    fn outcome(&self) -> Result<(), Failure> {
-        if self.has_undone { Err(Failure::Undone) } else { Ok(()) }
+    /// One set that cannot be built keeps no other from it. Where there is only one, its failure is what the command ends with.
+    fn fail(&mut self, name: Option<&str>, failure: Failure) {
+        if let Some(name) = name {
+            eprintln!("error: {name}: {failure}");
+        }
+        self.failed.push(failure);
+    }
+
+    /// What the command ends with when all else has been done: what fails keeps nobody from being told of the rest.
+    fn outcome(&mut self) -> Result<(), Failure> {
+        let (failed, all) = (self.failed.len(), self.sets.len());
+        match self.failed.pop() {
+            Some(failure) if all == 1 => Err(failure),
+            Some(_) => Err(Failure::Sets { failed, all }),
+            None if self.has_undone => Err(Failure::Undone),
+            None => Ok(()),
+        }
     }
 
     /// Says it, with what came after it.
     fn say(self, is_json: bool, more: &[(&str, Vec<Value>)]) -> Result<(), Failure> {
         if !is_json {
-            return say(&self.lines.join("\n"));
+            return if self.lines.is_empty() { Ok(()) } else { say(&self.lines.join("\n")) };
         }
         let mut object = json!({ "sets": self.sets });
         for (key, values) in more {
@@ -109,18 +128,31 @@ fn name_of(chosen: &Chosen) -> Option<&str> {
 /// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
 async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
     let sets = arguments.chosen()?;
+    let are_several = sets.len() > 1;
     let mut said = Said::default();
-    for (out, chosen) in &sets {
-        let (settings, out) = (chosen.settings.clone(), out.clone());
+    for (out, chosen) in sets {
+        let (settings, place) = (chosen.settings.clone(), out.clone());
         let built = unblocked(move || {
             let bar = Bar::new();
-            build_telling(&settings, &out, &|step| bar.tell(step))
+            build_telling(&settings, &place, &|step| bar.tell(step))
         });
-        said.take(chosen, &built.await?);
+        match built.await {
+            Ok(built) => {
+                said.take(&chosen, &built);
+                said.built.push((out, chosen));
+            }
+            Err(error) => {
+                let name = name_of(&chosen);
+                said.sets.push(json!({ "set": name, "error": error.to_string() }));
+                said.fail(name, error.into());
+            }
+        }
     }
-    if sets.len() > 1 {
-        for (out, _) in sets {
-            unblocked(move || describe(&out)).await?;
+    if are_several {
+        for (out, chosen) in said.built.clone() {
+            if let Err(error) = unblocked(move || describe(&out)).await {
+                said.fail(name_of(&chosen), error.into());
+            }
         }
     }
     Ok(said)
@@ -159,13 +191,18 @@ fn ask(question: &str, what: &'static str, flag: &'static str) -> Result<String,
 }
 
 async fn run_notify(arguments: &NotifyArgs) -> Result<(), Failure> {
-    let (hubs, outcome) = notify_all(arguments).await?;
+    let (hubs, outcome) = notify_all(&arguments.out.outs()?, &arguments.token).await;
     if arguments.out.json {
         say_json(&json!({ "hubs": values(&hubs) }))?;
-    } else if outcome.is_ok() {
+    } else if !has_been_said(&hubs, &outcome) {
         say(&words::told(&hubs))?;
     }
     outcome
+}
+
+/// Hubs that could not be told have been named, and so have the others then.
+fn has_been_said(hubs: &[Told], outcome: &Result<(), Failure>) -> bool {
+    hubs.is_empty() || matches!(outcome, Err(Failure::Hubs { .. }))
 }
 
 fn values(hubs: &[Told]) -> Vec<Value> {
@@ -173,20 +210,19 @@ fn values(hubs: &[Told]) -> Vec<Value> {
 }
 
 /// Tells the hubs for as long as that is to be tried; those that could not be told have been named by then.
-async fn notify_all(arguments: &NotifyArgs) -> Result<(Vec<Told>, Result<(), Failure>), Failure> {
+async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> (Vec<Told>, Result<(), Failure>) {
     let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
-    let outs = arguments.out.outs()?;
     loop {
-        let hubs = tell(&outs, &arguments.token.tokens.token).await?;
+        let (hubs, outcome) = tell(outs, &token.tokens.token).await;
         let failed = hubs.iter().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count();
         if failed == 0 {
-            return Ok((hubs, Ok(())));
+            return (hubs, outcome);
         }
-        if begun.elapsed() + pause > arguments.token.retry {
+        if begun.elapsed() + pause > token.retry {
             eprintln!("{}", words::told(&hubs));
             let failure = Failure::Hubs { failed, all: hubs.len() };
-            return Ok((hubs, Err(failure)));
+            return (hubs, outcome.and(Err(failure)));
         }
         eprintln!("{}\ntrying again in {} s", words::told(&hubs), pause.as_secs());
         tokio::time::sleep(pause).await;
@@ -194,72 +230,96 @@ async fn notify_all(arguments: &NotifyArgs) -> Result<(Vec<Told>, Result<(), Fai
     }
 }
 
-/// Tells the hubs of each set that has any.
-async fn tell(outs: &[PathBuf], tokens: &[Token]) -> Result<Vec<Told>, Failure> {
-    let mut told = Vec::new();
-    let mut without = None;
+/// Tells the hubs of each set that has any. A set whose hubs cannot be told keeps no other from it: the first such failure comes with what the
+/// others said.
+async fn tell(outs: &[PathBuf], tokens: &[Token]) -> (Vec<Told>, Result<(), Failure>) {
+    let (mut told, mut outcome, mut without) = (Vec::new(), Ok(()), None);
     for out in outs {
         match notify(out, tokens).await {
+            Ok(one) => told.extend(one),
             Err(error @ NotifyError::NoHub { .. }) => without = Some(error),
-            one => told.extend(one?),
+            Err(error) => outcome = outcome.and(Err(error.into())),
         }
     }
     match without {
-        Some(error) if told.is_empty() => Err(error.into()),
-        _ => Ok(told),
+        Some(error) if told.is_empty() => (told, outcome.and(Err(error.into()))),
+        _ => (told, outcome),
     }
 }
 
-async fn run_publish(arguments: BuildArgs, token: TokenArgs) -> Result<(), Failure> {
-    let mut built = run_build(&arguments).await?;
+async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
+    let mut built = run_build(arguments).await?;
     let undone = built.outcome();
     let is_json = arguments.out.json;
-    let standing = arguments.out.outs()?.iter().map(|out| status(out)).collect::<Result<Vec<_>, _>>()?;
-    if standing.iter().all(|status| status.hubs.is_empty()) {
+    let outs = arguments.out.outs()?;
+    let mut has_hubs = false;
+    let mut are_built = Vec::new();
+    for out in outs {
+        match status(&out) {
+            // Why it was not is known.
+            Err(StateError::NotBuilt { .. }) if undone.is_err() => {}
+            standing => {
+                has_hubs |= !standing?.hubs.is_empty();
+                are_built.push(out);
+            }
+        }
+    }
+    if !has_hubs {
         if let Some(last) = built.lines.last_mut() {
             last.push_str(" · no hub to notify; name one with --hub URL");
         }
         return built.say(is_json, &[("hubs", Vec::new())]).and(undone);
     }
-    match notify_all(&NotifyArgs { out: arguments.out, token }).await {
-        Ok((hubs, outcome)) => {
-            if let (Some(last), Ok(())) = (built.lines.last_mut(), &outcome) {
-                last.push_str(" · ");
-                last.push_str(&words::told(&hubs));
-            }
-            built.say(is_json, &[("hubs", values(&hubs))])?;
-            outcome.and(undone)
+    let (hubs, outcome) = notify_all(&are_built, token).await;
+    match built.lines.last_mut() {
+        _ if has_been_said(&hubs, &outcome) => {}
+        Some(last) => {
+            last.push_str(" · ");
+            last.push_str(&words::told(&hubs));
         }
-        Err(failure) => {
-            built.say(is_json, &[("hubs", Vec::new())])?;
-            Err(failure)
-        }
+        None => built.lines.push(words::told(&hubs)),
     }
+    built.say(is_json, &[("hubs", values(&hubs))])?;
+    undone.and(outcome)
 }
 
 async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
     let mut said = run_build(arguments).await?;
     let undone = said.outcome();
     let what = if changes { Dump::Changes } else { Dump::Resources };
-    let mut dumps = Vec::new();
-    for (out, chosen) in arguments.chosen()? {
+    let (mut dumps, mut outcome) = (Vec::new(), Ok(()));
+    for (out, chosen) in std::mem::take(&mut said.built) {
         let dumped = unblocked(move || {
             let bar = Bar::new();
             dump_telling(&out, what, &|step| bar.tell(step))
         });
-        let dumped = dumped.await?;
-        said.lines.push(words::dumped(&dumped));
-        dumps.push(json::dumped(name_of(&chosen), &dumped));
+        match dumped.await {
+            Ok(dumped) => {
+                said.lines.push(words::dumped(&dumped));
+                dumps.push(json::dumped(name_of(&chosen), &dumped));
+            }
+            Err(error) => {
+                if let Some(name) = name_of(&chosen) {
+                    eprintln!("error: {name}: {error}");
+                }
+                outcome = outcome.and(Err(error.into()));
+            }
+        }
     }
-    said.say(arguments.out.json, &[("dumps", dumps)]).and(undone)
+    said.say(arguments.out.json, &[("dumps", dumps)])?;
+    undone.and(outcome)
 }
 
 async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -> Result<(), Failure> {
     let sets = arguments.chosen()?;
     let is_json = arguments.out.json;
     let stop = stop_signal()?;
-    // The first build shows at once what cannot work; its words are those of `build`.
-    run_build(arguments).await?.say(is_json, &[])?;
+    // The first build shows at once what cannot work; its words are those of `build`. What works for one set only is tried again.
+    let mut first = run_build(arguments).await?;
+    if first.built.is_empty() {
+        return first.outcome();
+    }
+    first.say(is_json, &[])?;
     let sets = sets.into_iter().map(|(out, chosen)| (out, chosen.settings)).collect();
     let patience = watch::Patience { rescan, ..watch::Patience::default() };
     let tell = |report| {
@@ -311,8 +371,8 @@ async fn run_check(arguments: &CheckArgs) -> Result<(), Failure> {
         documents: arguments.max_documents,
         packages: arguments.packages.as_u64(),
     };
-    let mut progress = Progress::new();
-    let checking = check::check(&targets, &options, move |url| progress.tell(url)).await;
+    let bar = Bar::new();
+    let checking = check::check(&targets, &options, move |asked| bar.ask(asked)).await;
     let findings = checking?;
     if arguments.json {
         say(&serde_json::to_string_pretty(&findings).map_err(io::Error::from)?)?;

@@ -1,13 +1,12 @@
 //! One line on the terminal that says how far long work has come; nothing where stderr is no terminal.
 
-use std::{
-    io::{self, IsTerminal, Write},
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use resync_publisher::publish::{Progress as Step, Work};
+use resync_publisher::{
+    check::Asked,
+    publish::{Progress, Work},
+};
 
 /// A bar with rate and time left; it is taken back when this is dropped.
 pub(crate) struct Bar {
@@ -21,7 +20,7 @@ impl Bar {
     }
 
     /// How far a build or dump has come.
-    pub(crate) fn tell(&self, step: Step) {
+    pub(crate) fn tell(&self, step: Progress) {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         if work.replace(step.work) != Some(step.work) {
             self.bar.reset();
@@ -34,6 +33,16 @@ impl Bar {
             self.bar.set_length(step.done);
         }
         self.bar.set_position(step.done);
+    }
+
+    /// What a check asks for, of as many documents as it knows of by now.
+    pub(crate) fn ask(&self, Asked { url, documents, known }: Asked<'_>) {
+        if self.bar.length() == Some(0) {
+            self.bar.set_style(style(true));
+        }
+        self.bar.set_length(u64::try_from(known).unwrap_or(u64::MAX));
+        self.bar.set_position(u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX));
+        self.bar.set_message(end_of(url));
     }
 }
 
@@ -63,54 +72,15 @@ fn words(work: Work) -> &'static str {
     }
 }
 
-/// Often enough to see that something moves.
-const EVERY: Duration = Duration::from_millis(100);
-/// The line must not wrap, or it could not be taken back.
-const WIDTH: usize = 60;
-
-/// The line; it is taken back when this is dropped.
-pub(crate) struct Progress {
-    is_shown: bool,
-    asked: usize,
-    last: Option<Instant>,
-}
-
-impl Progress {
-    pub(crate) fn new() -> Self {
-        Self { is_shown: io::stderr().is_terminal(), asked: 0, last: None }
-    }
-
-    /// Something is asked for.
-    pub(crate) fn tell(&mut self, url: &str) {
-        self.asked += 1;
-        if !self.is_shown || self.last.is_some_and(|last| last.elapsed() < EVERY) {
-            return;
-        }
-        self.last = Some(Instant::now());
-        write(&format!("\r\x1b[K{}", line(self.asked, url)));
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.last.is_some() {
-            write("\r\x1b[K");
-        }
-    }
-}
+/// A message must not take the line of the bar.
+const WIDTH: usize = 40;
 
 /// The end of a URL tells more than its beginning.
-fn line(asked: usize, url: &str) -> String {
+fn end_of(url: &str) -> String {
     let url: Vec<_> = url.chars().filter(|c| !c.is_control()).collect();
     let cut = url.len().saturating_sub(WIDTH);
     let lead = if cut == 0 { "" } else { "…" };
-    format!("{asked} looked at, now {lead}{}", url[cut..].iter().collect::<String>())
-}
-
-/// A terminal that has gone is no reason to stop.
-fn write(text: &str) {
-    let mut stderr = io::stderr().lock();
-    stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()).ok();
+    format!("{lead}{}", url[cut..].iter().collect::<String>())
 }
 
 #[cfg(test)]
@@ -118,9 +88,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_keeps_the_end_of_a_url_and_nothing_that_steers_a_terminal() {
-        assert_eq!(line(3, "https://example.org/a\x1b[2J"), "3 looked at, now https://example.org/a[2J");
-        let long = format!("https://example.org/{}/end.xml", "x".repeat(200));
-        assert!(line(1, &long).ends_with("x/end.xml") && line(1, &long).chars().count() < 80);
+    fn a_message_keeps_the_end_of_a_url_and_nothing_that_steers_a_terminal() {
+        assert_eq!(end_of("https://example.org/a\x1b[2J"), "https://example.org/a[2J");
+        let long = end_of(&format!("https://example.org/{}/end.xml", "x".repeat(200)));
+        assert!(long.starts_with('…') && long.ends_with("x/end.xml") && long.chars().count() == WIDTH + 1);
     }
 }

@@ -6,11 +6,12 @@
 mod desk;
 mod dump_archive;
 mod dumps;
+mod listing;
 mod run;
 mod upkeep;
 
 use std::{
-    io,
+    fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -24,7 +25,9 @@ use resync_core::{
 };
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
+use self::listing::{Listed, Listing};
 pub(crate) use self::run::is_in_place;
+pub(crate) use self::upkeep::Rest;
 pub use self::upkeep::{Undone, Upkeep};
 use crate::{
     collection,
@@ -61,6 +64,8 @@ pub struct Built {
     pub unportable: Vec<Unportable>,
     /// Archives and dumps that were due and failed.
     pub undone: Vec<Undone>,
+    /// Whether a Resource List is due and was left to a later build, as a watch does that has changes to tell of.
+    pub list_is_due: bool,
     /// URL of the Source Description, where Destinations start.
     pub source_description: String,
 }
@@ -141,23 +146,36 @@ pub fn build(settings: &Settings, out: &Path) -> Result<Built, BuildError> {
 
 /// The same, saying now and then how far it has come.
 pub fn build_telling(settings: &Settings, out: &Path, tell: &dyn Fn(Progress)) -> Result<Built, BuildError> {
-    build_scope(settings, out, None, tell)
+    build_scope(settings, out, None, Pace::Thorough, &mut Rest::default(), tell)
 }
 
-/// The same where nothing has changed but these files, and what lies in these folders, by their paths below the collection. It costs as much as
-/// they are many.
-pub(crate) fn build_some(
+/// How much a build does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// All that is due.
+    Thorough,
+    /// What is needed to tell of changes soon. A Resource List that the rules want, and the whole inventory, are left to a thorough one.
+    Swift,
+}
+
+/// The same for who builds again and again. With `paths` nothing has changed but these files, and what lies in these folders, by their paths below
+/// the collection; it costs as much as they are many.
+pub(crate) fn build_again(
     settings: &Settings,
     out: &Path,
-    paths: impl IntoIterator<Item = PathBuf>,
+    paths: Option<impl IntoIterator<Item = PathBuf>>,
+    pace: Pace,
+    rest: &mut Rest,
 ) -> Result<Built, BuildError> {
-    build_scope(settings, out, Some(Scope::new(paths)), &|_| ())
+    build_scope(settings, out, paths.map(Scope::new), pace, rest, &|_| ())
 }
 
 fn build_scope(
     settings: &Settings,
     out: &Path,
     scope: Option<Scope>,
+    pace: Pace,
+    rest: &mut Rest,
     tell: &dyn Fn(Progress),
 ) -> Result<Built, BuildError> {
     let directory = settings.directory.as_path();
@@ -166,15 +184,19 @@ fn build_scope(
     let lock = Lock::acquire(out)?;
     refuse_own_documents(&directory, out)?;
     let settings = Settings { directory, ..settings.clone() };
-    let run = Run::begin(settings, lock)?;
+    let run = Run { pace, ..Run::begin(settings, lock)? };
     // Where nothing can go on, all files are looked at, whatever is named.
     let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
     let scope = scope.filter(|_| !is_another && matches!(run.told(), Before::Told { .. }));
     let collection = collection::open_within(&run.settings, out, scope.clone())?;
     let expected = run.before.as_ref().filter(|_| scope.is_none()).map(|state| state.resources);
     let looked = |files| tell(Progress { work: Work::Looking, done: files, all: expected });
-    let taken = inventory::take(collection, &run.settings, out, run.told(), scope.as_ref(), &looked)?;
-    run.carry_out(taken, tell, &|| ())
+    let mut listing = run.listing()?;
+    let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
+    let taken =
+        inventory::take(collection, &run.settings, out, run.told(), scope.as_ref(), &mut heard, &looked)?;
+    let listed = listing.map(Listing::finish).transpose()?;
+    run.carry_out(taken, listed, rest, tell, &|| ())
 }
 
 /// How far long work has come.
@@ -210,11 +232,16 @@ pub(crate) fn build_from<I: Inventory>(
     settings: &Settings,
     out: &Path,
     open: impl FnOnce() -> Result<I, build::BuildError>,
+    rest: &mut Rest,
     kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
     let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
-    let taken = inventory::take_from(open()?, out, run.told(), &|_| ())?;
-    run.carry_out(taken, &|_| (), kept)
+    let resources = open()?;
+    let mut listing = run.listing()?;
+    let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
+    let taken = inventory::take_from(resources, out, run.told(), &mut heard, &|_| ())?;
+    let listed = listing.map(Listing::finish).transpose()?;
+    run.carry_out(taken, listed, rest, &|_| (), kept)
 }
 
 /// The same where changes are told and everything else is as it was.
@@ -222,17 +249,24 @@ pub(crate) fn record(
     settings: &Settings,
     out: &Path,
     changes: &[(Change, Item)],
+    rest: &mut Rest,
     kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
     if !is_cut_short(out) {
         State::load(out)?;
     }
     let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
-    let Before::Told { until, resources, bytes } = run.told() else {
+    let Before::Told { until, resources, bytes, .. } = run.told() else {
         return Err(StateError::NotBuilt { out: out.to_owned() }.into());
     };
     let taken = inventory::take_changes(changes, out, (until, resources, bytes))?;
-    run.carry_out(taken, &|_| (), kept)
+    run.carry_out(taken, None, rest, &|_| (), kept)
+}
+
+/// Whether documents of the site in `out` are being written, or a run that wrote them was cut short; of a site of several sets, those of any.
+pub(crate) fn is_under_way(out: &Path) -> bool {
+    let sets = fs::read_dir(out).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    std::iter::once(out.to_owned()).chain(sets).any(|out| Plan::is_kept(&out) || dumps::is_under_way(&out))
 }
 
 /// Whether a run has still to be completed.
@@ -247,6 +281,7 @@ struct Run {
     before: Option<State>,
     /// The Change Lists, if they can go on.
     series: Option<Series>,
+    pace: Pace,
     /// What a run that was cut short had still to tell, and what was written to complete it.
     changes: Changes,
     written: Vec<Written>,
@@ -258,21 +293,39 @@ impl Run {
         let (changes, written) = complete(&lock)?;
         let before = State::load_if_built(lock.out())?;
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
-        Ok(Self { lock, settings, before, series, changes, written })
+        Ok(Self { lock, settings, before, series, pace: Pace::Thorough, changes, written })
+    }
+
+    /// Without Change Lists that go on, all resources are listed anew, whatever there is.
+    fn listing(&self) -> Result<Option<Listing>, BuildError> {
+        let begin = || Listing::new(&self.settings, &self.lock);
+        Ok(self.series.is_none().then(begin).transpose()?)
     }
 
     fn told(&self) -> Before {
         match (&self.series, &self.before) {
-            (Some(series), Some(State { resources, bytes, .. })) => {
-                Before::Told { until: series.until, resources: *resources, bytes: *bytes }
-            }
+            (Some(series), Some(State { resources, bytes, .. })) => Before::Told {
+                until: series.until,
+                resources: *resources,
+                bytes: *bytes,
+                swiftly: self.pace == Pace::Swift,
+            },
             _ => Before::Nothing,
         }
     }
 
-    fn carry_out(self, taken: Taken, tell: &dyn Fn(Progress), kept: &dyn Fn()) -> Result<Built, BuildError> {
-        let Self { lock, settings, before, series, changes, mut written } = self;
-        let plan = decide(settings, before.as_ref(), series.as_ref(), &taken, lock.out());
+    fn carry_out(
+        self,
+        taken: Taken,
+        listed: Option<Listed>,
+        rest: &mut Rest,
+        tell: &dyn Fn(Progress),
+        kept: &dyn Fn(),
+    ) -> Result<Built, BuildError> {
+        let Self { lock, settings, before, series, pace, changes, mut written } = self;
+        let plan = decide(settings, before.as_ref(), series.as_ref(), pace, &taken, lock.out());
+        let is_outdated = |series| is_outdated(series, &plan.settings, &taken);
+        let list_is_due = !plan.lists_resources && series.as_ref().is_some_and(is_outdated);
         if plan.lists_resources || plan.changes.total() > 0 || inventory::is_whole(lock.out()) {
             let saved = plan.save(&lock);
             // Even if it is not known to be on the disk, it is there, and the next run goes by it.
@@ -281,9 +334,9 @@ impl Run {
             }
             saved?;
         }
-        let done = run::publish(&plan, false, &lock, tell)?;
+        let done = run::publish(&plan, false, listed, &lock, tell)?;
         let kept = done.records.len() - done.written.len();
-        let (besides, undone) = upkeep::upkeep(&lock, plan.started, tell);
+        let (besides, undone) = upkeep::upkeep(&lock, plan.started, rest, tell);
         for document in done.written.into_iter().chain(besides) {
             written.retain(|known| *known != document);
             written.push(document);
@@ -298,6 +351,7 @@ impl Run {
             skipped: taken.skipped,
             unportable: taken.unportable,
             undone,
+            list_is_due,
             source_description: Site::of(&plan.settings).source_description().url,
         })
     }
@@ -315,7 +369,13 @@ pub fn describe(out: &Path) -> Result<Vec<Written>, BuildError> {
 fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
     let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };
     tracing::info!(build = plan.build, "completing a run that was cut short");
-    let done = run::publish(&plan, true, lock, &|_| ())?;
+    let done = match run::publish(&plan, true, None, lock, &|_| ()) {
+        Err(error) if plan.archive.is_some() => {
+            tracing::warn!(%error, "what was to be archived stays where it is for now");
+            return Ok((Changes::default(), upkeep::give_up(lock, plan)?));
+        }
+        done => done?,
+    };
     let changes = if done.records.is_empty() { Changes::default() } else { plan.changes };
     Ok((changes, done.written))
 }
@@ -340,6 +400,7 @@ fn decide(
     settings: Settings,
     before: Option<&State>,
     series: Option<&Series>,
+    pace: Pace,
     taken: &Taken,
     out: &Path,
 ) -> Plan {
@@ -353,7 +414,7 @@ fn decide(
             state.settings.hash == settings.hash && state.settings.links == settings.links
         }) && lists().next().is_some()
             && lists().all(|record| is_in_place(out, record))
-            && !is_outdated(series, &settings, taken)
+            && (pace == Pace::Swift || !is_outdated(series, &settings, taken))
     };
     let lists_resources = !series.is_some_and(is_current);
     Plan {

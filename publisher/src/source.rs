@@ -13,7 +13,7 @@ use resync_core::{
 
 use crate::{
     notify::{NotifyError, Token, Told, notify},
-    publish::{self, BuildError, Built},
+    publish::{self, BuildError, Built, Rest},
     settings::{BaseUrl, HubUrl, Root, Rules, SetName, SetNameError, Settings},
 };
 
@@ -78,7 +78,7 @@ impl Source {
         let rules = self.rules;
         let settings = Settings { root: Some(root), rules, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
-        Ok(Set { out, settings, changes: Mutex::default(), turn: Mutex::default() })
+        Ok(Set { out, settings, changes: Mutex::default(), turn: Mutex::default(), rest: Mutex::default() })
     }
 }
 
@@ -92,6 +92,7 @@ pub struct Set {
     changes: Mutex<Vec<(Change, Item)>>,
     /// Held by who lists or publishes, so that changes stay in their order.
     turn: Mutex<()>,
+    rest: Mutex<Rest>,
 }
 
 impl Set {
@@ -114,7 +115,7 @@ impl Set {
         open: impl FnOnce() -> Result<I, build::BuildError>,
     ) -> Result<Built, BuildError> {
         let aside = self.set_aside();
-        let built = publish::build_from(&self.settings, &self.out, open, &|| aside.keep())?;
+        let built = publish::build_from(&self.settings, &self.out, open, &mut self.rest(), &|| aside.keep())?;
         aside.keep();
         publish::describe(&self.out)?;
         Ok(built)
@@ -148,7 +149,8 @@ impl Set {
         if aside.changes.is_empty() && !was_cut_short {
             return Ok(None);
         }
-        let built = publish::record(&self.settings, &self.out, &aside.changes, &|| aside.keep())?;
+        let built =
+            publish::record(&self.settings, &self.out, &aside.changes, &mut self.rest(), &|| aside.keep())?;
         if was_cut_short {
             // It may have been the first list.
             publish::describe(&self.out)?;
@@ -159,6 +161,10 @@ impl Set {
     /// Tells the hubs what was published; see [`notify()`].
     pub async fn notify(&self, tokens: &[Token]) -> Result<Vec<Told>, NotifyError> {
         notify(&self.out, tokens).await
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn collected(&self) -> MutexGuard<'_, Vec<(Change, Item)>> {
@@ -276,6 +282,29 @@ mod tests {
         let archive = xml::read(&archive).unwrap().into_document().unwrap();
         assert_eq!(archive.entries()[0].loc, "http://example.org/one/resync/changelist-1.xml");
         assert!(!set.out().join("resync/resourcedump.xml").exists());
+    }
+
+    #[test]
+    fn a_list_that_breaks_off_leaves_nothing_and_the_next_one_is_whole() {
+        let (_out, set) = place();
+        let items = |count: usize| {
+            let item = |number| Ok(Item::new(format!("http://example.org/{number:05}")));
+            (0..count).map(item).collect::<Vec<Result<Item, build::BuildError>>>()
+        };
+        for count in [0, 10, 5_000] {
+            let broken = items(count).into_iter().chain([Err(build::BuildError::BrokenOff)]);
+            assert!(set.list(|| Ok(broken)).is_err());
+            let left =
+                fs::read_dir(set.out().join("resync")).unwrap().map(|entry| entry.unwrap().file_name());
+            assert!(left.into_iter().all(|name| name == ".resync.lock"), "after {count}");
+        }
+        let built = set.list(|| Ok(items(5_000).into_iter())).unwrap();
+        assert_eq!(built.resources, 5_000);
+        let bytes = fs::read(set.out().join("resync/resourcelist.xml")).unwrap();
+        let list = xml::read(&bytes).unwrap().into_document().unwrap();
+        assert_eq!(list.entries().len(), 5_000);
+        let metadata = &list.header().metadata;
+        assert!(metadata.at.unwrap() <= metadata.completed.unwrap());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! pause in the events, though not for long; telling the hubs goes on beside it, so that a hub that is away holds up no build.
 
 use std::{
-    collections::BTreeSet,
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -20,7 +20,7 @@ use watcher::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::{
     notify::{NotifyError, Outcome, Token, Told, notify},
-    publish::{self, BuildError, Built, build, build_some},
+    publish::{self, BuildError, Built, Pace, Rest, build_again},
     settings::Settings,
 };
 
@@ -43,7 +43,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             quiet: Duration::from_millis(100),
-            most: Duration::from_millis(400),
+            most: Duration::from_millis(250),
             rescan: Duration::from_secs(600),
             first_pause: Duration::from_secs(1),
             last_pause: Duration::from_secs(300),
@@ -70,17 +70,39 @@ pub enum Report {
 /// More names than this are not kept apart: all files are looked at.
 const MOST_PATHS: usize = 100_000;
 
+/// When a Resource List is written that changes make due: they are told first.
+#[derive(Clone, Copy, Debug)]
+struct ListDue {
+    quiet: Instant,
+    latest: Instant,
+}
+
+impl ListDue {
+    /// When nothing has changed for so long,
+    const QUIET: Duration = Duration::from_secs(2);
+    /// or so long after the first of the changes.
+    const LATEST: Duration = Duration::from_secs(30);
+
+    fn after(before: Option<Self>, now: Instant) -> Self {
+        Self { quiet: now + Self::QUIET, latest: before.map_or(now + Self::LATEST, |before| before.latest) }
+    }
+
+    fn due(self) -> Instant {
+        self.quiet.min(self.latest)
+    }
+}
+
 /// Where something has changed since the last build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Heard {
     Everywhere,
     /// Paths below the collection.
-    At(BTreeSet<PathBuf>),
+    At(HashSet<PathBuf>),
 }
 
 impl Heard {
     fn nothing() -> Self {
-        Self::At(BTreeSet::new())
+        Self::At(HashSet::new())
     }
 
     fn hear(&mut self, event: &watcher::Result<watcher::Event>, folder: &Path) {
@@ -104,6 +126,9 @@ struct Watched {
     settings: Settings,
     heard: Arc<Mutex<Heard>>,
     has_news: Arc<Notify>,
+    rest: Rest,
+    /// The Resource List that was put off.
+    list: Option<ListDue>,
     /// Events end when this is dropped.
     _watcher: Option<RecommendedWatcher>,
 }
@@ -161,7 +186,35 @@ impl Watched {
         });
         let watcher =
             listening.map_err(|error| report.send(Report::Blind(out.clone(), error.to_string()))).ok();
-        Self { out, settings, heard, has_news: Arc::new(Notify::new()), _watcher: watcher }
+        let (has_news, rest) = (Arc::new(Notify::new()), Rest::default());
+        Self { out, settings, heard, has_news, rest, list: None, _watcher: watcher }
+    }
+
+    /// Looks where something was heard of, and tells of it.
+    async fn build(&mut self, heard: Heard, pace: Pace, report: &mpsc::UnboundedSender<Report>) {
+        let (out, settings, mut rest) =
+            (self.out.clone(), self.settings.clone(), std::mem::take(&mut self.rest));
+        let paths = match heard {
+            Heard::Everywhere => None,
+            Heard::At(paths) => Some(paths),
+        };
+        let work = move || (build_again(&settings, &out, paths, pace, &mut rest), rest);
+        let (built, rest) = unblocked(work).await;
+        self.rest = rest;
+        self.list = match &built {
+            Ok(built) if built.list_is_due => Some(ListDue::after(self.list, Instant::now())),
+            _ => None,
+        };
+        if built.is_err() {
+            // Where this was to look is forgotten.
+            self.replace(Heard::Everywhere);
+        }
+        // Who listens no more has ended the watch.
+        let _ = report.send(match built {
+            Ok(built) => Report::Built(self.out.clone(), Box::new(built)),
+            Err(error) => Report::NotBuilt(self.out.clone(), error),
+        });
+        self.has_news.notify_one();
     }
 
     /// What was heard since it was asked the last time; from now on this is what was heard before anything else is.
@@ -189,43 +242,37 @@ fn is_of_interest(event: &watcher::Result<watcher::Event>, own: &Path) -> bool {
 /// The names under OUT that builds and servers write to.
 const OWN: [&str; 3] = publish::OWN_FOLDERS;
 
-/// Builds what has changed, again and again.
+/// Builds what has changed, again and again: soon where something was heard of, and thoroughly when there is time for that.
 async fn keep_built(
-    watched: Vec<Watched>,
+    mut watched: Vec<Watched>,
     changed: &Notify,
     patience: Patience,
     report: &mpsc::UnboundedSender<Report>,
 ) {
+    let mut rescan = Instant::now() + patience.rescan;
     loop {
-        for set in &watched {
+        for set in &mut watched {
             let heard = set.replace(Heard::nothing());
             if heard != Heard::nothing() {
-                let (out, settings) = (set.out.clone(), set.settings.clone());
-                let built = unblocked(move || match heard {
-                    Heard::Everywhere => build(&settings, &out),
-                    Heard::At(paths) => build_some(&settings, &out, paths),
-                });
-                let built = built.await;
-                if built.is_err() {
-                    // Where this was to look is forgotten.
-                    set.replace(Heard::Everywhere);
-                }
-                // Who listens no more has ended the watch.
-                let _ = report.send(match built {
-                    Ok(built) => Report::Built(set.out.clone(), Box::new(built)),
-                    Err(error) => Report::NotBuilt(set.out.clone(), error),
-                });
-                set.has_news.notify_one();
+                set.build(heard, Pace::Swift, report).await;
+            }
+            if set.list.is_some_and(|list| list.due() <= Instant::now()) {
+                set.build(Heard::nothing(), Pace::Thorough, report).await;
             }
         }
-        if timeout(patience.rescan, changed.notified()).await.is_err() {
+        let next = watched.iter().filter_map(|set| set.list).map(ListDue::due).fold(rescan, Instant::min);
+        if timeout(next.saturating_duration_since(Instant::now()), changed.notified()).await.is_ok() {
+            let first = Instant::now();
+            while first.elapsed() < patience.most && timeout(patience.quiet, changed.notified()).await.is_ok()
+            {
+            }
+        }
+        if rescan <= Instant::now() {
+            rescan = Instant::now() + patience.rescan;
             for set in &watched {
                 set.replace(Heard::Everywhere);
             }
-            continue;
         }
-        let first = Instant::now();
-        while first.elapsed() < patience.most && timeout(patience.quiet, changed.notified()).await.is_ok() {}
     }
 }
 
@@ -286,6 +333,17 @@ mod tests {
             let mut heard = heard.clone();
             heard.hear(&cannot, folder);
             assert_eq!(heard, Heard::Everywhere, "{cannot:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_waits_for_a_pause_of_the_changes_though_not_for_long() {
+        let first = Instant::now();
+        let mut list = ListDue::after(None, first);
+        assert_eq!(list.due(), first + Duration::from_secs(2));
+        for second in 1..40 {
+            list = ListDue::after(Some(list), first + Duration::from_secs(second));
+            assert_eq!(list.due(), first + Duration::from_secs((second + 2).min(30)));
         }
     }
 

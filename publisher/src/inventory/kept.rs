@@ -4,10 +4,14 @@
 //!
 //! Nobody ever holds the whole of it, and one resource is found without reading the others.
 
+mod search;
+
 use std::{
+    borrow::Cow,
     cmp::Ordering,
+    collections::BTreeMap,
     fs::{self, File},
-    io::{self, BufRead, BufReader, Lines, Seek as _, SeekFrom, Write},
+    io::{self, BufRead, BufReader, Lines, Write},
     iter::Peekable,
     marker::PhantomData,
     path::{Path, PathBuf},
@@ -21,6 +25,7 @@ use resync_core::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use self::search::Search;
 use crate::{files, state::FOLDER, stored::text_option};
 
 /// The inventory that the published documents tell of.
@@ -32,9 +37,8 @@ pub(super) const NEXT: &str = "inventory-next.jsonl";
 pub(super) const NEXT_SINCE: &str = "inventory-since-next.jsonl";
 /// Both files are made one when the second has this part of the first.
 const PART: u64 = 20;
-/// How near a search comes in steps before it reads line by line, and what it reads at one go: a few lines.
-const NEAR: u64 = 2 * 1024;
-const BUFFER: usize = 1024;
+/// What is read at one go where line follows line.
+pub(super) const BUFFER: usize = 64 * 1024;
 
 /// What stands in both files, each line with its place in them.
 pub(super) struct Side {
@@ -95,10 +99,11 @@ impl Kept {
         self.large.is_file()
     }
 
-    /// Whether so much has changed that the next run writes the whole of it.
-    pub(super) fn is_due(&self) -> bool {
+    /// Whether so much has changed that the next run writes the whole of it; a swift one puts that off.
+    pub(super) fn is_due(&self, swiftly: bool) -> bool {
         let length = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-        length(&self.since).saturating_mul(PART) > length(&self.large) || !self.exists()
+        let part = if swiftly { 1 } else { PART };
+        length(&self.since).saturating_mul(part) > length(&self.large) || !self.exists()
     }
 
     /// The resources, in the order of their URLs; none before there is an inventory.
@@ -116,9 +121,41 @@ impl Kept {
         })
     }
 
-    /// What has changed since the large file was written, and nothing else.
-    pub(super) fn only_since(&self) -> Self {
-        Self { large: self.large.with_extension("none"), since: self.since.clone() }
+    /// Writes the lines of what has changed since the large file was written, with this `outcome`; those of other resources as they stand there.
+    pub(super) fn write_since(
+        &self,
+        outcome: BTreeMap<String, Option<Known>>,
+        out: &mut impl Write,
+    ) -> Result<(), BuildError> {
+        let failed = |source| BuildError::File { path: self.since.clone(), source };
+        let mut before = match File::open(&self.since) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            file => Some(BufReader::with_capacity(BUFFER, file.map_err(failed)?)),
+        };
+        let mut line = Vec::new();
+        let mut next = |line: &mut Vec<u8>| {
+            line.clear();
+            before.as_mut().map_or(Ok(0), |before| before.read_until(b'\n', line)).map_err(failed)
+        };
+        next(&mut line)?;
+        for (loc, now) in outcome {
+            while !line.is_empty() {
+                let order = (*loc_of(&line).map_err(failed)?).cmp(loc.as_str());
+                if order == Ordering::Less {
+                    out.write_all(&line)?;
+                }
+                if order == Ordering::Greater {
+                    break;
+                }
+                next(&mut line)?;
+            }
+            write_line(out, &now.as_ref().map_or_else(|| Line::gone(&loc), Line::from))?;
+        }
+        while !line.is_empty() {
+            out.write_all(&line)?;
+            next(&mut line)?;
+        }
+        Ok(())
     }
 
     /// A way to find resources, each after the one before.
@@ -136,17 +173,18 @@ pub(super) struct Finder {
 impl Finder {
     /// What the files say of a resource.
     pub(super) fn find(&mut self, loc: &str) -> Result<Option<Known>, BuildError> {
-        Ok(self.from(loc, |found| found == loc)?.pop())
+        for search in [&mut self.since, &mut self.large].into_iter().flatten() {
+            if let Some(line) = search.find(loc)? {
+                return Ok(line.into_known());
+            }
+        }
+        Ok(None)
     }
 
     /// The resources whose URLs begin like this.
     pub(super) fn below(&mut self, beginning: &str) -> Result<Vec<Known>, BuildError> {
-        self.from(beginning, |found| found.starts_with(beginning))
-    }
-
-    fn from(&mut self, first: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Known>, BuildError> {
         let read = |search: &mut Option<Search>| match search {
-            Some(search) => search.from(first, &is_wanted),
+            Some(search) => search.below(beginning),
             None => Ok(Vec::new()),
         };
         let sides = Sides {
@@ -154,89 +192,6 @@ impl Finder {
             since: In::lines(read(&mut self.since)?).peekable(),
         };
         sides.filter_map(|side| side.map(Side::into_now).transpose()).collect()
-    }
-}
-
-/// Lines of a file, found by their URLs.
-struct Search {
-    file: File,
-    path: PathBuf,
-    length: u64,
-    /// Where a line begins that is not beyond what was looked for last.
-    low: u64,
-}
-
-impl Search {
-    fn open_if_there(path: &Path) -> Result<Option<Self>, BuildError> {
-        let failed = |source| BuildError::File { path: path.to_owned(), source };
-        let file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(failed)?,
-        };
-        let length = file.metadata().map_err(failed)?.len();
-        Ok(Some(Self { file, path: path.to_owned(), length, low: 0 }))
-    }
-
-    fn from(&mut self, first: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Line>, BuildError> {
-        let path = self.path.clone();
-        self.lines_from(first, is_wanted).map_err(|source| BuildError::File { path, source })
-    }
-
-    fn lines_from(&mut self, first: &str, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<Line>> {
-        self.approach(first)?;
-        self.file.seek(SeekFrom::Start(self.low))?;
-        let mut found = Vec::new();
-        for line in BufReader::with_capacity(BUFFER, &self.file).lines() {
-            let line: Line = serde_json::from_str(&line?)?;
-            if is_wanted(&line.loc) {
-                found.push(line);
-            } else if line.loc.as_str() > first {
-                break;
-            }
-        }
-        Ok(found)
-    }
-
-    /// Goes near the first line whose URL is not before `loc`, and not beyond it: in growing steps from where it was, then by halving.
-    fn approach(&mut self, loc: &str) -> io::Result<()> {
-        let (mut step, mut high) = (NEAR, self.length);
-        while self.low + step < self.length {
-            match self.line_after(self.low + step, self.length)? {
-                Some((begin, found)) if found.as_str() < loc => self.low = begin,
-                _ => {
-                    high = self.low + step;
-                    break;
-                }
-            }
-            step *= 2;
-        }
-        while high - self.low > NEAR {
-            let middle = self.low + (high - self.low) / 2;
-            match self.line_after(middle, high)? {
-                Some((begin, found)) if found.as_str() < loc => self.low = begin,
-                _ => high = middle,
-            }
-        }
-        Ok(())
-    }
-
-    /// The first line that begins after a place, and before another one: where, and its URL.
-    fn line_after(&mut self, place: u64, end: u64) -> io::Result<Option<(u64, String)>> {
-        #[derive(Deserialize)]
-        struct Place {
-            loc: String,
-        }
-        self.file.seek(SeekFrom::Start(place))?;
-        let mut reader = BufReader::with_capacity(BUFFER, &self.file);
-        let mut line = Vec::new();
-        let begin = place + u64::try_from(reader.read_until(b'\n', &mut line)?).unwrap_or(u64::MAX);
-        if begin >= end {
-            return Ok(None);
-        }
-        line.clear();
-        reader.read_until(b'\n', &mut line)?;
-        let Place { loc } = serde_json::from_slice(&line)?;
-        Ok(Some((begin, loc)))
     }
 }
 
@@ -286,11 +241,11 @@ impl Iterator for Sides {
 }
 
 fn side(
-    large: Option<Result<Line, BuildError>>,
-    since: Option<Result<Line, BuildError>>,
+    large: Option<Result<Line<'static>, BuildError>>,
+    since: Option<Result<Line<'static>, BuildError>>,
 ) -> Result<Side, BuildError> {
     let (large, since) = (large.transpose()?, since.transpose()?);
-    let loc = large.as_ref().or(since.as_ref()).map(|line| line.loc.clone()).unwrap_or_default();
+    let loc = large.as_ref().or(since.as_ref()).map(|line| line.loc.to_string()).unwrap_or_default();
     let has_changed = since.is_some();
     let now = since.and_then(Line::into_known);
     let first = match large.and_then(Line::into_known) {
@@ -311,16 +266,16 @@ pub(super) struct Stored<T> {
 
 /// Those of a file, if that is there.
 #[derive(Debug)]
-pub(super) struct In(Option<Stored<Line>>, std::vec::IntoIter<Line>);
+pub(super) struct In(Option<Stored<Line<'static>>>, std::vec::IntoIter<Line<'static>>);
 
 impl In {
-    fn lines(lines: Vec<Line>) -> Self {
+    fn lines(lines: Vec<Line<'static>>) -> Self {
         Self(None, lines.into_iter())
     }
 }
 
 impl Iterator for In {
-    type Item = Result<Line, BuildError>;
+    type Item = Result<Line<'static>, BuildError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
@@ -339,7 +294,7 @@ impl<T> Stored<T> {
     }
 }
 
-impl Stored<Line> {
+impl Stored<Line<'static>> {
     fn open_if_there(path: &Path) -> Result<In, BuildError> {
         match Self::open(path.to_owned()) {
             Err(BuildError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -365,10 +320,28 @@ pub(super) fn write_line(lines: &mut impl Write, line: &impl Serialize) -> io::R
     lines.write_all(b"\n")
 }
 
+/// The URL of a line, which comes first in it.
+fn loc_of(line: &[u8]) -> io::Result<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Place {
+        loc: String,
+    }
+    // Almost none has a character that is written another way.
+    if let Some(rest) = line.strip_prefix(b"{\"loc\":\"")
+        && let Some(end) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))
+        && rest[end] == b'"'
+        && let Ok(loc) = std::str::from_utf8(&rest[..end])
+    {
+        return Ok(loc.into());
+    }
+    let Place { loc } = serde_json::from_slice(line)?;
+    Ok(loc.into())
+}
+
 /// A resource; its URL comes first, by which lines are found.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Line {
-    pub(super) loc: String,
+pub(super) struct Line<'a> {
+    pub(super) loc: Cow<'a, str>,
     /// It has been there, and is gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     gone: bool,
@@ -376,28 +349,53 @@ pub(super) struct Line {
     lastmod: Option<DateTime>,
     #[serde(default)]
     length: Option<u64>,
+    #[serde(default, with = "digests")]
+    hashes: Cow<'a, Hashes>,
     #[serde(default)]
-    hashes: String,
-    #[serde(default)]
-    media_type: Option<String>,
+    media_type: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    encoding: Option<String>,
+    encoding: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     links: Vec<LinkLine>,
     #[serde(default, with = "text_option", skip_serializing_if = "Option::is_none")]
     stamp: Option<Stamp>,
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for Line<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Line").field("loc", &self.loc).field("gone", &self.gone).finish_non_exhaustive()
     }
 }
 
-impl Line {
+impl<'a> Line<'a> {
+    pub(super) fn of(item: &'a Item, stamp: Option<Stamp>) -> Self {
+        let Item { loc, lastmod, length, hashes, media_type, encoding, links } = item;
+        Self {
+            loc: loc.into(),
+            gone: false,
+            lastmod: *lastmod,
+            length: *length,
+            hashes: Cow::Borrowed(hashes),
+            media_type: media_type.as_ref().map(Cow::from),
+            encoding: encoding.as_ref().map(Cow::from),
+            links: links.iter().cloned().map(LinkLine::from).collect(),
+            stamp,
+        }
+    }
+
     /// Of a resource that is gone.
-    pub(super) fn gone(loc: String) -> Self {
-        Self { gone: true, ..Known { item: Item::new(loc), stamp: None }.into() }
+    pub(super) fn gone(loc: &'a str) -> Self {
+        Self {
+            loc: loc.into(),
+            gone: true,
+            lastmod: None,
+            length: None,
+            hashes: Cow::default(),
+            media_type: None,
+            encoding: None,
+            links: Vec::new(),
+            stamp: None,
+        }
     }
 
     pub(super) fn into_known(self) -> Option<Known> {
@@ -405,27 +403,38 @@ impl Line {
             return None;
         }
         let Self { loc, gone: _, lastmod, length, hashes, media_type, encoding, links, stamp } = self;
-        let hashes = Hashes::parse(&hashes);
-        let links = links.into_iter().map(Link::from).collect();
-        Some(Known { item: Item { loc, lastmod, length, hashes, media_type, encoding, links }, stamp })
+        let item = Item {
+            loc: loc.into_owned(),
+            lastmod,
+            length,
+            hashes: hashes.into_owned(),
+            media_type: media_type.map(Cow::into_owned),
+            encoding: encoding.map(Cow::into_owned),
+            links: links.into_iter().map(Link::from).collect(),
+        };
+        Some(Known { item, stamp })
     }
 }
 
-impl From<Known> for Line {
-    fn from(Known { item, stamp }: Known) -> Self {
-        let Item { loc, lastmod, length, hashes, media_type, encoding, links } = item;
-        let links = links.into_iter().map(LinkLine::from).collect();
-        Self {
-            loc,
-            gone: false,
-            lastmod,
-            length,
-            hashes: hashes.to_string(),
-            media_type,
-            encoding,
-            links,
-            stamp,
-        }
+impl<'a> From<&'a Known> for Line<'a> {
+    fn from(Known { item, stamp }: &'a Known) -> Self {
+        Self::of(item, *stamp)
+    }
+}
+
+/// Digests as the text of a `hash` attribute.
+mod digests {
+    use std::borrow::Cow;
+
+    use resync_core::digest::Hashes;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Hashes, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Cow<'static, Hashes>, D::Error> {
+        String::deserialize(input).map(|text| Cow::Owned(Hashes::parse(&text)))
     }
 }
 
@@ -487,10 +496,10 @@ mod tests {
         Known { item: Item { length: Some(length), ..Item::new(loc) }, stamp: None }
     }
 
-    fn write(path: &Path, lines: impl IntoIterator<Item = Line>) {
+    fn write(path: &Path, resources: impl IntoIterator<Item = (String, Option<Known>)>) {
         let mut bytes = Vec::new();
-        for line in lines {
-            write_line(&mut bytes, &line).unwrap();
+        for (loc, known) in resources {
+            write_line(&mut bytes, &known.as_ref().map_or_else(|| Line::gone(&loc), Line::from)).unwrap();
         }
         fs::write(path, bytes).unwrap();
     }
@@ -499,16 +508,12 @@ mod tests {
     fn kept(folder: &Path) -> (Kept, Vec<Known>) {
         let kept = Kept { large: folder.join(LAST), since: folder.join(SINCE) };
         let loc = |number: u64| format!("http://example.org/{}/{number:04}", number / 100);
-        write(&kept.large, (0..3000).step_by(3).map(|number| known(&loc(number), 1).into()));
-        let since = (0..3000).step_by(5).map(|number| match number % 2 {
-            0 => Line::from(known(&loc(number), 2)),
-            _ => Line::gone(loc(number)),
-        });
-        write(&kept.since, {
-            let mut since: Vec<_> = since.collect();
-            since.sort_by(|one, other| one.loc.cmp(&other.loc));
-            since
-        });
+        write(&kept.large, (0..3000).step_by(3).map(|number| (loc(number), Some(known(&loc(number), 1)))));
+        let since = (0..3000)
+            .step_by(5)
+            .map(|number| (loc(number), (number % 2 == 0).then(|| known(&loc(number), 2))));
+        // In their order.
+        write(&kept.since, since.collect::<BTreeMap<_, _>>());
         let expected = |number: u64| match (number % 3, number % 5, number % 2) {
             (_, 0, 0) => Some(known(&loc(number), 2)),
             (_, 0, _) => None,
@@ -518,7 +523,7 @@ mod tests {
         let mut expected: Vec<_> = (0..3000).filter_map(expected).collect();
         expected.sort_by(|one, other| one.item.loc.cmp(&other.item.loc));
         let mut large: Vec<_> = fs::read_to_string(&kept.large).unwrap().lines().map(str::to_owned).collect();
-        large.sort_by_key(|line| serde_json::from_str::<Line>(line).unwrap().loc);
+        large.sort_by_key(|line| loc_of(line.as_bytes()).unwrap().into_owned());
         fs::write(&kept.large, large.join("\n") + "\n").unwrap();
         (kept, expected)
     }
@@ -543,9 +548,32 @@ mod tests {
             let below = expected.iter().filter(|known| known.item.loc.starts_with(beginning));
             assert!(kept.finder().unwrap().below(beginning).unwrap().iter().eq(below), "{beginning}");
         }
-        assert!(kept.is_due(), "two fifths have changed");
+        assert!(kept.is_due(false) && !kept.is_due(true), "two fifths have changed");
         let nothing = Kept::last(folder.path());
         assert!(!nothing.exists() && nothing.finder().unwrap().find("a").unwrap().is_none());
+    }
+
+    #[test]
+    fn an_outcome_is_written_among_the_lines_that_stay_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let (kept, mut expected) = kept(folder.path());
+        let loc = |number: u64| format!("http://example.org/{}/{number:04}", number / 100);
+        let before = fs::read_to_string(&kept.since).unwrap();
+        // Two that stand there, and two that do not.
+        let outcome = [(10, None), (20, Some(9)), (1, Some(9)), (9_999, Some(9))];
+        let outcome =
+            outcome.map(|(number, length)| (loc(number), length.map(|length| known(&loc(number), length))));
+        let mut bytes = Vec::new();
+        kept.write_since(BTreeMap::from(outcome.clone()), &mut bytes).unwrap();
+        fs::write(&kept.since, &bytes).unwrap();
+        for (loc, now) in outcome {
+            expected.retain(|known| known.item.loc != loc);
+            expected.extend(now);
+        }
+        expected.sort_by(|one, other| one.item.loc.cmp(&other.item.loc));
+        assert!(kept.resources().unwrap().map(Result::unwrap).eq(expected));
+        let after = String::from_utf8(bytes).unwrap();
+        assert_eq!(after.lines().count(), before.lines().count() + 2);
     }
 
     #[test]
@@ -567,7 +595,7 @@ mod tests {
         };
         let stamp = Some("1:2:3:4".parse().unwrap());
         let known = Known { item, stamp };
-        let text = serde_json::to_string(&Line::from(known.clone())).unwrap();
+        let text = serde_json::to_string(&Line::from(&known)).unwrap();
         assert!(text.starts_with("{\"loc\":"), "{text}");
         assert_eq!(serde_json::from_str::<Line>(&text).unwrap().into_known(), Some(known));
     }

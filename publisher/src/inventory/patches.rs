@@ -51,6 +51,11 @@ impl Patches {
         Self(None)
     }
 
+    /// Whether the settings ask for them; then versions are kept even where nothing is told.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// What is told of a resource that is there: its change, and what it is now, with a patch where there is one.
     pub(super) fn change(
         &mut self,

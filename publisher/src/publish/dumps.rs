@@ -5,7 +5,7 @@
 use std::{
     fs::File,
     io::{self, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use resync_core::{
@@ -20,13 +20,13 @@ use resync_core::{
 
 use super::{BuildError, Progress, Work, Written, complete, desk::Desk, dump_archive, run};
 use crate::{
-    collection,
+    collection, files,
     inventory::{Kept, PATCH_FOLDER},
     links::Linker,
     lock::Lock,
     plan::StoredPosition,
     site::{DOCUMENT_FOLDER, Site},
-    state::{DocumentRecord, Part, State, StateError},
+    state::{DocumentRecord, FOLDER, Part, State, StateError},
 };
 
 /// What is packed.
@@ -105,13 +105,35 @@ pub(super) fn pack(lock: &Lock, what: Dump, tell: &dyn Fn(Progress)) -> Result<D
                 Ok(event)
             });
             let versions = Present { contents, out, url: site.place("").url };
+            under_way(out)?;
             dumps.record(&mut sink, changes.from, events, versions, series.until)?
         }
     };
     drop(sink);
     let documents = documents_of(what, &site, &published);
     let written = run::note_dump(lock, before, documents)?;
+    through(out)?;
     Ok(Dumped { packages: published.entries, gone: published.gone, written })
+}
+
+/// Says that a Change Dump is being made, so that a check knows why its index may be late. It needs no plan: one that was cut short is made anew.
+fn under_way(out: &Path) -> Result<(), BuildError> {
+    let path = mark(out);
+    files::replace(&path, b"").map_err(|source| BuildError::Write { path, source })
+}
+
+fn through(out: &Path) -> Result<(), BuildError> {
+    let path = mark(out);
+    files::remove(&path).map_err(|source| BuildError::Write { path, source })
+}
+
+/// Whether a Change Dump is being made, or was cut short.
+pub(super) fn is_under_way(out: &Path) -> bool {
+    mark(out).exists()
+}
+
+fn mark(out: &Path) -> PathBuf {
+    out.join(FOLDER).join("change-dump-under-way")
 }
 
 /// How the next Resource Dump is made; the one before is archived where it is to stay.

@@ -20,7 +20,7 @@ use resync_core::{
     xml::{ReadError, Reader},
 };
 
-use super::{BuildError, Progress, Work, Written, desk::Desk};
+use super::{BuildError, Progress, Work, Written, desk::Desk, listing::Listed};
 use crate::{
     documents::{self, Composed},
     files,
@@ -43,10 +43,12 @@ pub(super) struct Done {
     pub(super) written: Vec<Written>,
 }
 
-/// Publishes what `plan` says, and notes it in the state. With `resumed`, some of it may have been done.
+/// Publishes what `plan` says, and notes it in the state. With `resumed`, some of it may have been done. Resource Lists that are `listed` are written
+/// already.
 pub(super) fn publish(
     plan: &Plan,
     resumed: bool,
+    listed: Option<Listed>,
     lock: &Lock,
     tell: &dyn Fn(Progress),
 ) -> Result<Done, BuildError> {
@@ -59,7 +61,7 @@ pub(super) fn publish(
     let site = Site::of(&plan.settings);
     let now = DateTime::now();
     let mut run = Run { out, plan, site: &site, before: before.as_ref(), now, done: Done::default() };
-    run.resource_lists(tell)?;
+    run.resource_lists(listed, tell)?;
     let series = run.change_lists(resumed)?;
     run.dumps()?;
     run.capability_list()?;
@@ -210,8 +212,21 @@ impl Run<'_> {
         self.archive("resourcedump", &Capability::ResourceDumpArchive)
     }
 
-    /// Takes down the archive of a series, if there is one.
+    /// Takes down the archive of a series, if there is one. Where nothing is being archived, one that cannot be read is in nobody's way: it is told of
+    /// no more.
     fn archive(&mut self, stem: &str, capability: &Capability) -> Result<(), BuildError> {
+        match self.note_archive(stem, capability) {
+            Err(error) if self.plan.archive.is_none() => {
+                tracing::warn!(%error, "an archive is told of no more");
+                self.done.records.retain(|record| record.capability != *capability);
+                self.done.written.retain(|written| written.capability != *capability);
+                Ok(())
+            }
+            noted => noted,
+        }
+    }
+
+    fn note_archive(&mut self, stem: &str, capability: &Capability) -> Result<(), BuildError> {
         let name = format!("{stem}-archive.xml");
         let top = self.site.place(&format!("{DOCUMENT_FOLDER}/{name}"));
         let unreadable = |source| build::BuildError::Published { name: name.clone(), source };
@@ -254,7 +269,7 @@ impl Run<'_> {
     }
 
     /// The lists of one snapshot are kept or replaced together, so that their times agree (RS-095).
-    fn resource_lists(&mut self, tell: &dyn Fn(Progress)) -> Result<(), BuildError> {
+    fn resource_lists(&mut self, listed: Option<Listed>, tell: &dyn Fn(Progress)) -> Result<(), BuildError> {
         if !self.plan.lists_resources {
             let known = self.before.into_iter().flat_map(|state| &state.documents);
             let kept = known.filter(|record| record.capability == Capability::ResourceList).cloned();
@@ -262,14 +277,11 @@ impl Run<'_> {
             return Ok(());
         }
         let documents = self.documents();
-        let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
-        let items = self.items()?.zip(1..).map(|(item, done)| {
-            tell(Progress { work: Work::Listing, done, all: Some(self.plan.resources) });
-            item
-        });
-        let published = ResourceLists::new(&documents, self.plan.started)
-            .completed(Completed::At(self.plan.completed))
-            .write(items, &mut sink)?;
+        let Listed { mut desk, lists } = match listed {
+            Some(listed) => listed,
+            None => self.list(&documents, tell)?,
+        };
+        let published = lists.publish(&mut desk)?;
         let index = published.top().filter(|_| published.documents.len() > 1).map(|top| documents.url(top));
         for name in &published.documents {
             let location = self.site.place(&format!("{DOCUMENT_FOLDER}/{name}"));
@@ -281,6 +293,19 @@ impl Run<'_> {
             self.note(location, Capability::ResourceList, part)?;
         }
         Ok(())
+    }
+
+    /// Writes Resource Lists of the inventory that is on the disk.
+    fn list(&self, documents: &build::Site, tell: &dyn Fn(Progress)) -> Result<Listed, BuildError> {
+        let mut desk = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+        let items = self.items()?.zip(1..).map(|(item, done)| {
+            tell(Progress { work: Work::Listing, done, all: Some(self.plan.resources) });
+            item
+        });
+        let lists = ResourceLists::new(documents, self.plan.started)
+            .completed(Completed::At(self.plan.completed))
+            .stage(items, &mut desk)?;
+        Ok(Listed { desk, lists })
     }
 
     /// Tells the changes of the plan, each once whatever a run that was cut short has told.

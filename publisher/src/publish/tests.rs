@@ -258,7 +258,14 @@ fn where_it_is_known_what_changed_only_that_is_looked_at_and_the_outcome_is_the_
     place.put("folder/d", "1");
     place.build().unwrap();
     let some = |names: &[&str]| {
-        build_some(&place.settings(), &place.out(), names.iter().map(PathBuf::from)).unwrap()
+        build_again(
+            &place.settings(),
+            &place.out(),
+            Some(names.iter().map(PathBuf::from)),
+            Pace::Thorough,
+            &mut Rest::default(),
+        )
+        .unwrap()
     };
     place.put("a", "22");
     place.put("b", "22");
@@ -372,4 +379,49 @@ fn a_dump_that_fails_is_named_and_the_lists_are_published_and_the_next_build_mak
     fs::remove_dir(&in_the_way).unwrap();
     assert_eq!(undone(&place.build().unwrap()), []);
     assert_eq!(place.read("resync/resourcedump.xml").entries().len(), 1);
+}
+
+#[test]
+fn an_archiving_that_fails_is_named_and_in_the_way_of_neither_lists_nor_hubs_and_the_next_build_does_it() {
+    let rules = Rules { change_list_entries: 1, archive_seconds: Some(0), ..Rules::default() };
+    let place = Place::with(rules);
+    place.put("a", "1");
+    place.build().unwrap();
+    // Where the archive is to lie there is a folder.
+    let in_the_way = place.out().join("resync/changelist-archive.xml");
+    fs::create_dir(&in_the_way).unwrap();
+    for (content, expected) in [("22", 0), ("333", 1), ("4444", 1)] {
+        place.put("a", content);
+        let built = place.build().unwrap();
+        assert_eq!((built.changes.updated, built.undone.len()), (1, expected));
+        assert!(built.undone.iter().all(|undone| undone.what == Upkeep::Archives));
+        assert!(!Plan::is_kept(&place.out()));
+        let state = State::load(&place.out()).unwrap();
+        assert!(state.documents.iter().all(|record| is_in_place(&place.out(), record)), "hubs can be told");
+    }
+    fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(place.build().unwrap().undone.len(), 0);
+    assert_eq!(place.read("resync/changelist-archive.xml").entries().len(), 2);
+    assert_eq!(place.told().len(), 3);
+    assert_eq!(place.followed(), place.expected());
+}
+
+#[test]
+fn a_swift_build_tells_of_changes_and_leaves_the_resource_list_to_a_thorough_one() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    place.put("a", "22");
+    let build = |paths: &[&str], pace| {
+        let paths = Some(paths.iter().map(PathBuf::from));
+        build_again(&place.settings(), &place.out(), paths, pace, &mut Rest::default()).unwrap()
+    };
+    let is_listed =
+        |built: &Built| built.written.iter().any(|document| document.capability == Capability::ResourceList);
+    let swift = build(&["a"], Pace::Swift);
+    assert_eq!((swift.changes.updated, is_listed(&swift), swift.list_is_due), (1, false, true));
+    assert_eq!(place.followed(), place.expected());
+    let thorough = build(&[], Pace::Thorough);
+    assert_eq!((thorough.changes.total(), is_listed(&thorough), thorough.list_is_due), (0, true, false));
+    assert_eq!((place.followed(), place.told().len()), (place.expected(), 1));
 }

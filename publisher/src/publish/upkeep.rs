@@ -2,7 +2,14 @@
 //!
 //! Archiving is a run of its own, with a plan. A dump needs none: one that was cut short is not on record, so it is still due.
 
-use std::{fmt, fs::File, io, io::BufReader, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    fs::File,
+    io,
+    io::BufReader,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use resync_core::{
     build,
@@ -51,20 +58,75 @@ impl fmt::Display for Undone {
     }
 }
 
+/// The pauses after failures in a row double from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+const LAST_PAUSE: Duration = Duration::from_secs(3600);
+
+/// Pauses after dumps that were due and failed, for who builds again and again: each attempt can cost as much as the collection is large. Who starts
+/// a program anew has them tried at once.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    resources: Pause,
+    changes: Pause,
+}
+
+#[derive(Debug, Default)]
+struct Pause {
+    length: Duration,
+    until: Option<Instant>,
+}
+
+impl Rest {
+    fn of(&mut self, what: Dump) -> &mut Pause {
+        match what {
+            Dump::Resources => &mut self.resources,
+            Dump::Changes => &mut self.changes,
+        }
+    }
+}
+
+impl Pause {
+    fn is_over(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now >= until)
+    }
+
+    /// An attempt failed.
+    fn failed(&mut self, now: Instant) {
+        let length = (self.length * 2).clamp(FIRST_PAUSE, LAST_PAUSE);
+        *self = Self { length, until: now.checked_add(length) };
+    }
+}
+
 /// Does what is due now; gives the documents that were written, and what failed.
-pub(super) fn upkeep(lock: &Lock, now: DateTime, tell: &dyn Fn(Progress)) -> (Vec<Written>, Vec<Undone>) {
+pub(super) fn upkeep(
+    lock: &Lock,
+    now: DateTime,
+    rest: &mut Rest,
+    tell: &dyn Fn(Progress),
+) -> (Vec<Written>, Vec<Undone>) {
     let (mut written, mut undone) = (Vec::new(), Vec::new());
     for what in [Upkeep::Archives, Upkeep::Dump(Dump::Resources), Upkeep::Dump(Dump::Changes)] {
         let done = match what {
             Upkeep::Archives => archive(lock, now),
-            Upkeep::Dump(what) => dump(lock, what, now, tell),
+            Upkeep::Dump(what) => {
+                let pause = rest.of(what);
+                if !pause.is_over(Instant::now()) {
+                    continue;
+                }
+                let done = dump(lock, what, now, tell);
+                match &done {
+                    Ok(_) => *pause = Pause::default(),
+                    Err(_) => pause.failed(Instant::now()),
+                }
+                done
+            }
         };
         match done {
             Ok(done) => written.extend(done),
             Err(error) => undone.push(Undone { what, error: Arc::new(error) }),
         }
-        if what == Upkeep::Archives && !undone.is_empty() {
-            // Its plan is the next thing that may happen here.
+        if what == Upkeep::Archives && Plan::is_kept(lock.out()) {
+            // It is the next thing that may happen here.
             break;
         }
     }
@@ -107,7 +169,18 @@ fn archive(lock: &Lock, now: DateTime) -> Result<Vec<Written>, BuildError> {
         ..Plan::new(state.builds + 1, state.settings.clone(), now)
     };
     plan.save(lock)?;
-    Ok(run::publish(&plan, false, lock, &|_| ())?.written)
+    run::publish(&plan, false, None, lock, &|_| ()).map(|done| done.written).or_else(|error| {
+        give_up(lock, plan)?;
+        Err(error)
+    })
+}
+
+/// Ends an archiving that cannot be completed, so that it is in the way of nothing else. What it has done stays: a document may lie in both the
+/// archive and its index, and the next archiving goes on from there.
+pub(super) fn give_up(lock: &Lock, plan: Plan) -> Result<Vec<Written>, BuildError> {
+    let plan = Plan { archive: None, ..plan };
+    plan.save(lock)?;
+    Ok(run::publish(&plan, true, None, lock, &|_| ())?.written)
 }
 
 fn before(now: DateTime, age: Duration) -> DateTime {
@@ -147,5 +220,23 @@ fn is_due(state: &State, what: Dump, now: DateTime) -> bool {
         (Some(last), _) => series.until > last && elapsed(last, now) >= every,
         (None, Dump::Resources) => state.resources > 0,
         (None, Dump::Changes) => series.position.document > 1 || series.position.entries > 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_that_fails_rests_for_a_minute_and_then_twice_as_long_each_time() {
+        let (mut pause, mut now) = (Pause::default(), Instant::now());
+        assert!(pause.is_over(now));
+        for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
+            pause.failed(now);
+            now += Duration::from_millis(60_000 * minutes - 1);
+            assert!(!pause.is_over(now), "{minutes} minutes");
+            now += Duration::from_millis(1);
+            assert!(pause.is_over(now), "{minutes} minutes");
+        }
     }
 }

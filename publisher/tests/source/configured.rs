@@ -130,6 +130,35 @@ fn fn002_fn004_cn002_each_set_has_its_channels_and_a_new_set_is_told_on_all_of_t
 }
 
 #[test]
+fn a_set_that_cannot_be_built_keeps_no_other_from_being_published_and_told() {
+    let (place, hub) = (Place::new(), Hub::start());
+    // The folder of the images is not there.
+    let config = configured(&place, &two_sets(&format!("\"{}\"", hub.url())));
+    let publish = |more: &[&str]| run(&[&["publish", "--config", text(&config)], more].concat());
+    let first = publish(&[]).failed_with(1, "1 of 2 sets could not be built");
+    assert!(first.err.contains("error: images: cannot open the collection"), "{}", first.err);
+    assert!(
+        first.out.starts_with("articles: 1 resource") && first.out.contains("hub accepted"),
+        "{}",
+        first.out
+    );
+    assert_eq!(locs(&document(&place, ".well-known/resourcesync")).len(), 1);
+    assert!(hub.next().headers["link"].contains("/articles/resync/framework/>; rel=\"self\""));
+    with_images(&place);
+    publish(&[]).succeeded();
+    hub.next();
+    hub.next();
+    fs::remove_dir_all(place.collection().parent().unwrap().join("images")).unwrap();
+    place.put("a.txt", "changed");
+    let second = publish(&["--json"]).failed_with(1, "1 of 2 sets could not be built");
+    let said: serde_json::Value = serde_json::from_str(&second.out).unwrap();
+    assert_eq!(said["sets"][0]["updated"], 1);
+    assert_eq!(said["sets"][1]["set"], "images");
+    assert!(said["sets"][1]["error"].as_str().unwrap().contains("images"), "{said}");
+    assert!(hub.next_of_any().is_of_changes());
+}
+
+#[test]
 fn all_sets_of_a_site_are_served() {
     let place = Place::new();
     with_images(&place);

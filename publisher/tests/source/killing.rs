@@ -131,7 +131,7 @@ fn survives_kills(rules: &str) {
         thread::sleep(whole * (round % 100) / 100);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_conforms(&place, !rules.is_empty());
+        run(&["check", text(&place.out())]).succeeded();
     }
     run(&publish).succeeded();
     run(&["check", text(&place.out())]).succeeded();
@@ -185,17 +185,4 @@ fn listed(place: &Place) -> Vec<Entry> {
         }
     }
     paths.iter().flat_map(|path| place.document(path).entries().to_vec()).collect()
-}
-
-/// Between two files there is always an instant. A list is closed before its index says so, so that whatever an index calls closed has all its
-/// entries: an index that is late by that is all that `check` may complain of until the next run, and only where lists are closed.
-fn assert_conforms(place: &Place, index_may_be_late: bool) {
-    let checked = run(&["check", "--json", text(&place.out())]);
-    let findings: serde_json::Value = serde_json::from_str(&checked.out).unwrap();
-    let documents = findings["documents"].as_array().unwrap().iter();
-    let violations = documents.flat_map(|document| document["violations"].as_array().unwrap());
-    let errors = violations.filter(|violation| violation["severity"] == "error");
-    for error in errors {
-        assert!(index_may_be_late && error["rule"] == "UntilMissing", "{}", checked.out);
-    }
 }

@@ -1,0 +1,134 @@
+//! A Resource List that is written beside the taking of its inventory, for a run of which it is certain that it lists all resources anew.
+//!
+//! Nothing of it is published before the run has its plan; a run that does not come to that leaves nothing of it.
+
+use std::{
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread::{self, JoinHandle},
+};
+
+use resync_core::{
+    build::{self, BuildError, Completed, Item, ResourceLists, StagedLists},
+    datetime::DateTime,
+};
+
+use super::desk::Desk;
+use crate::{
+    links::Linker,
+    lock::Lock,
+    settings::Settings,
+    site::{DOCUMENT_FOLDER, Site},
+};
+
+/// Resources that change hands at one go, and how often before the one who takes the inventory waits.
+const BATCH: usize = 256;
+const AHEAD: usize = 8;
+
+/// What a Resource List is written from, while it comes.
+pub(super) struct Listing {
+    desk: Option<Desk>,
+    documents: build::Site,
+    linker: Option<Linker>,
+    batch: Vec<Item>,
+    writing: Option<Writing>,
+}
+
+/// The other thread.
+struct Writing {
+    items: SyncSender<Batch>,
+    thread: JoinHandle<Result<Listed, BuildError>>,
+}
+
+/// None after the last one.
+type Batch = Option<Vec<Item>>;
+
+/// The list, and where it is published.
+pub(super) struct Listed {
+    pub(super) desk: Desk,
+    pub(super) lists: StagedLists<Desk>,
+}
+
+impl Listing {
+    pub(super) fn new(settings: &Settings, lock: &Lock) -> Result<Self, BuildError> {
+        let documents = build::Site::new(&Site::of(settings).place(DOCUMENT_FOLDER).url);
+        let desk = Some(Desk::open(lock.out().join(DOCUMENT_FOLDER))?);
+        let linker = Some(Linker::of(settings));
+        Ok(Self { desk, documents, linker, batch: Vec::with_capacity(BATCH), writing: None })
+    }
+
+    /// Hears of the next resource of a snapshot that was begun at this moment, or that it is through.
+    pub(super) fn hear(&mut self, started: DateTime, item: Option<Item>) -> Result<(), BuildError> {
+        let is_through = item.is_none();
+        self.batch.extend(item);
+        if is_through || self.batch.len() >= BATCH {
+            let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+            self.hand_over(started, Some(batch))?;
+        }
+        if is_through { self.hand_over(started, None) } else { Ok(()) }
+    }
+
+    /// The whole of it.
+    pub(super) fn finish(mut self) -> Result<Listed, BuildError> {
+        let Some(Writing { thread, .. }) = self.writing.take() else { return Err(BuildError::BrokenOff) };
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn hand_over(&mut self, started: DateTime, batch: Batch) -> Result<(), BuildError> {
+        if let (Some(desk), Some(linker)) = (self.desk.take(), self.linker.take()) {
+            let lists = ResourceLists::new(&self.documents, started).completed(Completed::Now);
+            let (items, batches) = sync_channel(AHEAD);
+            let work = move || write(desk, &lists, &linker, &batches);
+            let thread = thread::Builder::new().name("resource-list".to_owned()).spawn(work)?;
+            self.writing = Some(Writing { items, thread });
+        }
+        let Some(writing) = self.writing.take() else { return Err(BuildError::BrokenOff) };
+        if writing.items.send(batch).is_ok() {
+            self.writing = Some(writing);
+            return Ok(());
+        }
+        // It has come to grief.
+        match writing.thread.join() {
+            Ok(failed) => failed.and(Err(BuildError::BrokenOff)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// What was begun ends before anybody else opens the folder.
+impl Drop for Listing {
+    fn drop(&mut self) {
+        if let Some(Writing { items, thread }) = self.writing.take() {
+            drop(items);
+            // Whoever drops it has a failure of their own to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write(
+    mut desk: Desk,
+    lists: &ResourceLists,
+    linker: &Linker,
+    batches: &Receiver<Batch>,
+) -> Result<Listed, BuildError> {
+    let mut is_through = false;
+    let mut batch = Vec::new().into_iter();
+    let items = std::iter::from_fn(|| {
+        while !is_through {
+            if let Some(item) = batch.next() {
+                return Some(Ok(linker.item(item)));
+            }
+            match batches.recv() {
+                Ok(Some(next)) => batch = next.into_iter(),
+                Ok(None) => is_through = true,
+                Err(_) => {
+                    is_through = true;
+                    return Some(Err(BuildError::BrokenOff));
+                }
+            }
+        }
+        None
+    });
+    let lists = lists.stage(items, &mut desk)?;
+    Ok(Listed { desk, lists })
+}
