@@ -42,7 +42,7 @@ impl Bar {
         }
         self.bar.set_length(u64::try_from(known).unwrap_or(u64::MAX));
         self.bar.set_position(u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX));
-        self.bar.set_message(end_of(url));
+        self.bar.set_message(format!("{documents} looked at, now {}", end_of(url)));
     }
 }
 
@@ -73,7 +73,7 @@ fn words(work: Work) -> &'static str {
 }
 
 /// A message must not take the line of the bar.
-const WIDTH: usize = 40;
+const WIDTH: usize = 30;
 
 /// The end of a URL tells more than its beginning.
 fn end_of(url: &str) -> String {
