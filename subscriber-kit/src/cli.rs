@@ -240,7 +240,7 @@ pub(crate) struct Choice {
     #[arg(long, env = "RESYNC_DESTINATION_ANY_ORIGIN")]
     pub(crate) any_origin: bool,
     /// How many resources are compared and fetched at the same time
-    #[arg(long, env = "RESYNC_DESTINATION_PARALLEL", default_value_t = 4, value_name = "N",
+    #[arg(long, env = "RESYNC_DESTINATION_PARALLEL", default_value_t = 8, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) parallel: u16,
     /// What a copy without files is made from: a Resource Dump if that is cheaper, or always if there is one, or never

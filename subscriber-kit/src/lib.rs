@@ -71,6 +71,7 @@ pub mod notification;
 pub mod relay;
 mod server;
 pub mod service;
+mod space;
 pub mod state;
 pub mod subscriber;
 pub mod subscription;

@@ -97,6 +97,16 @@ pub enum FetchError {
         /// What the connection said.
         reason: String,
     },
+    /// The disk has no room for a document while it is read.
+    #[error("{url} has {needed} bytes, but the disk has room for {free} at most: make room")]
+    NoSpace {
+        /// What was asked for.
+        url: Url,
+        /// How many bytes it has.
+        needed: u64,
+        /// What may be used.
+        free: u64,
+    },
     /// A document could not be kept in a temporary file.
     #[error("no temporary file for {url}: {reason}")]
     Spool {

@@ -5,6 +5,7 @@ mod reach;
 mod turns;
 
 use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +26,8 @@ pub use error::FetchError;
 use error::root_cause;
 pub use reach::Reach;
 use turns::{Turn, Turns};
+
+use crate::space::free_space;
 
 /// The largest ResourceSync document that is read, in bytes (RS-042).
 pub const MAX_DOCUMENT_BYTES: u64 = resync_core::xml::MAX_BYTES;
@@ -190,7 +193,7 @@ impl Answer {
     }
 }
 
-/// A document that was read to its end, kept in an unnamed temporary file.
+/// A document that was read to its end, kept in an unnamed file.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) url: Url,
@@ -304,23 +307,29 @@ impl Client {
         })
     }
 
-    /// A whole document, at most [`MAX_DOCUMENT_BYTES`], within the document time.
+    /// A whole document, at most [`MAX_DOCUMENT_BYTES`], within the document time; kept among the system's temporary files.
     pub(crate) async fn document(&self, url: &Url) -> Result<Fetched, FetchError> {
-        let document = self.document_unless(url, None).await?;
+        let document = self.document_unless(url, None, &std::env::temp_dir()).await?;
         document.ok_or_else(|| FetchError::Status { url: url.clone(), status: 304 })
     }
 
-    /// The same, but `None` if it is still what `known` says.
+    /// The same, kept in `folder`, but `None` if it is still what `known` says.
     pub(crate) async fn document_unless(
         &self,
         url: &Url,
         known: Option<&Validators>,
+        folder: &Path,
     ) -> Result<Option<Fetched>, FetchError> {
-        let whole = tokio::time::timeout(self.options.document_timeout, self.spool(url, known)).await;
+        let whole = tokio::time::timeout(self.options.document_timeout, self.spool(url, known, folder)).await;
         whole.unwrap_or_else(|_| Err(FetchError::Timeout { url: url.clone() }))
     }
 
-    async fn spool(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, FetchError> {
+    async fn spool(
+        &self,
+        url: &Url,
+        known: Option<&Validators>,
+        folder: &Path,
+    ) -> Result<Option<Fetched>, FetchError> {
         let too_large = || FetchError::TooLarge { url: url.clone(), max: MAX_DOCUMENT_BYTES };
         let no_file =
             |error: std::io::Error| FetchError::Spool { url: url.clone(), reason: error.to_string() };
@@ -328,7 +337,13 @@ impl Client {
         if answer.length.is_some_and(|length| length > MAX_DOCUMENT_BYTES) {
             return Err(too_large());
         }
-        let mut file = tempfile::tempfile().map_err(no_file)?;
+        // Where it cannot be told how much is free, writing will tell.
+        if let (Some(needed), Ok(free)) = (answer.length, free_space(folder))
+            && needed > free
+        {
+            return Err(FetchError::NoSpace { url: url.clone(), needed, free });
+        }
+        let mut file = tempfile::tempfile_in(folder).map_err(no_file)?;
         let mut hasher = Hasher::new([Algorithm::Sha256]);
         let mut length = 0;
         while let Some(chunk) = answer.chunk().await? {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use resync_core::durable::sync_folder;
+use resync_core::durable::{folder_of, sync_folder};
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureMethod, SignedBody, SigningKey};
 use serde::{Deserialize, Serialize};
@@ -368,7 +368,7 @@ fn rewrite(
     key: &Secret,
     open: &BTreeMap<u64, Place>,
 ) -> io::Result<(File, u64, BTreeMap<u64, Place>)> {
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let mut new = tempfile::Builder::new().prefix(".inbox-").tempfile_in(folder)?;
     let head = header(key);
     new.write_all(&head)?;

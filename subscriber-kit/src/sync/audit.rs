@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::download::blocking;
 use super::folder::Room;
-use super::lists::{Counted, Lists, Unity};
+use super::lists::{Counted, Lists};
 use super::local::{Facts, Local, compare, hash_file, same_second};
 use super::memory::{Known, Memory};
 use super::path::{obstacle, relative_path};
@@ -168,10 +168,7 @@ async fn whole_audit(
     let snapshot = lists.read_anew().await?;
     let Report { resources, failed, failures, .. } = snapshot.report;
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
-    report.uncertain = match snapshot.unity {
-        Unity::One => None,
-        Unity::Mixed(why) | Unity::Untold(why) | Unity::Gap(why) => Some(why),
-    };
+    report.uncertain = snapshot.unity.doubt();
     let peeking = target.clone();
     let known = Arc::new(blocking(move || Memory::peek(&peeking)).await);
     let mut steps = snapshot.plan.begin(false)?;
@@ -211,7 +208,7 @@ fn look(
     planned: &Planned,
     known: &Memory,
 ) -> Result<Option<Finding>, ResourceError> {
-    let Planned { number, url, line } = planned;
+    let Planned { number, url, line, .. } = planned;
     let relative = relative_path(&line.loc, url, &target.base)?;
     if !places.is_last_word(&relative, *number) {
         return Ok(None);

@@ -17,7 +17,7 @@ use super::folder::{CopyFolder, Room};
 use super::lists::{Counted, LastSeen, Lists, Reading, Snapshot, Unity};
 use super::memory::{Memory, Scope, Settled};
 use super::report::{Method, Report};
-use super::run::Run;
+use super::run::{Made, Run};
 use super::standing::{MAX_UNDONE, Standing};
 use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
@@ -73,6 +73,23 @@ pub async fn look(
     tokio::time::timeout(max, run).await.unwrap_or(Err(SyncError::TooLong { max }))
 }
 
+/// Deals with what these Change Notifications tell, in their order, for a Source that has no document which tells of
+/// changes. A Resource List that is older than they are knows nothing of it.
+///
+/// # Errors
+/// As for [`baseline`], and where one of them cannot be read.
+pub(crate) async fn told(
+    client: &Client,
+    offer: &Offer,
+    target: &Target,
+    options: &SyncOptions,
+    notifications: Vec<Vec<u8>>,
+) -> Result<Report, SyncError> {
+    let max = options.max_run_time;
+    let run = async { Work::open(client, offer, target, options).await?.told(notifications).await };
+    tokio::time::timeout(max, Box::pin(run)).await.unwrap_or(Err(SyncError::TooLong { max }))
+}
+
 async fn whole_run(
     client: &Client,
     offer: &Offer,
@@ -80,25 +97,12 @@ async fn whole_run(
     options: &SyncOptions,
     look: Look,
 ) -> Result<Report, SyncError> {
-    let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
-    let changes = offer.changes(options.changes);
-    let scope = Scope::of(offer, list, target, options);
-    let (opening, wanted) = (target.clone(), scope.clone());
-    let (folder, standing) = blocking(move || {
-        let folder = CopyFolder::open(&opening)?;
-        let standing = Standing::load(&folder, &wanted);
-        Ok::<_, SyncError>((Arc::new(folder), standing))
-    })
-    .await?;
-    let (room, bytes) = (Room::Copy(Arc::clone(&folder)), AtomicU64::new(0));
-    let counted = Counted::default();
-    let lists = Lists { client, list, changes, base: &target.base, options, room, bytes, counted };
-    // The dump that is the list itself has nothing to add to it.
-    let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
-    let work = Work { client, target, options, lists, dump, scope, folder };
+    let work = Work::open(client, offer, target, options).await?;
+    let list = work.lists.list;
+    let standing = work.standing().await;
     let standing = standing.filter(|_| work.lists.changes.is_some());
     if let (Look::Changes, Some(standing)) = (look, &standing)
-        && let Some(report) = work.incremental(standing).await?
+        && let Some(report) = Box::pin(work.incremental(standing)).await?
     {
         return work.settle(report).await;
     }
@@ -112,7 +116,7 @@ async fn whole_run(
     let seen = enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
     let snapshot = match (work.lists.read(seen).await?, enough, &standing) {
         (Reading::New(snapshot), ..) => *snapshot,
-        (Reading::Known, _, Some(standing)) => match work.incremental(standing).await? {
+        (Reading::Known, _, Some(standing)) => match Box::pin(work.incremental(standing)).await? {
             Some(report) => return work.settle(report).await,
             None => work.lists.read_anew().await?,
         },
@@ -123,7 +127,7 @@ async fn whole_run(
     if options.delete && snapshot.places.is_empty() {
         return Err(SyncError::Empty { url: list.clone() });
     }
-    let report = work.baseline(snapshot, memory).await?;
+    let report = Box::pin(work.baseline(snapshot, memory)).await?;
     work.settle(report).await
 }
 
@@ -154,6 +158,34 @@ pub(super) struct Work<'s> {
     pub(super) folder: Arc<CopyFolder>,
 }
 
+impl<'s> Work<'s> {
+    /// Takes the copy.
+    async fn open(
+        client: &'s Client,
+        offer: &'s Offer,
+        target: &'s Target,
+        options: &'s SyncOptions,
+    ) -> Result<Self, SyncError> {
+        let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
+        let changes = offer.changes(options.changes);
+        let scope = Scope::of(offer, list, target, options);
+        let opening = target.clone();
+        let folder = Arc::new(blocking(move || CopyFolder::open(&opening)).await?);
+        let (room, bytes) = (Room::Copy(Arc::clone(&folder)), AtomicU64::new(0));
+        let counted = Counted::default();
+        let lists = Lists { client, list, changes, base: &target.base, options, room, bytes, counted };
+        // The dump that is the list itself has nothing to add to it.
+        let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
+        Ok(Self { client, target, options, lists, dump, scope, folder })
+    }
+
+    /// Where the copy stands in the Source's changes.
+    async fn standing(&self) -> Option<Standing> {
+        let (folder, scope) = (Arc::clone(&self.folder), self.scope.clone());
+        blocking(move || Standing::load(&folder, &scope)).await
+    }
+}
+
 impl Work<'_> {
     async fn baseline(&self, snapshot: Snapshot, memory: Memory) -> Result<Report, SyncError> {
         let Snapshot { places, plan, mut report, packages, bytes, unity, validators, digest, point } =
@@ -162,9 +194,9 @@ impl Work<'_> {
         let may_remove = self.options.delete && deletion_skipped.is_none();
         let mut run = Run::new(self, Arc::clone(&places), memory, may_remove);
         run.filled = self.fill(&run, places.wanted(), bytes).await?;
-        run.unpack(&plan, packages).await?;
+        Box::pin(run.unpack(&plan, packages)).await?;
         let mut learnt = Memory::default();
-        let mut made = run.resources(&plan, &mut report, Some(&mut learnt)).await?;
+        let mut made = Box::pin(run.resources(&plan, &mut report, Some(&mut learnt))).await?;
         if may_remove {
             let (target, really) = (self.target.clone(), !self.options.dry_run);
             report.deleted = blocking(move || delete::unlisted(&target, &places, really)).await?;
@@ -172,8 +204,9 @@ impl Work<'_> {
         run.account(&mut report);
         report.deletion_skipped = deletion_skipped;
         report.may_mend |= matches!(unity, Unity::Mixed(_));
+        report.uncertain = unity.doubt();
         // An index that does not say when it is true stays the same while its lists change.
-        if !report.may_mend && unity == Unity::One {
+        if !report.may_mend && report.uncertain.is_none() {
             learnt.settled =
                 Some(Settled { scope: self.scope.clone(), validators, digest, report: report.clone() });
         }
@@ -213,18 +246,36 @@ impl Work<'_> {
             }
             Err(error) => return Err(error),
         };
+        let (report, mut made) = self.deal(collector).await?;
+        let next = made.standing(&self.scope, point).filter(|next| next != standing);
+        self.keep(made.changed, None, next).await?;
+        Ok(Some(report))
+    }
+
+    /// Deals with what changed, as far as notifications tell of it.
+    async fn told(&self, notifications: Vec<Vec<u8>>) -> Result<Report, SyncError> {
+        let list = self.lists.list.clone();
+        let mut collector = Collector::new(&self.lists, list.origin(), self.lists.room.scratch()?);
+        let collector = blocking(move || {
+            notifications.iter().try_for_each(|body| collector.notification(&list, body)).map(|()| collector)
+        });
+        let (report, made) = self.deal(collector.await?).await?;
+        self.keep(made.changed, None, None).await?;
+        Ok(report)
+    }
+
+    /// Deals with the changes of a collector.
+    async fn deal(&self, collector: Collector) -> Result<(Report, Made), SyncError> {
         let Collected { places, plan, mut report, packages, .. } = blocking(move || collector.end()).await?;
         report.method = Method::Incremental;
         let mut run = Run::new(self, Arc::new(places), Memory::default(), false);
         // First, since a folder may stand where a file belongs now, or the other way round.
-        let mut changed = run.deletions(&plan, &mut report).await?;
-        run.unpack(&plan, packages).await?;
-        let mut made = run.resources(&plan, &mut report, None).await?;
+        let deleted = run.deletions(&plan, &mut report).await?;
+        Box::pin(run.unpack(&plan, packages)).await?;
+        let mut made = Box::pin(run.resources(&plan, &mut report, None)).await?;
         run.account(&mut report);
-        changed.extend(std::mem::take(&mut made.changed));
-        let next = made.standing(&self.scope, point).filter(|next| next != standing);
-        self.keep(changed, None, next).await?;
-        Ok(Some(report))
+        made.changed.extend(deleted);
+        Ok((report, made))
     }
 
     /// What came and was not what was told may be newer than that: the changes are asked for once more before it counts as
@@ -235,13 +286,11 @@ impl Work<'_> {
         if !is_remembered || self.options.dry_run || self.lists.changes.is_none() {
             return Ok(report);
         }
-        let (folder, scope) = (Arc::clone(&self.folder), self.scope.clone());
-        let standing = blocking(move || Standing::load(&folder, &scope)).await;
-        let Some(standing) = standing.filter(|standing| !standing.undone.is_empty()) else {
+        let Some(standing) = self.standing().await.filter(|standing| !standing.undone.is_empty()) else {
             return Ok(report);
         };
         let undone: Vec<&str> = standing.undone.iter().map(|line| line.loc.as_str()).collect();
-        Ok(match self.incremental(&standing).await {
+        Ok(match Box::pin(self.incremental(&standing)).await {
             Ok(Some(next)) => report.followed_by(next, &undone),
             Ok(None) => report,
             Err(error) => {
@@ -263,7 +312,8 @@ impl Work<'_> {
         }
         let folder = Arc::clone(&self.folder);
         blocking(move || {
-            sync_folders(&changed)?;
+            // Of the renames; once per folder is enough.
+            folder.sync_folders(&changed)?;
             // After the files: what is remembered of them must not outlive them.
             let learnt = learnt.map_or(Ok(()), |learnt| learnt.save(&folder));
             if let Err(error) = learnt.and_then(|()| standing.map_or(Ok(()), |one| one.save(&folder))) {
@@ -288,17 +338,4 @@ fn why_no_deletion(unity: &Unity, failed: u64, options: &SyncOptions) -> Option<
             "{count} of the listed resources have no place here, and any file may be one of them"
         )),
     }
-}
-
-/// Makes the renames durable; once per folder is enough.
-fn sync_folders(folders: &HashSet<PathBuf>) -> std::io::Result<()> {
-    for folder in folders {
-        match std::fs::File::open(folder) {
-            Ok(folder) => folder.sync_all()?,
-            // Gone since then.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -1,22 +1,20 @@
-//! Fetching one resource: streamed beside its place, checked while it is written, put in place in one step.
+//! Fetching one resource: streamed beside its place, and checked while it is written.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use resync_core::datetime::DateTime;
 use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
-use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
 use super::folder::Room;
-use super::local::{Facts, hash_file};
-use super::memory::{Known, Stamp};
-use super::put::Placing;
+use super::local::Facts;
 use super::{Authority, PathError, SyncOptions};
 use crate::fetch::{Answer, Client, FetchError, Follow, Rest, Validators};
+
+/// How much of a resource is held in memory before it is written, in bytes: most are written at once.
+const HELD: usize = 128 * 1024;
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]
@@ -105,34 +103,6 @@ impl ResourceError {
             | Self::NoSpace { .. }
             | Self::Write(_) => true,
         }
-    }
-}
-
-/// What became of the file.
-#[derive(Clone, Debug)]
-pub(crate) enum Written {
-    /// With what is now known of the file.
-    Replaced(Option<Known>),
-    /// The same bytes were there already, so the file was left alone.
-    Identical,
-}
-
-/// A resource to fetch and where it belongs.
-pub(crate) struct Job<'s> {
-    pub(crate) transfer: Transfer<'s>,
-    pub(crate) placing: &'s Arc<Placing>,
-    pub(crate) relative: &'s Path,
-}
-
-impl Job<'_> {
-    /// Fetches it and puts it in place.
-    pub(crate) async fn run(&self) -> Result<Written, ResourceError> {
-        let came = self.transfer.run().await?;
-        let facts = self.transfer.facts;
-        let modified = facts.modified.map(DateTime::to_system_time).or(came.modified);
-        let compare_bytes = facts.algorithm().is_none();
-        let (placing, relative) = (Arc::clone(self.placing), self.relative.to_owned());
-        blocking(move || finish(&placing, came, &relative, modified, compare_bytes)).await
     }
 }
 
@@ -233,22 +203,26 @@ impl Transfer<'_> {
         let mut answer = self.client.get_rest(url, follow, rest.as_ref()).await?;
         let whole = answer.length.map(|length| length.saturating_add(answer.start));
         self.check_announced(whole)?;
-        self.check_space(answer.length.or(self.facts.length)).await?;
+        // What is held in memory is checked when it is written.
+        if let Some(needed) = answer.length.or(self.facts.length).filter(|needed| *needed > HELD as u64) {
+            let room = self.room.clone();
+            blocking(move || check_space(&room, needed)).await?;
+        }
         let goes_on = answer.start > 0 && part.as_ref().is_some_and(|part| part.length == answer.start);
+        if answer.start > 0 && !goes_on {
+            *part = None;
+            return Err(
+                FetchError::CutOff { url: url.clone(), reason: "another part came".to_owned() }.into()
+            );
+        }
         if !goes_on {
-            if answer.start > 0 {
-                *part = None;
-                return Err(
-                    FetchError::CutOff { url: url.clone(), reason: "another part came".to_owned() }.into()
-                );
-            }
-            *part = Some(self.begin(&answer).await?);
+            *part = Some(self.begin(&answer));
         }
         // Either it goes on or it was just begun.
         if let Some(part) = part.as_mut() {
-            self.write(&mut answer, part).await?;
+            self.take(&mut answer, part).await?;
         }
-        let Some(Part { file, hasher, length, modified, .. }) = part.take() else {
+        let Some(Part { file: Some(file), hasher, length, modified, .. }) = part.take() else {
             return Err(std::io::Error::other("a download without a file").into());
         };
         let came = Came { file, length, hashes: hasher.finish(), modified };
@@ -256,20 +230,11 @@ impl Transfer<'_> {
         Ok(came)
     }
 
-    async fn begin(&self, answer: &Answer) -> Result<Part, ResourceError> {
-        let room = self.room.clone();
-        let file = blocking(move || room.unfinished()).await?;
+    fn begin(&self, answer: &Answer) -> Part {
         let algorithms = self.facts.algorithm().into_iter().chain([Algorithm::Sha256]);
         let (validators, modified) = (answer.validators.clone(), answer.last_modified);
-        Ok(Part { file, hasher: Hasher::new(algorithms), length: 0, validators, modified })
-    }
-
-    async fn check_space(&self, needed: Option<u64>) -> Result<(), ResourceError> {
-        let Some(needed) = needed.filter(|needed| *needed > 0) else { return Ok(()) };
-        let room = self.room.clone();
-        // Where that cannot be told, writing will tell.
-        let Ok(free) = blocking(move || room.free_space()).await else { return Ok(()) };
-        if needed > free { Err(ResourceError::NoSpace { needed, free }) } else { Ok(()) }
+        let hasher = Hasher::new(algorithms);
+        Part { file: None, held: Vec::new(), hasher, length: 0, validators, modified }
     }
 
     /// Refuses by the announced length, before anything is read.
@@ -286,20 +251,7 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    async fn write(&self, answer: &mut Answer, part: &mut Part) -> Result<(), ResourceError> {
-        let mut out = tokio::fs::File::from_std(part.file.as_file().try_clone()?);
-        let written = self.write_to(&mut out, answer, part).await;
-        // Also after an error, since the rest may follow.
-        out.flush().await?;
-        written
-    }
-
-    async fn write_to(
-        &self,
-        out: &mut tokio::fs::File,
-        answer: &mut Answer,
-        part: &mut Part,
-    ) -> Result<(), ResourceError> {
+    async fn take(&self, answer: &mut Answer, part: &mut Part) -> Result<(), ResourceError> {
         while let Some(chunk) = answer.chunk().await? {
             let count = chunk.len() as u64;
             let of_run = self.bytes.fetch_add(count, Ordering::Relaxed) + count;
@@ -315,9 +267,12 @@ impl Transfer<'_> {
                 return Err(ResourceError::TooLarge { max: self.options.max_resource_bytes });
             }
             part.hasher.update(&chunk);
-            out.write_all(&chunk).await?;
+            part.held.extend_from_slice(&chunk);
+            if part.held.len() >= HELD {
+                part.write(self.room).await?;
+            }
         }
-        Ok(())
+        part.write(self.room).await
     }
 
     fn check(&self, sent: &Came) -> Result<(), ResourceError> {
@@ -333,56 +288,41 @@ impl Transfer<'_> {
 
 /// What came of a resource so far.
 struct Part {
-    file: NamedTempFile,
+    /// None before something is written.
+    file: Option<NamedTempFile>,
+    /// What is not written yet.
+    held: Vec<u8>,
     hasher: Hasher,
     length: u64,
     validators: Validators,
     modified: Option<SystemTime>,
 }
 
-/// Puts what came in place, unless the same bytes are there.
-pub(crate) fn finish(
-    placing: &Placing,
-    came: Came,
-    relative: &Path,
-    modified: Option<SystemTime>,
-    compare_bytes: bool,
-) -> Result<Written, ResourceError> {
-    let path = placing.directory.join(relative);
-    if compare_bytes && placing.can_be_reached(relative)? && is_identical(&path, &came)? {
-        // The time is all that the next comparison may have to go by.
-        if let Some(modified) = modified {
-            std::fs::File::options().write(true).open(path)?.set_modified(modified)?;
-        }
-        return Ok(Written::Identical);
+impl Part {
+    /// Writes what is held. A part whose file could not be written has none any more.
+    async fn write(&mut self, room: &Room) -> Result<(), ResourceError> {
+        let (file, held, room) = (self.file.take(), std::mem::take(&mut self.held), room.clone());
+        let written = blocking(move || {
+            let mut file = if let Some(file) = file {
+                file
+            } else {
+                check_space(&room, held.len() as u64)?;
+                room.unfinished()?
+            };
+            file.write_all(&held)?;
+            Ok::<_, ResourceError>(file)
+        });
+        self.file = Some(written.await?);
+        Ok(())
     }
-    let Came { file, hashes, .. } = came;
-    put(placing, file, relative, modified, hashes).map(Written::Replaced)
 }
 
-/// Puts a complete file in place, durably; gives what is then known of it.
-pub(crate) fn put(
-    placing: &Placing,
-    file: NamedTempFile,
-    relative: &Path,
-    modified: Option<SystemTime>,
-    hashes: Hashes,
-) -> Result<Option<Known>, ResourceError> {
-    if let Some(modified) = modified {
-        file.as_file().set_modified(modified)?;
+fn check_space(room: &Room, needed: u64) -> Result<(), ResourceError> {
+    match room.free_space() {
+        Ok(free) if needed > free => Err(ResourceError::NoSpace { needed, free }),
+        // Where that cannot be told, writing will tell.
+        _ => Ok(()),
     }
-    file.as_file().sync_all()?;
-    placing.put(file, relative)?;
-    // What cannot be looked at now is read again when it is next compared.
-    let stamp =
-        std::fs::symlink_metadata(placing.directory.join(relative)).and_then(|data| Stamp::of(&data)).ok();
-    Ok(stamp.map(|stamp| Known { stamp, hashes }))
-}
-
-fn is_identical(path: &Path, sent: &Came) -> std::io::Result<bool> {
-    let same_length =
-        std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == sent.length);
-    Ok(same_length && hash_file(path, Algorithm::Sha256)?.compare(&sent.hashes) == Agreement::Same)
 }
 
 /// Runs file work where it may block.

@@ -9,14 +9,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, Entry, Root};
 use resync_core::package::PackageError;
 use resync_core::xml::Reader;
 use url::Url;
 
-use super::download::{blocking, put};
+use super::batch::{self, Ready, Written, put_all};
+use super::download::blocking;
 use super::lists::Lists;
+use super::local::Facts;
 use super::memory::Known;
 use super::packages::{Bitstream, Listed, Opened, Packages, bitstream};
 use super::path::relative_path;
@@ -150,23 +151,42 @@ fn unpack_into(
     base: &Url,
     max: u64,
 ) -> Result<(), PackageError> {
-    while let Some(entry) = package.next_entry()? {
-        let Some(relative) = missing(&entry, placing, base) else { continue };
-        let came = match bitstream(package, &entry, &placing.folder, max)? {
-            Bitstream::Came(came) => came,
-            Bitstream::Useless | Bitstream::Refused(ResourceError::TooLarge { .. }) => continue,
-            Bitstream::Refused(error) => {
-                tracing::warn!(loc = entry.loc, %error, "the rest of a package is left: there is no room for it");
-                return Ok(());
-            }
+    let mut batch = Vec::new();
+    let ended = loop {
+        let entry = match package.next_entry() {
+            Ok(Some(entry)) => entry,
+            ended => break ended.map(drop),
         };
-        let modified = entry.lastmod.map(DateTime::to_system_time);
-        match put(placing, came.file, &relative, modified, came.hashes) {
-            Ok(known) => drop(filled.insert(relative, known)),
-            Err(error) => tracing::debug!(loc = entry.loc, %error, "a bitstream cannot be put in place"),
+        let Some(relative) = missing(&entry, placing, base) else { continue };
+        match bitstream(package, &entry, &placing.folder, max) {
+            Ok(Bitstream::Came(came)) => batch.push(Ready::new(came, &Facts::of(&entry), &relative)),
+            Ok(Bitstream::Useless | Bitstream::Refused(ResourceError::TooLarge { .. })) => {}
+            Ok(Bitstream::Refused(error)) => {
+                tracing::warn!(loc = entry.loc, %error, "the rest of a package is left: there is no room for it");
+                break Ok(());
+            }
+            Err(error) => break Err(error),
+        }
+        if batch.len() >= batch::MOST {
+            put_into(filled, placing, std::mem::take(&mut batch));
+        }
+    };
+    put_into(filled, placing, batch);
+    ended
+}
+
+fn put_into(filled: &mut Filled, placing: &Placing, batch: Vec<Ready>) {
+    let paths: Vec<PathBuf> = batch.iter().map(|ready| ready.relative.clone()).collect();
+    for (relative, put) in paths.into_iter().zip(put_all(placing, batch)) {
+        match put {
+            Ok(Written::Replaced(known)) => drop(filled.insert(relative, known)),
+            // It was not there when it was unpacked.
+            Ok(Written::Identical) => drop(filled.insert(relative, None)),
+            Err(error) => {
+                tracing::debug!(path = %relative.display(), %error, "a bitstream cannot be put in place");
+            }
         }
     }
-    Ok(())
 }
 
 /// Where a bitstream belongs, if a listed resource has no file there.

@@ -1,22 +1,24 @@
 //! The copy's own folder: the lock that lets one run work on a copy at a time, and the room in which files
 //! are prepared.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use resync_core::durable::sync_folder;
 use tempfile::NamedTempFile;
 
 use super::{SyncError, Target};
+use crate::space::free_space;
 use crate::state::{STATE_FOLDER, make_private_folder, mark};
 
 const LOCK_NAME: &str = "copy.lock";
 const WORK_NAME: &str = "work";
 
-/// How many bytes of the disk are left to others.
-#[cfg(unix)]
-const RESERVE: u64 = 64 * 1024 * 1024;
+/// From how many files or folders on it is cheaper to sync all that the file system holds.
+const WORTH_ALL: usize = 4;
 
 /// A copy that is being worked on. Whoever else wants to work on it is refused until this is dropped.
 ///
@@ -26,7 +28,7 @@ const RESERVE: u64 = 64 * 1024 * 1024;
 pub(crate) struct CopyFolder {
     path: PathBuf,
     work: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl CopyFolder {
@@ -49,7 +51,7 @@ impl CopyFolder {
             _ => {}
         }
         make_private_folder(&work)?;
-        Ok(Self { path, work, _lock: lock })
+        Ok(Self { path, work, lock })
     }
 
     /// A file of the copy's own, such as what is remembered about its files.
@@ -67,17 +69,56 @@ impl CopyFolder {
         tempfile::tempfile_in(&self.work)
     }
 
-    /// How many bytes may be written here, less a reserve; an error where that cannot be told.
-    #[cfg(unix)]
-    pub(crate) fn free_space(&self) -> io::Result<u64> {
-        let told = rustix::fs::statvfs(&self.work)?;
-        Ok(told.f_bavail.saturating_mul(told.f_frsize).saturating_sub(RESERVE))
+    /// Makes so many files durable at once that lie in the work folder; `false` where each has to be synced by itself, which
+    /// also tells whose error it is.
+    pub(crate) fn sync_files(&self, count: usize) -> bool {
+        count >= WORTH_ALL && self.sync_all().is_ok()
     }
 
-    /// How many bytes may be written here; an error where that cannot be told.
+    /// Makes durable which names these folders have. One that is gone is no matter.
+    pub(crate) fn sync_folders(&self, folders: &HashSet<PathBuf>) -> io::Result<()> {
+        let are_synced = self.sync_files(folders.len());
+        for folder in folders {
+            match self.sync_folder(folder, are_synced) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                synced => synced?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_folder(&self, folder: &Path, is_synced: bool) -> io::Result<()> {
+        // A part of the copy may be mounted from elsewhere.
+        if is_synced && self.holds(folder)? { Ok(()) } else { sync_folder(folder) }
+    }
+
+    /// Whether a folder is on the same file system as the work folder.
+    #[cfg(unix)]
+    fn holds(&self, folder: &Path) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt as _;
+        Ok(folder.metadata()?.dev() == self.lock.metadata()?.dev())
+    }
+
     #[cfg(not(unix))]
-    pub(crate) fn free_space(&self) -> io::Result<u64> {
+    fn holds(&self, _: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Makes durable all that was written on the file system of the copy, by whomever.
+    #[cfg(target_os = "linux")]
+    fn sync_all(&self) -> io::Result<()> {
+        // Open for as long as the run, so that no failed write since then goes unnoticed (as of Linux 5.8).
+        Ok(rustix::fs::syncfs(&self.lock)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn sync_all(&self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// How many bytes may be written here, less a reserve; an error where that cannot be told.
+    pub(crate) fn free_space(&self) -> io::Result<u64> {
+        free_space(&self.work)
     }
 
     /// Where something can be moved out of the way.
@@ -129,7 +170,7 @@ impl Room {
     pub(crate) fn free_space(&self) -> io::Result<u64> {
         match self {
             Self::Copy(folder) => folder.free_space(),
-            Self::Temporary => Err(io::ErrorKind::Unsupported.into()),
+            Self::Temporary => free_space(&self.folder()),
         }
     }
 }

@@ -64,6 +64,16 @@ pub(crate) enum Unity {
     Gap(String),
 }
 
+impl Unity {
+    /// Why it may not be so.
+    pub(crate) fn doubt(self) -> Option<String> {
+        match self {
+            Self::One => None,
+            Self::Mixed(why) | Self::Untold(why) | Self::Gap(why) => Some(why),
+        }
+    }
+}
+
 /// The document to compare with: another answer than this is news.
 pub(crate) struct LastSeen<'s> {
     pub(crate) validators: &'s Validators,
@@ -233,16 +243,16 @@ impl Lists<'_> {
     }
 
     async fn insist(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, SyncError> {
-        let mut pause = self.options.retry_pause;
+        let (mut pause, folder) = (self.options.retry_pause, self.room.folder());
         for _ in 0..self.options.retries {
-            match self.client.document_unless(url, known).await {
+            match self.client.document_unless(url, known, &folder).await {
                 Err(error) if error.is_transient() => tracing::debug!(%error, "a list is asked for again"),
                 result => return Ok(result?),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(30));
         }
-        Ok(self.client.document_unless(url, known).await?)
+        Ok(self.client.document_unless(url, known, &folder).await?)
     }
 }
 

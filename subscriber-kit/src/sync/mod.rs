@@ -5,6 +5,7 @@
 
 mod audit;
 mod baseline;
+mod batch;
 mod changes;
 mod collector;
 mod delete;
@@ -36,6 +37,7 @@ use resync_core::xml::ReadError;
 use url::Url;
 
 pub use audit::{AuditReport, Verdict, audit};
+pub(crate) use baseline::told;
 pub use baseline::{Look, baseline, look};
 pub use download::ResourceError;
 pub use filter::Filter;
@@ -190,7 +192,7 @@ impl Default for SyncOptions {
             prefer: Vec::new(),
             filter: Filter::default(),
             mirrors: false,
-            parallel: 4,
+            parallel: 8,
             retries: 2,
             retry_pause: Duration::from_millis(250),
             max_resource_bytes: 16 << 30,

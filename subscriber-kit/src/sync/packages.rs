@@ -66,6 +66,8 @@ pub(crate) struct Packages {
     slots: Vec<Slot>,
     /// How many of them were passed.
     passed: usize,
+    /// The one that was read from last, by its number.
+    opened: Option<(u32, Box<Opened>)>,
 }
 
 #[derive(Debug)]
@@ -100,6 +102,8 @@ impl Packages {
             slot.file = None;
         }
         self.passed = number.max(self.passed);
+        let opened = self.opened.take();
+        self.opened = opened.filter(|(open, _)| self.slot(*open).is_some_and(|slot| slot.file.is_some()));
     }
 
     fn slot(&mut self, number: u32) -> Option<&mut Slot> {
@@ -108,6 +112,37 @@ impl Packages {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// Reads from a package, which is fetched and opened now if it was not before; `None` if it is of no use, which is told
+    /// once.
+    pub(crate) async fn read<T: Send + 'static>(
+        &mut self,
+        number: u32,
+        lists: &Lists<'_>,
+        take: impl FnOnce(&mut Opened) -> Result<T, PackageError> + Send + 'static,
+    ) -> Option<T> {
+        let opened = self.opened.take().filter(|(open, _)| *open == number);
+        let mut package = match opened {
+            Some((_, package)) => package,
+            None => Box::new(Box::pin(self.open(number, lists)).await?),
+        };
+        let (package, taken) = blocking(move || {
+            let taken = take(&mut package);
+            (package, taken)
+        })
+        .await;
+        match taken {
+            Ok(taken) => {
+                self.opened = Some((number, package));
+                Some(taken)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the rest of a package is of no use");
+                self.spoil(number);
+                None
+            }
+        }
     }
 
     /// Opens a package, which is fetched now if it was not before; `None` if it is of no use, which is told once.
@@ -298,15 +333,16 @@ fn room_for(told: Option<u64>, folder: &CopyFolder, max: u64) -> Result<NamedTem
     Ok(folder.unfinished()?)
 }
 
-/// What a link of an entry leads to within the package; `None` where that is of no use.
-pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Option<Vec<u8>> {
+/// What a link of an entry leads to within the package; `None` where only that is of no use.
+pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Result<Option<Vec<u8>>, PackageError> {
     let mut out = Bounded { bytes: Vec::new(), max };
     match package.copy_linked(link, &mut out) {
-        Ok(_) => Some(out.bytes),
-        Err(error) => {
+        Ok(_) => Ok(Some(out.bytes)),
+        Err(error) if error.is_about_one_entry() || matches!(error, PackageError::Output(_)) => {
             tracing::debug!(href = link.href, %error, "what is linked in a package is of no use");
-            None
+            Ok(None)
         }
+        Err(error) => Err(error),
     }
 }
 

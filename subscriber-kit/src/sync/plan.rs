@@ -12,8 +12,11 @@ use super::local::Facts;
 use super::packages::Packed;
 use super::patch::PatchLink;
 
-/// How many entries are read ahead of the work on them.
-const READ_AHEAD: usize = 64;
+/// How many entries are handed over at once, since each time wakes a thread.
+const AT_ONCE: usize = 32;
+
+/// How many of these are read ahead of the work on them.
+const READ_AHEAD: usize = 2;
 
 /// A resource that has a place.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub(crate) struct Planned {
     pub(crate) number: u32,
     pub(crate) url: Url,
     pub(crate) line: Line,
+    /// Whether it is known that there is nothing here yet.
+    pub(crate) is_missing: bool,
 }
 
 /// What is to be done about a resource, as a line of a file.
@@ -54,7 +59,7 @@ pub(crate) struct Line {
 impl Planned {
     fn read(number: u32, text: &str) -> io::Result<Self> {
         let line: Line = serde_json::from_str(text)?;
-        Ok(Self { number, url: Url::parse(&line.url).map_err(io::Error::other)?, line })
+        Ok(Self { number, url: Url::parse(&line.url).map_err(io::Error::other)?, line, is_missing: false })
     }
 }
 
@@ -91,25 +96,43 @@ pub(crate) struct Plan(File);
 impl Plan {
     /// Those that are to be here, or those that were deleted, one after another, each as often as it was told.
     pub(crate) fn begin(&self, gone: bool) -> io::Result<Steps> {
+        self.begin_with(gone, |_| false)
+    }
+
+    /// The same, and of which there is nothing here yet, as far as `is_missing` knows.
+    pub(crate) fn begin_with(
+        &self,
+        gone: bool,
+        is_missing: impl Fn(&Planned) -> bool + Send + 'static,
+    ) -> io::Result<Steps> {
         let mut file = self.0.try_clone()?;
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
         let reading = tokio::task::spawn_blocking(move || {
             file.rewind()?;
+            let mut some = Vec::new();
             for (number, text) in (0..).zip(BufReader::new(file).lines()) {
-                let planned = Planned::read(number, &text?)?;
-                if planned.line.is_gone == gone && sender.blocking_send(planned).is_err() {
-                    break;
+                let mut planned = Planned::read(number, &text?)?;
+                if planned.line.is_gone != gone {
+                    continue;
+                }
+                planned.is_missing = is_missing(&planned);
+                some.push(planned);
+                if some.len() >= AT_ONCE && sender.blocking_send(std::mem::take(&mut some)).is_err() {
+                    return Ok(());
                 }
             }
+            // Who no longer listens has no need of the rest.
+            let _ = sender.blocking_send(some);
             Ok(())
         });
-        Ok(Steps { receiver, reading })
+        Ok(Steps { some: Vec::new().into_iter(), receiver, reading })
     }
 }
 
 /// The resources of a plan, one after another.
 pub(crate) struct Steps {
-    receiver: mpsc::Receiver<Planned>,
+    some: std::vec::IntoIter<Planned>,
+    receiver: mpsc::Receiver<Vec<Planned>>,
     reading: JoinHandle<io::Result<()>>,
 }
 
@@ -117,8 +140,14 @@ impl Steps {
     /// The next resource; `None` only after all of them, since what follows may be deletion. Safe to cancel,
     /// but not to be asked again after `None` or an error.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Planned>> {
-        if let Some(planned) = self.receiver.recv().await {
-            return Ok(Some(planned));
+        loop {
+            if let Some(planned) = self.some.next() {
+                return Ok(Some(planned));
+            }
+            match self.receiver.recv().await {
+                Some(some) => self.some = some.into_iter(),
+                None => break,
+            }
         }
         match (&mut self.reading).await {
             Ok(read) => read.map(|()| None),
@@ -139,7 +168,7 @@ mod tests {
             std::future::pending().await
         });
         reading.abort();
-        let mut steps = Steps { receiver, reading };
+        let mut steps = Steps { some: Vec::new().into_iter(), receiver, reading };
         assert!(steps.next().await.is_err());
     }
 }

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::{NamedTempFile, PersistError, TempDir};
+use url::Url;
 use walkdir::WalkDir;
 
 use super::ResourceError;
 use super::folder::{CopyFolder, unfinished_in};
-use super::path::{Obstacle, ObstacleKind, obstacle};
+use super::path::{Obstacle, ObstacleKind, obstacle, relative_path};
 use super::places::Places;
+use super::plan::Planned;
 use crate::state::is_state_folder;
 
 /// Where finished files go. Lives in every task that puts one, and with it the lock of the copy.
@@ -53,6 +55,17 @@ impl Placing {
         }
     }
 
+    /// Whether there is nothing where a resource belongs, and nothing is in its way; `false` also where that cannot be told.
+    pub(crate) fn lacks(&self, planned: &Planned, base: &Url) -> bool {
+        relative_path(&planned.line.loc, &planned.url, base).is_ok_and(|relative| {
+            self.directory
+                .join(&relative)
+                .symlink_metadata()
+                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+                && self.can_be_reached(&relative).unwrap_or(false)
+        })
+    }
+
     /// Puts the file in place in one step. What had to make way is only removed once the file is there.
     pub(crate) fn put(&self, file: NamedTempFile, relative: &Path) -> Result<(), ResourceError> {
         let _one = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,14 +91,22 @@ impl Placing {
             std::fs::rename(&one.from, one.thing())?;
             aside.push(one);
         }
-        let path = self.directory.join(relative);
-        std::fs::create_dir_all(path.parent().unwrap_or(&self.directory))?;
         Ok(())
     }
 
     fn rename(&self, file: NamedTempFile, relative: &Path) -> Result<(), ResourceError> {
         let path = self.directory.join(relative);
-        let Err(failed) = file.persist(&path) else { return Ok(()) };
+        let renamed = file.persist(&path).or_else(|failed| {
+            if failed.error.kind() != io::ErrorKind::NotFound {
+                return Err(failed);
+            }
+            // Its folder is missing.
+            match std::fs::create_dir_all(path.parent().unwrap_or(&self.directory)) {
+                Ok(()) => failed.file.persist(&path),
+                Err(error) => Err(PersistError { error, file: failed.file }),
+            }
+        });
+        let Err(failed) = renamed else { return Ok(()) };
         if failed.error.kind() != io::ErrorKind::CrossesDevices {
             return Err(failed.error.into());
         }
@@ -131,7 +152,6 @@ mod tests {
     use super::super::Target;
     use super::super::places::places_of;
     use super::*;
-    use url::Url;
 
     #[test]
     fn what_made_way_comes_back_when_the_new_file_cannot_be_put() {

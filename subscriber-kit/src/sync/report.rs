@@ -57,6 +57,9 @@ pub struct Report {
     /// Why nothing was deleted although that was asked for (RS-201).
     #[serde(default)]
     pub deletion_skipped: Option<String>,
+    /// Why the Source's lists may not be true of one time, so that more may have changed than was dealt with (RS-197).
+    #[serde(default)]
+    pub uncertain: Option<String>,
     /// How many of the updated files were made by patches (RS-174).
     #[serde(default)]
     pub patched: u64,

@@ -1,4 +1,4 @@
-//! One run over the resources of a plan: each is compared, and brought in step where it differs.
+//! One run over the resources of a plan: each is compared, and fetched where it differs; what came is put in place together.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use url::Url;
 
 use super::baseline::Work;
+use super::batch::{self, Ready, Written, put_all};
 use super::changes::Point;
-use super::download::{Job, Transfer, Written, blocking};
+use super::download::{Transfer, blocking};
 use super::dump::Filled;
 use super::lists::Lists;
 use super::local::{self, Facts, Local};
@@ -67,6 +68,25 @@ struct Done {
     result: Option<Result<Brought, ResourceError>>,
 }
 
+/// How far one line is.
+enum Step {
+    Done(Done),
+    New(Line, New),
+}
+
+/// The new file of a resource, and what was there before.
+pub(super) struct New {
+    pub(super) ready: Ready,
+    pub(super) look: local::Look,
+    pub(super) is_patched: bool,
+}
+
+/// What became of a resource that was looked at.
+enum Found {
+    Done(Brought),
+    New(New),
+}
+
 /// What bringing one file in step brought.
 pub(super) struct Brought {
     pub(super) outcome: Outcome,
@@ -114,7 +134,7 @@ impl<'s> Run<'s> {
     ) -> Result<HashSet<PathBuf>, SyncError> {
         let mut changed = HashSet::new();
         let mut steps = plan.begin(true)?;
-        while let Some(Planned { number, url, line }) = steps.next().await? {
+        while let Some(Planned { number, url, line, .. }) = steps.next().await? {
             let Ok(relative) = relative_path(&line.loc, &url, &self.target.base) else { continue };
             if !self.placing.places.is_last_word(&relative, number) {
                 continue;
@@ -142,20 +162,54 @@ impl<'s> Run<'s> {
         mut learnt: Option<&mut Memory>,
     ) -> Result<Made, SyncError> {
         let mut made = Made::default();
-        let mut work = FuturesUnordered::new();
-        let mut steps = plan.begin(false)?;
+        let (mut work, mut placing) = (FuturesUnordered::new(), FuturesUnordered::new());
+        let mut waiting = Vec::new();
+        let (looking, base) = (Arc::clone(&self.placing), self.target.base.clone());
+        let mut steps = plan.begin_with(false, move |planned| looking.lacks(planned, &base))?;
         let mut planning = true;
         self.options.progress.begin(self.placing.places.wanted());
-        while planning || !work.is_empty() {
+        loop {
+            // What comes while one batch is put in place is the next.
+            if placing.is_empty() && !waiting.is_empty() {
+                placing.push(self.put(std::mem::take(&mut waiting)));
+            }
+            let has_room = work.len() < self.options.parallel.max(1) && waiting.len() < batch::MOST;
             tokio::select! {
-                planned = steps.next(), if planning && work.len() < self.options.parallel.max(1) => match planned? {
+                planned = steps.next(), if planning && has_room => match planned? {
                     Some(planned) => work.push(self.resource(planned)),
                     None => planning = false,
                 },
-                Some(done) = work.next(), if !work.is_empty() => self.note(done, &mut made, report, learnt.as_deref_mut()),
+                Some(step) = work.next(), if !work.is_empty() => match step {
+                    Step::Done(done) => self.note(done, &mut made, report, learnt.as_deref_mut()),
+                    Step::New(line, new) => waiting.push((line, new)),
+                },
+                Some(put) = placing.next(), if !placing.is_empty() => for done in put {
+                    self.note(done, &mut made, report, learnt.as_deref_mut());
+                },
+                else => return Ok(made),
             }
         }
-        Ok(made)
+    }
+
+    async fn put(&self, batch: Vec<(Line, New)>) -> Vec<Done> {
+        let (lines, batch): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let paths: Vec<PathBuf> = batch.iter().map(|new| new.ready.relative.clone()).collect();
+        let put = self.put_new(batch).await;
+        let done = |((line, relative), result)| Done { line, relative: Some(relative), result: Some(result) };
+        lines.into_iter().zip(paths).zip(put).map(done).collect()
+    }
+
+    /// Puts new files in place; gives what that brought for each, in their order.
+    pub(super) async fn put_new(&self, batch: Vec<New>) -> Vec<Result<Brought, ResourceError>> {
+        let parts = batch.into_iter().map(|New { ready, look, is_patched }| (ready, (look, is_patched)));
+        let (ready, before): (Vec<_>, Vec<_>) = parts.unzip();
+        let placing = Arc::clone(&self.placing);
+        let put = blocking(move || put_all(&placing, ready)).await;
+        let brought = |(put, (look, is_patched)): (Result<Written, _>, (local::Look, bool))| {
+            self.patched.fetch_add(u64::from(is_patched && put.is_ok()), Ordering::Relaxed);
+            put.map(|written| Brought::of(written, &look))
+        };
+        put.into_iter().zip(before).map(brought).collect()
     }
 
     fn note(&self, done: Done, made: &mut Made, report: &mut Report, learnt: Option<&mut Memory>) {
@@ -182,34 +236,40 @@ impl<'s> Run<'s> {
         report.count(&line.loc, outcome);
     }
 
-    async fn resource(&self, planned: Planned) -> Done {
+    async fn resource(&self, planned: Planned) -> Step {
         let (relative, result) = match relative_path(&planned.line.loc, &planned.url, &self.target.base) {
             Ok(relative) if !self.placing.places.is_last_word(&relative, planned.number) => (None, None),
-            Ok(relative) => {
-                let result = self.bring_in_step(&planned, &relative).await;
-                (Some(relative), Some(result))
-            }
+            Ok(relative) => match self.bring_in_step(&planned, &relative).await {
+                Ok(Found::New(new)) => return Step::New(planned.line, new),
+                Ok(Found::Done(brought)) => (Some(relative), Some(Ok(brought))),
+                Err(error) => (Some(relative), Some(Err(error))),
+            },
             Err(error) => (None, Some(Err(error.into()))),
         };
-        Done { line: planned.line, relative, result }
+        Step::Done(Done { line: planned.line, relative, result })
     }
 
-    async fn bring_in_step(&self, planned: &Planned, relative: &Path) -> Result<Brought, ResourceError> {
+    async fn bring_in_step(&self, planned: &Planned, relative: &Path) -> Result<Found, ResourceError> {
         let unpacked = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).remove(&planned.number);
         if let Some(unpacked) = unpacked {
-            return unpacked;
+            return unpacked.map(Found::Done);
         }
-        let look = self.compare(planned, relative).await?;
+        let look = if planned.is_missing {
+            local::Look::of(Local::Missing)
+        } else {
+            self.compare(planned, relative).await?
+        };
         if look.local == Local::Same {
-            return Ok(Brought { outcome: Outcome::Unchanged, known: look.known, hashed: look.hashed });
+            let local::Look { known, hashed, .. } = look;
+            return Ok(Found::Done(Brought { outcome: Outcome::Unchanged, known, hashed }));
         }
         if self.options.dry_run {
             let outcome = if look.local == Local::Missing { Outcome::Created } else { Outcome::Updated };
-            return Ok(Brought { outcome, known: None, hashed: look.hashed });
+            return Ok(Found::Done(Brought { outcome, known: None, hashed: look.hashed }));
         }
-        if let Some(written) = self.patch(&planned.line, relative, look.local).await {
-            self.patched.fetch_add(1, Ordering::Relaxed);
-            return Ok(Brought::of(written, &look));
+        if let Some(came) = self.patch(&planned.line, relative, look.local).await {
+            let ready = Ready::new(came, &planned.line.facts, relative);
+            return Ok(Found::New(New { ready, look, is_patched: true }));
         }
         let line = &planned.line;
         let alternate = line.alternate.as_deref().and_then(|place| Url::parse(place).ok());
@@ -219,8 +279,8 @@ impl<'s> Run<'s> {
             via: via.first(),
             ..self.transfer(alternate.as_ref().unwrap_or(&planned.url), &line.facts)
         };
-        let job = Job { transfer, placing: &self.placing, relative };
-        Ok(Brought::of(job.run().await?, &look))
+        let ready = Ready::new(transfer.run().await?, &line.facts, relative);
+        Ok(Found::New(New { ready, look, is_patched: false }))
     }
 
     pub(super) fn transfer<'t>(&'t self, url: &'t Url, facts: &'t Facts) -> Transfer<'t> {

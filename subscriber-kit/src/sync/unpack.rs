@@ -4,13 +4,12 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use resync_core::datetime::DateTime;
 use resync_core::digest::{Agreement, Algorithm, Digest, Hashes};
 use resync_core::document::{Entry, Metadata};
-use resync_core::package::PackageError;
 use url::Url;
 
-use super::download::{Came, Transfer, Written, blocking, finish};
+use super::batch::{self, Ready};
+use super::download::{Came, Transfer, blocking};
 use super::local::{self, Facts, Local};
 use super::packages::{Bitstream, Opened, Packages, bitstream, linked};
 use super::patch::{MAX_PATCHED, PatchLink, apply};
@@ -18,7 +17,7 @@ use super::path::relative_path;
 use super::plan::{Line, Plan};
 use super::put::Placing;
 use super::report::Outcome;
-use super::run::{Brought, Run};
+use super::run::{Brought, New, Run};
 use super::{ResourceError, SyncError, SyncOptions};
 
 impl Run<'_> {
@@ -27,7 +26,7 @@ impl Run<'_> {
         if packages.is_empty() || self.options.dry_run {
             return Ok(());
         }
-        let mut opened: Option<(u32, Opened)> = None;
+        let mut batch = Vec::new();
         let mut steps = plan.begin(false)?;
         while let Some(planned) = steps.next().await? {
             let Some(package) = planned.line.packed.as_ref().map(|packed| packed.package) else { continue };
@@ -44,33 +43,33 @@ impl Run<'_> {
                 self.is_done(planned.number, Ok(Brought { outcome: Outcome::Unchanged, known, hashed }));
                 continue;
             }
-            if opened.as_ref().is_none_or(|(number, _)| *number != package) {
-                opened = packages.open(package, self.lists).await.map(|open| (package, open));
-            }
-            let Some((_, mut open)) = opened.take() else { continue };
-            let (placing, number) = (Arc::clone(&self.placing), planned.number);
+            let (placing, entry) = (Arc::clone(&self.placing), packed_entry(&planned.line));
             let max = self.options.max_resource_bytes;
-            let (open, put) = blocking(move || {
-                let put = unpack_one(&mut open, &placing, &planned.line, &relative, max);
-                (open, put)
-            })
-            .await;
-            match put {
-                Ok(written) => {
-                    opened = Some((package, open));
-                    if let Some(written) = written {
-                        self.is_done(number, written.map(|written| Brought::of(written, &look)));
-                    }
+            let take = move |open: &mut Opened| bitstream(open, &entry, &placing.folder, max);
+            match packages.read(package, self.lists, take).await {
+                Some(Bitstream::Came(came)) => {
+                    let ready = Ready::new(came, &planned.line.facts, &relative);
+                    batch.push((planned.number, New { ready, look, is_patched: false }));
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "the rest of a package is of no use");
-                    packages.spoil(package);
-                }
+                Some(Bitstream::Refused(error)) => self.is_done(planned.number, Err(error)),
+                // It may come from its URI.
+                Some(Bitstream::Useless) | None => {}
+            }
+            if batch.len() >= batch::MOST {
+                self.put_unpacked(std::mem::take(&mut batch)).await;
             }
         }
+        self.put_unpacked(batch).await;
         packages.pass_to(u32::MAX);
         *self.packages.lock().await = packages;
         Ok(())
+    }
+
+    async fn put_unpacked(&mut self, batch: Vec<(u32, New)>) {
+        let (numbers, batch): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        for (number, brought) in numbers.into_iter().zip(self.put_new(batch).await) {
+            self.is_done(number, brought);
+        }
     }
 
     fn is_done(&mut self, line: u32, brought: Result<Brought, ResourceError>) {
@@ -78,7 +77,7 @@ impl Run<'_> {
     }
 
     /// Makes the new version of the one that is here, where the Source tells how and a hash proves it (RS-174, RS-175).
-    pub(super) async fn patch(&self, line: &Line, relative: &Path, local: Local) -> Option<Written> {
+    pub(super) async fn patch(&self, line: &Line, relative: &Path, local: Local) -> Option<Came> {
         let is_worth_it = local == Local::Different && line.facts.algorithm().is_some();
         let longest = line.facts.length.unwrap_or(MAX_PATCHED).min(MAX_PATCHED);
         let patch_bytes = line.patches.iter().map(|patch| patch.facts.length.unwrap_or(0)).sum::<u64>();
@@ -93,9 +92,9 @@ impl Run<'_> {
         }
         let (placing, facts, relative) = (Arc::clone(&self.placing), line.facts.clone(), relative.to_owned());
         blocking(move || match patched(&placing, &facts, &relative, &patches) {
-            Ok(written) => written,
+            Ok(came) => came,
             Err(error) => {
-                tracing::debug!(%error, "a patched file cannot be put in place");
+                tracing::debug!(%error, "a patched file cannot be made");
                 None
             }
         })
@@ -104,9 +103,9 @@ impl Run<'_> {
 
     async fn fetch_patch(&self, patch: &PatchLink) -> Option<Vec<u8>> {
         if let Some((package, _)) = &patch.packed {
-            let mut open = self.packages.lock().await.open(*package, self.lists).await?;
             let link = patch.link();
-            return blocking(move || linked(&mut open, &link, MAX_PATCHED)).await;
+            let take = move |open: &mut Opened| linked(open, &link, MAX_PATCHED);
+            return self.packages.lock().await.read(*package, self.lists, take).await.flatten();
         }
         let url = Url::parse(&patch.url).ok().filter(|url| self.options.authority.allows(url, &self.home))?;
         let max = self.options.max_resource_bytes.min(MAX_PATCHED);
@@ -122,26 +121,11 @@ impl Run<'_> {
     }
 }
 
-/// Puts one bitstream in place, or tells why it cannot be there; `None` where it may come from its URI.
-fn unpack_one(
-    package: &mut Opened,
-    placing: &Placing,
-    line: &Line,
-    relative: &Path,
-    max: u64,
-) -> Result<Option<Result<Written, ResourceError>>, PackageError> {
+/// The entry of a manifest that the line was made of.
+fn packed_entry(line: &Line) -> Entry {
     let path = line.packed.as_ref().map(|packed| packed.path.clone());
-    let Facts { length, hashes, modified } = line.facts.clone();
-    let metadata = Metadata { path, length, hash: hashes, ..Metadata::default() };
-    let entry = Entry::with_metadata(line.loc.clone(), metadata);
-    let modified = modified.map(DateTime::to_system_time);
-    Ok(match bitstream(package, &entry, &placing.folder, max)? {
-        Bitstream::Came(came) => {
-            Some(finish(placing, came, relative, modified, line.facts.algorithm().is_none()))
-        }
-        Bitstream::Useless => None,
-        Bitstream::Refused(error) => Some(Err(error)),
-    })
+    let Facts { length, hashes, .. } = line.facts.clone();
+    Entry::with_metadata(line.loc.clone(), Metadata { path, length, hash: hashes, ..Metadata::default() })
 }
 
 /// Applies patches to a file; `None` where they do not make what is told of the new version.
@@ -150,7 +134,7 @@ fn patched(
     facts: &Facts,
     relative: &Path,
     patches: &[Vec<u8>],
-) -> Result<Option<Written>, ResourceError> {
+) -> std::io::Result<Option<Came>> {
     let path = placing.directory.join(relative);
     let found = std::fs::symlink_metadata(&path)?;
     if !found.is_file() || found.len() > MAX_PATCHED {
@@ -162,7 +146,5 @@ fn patched(
     let Some(new) = apply(&std::fs::read(path)?, patches, is_right) else { return Ok(None) };
     let mut file = placing.folder.unfinished()?;
     file.write_all(&new)?;
-    let modified = facts.modified.map(DateTime::to_system_time);
-    let came = Came { file, length: new.len() as u64, hashes: digest(&new), modified: None };
-    finish(placing, came, relative, modified, false).map(Some)
+    Ok(Some(Came { file, length: new.len() as u64, hashes: digest(&new), modified: None }))
 }
