@@ -3,6 +3,7 @@
 
 mod chain;
 mod mirror;
+mod news;
 mod pause;
 mod work;
 
