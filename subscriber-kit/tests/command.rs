@@ -45,6 +45,10 @@ async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
     assert_eq!(code(&audit), 1);
     assert!(stdout(&audit).starts_with("not in step: 2 resources (0 same, 2 missing"), "{}", stdout(&audit));
 
+    let dry = run(&["sync", &url, into, "--dry-run"]).await;
+    assert_eq!(stdout(&dry), "would be in step: 2 resources (2 created, 0 updated, 0 deleted)\n");
+    assert!(files(directory.path()).is_empty());
+
     let sync = run(&["sync", &url, into]).await;
     assert_eq!(code(&sync), 0);
     assert_eq!(stdout(&sync), "in step: 2 resources (2 created, 0 updated, 0 deleted)\n");
@@ -118,6 +122,45 @@ async fn two_runs_on_one_copy_do_not_meet() {
     assert!(said.contains("another resync-destination works on"), "{said}");
     lock.unlock().unwrap();
     assert_eq!(code(&run(&["sync", &url, into, "--delete"]).await), 0);
+}
+
+#[tokio::test]
+async fn rs202_a_run_that_is_killed_among_its_files_leaves_each_whole_and_the_next_goes_on() {
+    const FILES: usize = 300;
+    let source = Source::start().await;
+    source.announce(None);
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    let body = |round: usize, number: usize| format!("{number} of round {round}\n").repeat(500).into_bytes();
+    let name = |number: usize| format!("{}/{number}", number % 7);
+    let publish = |round| {
+        let resource = |number| source.resource(&format!("/{}", name(number)), &body(round, number));
+        source.resource_list("/resourcelist.xml", &(0..FILES).map(resource).collect::<Vec<_>>());
+        source.asked();
+    };
+    // So many are asked for that a batch of them is in place.
+    for (round, asked) in [210, 240, 270].into_iter().enumerate() {
+        publish(round);
+        let mut child = command(&["sync", &url, into]).stdout(Stdio::null()).spawn().unwrap();
+        source.until_asked(asked).await;
+        child.kill().await.unwrap();
+        let found = files(directory.path());
+        let is_of = |round: usize| {
+            (0..FILES).filter(|number| found.get(&name(*number)) == Some(&body(round, *number))).count()
+        };
+        assert!(is_of(round) > 0, "round {round}: some are in place");
+        assert_eq!((0..=round).map(is_of).sum::<usize>(), found.len(), "round {round}: each is whole");
+    }
+    let last = files(directory.path());
+    source.asked();
+    let sync = run(&["sync", &url, into]).await;
+    assert_eq!(code(&sync), 0, "{}", stdout(&sync));
+    let found = files(directory.path());
+    assert!((0..FILES).all(|number| found[&name(number)] == body(2, number)));
+    let right = (0..FILES).filter(|number| last.get(&name(*number)) == Some(&body(2, *number))).count();
+    let of_files = |path: &String| path[1..].starts_with(|first: char| first.is_ascii_digit());
+    assert_eq!(source.asked().iter().filter(|path| of_files(path)).count(), FILES - right);
+    assert!(!directory.path().join(".resync-destination/work").exists(), "what was unfinished is swept");
 }
 
 struct Listening {

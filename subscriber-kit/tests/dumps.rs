@@ -3,6 +3,7 @@
 
 mod support;
 
+use resync_core::build::PackageLimits;
 use resync_subscriber_kit::sync::{
     Baseline, ChangesFrom, Look, Method, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
     baseline, look,
@@ -312,6 +313,75 @@ async fn rs197_a_change_dump_that_begins_later_leads_back_to_the_whole_dump() {
     let report = follow(&site, &directory, Look::Changes).await.unwrap();
     assert_eq!((report.method, report.failed), (Method::Baseline, 0));
     assert_eq!(files(directory.path()), site.files);
+}
+
+#[tokio::test]
+async fn a_dump_of_a_thousand_packages_is_unpacked_whole() {
+    let mut site = ChangingSource::start(5000).await;
+    let names: Vec<String> = (0..2000).map(|number| format!("{}/{number}", number % 30)).collect();
+    let told: Vec<_> = names.iter().map(|name| (name.as_str(), Some(name.as_str()))).collect();
+    site.tell(&told);
+    site.dump_in(PackageLimits { bitstreams: 2, ..PackageLimits::default() });
+    site.list();
+    for offer in [site.offer(), site.dumps_only()] {
+        site.source.asked();
+        let directory = tempfile::tempdir().unwrap();
+        let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
+        let options = SyncOptions { baseline: Baseline::Dump, retries: 0, ..SyncOptions::default() };
+        let report = baseline(&client(), &offer, &target, &options).await.unwrap();
+        assert_eq!(counts(&report), [2000, 0, 0, 0, 0]);
+        assert_eq!(files(directory.path()), site.files);
+        let asked = asked(&site);
+        let (packages, others): (Vec<_>, Vec<_>) = asked.iter().partition(|path| path.ends_with(".zip"));
+        assert_eq!((packages.len(), others.len()), (1000, 0), "{others:?}");
+    }
+}
+
+#[tokio::test]
+async fn rs174_patches_that_are_packed_without_the_resources_make_the_new_versions() {
+    let mut site = ChangingSource::packing(10).await;
+    let document = |name: &str, version: u32| {
+        format!(r#"{{"name":"{name}","text":"{}","version":{version}}}"#, "x".repeat(500))
+    };
+    let names = ["a.json", "b.json", "c.json"];
+    let [one, two, three] = [1, 2, 3].map(|version| names.map(|name| document(name, version)));
+    let told = |bodies: &[String; 3]| -> Vec<(&'static str, Option<String>)> {
+        names.into_iter().zip(bodies.iter().cloned().map(Some)).collect()
+    };
+    let tell = |site: &mut ChangingSource, bodies: &[String; 3]| {
+        let told = told(bodies);
+        site.tell(&told.iter().map(|(name, body)| (*name, body.as_deref())).collect::<Vec<_>>());
+    };
+    tell(&mut site, &one);
+    site.dump();
+    let directory = tempfile::tempdir().unwrap();
+    follow(&site, &directory, Look::Everything).await.unwrap();
+    for (version, bodies) in [(2, &two), (3, &three)] {
+        let patch = format!(r#"[{{"op":"replace","path":"/version","value":{version}}}]"#);
+        site.patches = names.into_iter().map(|name| (name.to_owned(), patch.clone())).collect();
+        tell(&mut site, bodies);
+    }
+    // The manifests beside the packages name the patches alone.
+    let pages = site.source.paths();
+    for path in pages.iter().filter(|path| path.contains("change") && path.contains("manifest")) {
+        let page = String::from_utf8(site.source.page(path)).unwrap();
+        let body = page.split_once("\r\n\r\n").unwrap().1;
+        let mut pieces = body.split("<rs:md ");
+        let head = pieces.next().unwrap().to_owned();
+        let without = pieces.fold(head, |text, piece| {
+            let (tag, rest) = piece.split_once("/>").unwrap();
+            let kept = tag.split_inclusive("\" ").filter(|one| !one.starts_with("path="));
+            text + "<rs:md " + &kept.collect::<String>() + "/>" + rest
+        });
+        site.source.put(path, without.as_bytes());
+    }
+    site.source.asked();
+    let report = follow(&site, &directory, Look::Changes).await.unwrap();
+    assert_eq!((report.method, report.updated, report.patched), (Method::Incremental, 3, 3), "{report:?}");
+    assert_eq!(files(directory.path()), site.files);
+    let asked = asked(&site);
+    assert_eq!(asked.len(), 2, "each package once, and no resource: {asked:?}");
+    assert!(asked.iter().all(|path| path.ends_with(".zip")));
 }
 
 #[tokio::test]

@@ -173,6 +173,7 @@ async fn rs197_what_changed_between_a_list_and_the_oldest_change_is_told_to_be_u
         let report = mirror.run(Look::Everything).await;
         assert_eq!((counts(&report), report.in_step()), ([0, 0, 0, 2, 0], false), "{report:?}");
         assert!(report.deletion_skipped.unwrap().contains("between"));
+        assert!(report.uncertain.unwrap().contains("between"));
         assert!(!point.exists(), "from there no change is to be followed");
     }
     std::fs::remove_file(mirror.directory.path().join("stranger")).unwrap();

@@ -242,11 +242,7 @@ fn told(source: &Source, path: &str, body: &str, minute: u32) -> String {
 
 /// A notification of the minute before this one.
 fn of_minute(source: &Source, path: &str, body: &str, minute: u32) -> String {
-    let (from, until) = (minute - 1, minute);
-    let root = format!(
-        r#"<rs:md capability="change-notification" from="2026-11-20T10:{from:02}:00Z" until="2026-11-20T10:{until:02}:00Z"/>"#
-    );
-    support::document("urlset", &root, &[told(source, path, body, minute)])
+    notification_of(&[told(source, path, body, minute)], minute)
 }
 
 #[tokio::test]
@@ -288,6 +284,55 @@ async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_li
     assert_eq!(at.deliver("a.3", &fifth).await.status(), 204);
     while !matches!(destination.event().await, Event::Gap { .. }) {}
     assert_eq!(destination.synchronised().await.updated, 1);
+    destination.stop().await;
+}
+
+/// A notification of these entries in the minute before this one.
+fn notification_of(entries: &[String], minute: u32) -> String {
+    let root = format!(
+        r#"<rs:md capability="change-notification" from="2026-11-20T10:{:02}:00Z" until="2026-11-20T10:{minute:02}:00Z"/>"#,
+        minute - 1
+    );
+    support::document("urlset", &root, entries)
+}
+
+#[tokio::test]
+async fn cn001_without_a_list_of_changes_the_notifications_alone_bring_the_copy_in_step() {
+    let mut hub = Hub::start().await;
+    let source = source_of_changes(&hub).await;
+    let page = source.page("/capabilitylist.xml");
+    let page = String::from_utf8(page).unwrap().split_once("\r\n\r\n").unwrap().1.to_owned();
+    let list =
+        format!(r#"<url><loc>{}</loc><rs:md capability="changelist"/></url>"#, source.url("/changelist.xml"));
+    source.put("/capabilitylist.xml", page.replace(&list, "").as_bytes());
+    source.remove("/changelist.xml");
+    publish(&source, &[("/a", "1"), ("/gone", "1")]);
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+    source.asked();
+
+    let deleted = told(&source, "/gone", "1", 1).replace(r#"change="updated""#, r#"change="deleted""#);
+    let body = notification_of(&[told(&source, "/a", "2", 1), told(&source, "/new", "1", 1), deleted], 1);
+    assert_eq!(at.deliver("a.1", &body).await.status(), 204);
+    let report = destination.synchronised().await;
+    assert_eq!((report.created, report.updated, report.deleted, report.failed), (1, 1, 1, 0), "{report:?}");
+    assert_eq!(files(directory.path()), expected(&[("a", "2"), ("new", "1")]));
+    let mut asked = source.asked();
+    asked.sort();
+    assert_eq!(asked, ["/a", "/new"], "no document");
+
+    // What cannot be had now is tried again, together with what is told meanwhile.
+    let next = told(&source, "/a", "3", 2);
+    source.raw("/a", support::status("503 Service Unavailable", ""));
+    assert_eq!(at.deliver("a.2", &notification_of(&[next], 2)).await.status(), 204);
+    assert_eq!(destination.synchronised().await.failed, 1);
+    source.put("/a", b"3");
+    let new = told(&source, "/new", "2", 3);
+    assert_eq!(at.deliver("a.3", &notification_of(&[new], 3)).await.status(), 204);
+    assert_eq!(destination.synchronised().await.updated, 2);
+    assert_eq!(files(directory.path()), expected(&[("a", "3"), ("new", "2")]));
     destination.stop().await;
 }
 
@@ -372,6 +417,38 @@ async fn a_hook_that_takes_long_holds_up_no_synchronisation_and_hears_of_each_in
     assert_eq!(said, "000000000000000a.1 one\n000000000000000a.2 two\n");
     assert_eq!(copy.last(), Some(2));
     copy.destination.stop().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn w134_a_lease_is_renewed_while_a_hook_takes_its_time() {
+    let out = tempfile::tempdir().unwrap();
+    let gate = out.path().join("gate");
+    let made = std::process::Command::new("mkfifo").arg(&gate).status().unwrap();
+    assert!(made.success());
+    let hook = format!("read line < {}", gate.display());
+    let mut hub = Hub::start().await;
+    let source = source(&hub, &[("/a", "1")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(&source, directory.path());
+    options.service.hook = Some(Hook::new(hook));
+    let mut destination = Destination::start(options);
+    // Long enough to deliver within, and soon to be renewed.
+    let at = hub.accept(3).await;
+    destination.synchronised().await;
+    assert_eq!(at.deliver("a.1", &source.notification()).await.status(), 204);
+    destination.synchronised().await;
+    for _ in 0..2 {
+        let renewed = hub.accept(3).await;
+        assert_eq!((&renewed.path, &renewed.topic), (&at.path, &at.topic));
+        while !matches!(destination.event().await, Event::Subscribed { .. }) {}
+    }
+    let last = || status(&directory.path().join(STATE_FOLDER)).unwrap().unwrap().subscriptions[0].last;
+    assert_eq!(last(), None, "the hook has not ended");
+    tokio::task::spawn_blocking(move || std::fs::write(gate, "go\n")).await.unwrap().unwrap();
+    destination.hook_done().await;
+    assert_eq!(last().map(|id| id.offset), Some(1));
+    destination.stop().await;
 }
 
 #[tokio::test]

@@ -19,8 +19,8 @@ use tokio::process::Command;
 /// What the process may have at once, in KiB.
 const MOST: u64 = 128 * 1024;
 
-/// How many of the changed resources are there.
-const THERE: u64 = 500;
+/// How many of the changed resources are there before or after: a third is created, a third updated, a third deleted.
+const THERE: u64 = 600;
 
 const BEGIN: i64 = 1_795_000_000_000;
 
@@ -57,13 +57,17 @@ impl Served {
     fn put(&self, name: &str, content: &str) -> Item {
         std::fs::create_dir_all(self.path().join(name).parent().unwrap()).unwrap();
         std::fs::write(self.path().join(name), content).unwrap();
+        self.item(name, content)
+    }
+
+    fn item(&self, name: &str, content: &str) -> Item {
         let mut item = Item::new(format!("{}{name}", self.url));
         item.length = Some(content.len() as u64);
         item.hashes = [Digest::of(Algorithm::Sha256, content.as_bytes())].into_iter().collect();
         item
     }
 
-    /// A Capability List, and a Resource List of one resource, so that the first copy has a point to go on from.
+    /// A Capability List, and a Resource List, so that the first copy has a point to go on from.
     fn begin(&self) {
         let entry = |name: &str| {
             format!("<url><loc>{}{name}.xml</loc><rs:md capability=\"{name}\"/></url>", self.url)
@@ -76,27 +80,42 @@ impl Served {
         );
         std::fs::write(self.path().join("capabilitylist.xml"), capabilities).unwrap();
         let mut sink = FolderSink::open(self.path()).unwrap();
-        let inventory = MemoryInventory::new(vec![self.put("first", "first")]);
+        let there = (0..THERE).filter(|number| number % 3 != 0);
+        let items = there.map(|number| self.put(&format!("there/{number}"), "old"));
+        let inventory = MemoryInventory::new(items);
         ResourceLists::new(&self.site(), moment(0)).write(inventory.into_iter(), &mut sink).unwrap();
         ChangeLists::new(&self.site()).record(&mut sink, moment(0), [], moment(1)).unwrap();
     }
 
-    /// Every resource is told of once; most of them are gone by then.
+    /// Every resource is told of twice; most of them came and went.
     fn change(&self, count: u64) {
-        let every = count / THERE;
-        let events = (1..=count).map(|number| {
-            let name = format!("{}/{number}", number % 100);
-            let (change, item) = if number % every == 0 {
-                (Change::Created, self.put(&name, &format!("the content of {number}")))
+        let every = (count / 2 / THERE).max(1);
+        let events = (0..count).map(|number| {
+            let (resource, is_first) = (number / 2, number % 2 == 0);
+            let (change, item) = if resource % every == 0 && resource / every < THERE {
+                self.told(resource / every, is_first)
             } else {
-                (Change::Deleted, Item::new(format!("{}{name}", self.url)))
+                let name = format!("{}/{resource}", resource % 100);
+                let change = if is_first { Change::Created } else { Change::Deleted };
+                (change, self.item(&name, &name))
             };
-            Ok(Event::new(change, moment(number), item))
+            Ok(Event::new(change, moment(number + 1), item))
         });
         let mut sink = FolderSink::open(self.path()).unwrap();
         let rotation = Rotation { entries: Some(50_000), ..Rotation::default() };
         let lists = ChangeLists::new(&self.site()).rotation(rotation);
         lists.record(&mut sink, moment(1), events, moment(count + 1)).unwrap();
+    }
+
+    /// What is told first, and then, of a resource that is there before or after.
+    fn told(&self, number: u64, is_first: bool) -> (Change, Item) {
+        let name = format!("there/{number}");
+        match (number % 3, is_first) {
+            (0, true) => (Change::Created, self.item(&name, "in between")),
+            (_, true) => (Change::Updated, self.item(&name, "in between")),
+            (2, false) => (Change::Deleted, Item::new(format!("{}{name}", self.url))),
+            (_, false) => (Change::Updated, self.put(&name, &format!("the content of {number}"))),
+        }
     }
 
     /// What a run says, and the most memory that it had, in KiB.
@@ -120,12 +139,14 @@ async fn rs191_a_great_many_changes_are_dealt_with_in_bounded_memory() {
     let source = Served::start().await;
     source.begin();
     let (first, _) = source.sync(copy.path()).await;
-    assert_eq!((&first["method"], &first["created"]), (&"baseline".into(), &1.into()));
+    assert_eq!((&first["method"], &first["created"]), (&"baseline".into(), &(THERE / 3 * 2).into()));
 
     source.change(count);
     let (report, peak) = source.sync(copy.path()).await;
-    assert_eq!((&report["method"], &report["created"]), (&"incremental".into(), &THERE.into()), "{report}");
-    assert_eq!((&report["failed"], &report["deleted"]), (&0.into(), &0.into()));
+    assert_eq!((&report["method"], &report["failed"]), (&"incremental".into(), &0.into()), "{report}");
+    for outcome in ["created", "updated", "deleted"] {
+        assert_eq!(report[outcome], THERE / 3, "{outcome}: {report}");
+    }
     assert!(peak < MOST, "{count} changes took {peak} KiB");
     println!("{count} changes took {peak} KiB at most");
 }

@@ -19,7 +19,7 @@ use resync_core::websub::signature::{SignatureMethod, SigningKey};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// How long a test waits before it says that something never happened.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -176,6 +176,8 @@ pub(crate) struct Source {
     pub(crate) address: SocketAddr,
     pages: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     seen: Arc<Mutex<Vec<String>>>,
+    /// Told of every request.
+    asked: Arc<Notify>,
     /// What becomes of a page once another was asked for.
     later: Arc<Mutex<Later>>,
 }
@@ -185,9 +187,12 @@ impl Source {
         let pages = Arc::new(Mutex::new(BTreeMap::<String, Vec<u8>>::new()));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let later = Arc::new(Mutex::new(Later::new()));
+        let asked = Arc::new(Notify::new());
         let (to_serve, to_note, to_do) = (Arc::clone(&pages), Arc::clone(&seen), Arc::clone(&later));
+        let to_tell = Arc::clone(&asked);
         let address = serve(move |request| {
             to_note.lock().unwrap().push(request.target().to_owned());
+            to_tell.notify_one();
             let page = to_serve.lock().unwrap().get(request.target()).cloned();
             if let Some((path, answer)) = to_do.lock().unwrap().remove(request.target()) {
                 to_serve.lock().unwrap().insert(path, answer);
@@ -195,7 +200,7 @@ impl Source {
             page.unwrap_or_else(|| status("404 Not Found", ""))
         })
         .await;
-        Self { address, pages, seen, later }
+        Self { address, pages, seen, asked, later }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -220,6 +225,11 @@ impl Source {
         self.pages.lock().unwrap()[path].clone()
     }
 
+    /// Where something is.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.pages.lock().unwrap().keys().cloned().collect()
+    }
+
     pub(crate) fn remove(&self, path: &str) {
         self.pages.lock().unwrap().remove(path);
     }
@@ -227,6 +237,16 @@ impl Source {
     /// The paths asked for since the last time.
     pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.lock().unwrap())
+    }
+
+    /// Waits until so many requests came since [`asked`](Self::asked) was called.
+    pub(crate) async fn until_asked(&self, count: usize) {
+        let asked = async {
+            while self.seen.lock().unwrap().len() < count {
+                self.asked.notified().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asked).await.expect("requests in time");
     }
 
     /// A resource, and the entry that truly describes it.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use resync_core::build::{
-    ChangeDumps, ChangeLists, Completed, Event, Item, MemoryInventory, MemorySink, ResourceDumps,
-    ResourceLists, Rotation, Site,
+    ChangeDumps, ChangeLists, Completed, Event, Item, MemoryInventory, MemorySink, PackageLimits,
+    ResourceDumps, ResourceLists, Rotation, Site, Versions,
 };
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest};
-use resync_core::document::Change;
+use resync_core::document::{Change, Link, Relation};
 use resync_subscriber_kit::sync::Offer;
 use url::Url;
 
@@ -27,6 +27,29 @@ pub(crate) struct ChangingSource {
     dumps: Option<ChangeDumps>,
     seconds: i64,
     shown: BTreeMap<String, Vec<u8>>,
+    /// What makes the next version of a file of its last one, packed with it.
+    pub(crate) patches: BTreeMap<String, String>,
+}
+
+/// What is packed of changes: what there is now, and patches.
+struct Present<'s> {
+    base: String,
+    files: &'s BTreeMap<String, Vec<u8>>,
+    patches: &'s BTreeMap<String, String>,
+}
+
+impl Versions for Present<'_> {
+    type Content = Cursor<Vec<u8>>;
+
+    fn open_version(&mut self, event: &Event) -> std::io::Result<Option<Self::Content>> {
+        // What is no longer there was told by a later change.
+        Ok(self.files.get(&event.item.loc[self.base.len()..]).cloned().map(Cursor::new))
+    }
+
+    fn open_patch(&mut self, link: &Link) -> std::io::Result<Option<Self::Content>> {
+        let path = link.href[self.base.len()..].trim_end_matches(".patch");
+        Ok(self.patches.get(path).map(|patch| Cursor::new(patch.clone().into_bytes())))
+    }
 }
 
 impl ChangingSource {
@@ -43,6 +66,7 @@ impl ChangingSource {
             dumps: None,
             seconds: 0,
             shown: BTreeMap::new(),
+            patches: BTreeMap::new(),
         };
         site.tell(&[]);
         site
@@ -92,19 +116,28 @@ impl ChangingSource {
                 (Some(_), Some(_)) => Change::Updated,
             };
             let moment = self.now();
-            events.push(Event::new(change, moment, self.item(path)));
+            let mut item = self.item(path);
+            item.links = self.patches.get(*path).map(|patch| self.patch(path, patch)).into_iter().collect();
+            events.push(Event::new(change, moment, item));
         }
         let now = self.now();
         let from = DateTime::from_unix_millis(BEGIN).unwrap();
         self.lists.record(&mut self.sink, from, events.iter().cloned().map(Ok), now).unwrap();
         if let Some(dumps) = self.dumps.as_ref().filter(|_| !events.is_empty()) {
-            let begin = self.source.url("/");
-            // What is no longer there was told by a later change.
-            let version =
-                |event: &Event| Ok(self.files.get(&event.item.loc[begin.len()..]).cloned().map(Cursor::new));
+            let base = self.source.url("/");
+            let version = Present { base, files: &self.files, patches: &self.patches };
             dumps.record(&mut self.sink, from, events.into_iter().map(Ok), version, now).unwrap();
         }
         self.show();
+    }
+
+    fn patch(&self, path: &str, patch: &str) -> Link {
+        Link {
+            media_type: Some("application/json-patch+json".to_owned()),
+            length: Some(patch.len() as u64),
+            hash: [Digest::of(Algorithm::Sha256, patch.as_bytes())].into_iter().collect(),
+            ..Link::new(Relation::Patch, self.source.url(&format!("/{path}.patch")))
+        }
     }
 
     /// A new Resource List.
@@ -118,12 +151,17 @@ impl ChangingSource {
 
     /// A new Resource Dump of what is there now.
     pub(crate) fn dump(&mut self) {
+        self.dump_in(PackageLimits::default());
+    }
+
+    /// The same in packages of this size.
+    pub(crate) fn dump_in(&mut self, limits: PackageLimits) {
         let at = self.now();
         let items: Vec<Item> = self.files.keys().map(|path| self.item(path)).collect();
         let begin = self.source.url("/");
         let files = self.files.clone();
         let content = move |item: &Item| Ok(files.get(&item.loc[begin.len()..]).cloned().map(Cursor::new));
-        let dumps = ResourceDumps::new(&Site::new(&self.source.url("")), at);
+        let dumps = ResourceDumps::new(&Site::new(&self.source.url("")), at).package_limits(limits);
         dumps.write(MemoryInventory::new(items).into_iter(), content, &mut self.sink).unwrap();
         self.show();
     }
