@@ -332,7 +332,7 @@ async fn a_dump_of_a_thousand_packages_is_unpacked_whole() {
         assert_eq!(counts(&report), [2000, 0, 0, 0, 0]);
         assert_eq!(files(directory.path()), site.files);
         let asked = asked(&site);
-        let (packages, others): (Vec<_>, Vec<_>) = asked.iter().partition(|path| path.ends_with(".zip"));
+        let (packages, others): (Vec<_>, Vec<_>) = asked.iter().partition(|path| path.contains(".zip"));
         assert_eq!((packages.len(), others.len()), (1000, 0), "{others:?}");
     }
 }
@@ -381,7 +381,7 @@ async fn rs174_patches_that_are_packed_without_the_resources_make_the_new_versio
     assert_eq!(files(directory.path()), site.files);
     let asked = asked(&site);
     assert_eq!(asked.len(), 2, "each package once, and no resource: {asked:?}");
-    assert!(asked.iter().all(|path| path.ends_with(".zip")));
+    assert!(asked.iter().all(|path| path.contains(".zip")));
 }
 
 #[tokio::test]
