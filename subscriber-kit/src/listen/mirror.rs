@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::news::News;
 use super::pause::Pause;
 use super::{Event, ListenError, ListenOptions};
 use crate::discover::{Channel, Known, Set, discover};
 use crate::fetch::Client;
 use crate::state::Subscriptions;
-use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, look, told};
+use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, look};
 
 /// The longest pause between two looks for a Source.
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
@@ -105,20 +104,8 @@ impl Mirror {
         self.offer.changes(self.options.changes).is_some()
     }
 
-    /// Looks so closely, and deals with what was told and is in no document.
-    pub(super) async fn synchronise(&self, how: Look, news: News) -> Result<Report, SyncError> {
-        let Self { client, offer, target, options, .. } = self;
-        let is_told = !news.is_empty() && !self.tells_of_changes();
-        if !is_told {
-            return look(client, offer, target, options, how).await;
-        }
-        let looked =
-            if how == Look::Changes { None } else { Some(look(client, offer, target, options, how).await?) };
-        let told = told(client, offer, target, options, news.into_bodies()).await?;
-        Ok(match looked {
-            Some(looked) => looked.followed_by(told, &[]),
-            None => told,
-        })
+    pub(super) async fn synchronise(&self, how: Look) -> Result<Report, SyncError> {
+        look(&self.client, &self.offer, &self.target, &self.options, how).await
     }
 }
 

@@ -3,7 +3,6 @@
 
 mod chain;
 mod mirror;
-mod news;
 mod pause;
 mod work;
 

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use super::chain::{Chain, Link};
 use super::mirror::Mirror;
-use super::news::News;
 use super::pause::Pause;
 use super::{Event, ListenError, ListenOptions};
 use crate::channel::follow;
@@ -78,10 +77,6 @@ pub(super) struct Work {
     chain: Chain,
     /// The chain as far as the running synchronisation found out what was missing.
     chain_then: Chain,
-    /// What only notifications tell, for the next synchronisation.
-    news: News,
-    /// The same for the running one.
-    running_news: News,
     unsaved: Unsaved,
 }
 
@@ -121,8 +116,6 @@ impl Work {
             active_until: None,
             chain_then: chain.clone(),
             chain,
-            news: News::default(),
-            running_news: News::default(),
             unsaved: Unsaved::default(),
         })
     }
@@ -188,7 +181,7 @@ impl Work {
         match meaning(delivery.body.body(), &self.mirror.set) {
             // What was skipped may have been of use.
             Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => self.ask(Look::UnlessInStep),
-            Ok(Meaning::Told(interval)) => self.told(interval, &delivery, events),
+            Ok(Meaning::Told(interval)) => self.told(interval, delivery.skipped > 0, events),
             Ok(Meaning::NotUsed) => {
                 tracing::info!("a notification about documents that are not used here");
                 return self.saved(delivery.done().await);
@@ -211,15 +204,10 @@ impl Work {
     }
 
     /// Resources changed, and others of which nothing was told if the interval does not follow the last (CN-016). The
-    /// Change List has them all, or else only the notification itself has them; what is late may still come first.
-    fn told(&mut self, interval: Interval, delivery: &Delivery, events: &mut (impl FnMut(Event) + Send)) {
-        let look = if delivery.skipped > 0 { Look::UnlessInStep } else { Look::Changes };
-        let link = self.chain.take(interval);
-        let is_news = link != Link::Known && !self.mirror.tells_of_changes();
-        if is_news && !self.news.take(interval, delivery.body.body()) {
-            return self.ask(Look::Everything);
-        }
-        let Link::Ahead { told_until } = link else { return self.ask(look) };
+    /// Change List has them all; what is late may still come first.
+    fn told(&mut self, interval: Interval, skipped: bool, events: &mut (impl FnMut(Event) + Send)) {
+        let look = if skipped { Look::UnlessInStep } else { Look::Changes };
+        let Link::Ahead { told_until } = self.chain.take(interval) else { return self.ask(look) };
         let from = interval.from;
         tracing::warn!(%told_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
         events(Event::Gap { told_until, from });
@@ -235,13 +223,12 @@ impl Work {
         let mut mirror = self.mirror.clone();
         let again = std::mem::take(&mut self.discover_again);
         self.running_look = std::mem::replace(&mut self.look, Look::Changes);
-        let (how, news) = (self.running_look, std::mem::take(&mut self.news));
-        self.running_news = news.clone();
+        let how = self.running_look;
         self.running = Some(Box::pin(async move {
             if again {
                 mirror.find_again().await;
             }
-            let result = mirror.synchronise(how, news).await;
+            let result = mirror.synchronise(how).await;
             (mirror, result)
         }));
     }
@@ -273,10 +260,6 @@ impl Work {
         result: Result<Report, SyncError>,
         events: &mut (impl FnMut(Event) + Send),
     ) {
-        let news = std::mem::take(&mut self.running_news);
-        if result.as_ref().map_or(true, |report| report.may_mend) {
-            self.news.again(news);
-        }
         match result {
             Ok(report) => {
                 if report.may_mend {
