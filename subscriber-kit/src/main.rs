@@ -89,7 +89,12 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
             let report = look(&client, &offer, &target, &options, how).await;
             bar.end();
             let report = report?;
-            say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::report(&report) })?;
+            let would = if dry_run { "would be " } else { "" };
+            say(if copy.json {
+                pretty(&serde_json::to_value(&report)?)
+            } else {
+                format!("{would}{}", show::report(&report))
+            })?;
             Ok(verdict(report.in_step()))
         }
         Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure::configuration(format!(

@@ -174,16 +174,15 @@ pub(crate) fn relayed_json(event: Relayed) -> Value {
 /// A line that scripts may wait for; its beginning says whether all is well.
 pub(crate) fn report(report: &Report) -> String {
     let Report { resources, created, updated, deleted, failed, .. } = report;
-    if report.in_step() {
-        return format!(
-            "in step: {resources} resources ({created} created, {updated} updated, {deleted} deleted)"
-        );
-    }
-    let mut lines = vec![format!(
-        "not in step: {failed} of {resources} resources failed ({created} created, {updated} updated, {deleted} deleted)"
-    )];
+    let done = format!("({created} created, {updated} updated, {deleted} deleted)");
+    let mut lines = vec![if report.in_step() {
+        format!("in step: {resources} resources {done}")
+    } else {
+        format!("not in step: {failed} of {resources} resources failed {done}")
+    }];
     lines.extend(report.failures.iter().map(|failure| format!("  {}: {}", failure.loc, failure.cause)));
     lines.extend(report.deletion_skipped.iter().map(|why| format!("  nothing was deleted: {why}")));
+    lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
     lines.join("\n")
 }
 

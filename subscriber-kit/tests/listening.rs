@@ -297,46 +297,6 @@ fn notification_of(entries: &[String], minute: u32) -> String {
 }
 
 #[tokio::test]
-async fn cn001_without_a_list_of_changes_the_notifications_alone_bring_the_copy_in_step() {
-    let mut hub = Hub::start().await;
-    let source = source_of_changes(&hub).await;
-    let page = source.page("/capabilitylist.xml");
-    let page = String::from_utf8(page).unwrap().split_once("\r\n\r\n").unwrap().1.to_owned();
-    let list =
-        format!(r#"<url><loc>{}</loc><rs:md capability="changelist"/></url>"#, source.url("/changelist.xml"));
-    source.put("/capabilitylist.xml", page.replace(&list, "").as_bytes());
-    source.remove("/changelist.xml");
-    publish(&source, &[("/a", "1"), ("/gone", "1")]);
-    let directory = tempfile::tempdir().unwrap();
-    let mut destination = Destination::start(options(&source, directory.path()));
-    let at = hub.accept(600).await;
-    destination.synchronised().await;
-    source.asked();
-
-    let deleted = told(&source, "/gone", "1", 1).replace(r#"change="updated""#, r#"change="deleted""#);
-    let body = notification_of(&[told(&source, "/a", "2", 1), told(&source, "/new", "1", 1), deleted], 1);
-    assert_eq!(at.deliver("a.1", &body).await.status(), 204);
-    let report = destination.synchronised().await;
-    assert_eq!((report.created, report.updated, report.deleted, report.failed), (1, 1, 1, 0), "{report:?}");
-    assert_eq!(files(directory.path()), expected(&[("a", "2"), ("new", "1")]));
-    let mut asked = source.asked();
-    asked.sort();
-    assert_eq!(asked, ["/a", "/new"], "no document");
-
-    // What cannot be had now is tried again, together with what is told meanwhile.
-    let next = told(&source, "/a", "3", 2);
-    source.raw("/a", support::status("503 Service Unavailable", ""));
-    assert_eq!(at.deliver("a.2", &notification_of(&[next], 2)).await.status(), 204);
-    assert_eq!(destination.synchronised().await.failed, 1);
-    source.put("/a", b"3");
-    let new = told(&source, "/new", "2", 3);
-    assert_eq!(at.deliver("a.3", &notification_of(&[new], 3)).await.status(), 204);
-    assert_eq!(destination.synchronised().await.updated, 2);
-    assert_eq!(files(directory.path()), expected(&[("a", "3"), ("new", "2")]));
-    destination.stop().await;
-}
-
-#[tokio::test]
 async fn after_a_restart_secret_and_callback_are_the_same_and_the_copy_is_synchronised_first() {
     let mut copy = Following::of(&[("/a", "1")]).await;
     copy.notify("a.1").await;

@@ -52,7 +52,11 @@ impl Editions {
         if let Some(made) = lock(&self.made).get(&key) {
             return Ok(made.clone());
         }
-        let before = store.notification_from(subscription.topic, known).await?;
+        let before = match store.notification_from(subscription.topic, known).await {
+            // What cannot be read cannot be compared, and never will be.
+            Err(StoreError::Damaged { .. }) => None,
+            read => read?,
+        };
         let edition = before
             .filter(|before| before.offset == known)
             .and_then(|before| without_known_entries(&before.body, &notification.body))

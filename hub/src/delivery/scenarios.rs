@@ -149,12 +149,9 @@ fn failing_at_the_second(world: &mut World, failure: &Outcome) -> (Vec<u64>, boo
 
 #[test]
 fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() {
-    // It answers with an error, or hangs up or says nothing at all.
     let error = Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
-    for failure in [error, Outcome::unreachable()] {
-        let (got, skipped) = failing_at_the_second(&mut World::new(3), &failure);
-        assert_eq!((got, skipped), (vec![1, 3, 4, 5], true), "{failure:?}");
-    }
+    let (got, skipped) = failing_at_the_second(&mut World::new(3), &error);
+    assert_eq!((got, skipped), (vec![1, 3, 4, 5], true));
 }
 
 #[test]

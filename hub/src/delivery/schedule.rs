@@ -89,10 +89,10 @@ impl Outcome {
 }
 
 impl Failure {
-    /// Whether what was sent may be the cause: a server may fail at a message by an error, by silence, or by hanging up. Only one
-    /// that asks for patience says that it is not.
+    /// Whether what was sent may be the cause: the server has failed at it, and does not ask for patience. Where no answer came the
+    /// cause may be anything on the way there, and the next message be the first one after it.
     pub(super) fn may_be_the_messages(&self) -> bool {
-        self.class == FailureClass::Trouble && !matches!(self.status, Some(408 | 425 | 429))
+        self.class == FailureClass::Trouble && self.status.is_some_and(|status| status >= 500)
     }
 }
 

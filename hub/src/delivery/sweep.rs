@@ -112,7 +112,8 @@ impl TopicState {
         let member = Member {
             cursor: laggard.cursor,
             attempts: laggard.attempts,
-            tries: laggard.attempts,
+            // Of a topic that is fetched the row may be about versions of which nobody asks any more.
+            tries: if self.latest.0 > 0 { 0 } else { laggard.attempts },
             failing,
             class: laggard.class,
             phase: Phase::Backoff(due),
@@ -393,6 +394,7 @@ impl TopicState {
         }
         if member.cursor < goal {
             member.phase = Phase::Waiting;
+            self.parked.remove(&id);
             return true;
         }
         // A sweep that began anew may have been forgotten in a crash, but not what it brought: the next one must not bring that again.

@@ -243,7 +243,8 @@ impl Fetching {
     }
 
     /// Content that the subscribers have got already is not sent again (B-31), be it that it was fetched before or that it was
-    /// posted, which a Source may show at its topic (FN-032). Nor is the nothing that it may show instead.
+    /// posted, which a Source may show at its topic (FN-032). Nor is the nothing that it may show instead: without an
+    /// element there is no XML.
     async fn is_unchanged(
         &self,
         topic: &Topic,
@@ -255,7 +256,7 @@ impl Fetching {
         if posted.is_some_and(|posted| posted.body == *body) {
             return Ok(true);
         }
-        if body.is_empty() && (topic.posted.0 > 0 || topic.latest.0 == 0) {
+        if body.is_empty() && (topic.posted.0 > 0 || intake::is_xml(content_type(fetched))) {
             return Ok(true);
         }
         if let Some(validators) = validators {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, USER_AGENT,
+    ACCEPT, CACHE_CONTROL, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, USER_AGENT,
 };
 use http::{HeaderName, HeaderValue, Request, StatusCode, request};
 use http_body_util::Full;
@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::intake::coding;
 use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit, RedirectError, Room};
 use crate::places::Place;
 use crate::store::{Offset, Validators};
@@ -41,8 +40,6 @@ pub(super) enum Unfetched {
     Egress(#[from] EgressError),
     #[error("the topic answered {0} instead of 200")]
     Status(StatusCode),
-    #[error("the topic answered with Content-Encoding: {0}, though asked for none")]
-    Coded(String),
     #[error("more than {REDIRECTS} redirects")]
     Redirects,
     #[error(transparent)]
@@ -93,7 +90,7 @@ impl TopicClient {
             note(&answer, asked_at.elapsed() >= limit / REQUESTS, place);
             let answer = answer?;
             match answer.status {
-                StatusCode::OK => return plain(&answer).map(|()| Some(Fetched { url, answer })),
+                StatusCode::OK => return Ok(Some(Fetched { url, answer })),
                 StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
                 StatusCode::MOVED_PERMANENTLY
                 | StatusCode::FOUND
@@ -125,14 +122,6 @@ impl Fetched {
     }
 }
 
-/// Content goes out as it came, and no delivery says how it is coded.
-fn plain(answer: &Answer) -> Result<(), Unfetched> {
-    match coding(&answer.headers) {
-        Some(coding) => Err(Unfetched::Coded(coding)),
-        None => Ok(()),
-    }
-}
-
 /// Remembers whether the hub waited here in vain: not where the time was used up before, but where the answer that leads on
 /// took more of it than its part.
 fn note(answer: &Result<Answer, EgressError>, long: bool, place: &Place) {
@@ -147,7 +136,6 @@ fn note(answer: &Result<Answer, EgressError>, long: bool, place: &Place) {
 fn asking(url: &Url, known: Option<&Validators>) -> request::Builder {
     let mut request = Request::get(url.as_str())
         .header(ACCEPT, "*/*")
-        .header(ACCEPT_ENCODING, "identity")
         .header(CACHE_CONTROL, "no-cache")
         .header(USER_AGENT, egress::USER_AGENT);
     let validators = known

@@ -55,7 +55,7 @@ impl Announced {
         if links.hubs.is_empty() {
             return Err(Refused::NoHub);
         }
-        if links.resourcesync.is_some() && !is_xml(&essence) {
+        if links.resourcesync.is_some() && !is_xml_essence(&essence) {
             return Err(Refused::NotXml(essence));
         }
         let content_type = Bytes::copy_from_slice(content_type.as_bytes());
@@ -198,7 +198,8 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
     if body.is_empty() {
         return Err(Refused::Empty);
     }
-    let interval = if is_xml(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
+    let interval =
+        if is_xml_essence(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
     let (rule, received_at) = (Rule::Every, DateTime::now());
     Ok(NewNotification { topic, content_type, links, body, rule, idempotency_key, interval, received_at })
 }
@@ -206,18 +207,23 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
 /// What a topic shows is one of the ResourceSync notifications that its Source also posts.
 pub(super) fn check_notification(content_type: &[u8], body: &[u8]) -> Result<(), Refused> {
     let essence = essence(content_type);
-    if !is_xml(&essence) {
+    if !is_xml_essence(&essence) {
         return Err(Refused::NotXml(essence));
     }
     check_xml(body, true).map(drop)
 }
 
-fn is_xml(essence: &str) -> bool {
+/// Whether this is the media type of XML, whatever its parameters.
+pub(super) fn is_xml(content_type: &[u8]) -> bool {
+    is_xml_essence(&essence(content_type))
+}
+
+fn is_xml_essence(essence: &str) -> bool {
     matches!(essence, "application/xml" | "text/xml")
 }
 
 /// What a body is coded with, where that is not `identity`.
-pub(super) fn coding(headers: &HeaderMap) -> Option<String> {
+fn coding(headers: &HeaderMap) -> Option<String> {
     let codings =
         headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let mut codings = codings.filter(|coding| !coding.trim().eq_ignore_ascii_case("identity"));

@@ -164,7 +164,7 @@ fn may_pass(error: &Unfetched) -> bool {
                     StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
                 )
         }
-        Unfetched::Coded(_) | Unfetched::Redirects | Unfetched::Redirect(_) | Unfetched::Request(_) => false,
+        Unfetched::Redirects | Unfetched::Redirect(_) | Unfetched::Request(_) => false,
     }
 }
 

@@ -73,23 +73,6 @@ pub async fn look(
     tokio::time::timeout(max, run).await.unwrap_or(Err(SyncError::TooLong { max }))
 }
 
-/// Deals with what these Change Notifications tell, in their order, for a Source that has no document which tells of
-/// changes. A Resource List that is older than they are knows nothing of it.
-///
-/// # Errors
-/// As for [`baseline`], and where one of them cannot be read.
-pub(crate) async fn told(
-    client: &Client,
-    offer: &Offer,
-    target: &Target,
-    options: &SyncOptions,
-    notifications: Vec<Vec<u8>>,
-) -> Result<Report, SyncError> {
-    let max = options.max_run_time;
-    let run = async { Work::open(client, offer, target, options).await?.told(notifications).await };
-    tokio::time::timeout(max, Box::pin(run)).await.unwrap_or(Err(SyncError::TooLong { max }))
-}
-
 async fn whole_run(
     client: &Client,
     offer: &Offer,
@@ -250,18 +233,6 @@ impl Work<'_> {
         let next = made.standing(&self.scope, point).filter(|next| next != standing);
         self.keep(made.changed, None, next).await?;
         Ok(Some(report))
-    }
-
-    /// Deals with what changed, as far as notifications tell of it.
-    async fn told(&self, notifications: Vec<Vec<u8>>) -> Result<Report, SyncError> {
-        let list = self.lists.list.clone();
-        let mut collector = Collector::new(&self.lists, list.origin(), self.lists.room.scratch()?);
-        let collector = blocking(move || {
-            notifications.iter().try_for_each(|body| collector.notification(&list, body)).map(|()| collector)
-        });
-        let (report, made) = self.deal(collector.await?).await?;
-        self.keep(made.changed, None, None).await?;
-        Ok(report)
     }
 
     /// Deals with the changes of a collector.

@@ -176,19 +176,6 @@ impl Collector {
         Ok((self, told))
     }
 
-    /// Takes the changes that a Change Notification tells of, as if the document `of` did.
-    pub(crate) fn notification(&mut self, of: &Url, body: &[u8]) -> Result<(), SyncError> {
-        let unreadable = |source| SyncError::List { url: of.clone(), source: Box::new(source) };
-        let mut reader = Reader::new(body).map_err(unreadable)?;
-        for entry in reader.by_ref() {
-            let entry = entry.map_err(unreadable)?;
-            let (resolved, is_gone) = (of.join(entry.loc.trim()), entry.change() == Some(Change::Deleted));
-            self.change(entry, resolved, is_gone)?;
-        }
-        self.tell(of, reader.refused(), &reader.take_violations());
-        Ok(())
-    }
-
     /// Tells once what had to be tolerated in a document. What its unreadable entries name is not known, so that
     /// each is a resource without place.
     pub(crate) fn tell(&mut self, list: &Url, unreadable: usize, found: &Violations) {

@@ -2,10 +2,11 @@
 //! are prepared.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use resync_core::durable::sync_folder;
 use tempfile::NamedTempFile;
@@ -29,6 +30,8 @@ pub(crate) struct CopyFolder {
     path: PathBuf,
     work: PathBuf,
     lock: File,
+    /// Whether one call makes all files durable and would say if it did not.
+    syncs_together: AtomicBool,
 }
 
 impl CopyFolder {
@@ -40,18 +43,19 @@ impl CopyFolder {
         let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK_NAME))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => {
+            Err(fs::TryLockError::WouldBlock) => {
                 return Err(SyncError::InUse { directory: target.directory.clone() });
             }
-            Err(std::fs::TryLockError::Error(error)) => return Err(error.into()),
+            Err(fs::TryLockError::Error(error)) => return Err(error.into()),
         }
         let work = path.join(WORK_NAME);
-        match std::fs::remove_dir_all(&work) {
+        match fs::remove_dir_all(&work) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
         make_private_folder(&work)?;
-        Ok(Self { path, work, lock })
+        let syncs_together = AtomicBool::new(tells_of_all(&lock));
+        Ok(Self { path, work, lock, syncs_together })
     }
 
     /// A file of the copy's own, such as what is remembered about its files.
@@ -72,7 +76,15 @@ impl CopyFolder {
     /// Makes so many files durable at once that lie in the work folder; `false` where each has to be synced by itself, which
     /// also tells whose error it is.
     pub(crate) fn sync_files(&self, count: usize) -> bool {
-        count >= WORTH_ALL && self.sync_all().is_ok()
+        if count < WORTH_ALL || !self.syncs_together.load(Ordering::Relaxed) {
+            return false;
+        }
+        let are_durable = self.sync_all().is_ok();
+        if !are_durable {
+            // The error may be about a file of the next ones too, and is told once.
+            self.syncs_together.store(false, Ordering::Relaxed);
+        }
+        are_durable
     }
 
     /// Makes durable which names these folders have. One that is gone is no matter.
@@ -107,7 +119,7 @@ impl CopyFolder {
     /// Makes durable all that was written on the file system of the copy, by whomever.
     #[cfg(target_os = "linux")]
     fn sync_all(&self) -> io::Result<()> {
-        // Open for as long as the run, so that no failed write since then goes unnoticed (as of Linux 5.8).
+        // Open for as long as the run, so that no failed write since then goes unnoticed.
         Ok(rustix::fs::syncfs(&self.lock)?)
     }
 
@@ -127,10 +139,32 @@ impl CopyFolder {
     }
 }
 
+/// Whether this is a file system of the machine's own, which syncs when it is told to, under a kernel that tells of every write that
+/// failed since the file was opened: Linux 5.8.
+#[cfg(target_os = "linux")]
+fn tells_of_all(file: &File) -> bool {
+    /// As `statfs` names ext2 to ext4, XFS, btrfs, F2FS and tmpfs.
+    const OWN: [rustix::fs::FsWord; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
+    let is_own = rustix::fs::fstatfs(file).is_ok_and(|found| OWN.contains(&found.f_type));
+    is_own && fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| is_since_5_8(&release))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tells_of_all(_: &File) -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
+fn is_since_5_8(release: &str) -> bool {
+    let mut parts = release.split(['.', '-']).map(|part| part.trim().parse::<u32>().ok());
+    let version = (parts.next().flatten(), parts.next().flatten());
+    version >= (Some(5), Some(8))
+}
+
 impl Drop for CopyFolder {
     fn drop(&mut self) {
         // What is still in it is swept by the next run.
-        let _ = std::fs::remove_dir(&self.work);
+        let _ = fs::remove_dir(&self.work);
     }
 }
 
@@ -210,5 +244,19 @@ mod tests {
         assert!(left.exists());
         let _next = CopyFolder::open(&target).unwrap();
         assert!(!left.exists());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_kernels_that_tell_of_every_failed_write_sync_many_files_by_one_call() {
+        for (release, tells) in [
+            ("5.8.0", true),
+            ("5.7.19-200.fc32", false),
+            ("4.18.0-553.el8", false),
+            ("6.12-rc1\n", true),
+            ("odd", false),
+        ] {
+            assert_eq!(is_since_5_8(release), tells, "{release}");
+        }
     }
 }

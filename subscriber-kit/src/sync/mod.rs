@@ -37,7 +37,6 @@ use resync_core::xml::ReadError;
 use url::Url;
 
 pub use audit::{AuditReport, Verdict, audit};
-pub(crate) use baseline::told;
 pub use baseline::{Look, baseline, look};
 pub use download::ResourceError;
 pub use filter::Filter;
