@@ -1,11 +1,12 @@
 //! The real binaries as processes: started, watched, paused and killed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::env;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -387,11 +388,13 @@ impl HubProcess {
 }
 
 /// A loopback address that was free a moment ago, below the ports that the system gives to outgoing connections, which
-/// might be taken before the hub is there.
+/// might be taken before the hub is there. None is given twice, since other tests run beside this one.
 pub fn free_address() -> SocketAddr {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(10_000..32_000)));
-        if TcpListener::bind(address).is_ok() {
+        let is_new = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(address.port());
+        if is_new && TcpListener::bind(address).is_ok() {
             return address;
         }
     }
