@@ -260,7 +260,7 @@ mod tests {
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
     use crate::egress::Guard;
-    use crate::store::{self, Engine, Keyring, NewNotification, NotificationLinks, Rule, SubscriptionId};
+    use crate::store::{self, Engine, Keyring, NotificationLinks, Rule, SubscriptionId};
 
     fn subscription(secret: Option<&str>) -> Arc<Subscription> {
         Arc::new(Subscription {
@@ -352,16 +352,7 @@ mod tests {
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
         let mut topic = TopicId(0);
         for body in ["one", "two"] {
-            let new = NewNotification {
-                topic: "http://source.example/framework/".parse().unwrap(),
-                content_type: Bytes::new(),
-                links: NotificationLinks::default(),
-                body: body.into(),
-                rule: Rule::Every,
-                idempotency_key: None,
-                interval: None,
-                received_at: DateTime::now(),
-            };
+            let new = store::posted(&"http://source.example/framework/".parse().unwrap(), body);
             topic = TopicId(store.append(new, Duration::ZERO).await.unwrap().id().topic);
         }
         drop(store);

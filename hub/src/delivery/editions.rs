@@ -109,7 +109,7 @@ mod tests {
     use resync_core::datetime::DateTime;
 
     use super::*;
-    use crate::store::{self, Engine, Keyring, NewNotification, NotificationLinks};
+    use crate::store::{self, Engine, Keyring, NewNotification};
 
     const TOPIC: &str = "http://source.example/feed";
 
@@ -129,16 +129,9 @@ mod tests {
     }
 
     async fn version(store: &dyn Store, entries: &str) -> Arc<Notification> {
-        let new = NewNotification {
-            topic: TOPIC.parse().unwrap(),
-            content_type: Bytes::from_static(b"application/atom+xml"),
-            links: NotificationLinks::default(),
-            body: format!("<feed>{entries}</feed>").into(),
-            rule: Rule::Latest,
-            idempotency_key: None,
-            interval: None,
-            received_at: DateTime::now(),
-        };
+        let posted = store::posted(&TOPIC.parse().unwrap(), format!("<feed>{entries}</feed>"));
+        let content_type = Bytes::from_static(b"application/atom+xml");
+        let new = NewNotification { content_type, rule: Rule::Latest, ..posted };
         let id = store.append(new, Duration::ZERO).await.unwrap().id();
         store.notification_from(TopicId(id.topic), Offset(id.offset)).await.unwrap().unwrap()
     }

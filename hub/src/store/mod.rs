@@ -28,6 +28,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 #[cfg(test)]
+pub(crate) use conformance::posted;
+#[cfg(test)]
 pub(crate) use embedded::damage_log;
 pub use error::StoreError;
 pub use findings::{Fault, Findings};

@@ -91,7 +91,8 @@ fn at(seconds: i64) -> DateTime {
     DateTime::from_unix_millis(seconds * 1000).unwrap()
 }
 
-fn posted(topic: &TopicUrl, body: impl Into<Bytes>) -> NewNotification {
+/// A posted notification, for the tests of other rooms too.
+pub(crate) fn posted(topic: &TopicUrl, body: impl Into<Bytes>) -> NewNotification {
     NewNotification {
         topic: topic.clone(),
         content_type: Bytes::from_static(b"application/xml"),
