@@ -38,6 +38,7 @@ pub mod delivery;
 pub mod egress;
 pub mod http;
 mod hub;
+mod leap;
 pub mod metrics;
 pub mod pem;
 pub mod places;

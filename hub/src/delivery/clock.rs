@@ -6,9 +6,8 @@
 use std::time::{Duration, Instant};
 
 use super::shard::Now;
+use crate::leap::leapt;
 
-/// What the wall clock may gain between two looks without having leapt.
-const TOLERATED: Duration = Duration::from_secs(30);
 /// How long a clock that has leapt may take to be set right.
 const DOUBTED: Duration = Duration::from_secs(600);
 
@@ -28,13 +27,10 @@ impl Clock {
     pub(super) fn look(&mut self, now: Now) -> bool {
         let before = std::mem::replace(&mut self.looked, now);
         let passed = now.monotonic.saturating_duration_since(before.monotonic);
-        let wall_before = before.wall.to_system_time();
         // A clock that was set back ends nobody's lease.
-        let gained = now.wall.to_system_time().duration_since(wall_before).unwrap_or_default();
-        let leapt = gained.saturating_sub(passed);
-        if leapt > TOLERATED {
+        if let Some(leap) = leapt(before.wall.to_system_time(), now.wall.to_system_time(), passed) {
             tracing::warn!(
-                seconds = leapt.as_secs(),
+                seconds = leap.as_secs(),
                 "the clock has leapt: no lease ends for a while, in case that it is set right"
             );
             self.doubted_until = Some(now.monotonic + DOUBTED);

@@ -13,12 +13,11 @@ use tokio::time::interval;
 use tracing::{error, info, warn};
 
 use crate::config::RetentionConfig;
+use crate::leap::leapt;
 use crate::store::{Leap, Store, StoreError, Uptime};
 
 /// How often the log is trimmed.
 const EVERY: Duration = Duration::from_secs(60);
-/// What the wall clock may gain between two looks without having leapt.
-const TOLERATED: Duration = Duration::from_secs(30);
 
 /// Trims the log again and again until `stop` turns true.
 pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut stop: watch::Receiver<bool>) {
@@ -116,17 +115,16 @@ impl Age {
         let (wall_before, monotonic_before) = self.looked;
         self.looked = (wall, monotonic);
         let passed = monotonic.saturating_duration_since(monotonic_before);
-        // A clock that was set back makes everything younger.
-        let leap = wall.duration_since(wall_before).unwrap_or_default().saturating_sub(passed);
         // Whatever was there before a leap has come of age by itself after the promised time.
         self.leaps.iter_mut().for_each(|leap| leap.up_since += passed);
         self.leaps.retain(|leap| leap.up_since < self.promised);
-        if leap > TOLERATED {
+        // A clock that was set back makes everything younger.
+        if let Some(length) = leapt(wall_before, wall, passed) {
             warn!(
-                seconds = leap.as_secs(),
+                seconds = length.as_secs(),
                 "time in which nothing was delivered: the log is kept for so much longer"
             );
-            self.leaps.push(Leap { length: leap, up_since: Duration::ZERO });
+            self.leaps.push(Leap { length, up_since: Duration::ZERO });
         }
         let held_back: Duration = self.leaps.iter().map(|leap| leap.length).sum();
         wall.checked_sub(self.promised + held_back).unwrap_or(SystemTime::UNIX_EPOCH)
@@ -135,10 +133,8 @@ impl Age {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
-    use crate::store::{self, Engine, Keyring, NewNotification, NotificationLinks, Offset, Rule};
+    use crate::store::{self, Engine, Keyring, NewNotification, Offset};
 
     const HOUR: Duration = Duration::from_secs(3_600);
     const PROMISED: Duration = Duration::from_secs(72 * 3_600);
@@ -273,15 +269,7 @@ mod tests {
     }
 
     fn posted(at: SystemTime) -> NewNotification {
-        NewNotification {
-            topic: "https://source.example/t".parse().unwrap(),
-            content_type: Bytes::new(),
-            links: NotificationLinks::default(),
-            body: Bytes::new(),
-            rule: Rule::Every,
-            idempotency_key: None,
-            interval: None,
-            received_at: DateTime::from_system_time(at),
-        }
+        let received_at = DateTime::from_system_time(at);
+        NewNotification { received_at, ..store::posted(&"https://source.example/t".parse().unwrap(), "") }
     }
 }
