@@ -50,12 +50,14 @@ impl Buckets {
 
     /// Takes one event of this key into account, or says how long it should wait.
     pub(crate) fn admit(&self, key: impl Hash, now: Instant) -> Result<(), Duration> {
-        match self.admit_all([key], now) {
-            Ok(()) => Ok(()),
-            Err(Refusal::Later(wait)) => Err(wait),
-            // A burst is at least one.
-            Err(Refusal::Never(_)) => Err(Duration::MAX),
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = self.fill(&mut buckets, kept.hasher.hash_one(key), now);
+        if bucket.tokens < 1.0 {
+            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / self.rate.per_second));
         }
+        bucket.tokens -= 1.0;
+        Ok(())
     }
 
     /// Takes events into account that go together, one of each key, or none of them.
