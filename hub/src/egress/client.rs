@@ -217,7 +217,7 @@ impl EgressClient {
                 let patience = deadline.min(Instant::now() + DISCARD_PATIENCE);
                 (Bytes::new(), timeout_at(patience, discard(&mut body, most)).await.unwrap_or(false))
             }
-            _ if is_compressed(&head.headers) => return Err(EgressError::Compressed),
+            _ if coding(&head.headers).is_some() => return Err(EgressError::Compressed),
             ReadLimit::Keep(most) => {
                 (timeout_at(deadline, collect(&mut body, most, room)).await.map_err(late)??, true)
             }
@@ -254,11 +254,10 @@ async fn discard(body: &mut Incoming, most: usize) -> bool {
     false
 }
 
-fn is_compressed(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(CONTENT_ENCODING)
-        .iter()
-        .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+/// What a body is coded with, where that is not `identity`.
+pub(crate) fn coding(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    codings.find(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 async fn collect(body: &mut Incoming, most: usize, room: &mut impl Room) -> Result<Bytes, EgressError> {

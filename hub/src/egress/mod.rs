@@ -13,6 +13,7 @@ mod resolver;
 mod target;
 mod trust;
 
+pub(crate) use client::coding;
 pub use client::{Answer, EgressClient, EgressError, ReadLimit, Room, USER_AGENT, Unmeasured};
 pub use crowds::Crowds;
 pub use guard::{Forbidden, Guard, PublicAddress};

@@ -37,11 +37,11 @@ impl PingLimit {
     pub(super) fn admit_fetches(
         &self,
         client: IpAddr,
-        topics: &[&TopicUrl],
+        topics: &[TopicUrl],
         now: Instant,
     ) -> Result<(), Refusal> {
         let client = Some(network(client));
-        let keys: Vec<_> = topics.iter().map(|topic| topic.key()).collect();
+        let keys: Vec<_> = topics.iter().map(TopicUrl::key).collect();
         let hosts: Vec<_> = topics.iter().map(|topic| topic.url().host_str().unwrap_or_default()).collect();
         self.topics.admit_all(client, &keys, now)?;
         self.hosts.admit_all(client, &hosts, now).inspect_err(|_| self.topics.give_back(client, &keys))
@@ -71,7 +71,9 @@ mod tests {
     fn fetched(limit: &PingLimit, mut ping: impl FnMut(usize) -> (IpAddr, TopicUrl)) -> usize {
         let now = Instant::now();
         let pings = (0..1_000).map(&mut ping);
-        pings.filter(|(client, topic)| limit.admit_fetches(*client, &[topic], now).is_ok()).count()
+        pings
+            .filter(|(client, topic)| limit.admit_fetches(*client, std::slice::from_ref(topic), now).is_ok())
+            .count()
     }
 
     #[test]
@@ -91,31 +93,32 @@ mod tests {
     fn one_client_uses_up_nothing_of_anothers_pings() {
         let (limit, now) = (limit(true), Instant::now());
         for number in 0..1_000 {
-            let _ = limit.admit_fetches(client(1), &[&topic(&number.to_string())], now);
-            let _ = limit.admit_fetches(client(1), &[&topic("honest")], now);
+            let _ = limit.admit_fetches(client(1), &[topic(&number.to_string())], now);
+            let _ = limit.admit_fetches(client(1), &[topic("honest")], now);
         }
-        assert!(limit.admit_fetches(client(2), &[&topic("honest")], now).is_ok());
+        assert!(limit.admit_fetches(client(2), &[topic("honest")], now).is_ok());
     }
 
     #[test]
     fn who_waits_as_long_as_told_is_admitted() {
         let (limit, now, same) = (limit(true), Instant::now(), topic("same"));
-        let refused = (0..100).find_map(|_| limit.admit_fetches(client(1), &[&same], now).err()).unwrap();
+        let refused = (0..100)
+            .find_map(|_| limit.admit_fetches(client(1), std::slice::from_ref(&same), now).err())
+            .unwrap();
         let Refusal::Later(wait) = refused else { panic!("one more is not too many: {refused:?}") };
-        assert!(limit.admit_fetches(client(1), &[&same], now + wait).is_ok());
+        assert!(limit.admit_fetches(client(1), std::slice::from_ref(&same), now + wait).is_ok());
     }
 
     #[test]
     fn a_ping_of_many_topics_is_taken_as_a_whole_or_costs_nothing() {
         let (limit, now) = (limit(true), Instant::now());
         let topics: Vec<_> = (0..100).map(|number| topic(&number.to_string())).collect();
-        let all: Vec<_> = topics.iter().collect();
         assert_eq!(limit.admit(client(1), 101, now), Err(Refusal::Never(100)), "and it never will be");
         assert!(limit.admit(client(1), 100, now).is_ok());
-        assert!(limit.admit_fetches(client(1), &all[..60], now).is_ok());
-        let refused = limit.admit_fetches(client(1), &all, now);
+        assert!(limit.admit_fetches(client(1), &topics[..60], now).is_ok());
+        let refused = limit.admit_fetches(client(1), &topics, now);
         let Err(Refusal::Later(wait)) = refused else { panic!("sixty are too many: {refused:?}") };
         assert_eq!(wait, Duration::from_secs(12), "until the host has sixty more");
-        assert!(limit.admit_fetches(client(1), &all[60..], now).is_ok(), "the refused one took nothing");
+        assert!(limit.admit_fetches(client(1), &topics[60..], now).is_ok(), "the refused one took nothing");
     }
 }

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_ENCODING, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use resync_core::websub::{self, NotificationId, TopicUrl};
+use resync_core::websub::{self, NotificationId};
 use tokio::time::timeout;
 
 use super::body::{self, Bodies};
@@ -75,7 +75,10 @@ impl PublishState {
             .topics
             .into_iter()
             .partition(|topic| grant.as_ref().is_some_and(|grant| grant.covers(topic)));
-        self.admit(client, &strange).await?;
+        self.ping_limit.admit(client, strange.len(), Instant::now()).map_err(too_many_pings)?;
+        let fetched = async |topics| self.pings.fetched(topics).await.map_err(|error| unavailable(&error));
+        let (known, strange) = (fetched(known).await?, fetched(strange).await?);
+        self.ping_limit.admit_fetches(client, &strange, Instant::now()).map_err(too_many_pings)?;
         for (topics, lane) in [(known, Lane::Known), (strange, Lane::Stranger)] {
             let asker = Asker { client: Some(network(client)), lane };
             for topic in topics {
@@ -83,18 +86,6 @@ impl PublishState {
             }
         }
         Ok(())
-    }
-
-    /// Whether a ping of these topics without a token is within its limits.
-    async fn admit(&self, client: IpAddr, topics: &[TopicUrl]) -> Result<(), Response> {
-        self.ping_limit.admit(client, topics.len(), Instant::now()).map_err(too_many_pings)?;
-        let mut fetched = Vec::new();
-        for topic in topics {
-            if self.pings.fetches(topic).await.map_err(|error| unavailable(&error))? {
-                fetched.push(topic);
-            }
-        }
-        self.ping_limit.admit_fetches(client, &fetched, Instant::now()).map_err(too_many_pings)
     }
 
     /// Who may speak is settled before the body is read: strangers cost a header each.

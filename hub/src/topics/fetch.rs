@@ -69,24 +69,28 @@ impl Pings {
         Self { store, fetching }
     }
 
-    /// Whether a ping of this topic makes the hub fetch it.
+    /// Which of these topics a ping makes the hub fetch. One that nobody ever subscribed to needs none (C-04).
     ///
     /// # Errors
     /// [`StoreError`]
-    pub async fn fetches(&self, topic: &TopicUrl) -> Result<bool, StoreError> {
-        Ok(self.store.topic(topic).await?.is_some())
+    pub async fn fetched(&self, topics: Vec<TopicUrl>) -> Result<Vec<TopicUrl>, StoreError> {
+        let mut fetched = Vec::new();
+        for topic in topics {
+            if self.store.topic(&topic).await?.is_some() {
+                fetched.push(topic);
+            } else {
+                debug!(topic = topic.as_str(), "ping for a topic without subscriptions");
+            }
+        }
+        Ok(fetched)
     }
 
-    /// Accepts a ping. When this returns, a crash no longer loses it. A topic that nobody ever subscribed to is accepted and
-    /// needs no fetch (C-04). Those who are known, by a token, do not queue behind strangers.
+    /// Accepts a ping of a topic that is to be fetched. When this returns, a crash no longer loses it. Those who are known, by a
+    /// token, do not queue behind strangers.
     ///
     /// # Errors
     /// [`StoreError`], which leaves nothing behind.
     pub async fn accept(&self, topic: TopicUrl, asker: Asker) -> Result<(), StoreError> {
-        if !self.fetches(&topic).await? {
-            debug!(topic = topic.as_str(), "ping for a topic without subscriptions");
-            return Ok(());
-        }
         let ping = self.store.put_ping(topic).await?;
         // At shutdown nobody listens any more; the ping is durable and waits for the next start.
         let _ = self.fetching.send(Pinged { ping, asker });
@@ -222,7 +226,7 @@ impl Fetching {
             debug!(topic = topic.as_str(), "topic asked: unchanged");
             return Ok(());
         };
-        let posted = self.newest_posted(&known).await?;
+        let posted = self.held(&known, known.posted).await?;
         if self.is_unchanged(&known, validators.as_ref(), posted.as_deref(), &fetched).await? {
             debug!(topic = topic.as_str(), "topic fetched: unchanged");
             let now = fetched.validators(known.latest);
@@ -256,17 +260,14 @@ impl Fetching {
         if posted.is_some_and(|posted| posted.body == *body) {
             return Ok(true);
         }
-        if body.is_empty() && (topic.posted.0 > 0 || intake::is_xml(content_type(fetched))) {
+        if body.is_empty() && (topic.posted.0 > 0 || intake::is_xml(&intake::essence(content_type(fetched))))
+        {
             return Ok(true);
         }
         if let Some(validators) = validators {
             return Ok(validators.digest == fetched.validators(topic.latest).digest);
         }
         Ok(self.held(topic, topic.latest).await?.is_some_and(|newest| newest.body == *body))
-    }
-
-    async fn newest_posted(&self, topic: &Topic) -> Result<Option<Arc<Notification>>, StoreError> {
-        self.held(topic, topic.posted).await
     }
 
     /// What the log has at an offset, if there ever was anything and it is still held.

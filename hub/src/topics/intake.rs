@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LINK};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, LINK};
 use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, Header, RawDocument, Root};
 use resync_core::rules::Violations;
@@ -14,6 +14,7 @@ use resync_core::xml::{self, Options, ReadError};
 use tracing::info;
 
 use super::authority::{Authority, Denied, Grant};
+use crate::egress::coding;
 use crate::store::{Appended, Interval, NewNotification, NotificationLinks, Rule, Store, StoreError};
 
 /// The header by which a publisher marks the repetition of a post.
@@ -40,7 +41,7 @@ impl Announced {
         let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
         let essence = essence(content_type.as_bytes());
         if let Some(coding) = coding(headers) {
-            return Err(Refused::Coded(coding));
+            return Err(Refused::Coded(String::from_utf8_lossy(coding.as_bytes()).into_owned()));
         }
         let header = LinkHeader::parse(headers.get_all(LINK).iter().map(http::HeaderValue::as_bytes));
         if header.is_empty() && matches!(essence.as_str(), "application/json" | "multipart/form-data") {
@@ -55,7 +56,7 @@ impl Announced {
         if links.hubs.is_empty() {
             return Err(Refused::NoHub);
         }
-        if links.resourcesync.is_some() && !is_xml_essence(&essence) {
+        if links.resourcesync.is_some() && !is_xml(&essence) {
             return Err(Refused::NotXml(essence));
         }
         let content_type = Bytes::copy_from_slice(content_type.as_bytes());
@@ -198,8 +199,7 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
     if body.is_empty() {
         return Err(Refused::Empty);
     }
-    let interval =
-        if is_xml_essence(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
+    let interval = if is_xml(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
     let (rule, received_at) = (Rule::Every, DateTime::now());
     Ok(NewNotification { topic, content_type, links, body, rule, idempotency_key, interval, received_at })
 }
@@ -207,31 +207,18 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
 /// What a topic shows is one of the ResourceSync notifications that its Source also posts.
 pub(super) fn check_notification(content_type: &[u8], body: &[u8]) -> Result<(), Refused> {
     let essence = essence(content_type);
-    if !is_xml_essence(&essence) {
+    if !is_xml(&essence) {
         return Err(Refused::NotXml(essence));
     }
     check_xml(body, true).map(drop)
 }
 
-/// Whether this is the media type of XML, whatever its parameters.
-pub(super) fn is_xml(content_type: &[u8]) -> bool {
-    is_xml_essence(&essence(content_type))
-}
-
-fn is_xml_essence(essence: &str) -> bool {
+pub(super) fn is_xml(essence: &str) -> bool {
     matches!(essence, "application/xml" | "text/xml")
 }
 
-/// What a body is coded with, where that is not `identity`.
-fn coding(headers: &HeaderMap) -> Option<String> {
-    let codings =
-        headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let mut codings = codings.filter(|coding| !coding.trim().eq_ignore_ascii_case("identity"));
-    codings.next().map(std::borrow::Cow::into_owned)
-}
-
 /// The media type without its parameters, in lower case.
-fn essence(content_type: &[u8]) -> String {
+pub(super) fn essence(content_type: &[u8]) -> String {
     let text = String::from_utf8_lossy(content_type);
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
