@@ -91,9 +91,7 @@ impl Said {
 
     /// One set that cannot be built keeps no other from it. Where there is only one, its failure is what the command ends with.
     fn fail(&mut self, name: Option<&str>, failure: Failure) {
-        if let Some(name) = name {
-            eprintln!("error: {name}: {failure}");
-        }
+        blame(name, &failure);
         self.failed.push(failure);
     }
 
@@ -123,6 +121,13 @@ impl Said {
 
 fn name_of(chosen: &Chosen) -> Option<&str> {
     chosen.settings.root.as_ref().map(|root| root.name.as_str())
+}
+
+/// Says which set it is about, where there are several.
+fn blame(name: Option<&str>, failure: &dyn std::fmt::Display) {
+    if let Some(name) = name {
+        eprintln!("error: {name}: {failure}");
+    }
 }
 
 /// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
@@ -299,9 +304,7 @@ async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
                 dumps.push(json::dumped(name_of(&chosen), &dumped));
             }
             Err(error) => {
-                if let Some(name) = name_of(&chosen) {
-                    eprintln!("error: {name}: {error}");
-                }
+                blame(name_of(&chosen), &error);
                 outcome = outcome.and(Err(error.into()));
             }
         }
