@@ -1,13 +1,12 @@
 //! Pings from outside: what the hub asks a topic for, what it makes of the answer, and what subscribers get.
 
-use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use resync_core::websub::{Secret, Signature};
-use resync_tests::harness::{HubProcess, Process, Receiver, Reply, Seen, form, post};
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form, post};
 use tempfile::tempdir;
 
 async fn ping(hub: &HubProcess, topic: &str) {
@@ -258,9 +257,7 @@ async fn b33_pings_without_a_token_are_limited_by_topic_whatever_the_policy_and_
     assert_eq!(refused.status, 413, "{}", refused.text());
     assert!(refused.text().contains("at most 50"), "{}", refused.text());
 
-    let (prefix, data) = (publisher.url("/"), folder.path().display().to_string());
-    let add = ["token", "add", "publisher", "--topic-prefix", &prefix, "--data-dir", &data];
-    let token = Process::start("resync-hub", &add, &HashMap::new()).line("rsh_").await;
+    let token = hub.add_token("publisher", &publisher.url("/")).await;
     let with_token = send(vec![topic], &format!("Bearer {token}")).await;
     assert_eq!(with_token.status, 204, "{}", with_token.text());
 }
@@ -295,9 +292,7 @@ async fn b33_slow_hosts_hold_up_no_other_topic_and_strangers_nobody_with_a_token
     }
     publisher.behave(|_| page(&[], "two"));
     ping(&hub, &topic).await;
-    let (prefix, data) = (publisher.url("/"), folder.path().display().to_string());
-    let add = ["token", "add", "publisher", "--topic-prefix", &prefix, "--data-dir", &data];
-    let token = Process::start("resync-hub", &add, &HashMap::new()).line("rsh_").await;
+    let token = hub.add_token("publisher", &publisher.url("/")).await;
     assert_eq!(publisher.seen().len(), 1, "strangers have to wait now");
     let headers = [
         ("Content-Type", "application/x-www-form-urlencoded"),

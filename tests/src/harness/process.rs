@@ -283,6 +283,13 @@ impl HubProcess {
         Ok(())
     }
 
+    /// A new token for topics with this prefix.
+    pub async fn add_token(&self, name: &str, prefix: &str) -> String {
+        let data = self.data.display().to_string();
+        let add = ["token", "add", name, "--topic-prefix", prefix, "--data-dir", &data];
+        Process::start("resync-hub", &add, &HashMap::new()).line("rsh_").await
+    }
+
     /// `kill -9`.
     pub async fn kill(&mut self) {
         if let Some(process) = self.process.take() {
