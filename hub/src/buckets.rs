@@ -48,6 +48,11 @@ impl Buckets {
         Self { rate, kept: enabled.then(|| Arc::new(kept())) }
     }
 
+    /// The most events of one key that are ever admitted together, if there is a limit.
+    pub(crate) fn most(&self) -> Option<u32> {
+        self.kept.is_some().then_some(self.rate.burst)
+    }
+
     /// Takes one event of this key into account, or says how long it should wait.
     pub(crate) fn admit(&self, key: impl Hash, now: Instant) -> Result<(), Duration> {
         let Some(kept) = &self.kept else { return Ok(()) };

@@ -72,6 +72,14 @@ pub enum FormError {
         /// How many there are.
         found: usize,
     },
+    /// A ping of more topics than whoever reads it would take.
+    #[error("the ping names {found} topics: name at most {most}, and send several pings")]
+    TooManyTopics {
+        /// How many there are.
+        found: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// Bytes that are not UTF-8 after percent-decoding (W-042).
     #[error(
         "the parameter \"{parameter}\" is not UTF-8: encode the form's text as UTF-8, then percent-encode it"
@@ -141,6 +149,12 @@ impl Request {
     /// Parameters that are not understood are ignored (W-059), as are a lease and a secret where they mean nothing
     /// (W-053). Empty leases and secrets count as absent (D-04, D-05).
     pub fn parse(body: &[u8]) -> Result<Self, FormError> {
+        Self::parse_within(body, MAX_PARAMETERS)
+    }
+
+    /// As [`Request::parse`], but a ping that names more than `most` topics, repetitions included, is refused before any
+    /// of them is looked at: reading a thousand URLs costs far more than counting them.
+    pub fn parse_within(body: &[u8], most: usize) -> Result<Self, FormError> {
         let form = Form::read(body)?;
         let mode = form.required(
             "hub.mode",
@@ -156,7 +170,7 @@ impl Request {
             "unsubscribe" => {
                 Ok(Self::Unsubscribe(Unsubscribe { callback: form.callback()?, topic: form.topic()? }))
             }
-            "publish" => Ok(Self::Publish(Publish { topics: form.topics()? })),
+            "publish" => Ok(Self::Publish(Publish { topics: form.topics(most)? })),
             other => Err(FormError::Mode { found: excerpt(other) }),
         }
     }
@@ -251,15 +265,20 @@ impl<'a> Form<'a> {
         topic("hub.topic", text)
     }
 
-    fn topics(&self) -> Result<Vec<TopicUrl>, FormError> {
+    fn topics(&self, most: usize) -> Result<Vec<TopicUrl>, FormError> {
+        let named = self.0.iter().filter_map(|(name, text)| match name.as_ref() {
+            "hub.url" if !text.is_empty() => Some(("hub.url", text)),
+            "hub.topic" if !text.is_empty() => Some(("hub.topic", text)),
+            _ => None,
+        });
+        let found = named.clone().count();
+        if found > most {
+            return Err(FormError::TooManyTopics { found, most });
+        }
         let mut seen = HashSet::new();
         let mut topics = Vec::new();
-        for (name, text) in self.0.iter().filter(|(_, text)| !text.is_empty()) {
-            let topic = match name.as_ref() {
-                "hub.url" => topic("hub.url", text)?,
-                "hub.topic" => topic("hub.topic", text)?,
-                _ => continue,
-            };
+        for (parameter, text) in named {
+            let topic = topic(parameter, text)?;
             if seen.insert(topic.key().to_owned()) {
                 topics.push(topic);
             }

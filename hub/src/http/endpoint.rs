@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::routing::{any, get};
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
-use resync_core::websub::{self, CallbackUrl, TopicUrl, is_form};
+use resync_core::websub::{self, CallbackUrl, FormError, TopicUrl, is_form};
 use url::Url;
 
 use super::catch_up::Readers;
@@ -100,7 +100,8 @@ async fn post(state: &EndpointState, peer: SocketAddr, request: Request<Body>) -
 }
 
 async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, body: &[u8]) -> Response {
-    match websub::Request::parse(body) {
+    let grant = state.publish.intake.grant(headers);
+    match websub::Request::parse_within(body, state.publish.most_named(grant.as_ref())) {
         Ok(websub::Request::Subscribe(request)) => {
             if let Some(hub) = &state.moved_to {
                 return moved(hub);
@@ -120,7 +121,8 @@ async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, b
                 Err(refusal) => refusal,
             }
         }
-        Ok(websub::Request::Publish(ping)) => state.publish.ping(client, headers, ping).await,
+        Ok(websub::Request::Publish(ping)) => state.publish.ping(client, grant, ping).await,
+        Err(error @ FormError::TooManyTopics { .. }) => state.publish.refuse_ping(&error),
         Err(error) => refuse(StatusCode::BAD_REQUEST, error),
     }
 }

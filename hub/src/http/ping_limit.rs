@@ -27,6 +27,11 @@ impl PingLimit {
         }
     }
 
+    /// The most topics of one ping that are ever admitted, if there is a limit.
+    pub(super) fn most(&self) -> Option<u32> {
+        self.clients.most()
+    }
+
     /// Takes a ping of so many topics into account, whatever they are.
     pub(super) fn admit(&self, client: IpAddr, topics: usize, now: Instant) -> Result<(), Refusal> {
         self.clients.admit_all(std::iter::repeat_n(network(client), topics), now)

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_ENCODING, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use resync_core::websub::{self, NotificationId};
+use resync_core::websub::{self, FormError, MAX_PARAMETERS, NotificationId};
 use tokio::time::timeout;
 
 use super::body::{self, Bodies};
@@ -18,7 +18,7 @@ use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
 use crate::buckets::{Refusal, network};
 use crate::places::{Asker, Lane};
-use crate::topics::{Announced, Denied, Intake, Pings, Refused};
+use crate::topics::{Announced, Denied, Grant, Intake, Pings, Refused};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
@@ -48,9 +48,24 @@ pub struct PublishState {
 }
 
 impl PublishState {
+    /// How often a ping of this sender may name a topic before it is worth reading: twice as many as will ever be admitted,
+    /// since some name each as `hub.url` and as `hub.topic` (C-05).
+    pub(super) fn most_named(&self, grant: Option<&Grant>) -> usize {
+        let most = self.ping_limit.most().filter(|_| grant.is_none());
+        most.and_then(|most| usize::try_from(most).ok()).map_or(MAX_PARAMETERS, |most| most.saturating_mul(2))
+    }
+
+    /// Refuses a ping that names more than [`Self::most_named`].
+    pub(super) fn refuse_ping(&self, error: &FormError) -> Response {
+        let refusal = self.ping_limit.most().map(Refusal::Never).map(too_many_pings);
+        let response = refusal.unwrap_or_else(|| refuse(StatusCode::BAD_REQUEST, error));
+        self.meters.ping(response.status());
+        response
+    }
+
     /// Notes what becomes of a ping.
-    pub(super) async fn ping(&self, client: IpAddr, headers: &HeaderMap, ping: websub::Publish) -> Response {
-        let taken = self.take_ping(client, headers, ping).await;
+    pub(super) async fn ping(&self, client: IpAddr, grant: Option<Grant>, ping: websub::Publish) -> Response {
+        let taken = self.take_ping(client, grant, ping).await;
         let response = taken.map_or_else(|refusal| refusal, |()| StatusCode::NO_CONTENT.into_response());
         self.meters.ping(response.status());
         response
@@ -67,10 +82,9 @@ impl PublishState {
     async fn take_ping(
         &self,
         client: IpAddr,
-        headers: &HeaderMap,
+        grant: Option<Grant>,
         ping: websub::Publish,
     ) -> Result<(), Response> {
-        let grant = self.intake.grant(headers);
         let (known, strange): (Vec<_>, Vec<_>) = ping
             .topics
             .into_iter()

@@ -243,6 +243,18 @@ fn a_form_has_at_most_1000_parameters() {
 }
 
 #[test]
+fn a_ping_of_too_many_topics_is_refused_before_any_of_them_is_read() {
+    let ping = |count: usize| {
+        let topics = "&hub.url=nonsense&hub.topic=ftp://s.example/".repeat(count);
+        Request::parse_within(format!("hub.mode=publish&hub.url={topics}").as_bytes(), 4)
+    };
+    assert_eq!(ping(3), Err(FormError::TooManyTopics { found: 6, most: 4 }));
+    assert!(matches!(ping(2), Err(FormError::Topic { parameter: "hub.url", .. })), "{:?}", ping(2));
+    let subscribe = Request::parse_within(GOOD.as_bytes(), 0);
+    assert!(matches!(subscribe, Ok(Request::Subscribe(_))), "it is about pings only: {subscribe:?}");
+}
+
+#[test]
 fn a_secret_and_a_callback_are_not_in_debug() {
     let asked = subscribe("&hub.secret=s3cr3t").unwrap();
     let shown = format!("{:?}", Request::Subscribe(asked));
