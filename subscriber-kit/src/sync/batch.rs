@@ -1,6 +1,6 @@
 //! Putting finished files in place, many at a time: they are made durable together, and then each is renamed.
 //!
-//! A sync costs the disk much the same for one file as for fifty, so what is finished while one batch is made durable is
+//! A sync costs the disk much the same for one file as for a hundred, so what is finished while one batch is made durable is
 //! the next batch.
 
 use std::fs::File;
@@ -17,8 +17,9 @@ use super::local::{Facts, hash_file};
 use super::memory::{Known, Stamp};
 use super::put::Placing;
 
-/// How many files wait for one another: each is open until then.
-pub(crate) const MOST: usize = 64;
+/// How many files wait for one another: each is open until then, twice as many in all. Where one sync serves them all,
+/// there is room for what comes meanwhile, so that no download waits for the disk.
+pub(crate) const MOST: usize = if cfg!(target_os = "linux") { 200 } else { 64 };
 
 /// A complete file that is not in its place yet.
 #[derive(Debug)]
