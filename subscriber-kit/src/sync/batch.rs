@@ -89,7 +89,7 @@ pub(crate) fn put_all(placing: &Placing, batch: Vec<Ready>) -> Vec<Result<Writte
             return Ok(Written::Identical);
         }
         if !are_durable {
-            ready.file.as_file().sync_all()?;
+            placing.folder.sync_file(ready.file.as_file())?;
         }
         ready.put(placing)
     };

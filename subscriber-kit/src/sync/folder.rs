@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use resync_core::durable::sync_folder;
 use tempfile::NamedTempFile;
 
+use super::disk::Disk;
 use super::{SyncError, Target};
 use crate::space::free_space;
 use crate::state::{STATE_FOLDER, make_private_folder, mark};
@@ -30,6 +30,7 @@ pub(crate) struct CopyFolder {
     path: PathBuf,
     work: PathBuf,
     lock: File,
+    disk: Arc<dyn Disk>,
     /// Whether one call makes all files durable and would say if it did not.
     syncs_together: AtomicBool,
 }
@@ -54,8 +55,9 @@ impl CopyFolder {
             _ => {}
         }
         make_private_folder(&work)?;
-        let syncs_together = AtomicBool::new(tells_of_all(&lock));
-        Ok(Self { path, work, lock, syncs_together })
+        let disk = Arc::clone(&target.disk);
+        let syncs_together = AtomicBool::new(disk.tells_of_all(&lock));
+        Ok(Self { path, work, lock, disk, syncs_together })
     }
 
     /// A file of the copy's own, such as what is remembered about its files.
@@ -79,12 +81,18 @@ impl CopyFolder {
         if count < WORTH_ALL || !self.syncs_together.load(Ordering::Relaxed) {
             return false;
         }
-        let are_durable = self.sync_all().is_ok();
+        // Open for as long as the run, so that no failed write since then goes unnoticed.
+        let are_durable = self.disk.sync_all(&self.lock).is_ok();
         if !are_durable {
             // The error may be about a file of the next ones too, and is told once.
             self.syncs_together.store(false, Ordering::Relaxed);
         }
         are_durable
+    }
+
+    /// Makes one file durable.
+    pub(crate) fn sync_file(&self, file: &File) -> io::Result<()> {
+        self.disk.sync_file(file)
     }
 
     /// Makes durable which names these folders have. One that is gone is no matter.
@@ -101,7 +109,7 @@ impl CopyFolder {
 
     fn sync_folder(&self, folder: &Path, is_synced: bool) -> io::Result<()> {
         // A part of the copy may be mounted from elsewhere.
-        if is_synced && self.holds(folder)? { Ok(()) } else { sync_folder(folder) }
+        if is_synced && self.holds(folder)? { Ok(()) } else { self.disk.sync_folder(folder) }
     }
 
     /// Whether a folder is on the same file system as the work folder.
@@ -116,18 +124,6 @@ impl CopyFolder {
         Ok(false)
     }
 
-    /// Makes durable all that was written on the file system of the copy, by whomever.
-    #[cfg(target_os = "linux")]
-    fn sync_all(&self) -> io::Result<()> {
-        // Open for as long as the run, so that no failed write since then goes unnoticed.
-        Ok(rustix::fs::syncfs(&self.lock)?)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn sync_all(&self) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     /// How many bytes may be written here, less a reserve; an error where that cannot be told.
     pub(crate) fn free_space(&self) -> io::Result<u64> {
         free_space(&self.work)
@@ -137,28 +133,6 @@ impl CopyFolder {
     pub(crate) fn aside(&self) -> io::Result<tempfile::TempDir> {
         tempfile::tempdir_in(&self.work)
     }
-}
-
-/// Whether this is a file system of the machine's own, which syncs when it is told to, under a kernel that tells of every write that
-/// failed since the file was opened: Linux 5.8.
-#[cfg(target_os = "linux")]
-fn tells_of_all(file: &File) -> bool {
-    /// As `statfs` names ext2 to ext4, XFS, btrfs, F2FS and tmpfs.
-    const OWN: [rustix::fs::FsWord; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
-    let is_own = rustix::fs::fstatfs(file).is_ok_and(|found| OWN.contains(&found.f_type));
-    is_own && fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| is_since_5_8(&release))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn tells_of_all(_: &File) -> bool {
-    false
-}
-
-#[cfg(target_os = "linux")]
-fn is_since_5_8(release: &str) -> bool {
-    let mut parts = release.split(['.', '-']).map(|part| part.trim().parse::<u32>().ok());
-    let version = (parts.next().flatten(), parts.next().flatten());
-    version >= (Some(5), Some(8))
 }
 
 impl Drop for CopyFolder {
@@ -244,19 +218,5 @@ mod tests {
         assert!(left.exists());
         let _next = CopyFolder::open(&target).unwrap();
         assert!(!left.exists());
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn only_kernels_that_tell_of_every_failed_write_sync_many_files_by_one_call() {
-        for (release, tells) in [
-            ("5.8.0", true),
-            ("5.7.19-200.fc32", false),
-            ("4.18.0-553.el8", false),
-            ("6.12-rc1\n", true),
-            ("odd", false),
-        ] {
-            assert_eq!(is_since_5_8(release), tells, "{release}");
-        }
     }
 }

@@ -9,6 +9,7 @@ mod batch;
 mod changes;
 mod collector;
 mod delete;
+mod disk;
 mod download;
 mod dump;
 mod filter;
@@ -29,6 +30,7 @@ mod standing;
 mod unpack;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use resync_core::document::Capability;
@@ -44,6 +46,7 @@ pub use path::PathError;
 pub use progress::Progress;
 pub use report::{Failure, Method, Report};
 
+use self::disk::{Disk, Real};
 use crate::discover::Set;
 use crate::fetch::FetchError;
 
@@ -212,6 +215,7 @@ pub struct Target {
     /// Never touched: where the state is kept, if that is inside the directory. Other states are known by
     /// their mark.
     state: Option<PathBuf>,
+    disk: Arc<dyn Disk>,
 }
 
 impl Target {
@@ -221,13 +225,20 @@ impl Target {
     /// What the file system says.
     pub fn open(directory: &Path, base: Url) -> std::io::Result<Self> {
         std::fs::create_dir_all(directory)?;
-        Ok(Self { directory: directory.canonicalize()?, base, state: None })
+        Ok(Self { directory: directory.canonicalize()?, base, state: None, disk: Arc::new(Real) })
     }
 
     /// Protects a state folder other than the usual one from deletion.
     #[must_use]
     pub fn with_state(mut self, folder: &Path) -> Self {
         self.state = folder.canonicalize().ok();
+        self
+    }
+
+    /// Another disk.
+    #[cfg(all(test, unix))]
+    pub(crate) fn on(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.disk = disk;
         self
     }
 

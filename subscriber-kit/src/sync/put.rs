@@ -114,7 +114,7 @@ impl Placing {
         let beside = unfinished_in(path.parent().unwrap_or(&self.directory))?;
         std::fs::copy(failed.file.path(), beside.path())?;
         beside.as_file().set_modified(failed.file.as_file().metadata()?.modified()?)?;
-        beside.as_file().sync_all()?;
+        self.folder.sync_file(beside.as_file())?;
         beside.persist(&path).map_err(|error| error.error)?;
         Ok(())
     }

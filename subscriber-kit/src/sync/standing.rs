@@ -44,7 +44,7 @@ impl Standing {
         let mut file = folder.unfinished()?;
         serde_json::to_writer(&mut file, self)?;
         file.flush()?;
-        file.as_file().sync_all()?;
+        folder.sync_file(file.as_file())?;
         file.persist(folder.file(FILE_NAME)).map_err(|error| error.error)?;
         Ok(())
     }
