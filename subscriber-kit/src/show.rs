@@ -33,13 +33,20 @@ impl Sizes {
         Self(sizes)
     }
 
-    fn text(&self, url: &Url) -> String {
+    fn text(&self, capability: &Capability, url: &Url) -> String {
         let measure = match self.0.get(url) {
             None => return String::new(),
             Some(Err(reason)) => return format!(" (cannot be read: {reason})"),
             Some(Ok(measure)) => measure,
         };
-        let what = if measure.is_index { "documents" } else { "entries" };
+        let (one, more) = match capability {
+            _ if measure.is_index => ("document", "documents"),
+            Capability::ResourceList => ("resource", "resources"),
+            Capability::ChangeList => ("change", "changes"),
+            Capability::ResourceDump | Capability::ChangeDump => ("package", "packages"),
+            _ => ("entry", "entries"),
+        };
+        let what = if measure.entries == 1 { one } else { more };
         let mut parts = vec![format!("{} {what}", measure.entries)];
         if measure.listed_bytes > 0 {
             parts.push(format!("of {}", HumanBytes(measure.listed_bytes)));
@@ -68,11 +75,11 @@ impl Sizes {
 }
 
 /// What a set names to be read.
-fn documents(set: &Set) -> Vec<(String, Url)> {
+fn documents(set: &Set) -> Vec<(Capability, Url)> {
     let named = set.capabilities.iter().filter(|(capability, _)| !capability.is_notification());
-    let mut found: Vec<(String, Url)> = named.map(|(name, url)| (name.to_string(), url.clone())).collect();
+    let mut found: Vec<_> = named.cloned().collect();
     if set.capability_list.is_none() {
-        found.extend(set.resource_list.iter().map(|url| ("resourcelist".to_owned(), url.clone())));
+        found.extend(set.resource_list.iter().map(|url| (Capability::ResourceList, url.clone())));
     }
     found
 }
@@ -84,12 +91,15 @@ pub(crate) fn source(source: &Source, sizes: &Sizes) -> String {
     }
     for one in &source.sets {
         lines.push(format!("  set {}", one.name()));
-        lines.extend(documents(one).iter().map(|(name, url)| format!("    {name} {url}{}", sizes.text(url))));
-        for (name, channel) in
-            [("framework-notification", &one.framework_channel), ("change-notification", &one.change_channel)]
-        {
+        lines.extend(documents(one).iter().map(|(capability, url)| {
+            format!("    {} {url}{}", capability.name(), sizes.text(capability, url))
+        }));
+        for (capability, channel) in [
+            (Capability::FrameworkNotification, &one.framework_channel),
+            (Capability::ChangeNotification, &one.change_channel),
+        ] {
             let Some(channel) = channel else { continue };
-            lines.push(format!("    {name} {}", channel.topic.as_str()));
+            lines.push(format!("    {}s {}", capability.name(), channel.topic.as_str()));
             lines.extend(channel.hubs.iter().map(|hub| format!("      hub {hub}")));
         }
     }
@@ -195,7 +205,8 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     };
     let mut lines = vec![format!(
         "{verdict}: {resources} resources ({same} same, {missing} missing, {stale} stale, {corrupt} corrupt, \
-         {failed} failed, {unverifiable} unverifiable), {extra} extra files"
+         {failed} failed, {unverifiable} unverifiable), {extra} extra file{}",
+        if *extra == 1 { "" } else { "s" }
     )];
     lines.extend(report.findings.iter().map(|finding| format!("  {}: {}", finding.loc, finding.cause)));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));

@@ -80,6 +80,27 @@ impl Capability {
         }
     }
 
+    /// What the specification calls such a document, as `Resource List`; of one that it does not know the token.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Description => "Source Description",
+            Self::CapabilityList => "Capability List",
+            Self::ResourceList => "Resource List",
+            Self::ResourceDump => "Resource Dump",
+            Self::ResourceDumpManifest => "Resource Dump Manifest",
+            Self::ChangeList => "Change List",
+            Self::ChangeDump => "Change Dump",
+            Self::ChangeDumpManifest => "Change Dump Manifest",
+            Self::ResourceListArchive => "Resource List Archive",
+            Self::ResourceDumpArchive => "Resource Dump Archive",
+            Self::ChangeListArchive => "Change List Archive",
+            Self::ChangeDumpArchive => "Change Dump Archive",
+            Self::ChangeNotification => "Change Notification",
+            Self::FrameworkNotification => "Framework Notification",
+            Self::Other(token) => token,
+        }
+    }
+
     /// Whether an entry with this capability is a channel: its `loc` is a topic, not a document (FN-063).
     pub fn is_notification(&self) -> bool {
         matches!(self, Self::ChangeNotification | Self::FrameworkNotification)

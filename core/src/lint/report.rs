@@ -195,25 +195,7 @@ impl Kind {
 impl fmt::Display for Kind {
     /// The specification's name, such as `Resource List Index`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match &self.capability {
-            None => "Sitemap",
-            Some(Capability::Description) => "Source Description",
-            Some(Capability::CapabilityList) => "Capability List",
-            Some(Capability::ResourceList) => "Resource List",
-            Some(Capability::ResourceDump) => "Resource Dump",
-            Some(Capability::ResourceDumpManifest) => "Resource Dump Manifest",
-            Some(Capability::ChangeList) => "Change List",
-            Some(Capability::ChangeDump) => "Change Dump",
-            Some(Capability::ChangeDumpManifest) => "Change Dump Manifest",
-            Some(Capability::ResourceListArchive) => "Resource List Archive",
-            Some(Capability::ResourceDumpArchive) => "Resource Dump Archive",
-            Some(Capability::ChangeListArchive) => "Change List Archive",
-            Some(Capability::ChangeDumpArchive) => "Change Dump Archive",
-            Some(Capability::ChangeNotification) => "Change Notification",
-            Some(Capability::FrameworkNotification) => "Framework Notification",
-            Some(Capability::Other(token)) => token,
-        };
-        f.write_str(name)?;
+        f.write_str(self.capability.as_ref().map_or("Sitemap", Capability::name))?;
         if self.root == Root::SitemapIndex { f.write_str(" Index") } else { Ok(()) }
     }
 }
