@@ -28,6 +28,7 @@ pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 use self::listing::{Listed, Listing};
 pub(crate) use self::run::is_in_place;
 pub(crate) use self::upkeep::Rest;
+use self::upkeep::Besides;
 pub use self::upkeep::{Undone, Upkeep};
 use crate::{
     collection,
@@ -67,6 +68,8 @@ pub struct Built {
     /// Whether a Resource List is due and was left to a later build, as a watch does that has changes to tell of.
     pub list_is_due: bool,
     /// URL of the Source Description, where Destinations start.
+    /// The same for a dump.
+    pub dump_is_due: bool,
     pub source_description: String,
 }
 
@@ -154,7 +157,7 @@ pub fn build_telling(settings: &Settings, out: &Path, tell: &dyn Fn(Progress)) -
 pub(crate) enum Pace {
     /// All that is due.
     Thorough,
-    /// What is needed to tell of changes soon. A Resource List that the rules want, and the whole inventory, are left to a thorough one.
+    /// What is needed to tell of changes soon. A Resource List and dumps that the rules want, and the whole inventory, are left to a thorough one.
     Swift,
 }
 
@@ -336,7 +339,8 @@ impl Run {
         }
         let done = run::publish(&plan, false, listed, &lock, tell)?;
         let kept = done.records.len() - done.written.len();
-        let (besides, undone) = upkeep::upkeep(&lock, plan.started, rest, tell);
+        let Besides { written: besides, undone, dump_is_due } =
+            upkeep::upkeep(&lock, plan.started, pace, rest, tell);
         for document in done.written.into_iter().chain(besides) {
             written.retain(|known| *known != document);
             written.push(document);
@@ -353,6 +357,7 @@ impl Run {
             undone,
             list_is_due,
             source_description: Site::of(&plan.settings).source_description().url,
+            dump_is_due,
         })
     }
 }

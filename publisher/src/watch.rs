@@ -72,12 +72,12 @@ const MOST_PATHS: usize = 100_000;
 
 /// When a Resource List is written that changes make due: they are told first.
 #[derive(Clone, Copy, Debug)]
-struct ListDue {
+struct PutOff {
     quiet: Instant,
     latest: Instant,
 }
 
-impl ListDue {
+impl PutOff {
     /// When nothing has changed for so long,
     const QUIET: Duration = Duration::from_secs(2);
     /// or so long after the first of the changes.
@@ -127,8 +127,7 @@ struct Watched {
     heard: Arc<Mutex<Heard>>,
     has_news: Arc<Notify>,
     rest: Rest,
-    /// The Resource List that was put off.
-    list: Option<ListDue>,
+    put_off: Option<PutOff>,
     /// Events end when this is dropped.
     _watcher: Option<RecommendedWatcher>,
 }
@@ -187,7 +186,7 @@ impl Watched {
         let watcher =
             listening.map_err(|error| report.send(Report::Blind(out.clone(), error.to_string()))).ok();
         let (has_news, rest) = (Arc::new(Notify::new()), Rest::default());
-        Self { out, settings, heard, has_news, rest, list: None, _watcher: watcher }
+        Self { out, settings, heard, has_news, rest, put_off: None, _watcher: watcher }
     }
 
     /// Looks where something was heard of, and tells of it.
@@ -201,8 +200,10 @@ impl Watched {
         let work = move || (build_again(&settings, &out, paths, pace, &mut rest), rest);
         let (built, rest) = unblocked(work).await;
         self.rest = rest;
-        self.list = match &built {
-            Ok(built) if built.list_is_due => Some(ListDue::after(self.list, Instant::now())),
+        self.put_off = match &built {
+            Ok(built) if built.list_is_due || built.dump_is_due => {
+                Some(PutOff::after(self.put_off, Instant::now()))
+            }
             _ => None,
         };
         if built.is_err() {
@@ -256,11 +257,11 @@ async fn keep_built(
             if heard != Heard::nothing() {
                 set.build(heard, Pace::Swift, report).await;
             }
-            if set.list.is_some_and(|list| list.due() <= Instant::now()) {
+            if set.put_off.is_some_and(|put_off| put_off.due() <= Instant::now()) {
                 set.build(Heard::nothing(), Pace::Thorough, report).await;
             }
         }
-        let next = watched.iter().filter_map(|set| set.list).map(ListDue::due).fold(rescan, Instant::min);
+        let next = watched.iter().filter_map(|set| set.put_off).map(PutOff::due).fold(rescan, Instant::min);
         if timeout(next.saturating_duration_since(Instant::now()), changed.notified()).await.is_ok() {
             let first = Instant::now();
             while first.elapsed() < patience.most && timeout(patience.quiet, changed.notified()).await.is_ok()
@@ -337,13 +338,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_waits_for_a_pause_of_the_changes_though_not_for_long() {
+    fn what_is_put_off_waits_for_a_pause_of_the_changes_though_not_for_long() {
         let first = Instant::now();
-        let mut list = ListDue::after(None, first);
-        assert_eq!(list.due(), first + Duration::from_secs(2));
+        let mut put_off = PutOff::after(None, first);
+        assert_eq!(put_off.due(), first + Duration::from_secs(2));
         for second in 1..40 {
-            list = ListDue::after(Some(list), first + Duration::from_secs(second));
-            assert_eq!(list.due(), first + Duration::from_secs((second + 2).min(30)));
+            put_off = PutOff::after(Some(put_off), first + Duration::from_secs(second));
+            assert_eq!(put_off.due(), first + Duration::from_secs((second + 2).min(30)));
         }
     }
 

@@ -11,11 +11,19 @@ use resync_core::build::{BuildError, Documents, FolderDraft, FolderSink, Sink, S
 use crate::files;
 
 #[derive(Debug)]
-pub(super) struct Desk(FolderSink);
+pub(super) struct Desk {
+    sink: FolderSink,
+    has_published: bool,
+}
 
 impl Desk {
     pub(super) fn open(folder: impl Into<PathBuf>) -> Result<Self, BuildError> {
-        FolderSink::open(folder).map(Self)
+        Ok(Self { sink: FolderSink::open(folder)?, has_published: false })
+    }
+
+    /// Whether readers may see something new since it was opened.
+    pub(super) fn has_published(&self) -> bool {
+        self.has_published
     }
 }
 
@@ -23,11 +31,11 @@ impl Documents for Desk {
     type Published = File;
 
     fn open(&self, name: &str) -> io::Result<Option<File>> {
-        self.0.open(name)
+        self.sink.open(name)
     }
 
     fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        self.0.list(prefix)
+        self.sink.list(prefix)
     }
 }
 
@@ -36,24 +44,25 @@ impl Sink for Desk {
     type Staged = StagedFile;
 
     fn create(&mut self, name: &str) -> io::Result<FolderDraft> {
-        self.0.create(name)
+        self.sink.create(name)
     }
 
     fn stage(&mut self, draft: FolderDraft) -> io::Result<StagedFile> {
-        self.0.stage(draft)
+        self.sink.stage(draft)
     }
 
     fn publish(&mut self, staged: StagedFile) -> io::Result<()> {
         files::act()?;
-        self.0.publish(staged)
+        self.has_published = true;
+        self.sink.publish(staged)
     }
 
     fn remove(&mut self, name: &str) -> io::Result<bool> {
         files::act()?;
-        self.0.remove(name)
+        self.sink.remove(name)
     }
 
     fn scratch_folder(&self) -> Option<&Path> {
-        self.0.scratch_folder()
+        self.sink.scratch_folder()
     }
 }

@@ -105,8 +105,14 @@ pub(super) fn pack(lock: &Lock, what: Dump, tell: &dyn Fn(Progress)) -> Result<D
                 Ok(event)
             });
             let versions = Present { contents, out, url: site.place("").url };
+            let was_cut_short = is_under_way(out);
             under_way(out)?;
-            dumps.record(&mut sink, changes.from, events, versions, series.until)?
+            let recorded = dumps.record(&mut sink, changes.from, events, versions, series.until);
+            if recorded.is_err() && !was_cut_short && !sink.has_published() {
+                // All documents agree. The failure to tell is the one before.
+                let _ = through(out);
+            }
+            recorded?
         }
     };
     drop(sink);

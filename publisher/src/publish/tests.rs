@@ -425,3 +425,68 @@ fn a_swift_build_tells_of_changes_and_leaves_the_resource_list_to_a_thorough_one
     assert_eq!((thorough.changes.total(), is_listed(&thorough), thorough.list_is_due), (0, true, false));
     assert_eq!((place.followed(), place.told().len()), (place.expected(), 1));
 }
+
+#[test]
+fn a_swift_build_leaves_dumps_that_are_due_to_a_thorough_one() {
+    let place = Place::with_upkeep();
+    place.put("a", "1");
+    place.build().unwrap();
+    place.put("a", "22");
+    let build = |paths: &[&str], pace| {
+        let paths = Some(paths.iter().map(PathBuf::from));
+        build_again(&place.settings(), &place.out(), paths, pace, &mut Rest::default()).unwrap()
+    };
+    let dumps = |built: &Built| {
+        let of_dumps = built.written.iter().filter(|document| !document.is_index).filter(|document| {
+            matches!(document.capability, Capability::ResourceDump | Capability::ChangeDump)
+        });
+        of_dumps.count()
+    };
+    let swift = build(&["a"], Pace::Swift);
+    assert_eq!((swift.changes.updated, dumps(&swift), swift.dump_is_due), (1, 0, true));
+    let thorough = build(&[], Pace::Thorough);
+    assert_eq!((thorough.changes.total(), dumps(&thorough), thorough.dump_is_due), (0, 2, false));
+    assert!(!build(&[], Pace::Swift).dump_is_due);
+}
+
+#[test]
+fn a_change_dump_that_fails_before_anybody_could_see_it_is_not_under_way() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    place.put("a", "22");
+    place.build().unwrap();
+    place.put("a", "333");
+    let failed = dump(&place.out(), Dump::Changes).unwrap_err();
+    assert!(matches!(failed, BuildError::Lists(build::BuildError::BytesGone { .. })), "{failed}");
+    assert!(!is_under_way(&place.out()));
+    place.build().unwrap();
+    assert_eq!(dump(&place.out(), Dump::Changes).unwrap().packages, 1);
+    assert!(!is_under_way(&place.out()));
+}
+
+#[test]
+fn a_change_dump_that_is_cut_short_when_somebody_may_have_seen_it_is_under_way_until_the_next() {
+    let mut acts = 0;
+    let mut has_been_seen = false;
+    loop {
+        let place = Place::new();
+        place.put("a", "1");
+        place.build().unwrap();
+        place.put("a", "22");
+        place.build().unwrap();
+        cut_short_after(Some(acts));
+        let cut = dump(&place.out(), Dump::Changes);
+        cut_short_after(None);
+        let is_there = place.out().join("resync/changedump-1.xml").exists();
+        if cut.is_ok() {
+            assert!(has_been_seen, "list, index, state: {acts} acts");
+            return;
+        }
+        has_been_seen |= is_there;
+        assert!(is_under_way(&place.out()) || !is_there, "after {acts} acts");
+        dump(&place.out(), Dump::Changes).unwrap();
+        assert!(!is_under_way(&place.out()), "after {acts} acts");
+        acts += 1;
+    }
+}

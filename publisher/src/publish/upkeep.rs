@@ -18,7 +18,7 @@ use resync_core::{
 };
 
 use super::{
-    BuildError, Progress, Written,
+    BuildError, Pace, Progress, Written,
     dumps::{Dump, pack},
     elapsed, run,
 };
@@ -97,44 +97,56 @@ impl Pause {
     }
 }
 
-/// Does what is due now; gives the documents that were written, and what failed.
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Besides {
+    /// The documents that were written.
+    pub(super) written: Vec<Written>,
+    pub(super) undone: Vec<Undone>,
+    /// Whether a dump is due that a swift build leaves to a thorough one.
+    pub(super) dump_is_due: bool,
+}
+
+/// Does what is due now.
 pub(super) fn upkeep(
     lock: &Lock,
     now: DateTime,
+    pace: Pace,
     rest: &mut Rest,
     tell: &dyn Fn(Progress),
-) -> (Vec<Written>, Vec<Undone>) {
-    let (mut written, mut undone) = (Vec::new(), Vec::new());
+) -> Besides {
+    let mut besides = Besides::default();
     for what in [Upkeep::Archives, Upkeep::Dump(Dump::Resources), Upkeep::Dump(Dump::Changes)] {
         let done = match what {
             Upkeep::Archives => archive(lock, now),
+            Upkeep::Dump(what) if !rest.of(what).is_over(Instant::now()) => continue,
+            Upkeep::Dump(what) if pace == Pace::Swift => is_due(lock, what, now).map(|is_due| {
+                besides.dump_is_due |= is_due;
+                Vec::new()
+            }),
             Upkeep::Dump(what) => {
-                let pause = rest.of(what);
-                if !pause.is_over(Instant::now()) {
-                    continue;
-                }
                 let done = dump(lock, what, now, tell);
                 match &done {
-                    Ok(_) => *pause = Pause::default(),
-                    Err(_) => pause.failed(Instant::now()),
+                    Ok(_) => *rest.of(what) = Pause::default(),
+                    Err(_) => rest.of(what).failed(Instant::now()),
                 }
                 done
             }
         };
         match done {
-            Ok(done) => written.extend(done),
-            Err(error) => undone.push(Undone { what, error: Arc::new(error) }),
+            Ok(done) => besides.written.extend(done),
+            Err(error) => besides.undone.push(Undone { what, error: Arc::new(error) }),
         }
         if what == Upkeep::Archives && Plan::is_kept(lock.out()) {
             // It is the next thing that may happen here.
             break;
         }
     }
-    (written, undone)
+    besides
 }
 
 fn dump(lock: &Lock, what: Dump, now: DateTime, tell: &dyn Fn(Progress)) -> Result<Vec<Written>, BuildError> {
-    if !is_due(&State::load(lock.out())?, what, now) {
+    if !is_due(lock, what, now)? {
         return Ok(Vec::new());
     }
     match pack(lock, what, tell) {
@@ -205,22 +217,25 @@ fn closed_up_to(lock: &Lock, state: &State, stem: &str, moment: DateTime) -> Res
 }
 
 /// Whether the last dump is old and there is something that it does not hold.
-fn is_due(state: &State, what: Dump, now: DateTime) -> bool {
+fn is_due(lock: &Lock, what: Dump, now: DateTime) -> Result<bool, BuildError> {
+    let state = State::load(lock.out())?;
     let rules = state.settings.rules;
     let every = match what {
         Dump::Resources => rules.resource_dump_seconds,
         Dump::Changes => rules.change_dump_seconds,
     };
-    let (Some(every), Some(series)) = (every.map(Duration::from_secs), &state.series) else { return false };
+    let (Some(every), Some(series)) = (every.map(Duration::from_secs), &state.series) else {
+        return Ok(false);
+    };
     // An index is also written when something moves to the archive.
     let is_of_its_kind =
         |record: &&DocumentRecord| record.capability == what.capability() && record.part != Part::Index;
     let of_its_kind = state.documents.iter().filter(is_of_its_kind);
-    match (of_its_kind.map(|record| record.changed).max(), what) {
+    Ok(match (of_its_kind.map(|record| record.changed).max(), what) {
         (Some(last), _) => series.until > last && elapsed(last, now) >= every,
         (None, Dump::Resources) => state.resources > 0,
         (None, Dump::Changes) => series.position.document > 1 || series.position.entries > 0,
-    }
+    })
 }
 
 #[cfg(test)]

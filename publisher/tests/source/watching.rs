@@ -6,31 +6,30 @@ use std::{
     process::{Child, Stdio},
 };
 
-use resync_core::{document::Change, xml};
+use resync_core::{
+    document::{Capability, Change},
+    xml,
+};
 
-use crate::support::{ACCEPTED, BASE, Heard, Hub, Place, program, text};
+use crate::{
+    configured::configured,
+    notifying::told,
+    support::{ACCEPTED, BASE, Heard, Hub, Place, program, text},
+};
 
 struct Watch {
     child: Child,
 }
 
 impl Watch {
-    /// Ready when the first build is through.
     fn start(place: &Place, hub: &Hub) -> Self {
-        let (collection, out) = (place.collection(), place.out());
-        let mut child = program(&[
-            "watch",
-            text(&collection),
-            "--base-url",
-            BASE,
-            "--out",
-            text(&out),
-            "--hub",
-            &hub.url(),
-        ])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        let (collection, out, url) = (place.collection(), place.out(), hub.url());
+        Self::of(&[text(&collection), "--base-url", BASE, "--out", text(&out), "--hub", &url], hub)
+    }
+
+    /// Ready when the first build is through.
+    fn of(arguments: &[&str], hub: &Hub) -> Self {
+        let mut child = program(&[&["watch"], arguments].concat()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
@@ -102,4 +101,23 @@ fn what_happens_while_the_hub_is_away_is_told_when_it_is_back() {
     assert_eq!(next_changes(&hub), one);
     hub.answers(ACCEPTED);
     assert_eq!(next_changes(&hub), one, "it was not taken the first time");
+}
+
+#[test]
+fn a_change_is_told_before_the_dump_that_is_due_is_made() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let config = configured(
+        &place,
+        &format!(
+            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{}\"\n[resource_dump]\nevery = \"0s\"\n",
+            hub.url()
+        ),
+    );
+    let _watch = Watch::of(&["--config", text(&config)], &hub);
+    place.put("a.txt", "changed");
+    assert_eq!(next_changes(&hub), [(Change::Updated, "a.txt".to_owned())]);
+    let is_of_the_dump = |(_, capability): &(Change, Capability)| *capability == Capability::ResourceDump;
+    let first = told(&hub.next());
+    assert!(!first.is_empty() && !first.iter().any(is_of_the_dump), "{first:?}");
+    assert!(told(&hub.next()).iter().any(is_of_the_dump), "the dump comes when nothing changes any more");
 }
