@@ -219,7 +219,11 @@ impl<P: FnMut(Asked<'_>)> Run<P> {
         let source_description = path.join(crate::site::SOURCE_DESCRIPTION_PATH);
         let base_url = match self.options.base_url.clone() {
             Some(base_url) => Some(base_url),
-            None => State::load_if_built(path)?.map(|state| state.settings.base_url),
+            None => match State::load_if_built(path) {
+                // The documents can be judged all the same.
+                Err(StateError::Damaged { .. }) if source_description.is_file() => None,
+                state => state?.map(|state| state.settings.base_url),
+            },
         };
         if source_description.is_file() {
             let base_url = base_url.map_or_else(|| folder::base_url(path, &source_description), Ok)?;

@@ -132,9 +132,9 @@ pub(crate) struct InitArgs {
     /// The URL under which that folder is published
     #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
     pub(crate) base_url: Option<String>,
-    /// The folder of the site
-    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER", default_value = "site")]
-    pub(crate) out: PathBuf,
+    /// The folder of the site [default: site, beside the file]
+    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
     /// A hub (repeatable)
     #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
     pub(crate) hub: Vec<String>,
@@ -322,9 +322,9 @@ pub(crate) enum Failure {
     /// Each hub's answer has been reported already.
     #[error("{failed} of {all} hubs could not be told")]
     Hubs { failed: usize, all: usize },
-    /// Why has been said of each.
-    #[error("{failed} of {all} sets could not be built; the others are published")]
-    Sets { failed: usize, all: usize },
+    /// Why has been said of each; `code` is that of all of them, or else 1.
+    #[error("{failed} of {all} sets {what}")]
+    Sets { failed: usize, all: usize, what: &'static str, code: u8 },
     /// Each warning has been said already.
     #[error("the lists are published, but archives or dumps that are due are not: see the warnings")]
     Undone,
@@ -339,6 +339,7 @@ impl Failure {
     /// 2 for wrong usage, 64 where the configuration cannot work however often it is tried, else 1.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Sets { code, .. } => *code,
             Self::NoSite | Self::NotAsked(..) => 2,
             Self::Url(_)
             | Self::Config(ConfigError::Syntax { .. } | ConfigError::Problems { .. })

@@ -27,11 +27,12 @@ pub(crate) fn client(
         .map_err(|error| failed(&error))
 }
 
-/// An error with its causes, down to the one that helps; without the URL, which is told anyway.
+/// Why a request failed: the last cause is the one that helps.
 pub(crate) fn reason(error: reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "it takes too long".to_owned();
+    }
     let error = error.without_url();
     let causes = std::iter::successors(Some(&error as &dyn Error), |&cause| cause.source());
-    let mut texts: Vec<_> = causes.map(ToString::to_string).collect();
-    texts.dedup();
-    texts.join(": ")
+    causes.last().unwrap_or(&error).to_string()
 }

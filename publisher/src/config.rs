@@ -9,18 +9,22 @@ use resync_core::digest::Algorithm;
 use toml::{Table, Value};
 
 use crate::links::LinkTemplate;
-use crate::settings::{BaseUrl, HubUrl, Root, Rules, SetName, Settings};
+use crate::settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, Settings};
 
 /// The name that the file has where nobody says another.
 pub const FILE: &str = "source.toml";
 
+/// The folder of the site in a new file, where nobody says another.
+pub const OUT: &str = "site";
+
 /// Where the content of a new file comes from.
 const TEMPLATE: &str = include_str!("config/template.toml");
 
-const TOP: [&str; 14] = [
+const TOP: [&str; 15] = [
     "out",
     "base_url",
     "directory",
+    "described_by",
     "hubs",
     "hash",
     "ignore",
@@ -33,7 +37,8 @@ const TOP: [&str; 14] = [
     "link",
     "set",
 ];
-const SET: [&str; 8] = ["name", "directory", "base_url", "hubs", "hash", "ignore", "json_patch", "link"];
+const SET: [&str; 9] =
+    ["name", "directory", "base_url", "described_by", "hubs", "hash", "ignore", "json_patch", "link"];
 const LINK: [&str; 6] = ["rel", "href", "pri", "type", "only", "sidecar"];
 const CHANGE_LIST: [&str; 2] = ["entries", "age"];
 const RESOURCE_DUMP: [&str; 2] = ["every", "keep"];
@@ -202,7 +207,8 @@ impl Reader<'_> {
             if found.iter().any(|(known, _)| *known == folder) {
                 self.wrong(&format!("{place}name"), &format!("`{name}` is the name of another set"));
             }
-            let root = Some(Root { base_url: root.clone(), name });
+            let described_by = self.page(table, "");
+            let root = Some(Root { base_url: root.clone(), name, described_by });
             found.push((folder, Settings { root, ..settings }));
         }
         (found.len() == sets.len()).then_some(found)
@@ -233,11 +239,18 @@ impl Reader<'_> {
         let (table, at) = of("json_patch");
         let json_patch = self.is_so(table, "json_patch", at);
         let settings = Settings::new(directory?, base_url?).hashes(hash);
-        let settings = Settings { rules, ignore, json_patch, links, ..settings };
+        let (table, at) = of("described_by");
+        let described_by = self.page(table, at);
+        let settings = Settings { rules, ignore, json_patch, links, described_by, ..settings };
         if let Err(reason) = settings.ignored() {
             self.wrong(&format!("{at}ignore"), &reason.to_string());
         }
         Some(hubs.into_iter().fold(settings, Settings::hub))
+    }
+
+    fn page(&mut self, table: &Table, place: &str) -> Option<PageUrl> {
+        let key = "described_by";
+        table.contains_key(key).then(|| self.parsed(table, key, place, PageUrl::parse)).flatten()
     }
 
     fn links(&mut self, table: &Table, place: &str) -> Vec<LinkTemplate> {

@@ -10,7 +10,7 @@ use resync_core::{
 };
 
 use crate::{
-    settings::HubUrl,
+    settings::{HubUrl, PageUrl},
     site::{Location, Site},
     state::Part,
 };
@@ -30,25 +30,37 @@ pub struct Composed {
     pub meaning: Digest,
 }
 
-/// The Source Description, which leads to the Capability List of each set.
+/// The Source Description, which leads to the Capability List of each set, and to the pages that describe the Source and the sets.
 pub fn source_description(
     site: &Site,
-    capability_lists: impl IntoIterator<Item = String>,
+    described_by: Option<&PageUrl>,
+    sets: impl IntoIterator<Item = (String, Option<String>)>,
 ) -> Result<Composed, Violations> {
-    let description = SourceDescription::new();
-    let description = capability_lists.into_iter().fold(description, SourceDescription::capability_list);
+    let mut description = SourceDescription::new();
+    if let Some(page) = described_by {
+        description = description.described_by(page.as_str());
+    }
+    let description = sets.into_iter().fold(description, |description, (list, page)| match page {
+        Some(page) => description.capability_list_described_by(list, page),
+        None => description.capability_list(list),
+    });
     Ok(composed(site.source_description(), &description.build()?))
 }
 
-/// The Capability List, which leads to the Resource List, to the Change Lists, to `more` and, with a hub, to both channels (CN-019, FN-060).
+/// The Capability List, which leads to the page that describes the set, to the Resource List, to the Change Lists, to `more` and, with a hub, to both
+/// channels (CN-019, FN-060).
 pub fn capability_list(
     site: &Site,
+    described_by: Option<&PageUrl>,
     hubs: &[HubUrl],
     more: impl IntoIterator<Item = (Capability, String)>,
 ) -> Result<Composed, Violations> {
     let mut list = CapabilityList::new(site.source_description().url)
         .capability(Capability::ResourceList, site.resource_list().url)
         .capability(Capability::ChangeList, site.change_list().url);
+    if let Some(page) = described_by {
+        list = list.described_by(page.as_str());
+    }
     list = more.into_iter().fold(list, |list, (capability, url)| list.capability(capability, url));
     if !hubs.is_empty() {
         let hubs = || hubs.iter().map(HubUrl::as_str);
@@ -77,7 +89,7 @@ mod tests {
         let site = Site::new(BaseUrl::parse("http://example.org/").unwrap());
         let hubs = ["http://a.example/hub", "http://b.example/hub"].map(|hub| HubUrl::parse(hub).unwrap());
         let list = |hubs: &[HubUrl]| {
-            let bytes = capability_list(&site, hubs, []).unwrap().bytes;
+            let bytes = capability_list(&site, None, hubs, []).unwrap().bytes;
             xml::read(&bytes).unwrap().into_document().unwrap()
         };
         let with = list(&hubs);

@@ -40,8 +40,8 @@ pub(crate) fn dumped(name: Option<&str>, dumped: &Dumped) -> Value {
     })
 }
 
-/// What came of telling a hub.
-pub(crate) fn told(told: &Told) -> Value {
+/// What came of telling a hub of a set.
+pub(crate) fn told(name: Option<&str>, told: &Told) -> Value {
     let (outcome, status, reason) = match &told.outcome {
         Outcome::NothingChanged => ("nothing changed", None, None),
         Outcome::Accepted { status } => ("accepted", Some(*status), None),
@@ -55,6 +55,7 @@ pub(crate) fn told(told: &Told) -> Value {
         })
     };
     json!({
+        "set": name,
         "hub": told.hub.as_str(),
         "leaving": told.leaving,
         "outcome": outcome,
@@ -66,14 +67,17 @@ pub(crate) fn told(told: &Told) -> Value {
     })
 }
 
-/// What happened while watching; nothing of a build that wrote nothing.
-pub(crate) fn watched(report: &Report) -> Option<Value> {
+/// What happened while watching a set; nothing of a build that wrote nothing.
+pub(crate) fn watched(name: Option<&str>, report: &Report) -> Option<Value> {
     Some(match report {
         Report::Blind(out, reason) => json!({"out": out, "blind": reason}),
         Report::Built(_, one) if one.written.is_empty() => return None,
-        Report::Built(out, one) => json!({"out": out, "built": built(None, one)}),
+        Report::Built(out, one) => json!({"out": out, "built": built(name, one)}),
         Report::NotBuilt(out, error) => json!({"out": out, "error": error.to_string()}),
-        Report::Told(out, hubs) => json!({"out": out, "hubs": hubs.iter().map(told).collect::<Vec<_>>()}),
+        Report::Told(out, hubs) => {
+            let hubs: Vec<_> = hubs.iter().map(|hub| told(name, hub)).collect();
+            json!({"out": out, "hubs": hubs})
+        }
         Report::NotTold(out, error) => json!({"out": out, "error": error.to_string()}),
         _ => return None,
     })

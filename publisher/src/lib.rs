@@ -59,5 +59,5 @@ pub mod watch;
 
 pub use notify::notify;
 pub use publish::build;
-pub use settings::{BaseUrl, HubUrl, Settings, UrlError};
+pub use settings::{BaseUrl, HubUrl, PageUrl, Settings, UrlError};
 pub use status::status;

@@ -3,13 +3,15 @@
 mod cli;
 mod json;
 mod progress;
+mod sets;
+mod telling;
 mod words;
 
 use std::{
     io::{self, IsTerminal, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use cli::{
@@ -18,19 +20,15 @@ use cli::{
 };
 use progress::Bar;
 use resync_publisher::{
-    BaseUrl, HubUrl, check, config, notify,
-    notify::{NotifyError, Outcome, Token, Told},
+    BaseUrl, HubUrl, check, config,
+    notify::Token,
     publish::{Built, Dump, build_telling, describe, dump_telling},
-    serve,
-    state::StateError,
-    status, watch,
+    serve, status, watch,
 };
 use serde_json::{Value, json};
+use sets::{blame, name_in};
+use telling::notify_all;
 use tracing_subscriber::EnvFilter;
-
-/// The pauses between attempts to tell a hub double from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LAST_PAUSE: Duration = Duration::from_secs(300);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -54,7 +52,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Build(arguments) => {
             let mut said = run_build(&arguments).await?;
             let outcome = said.outcome();
-            said.say(arguments.out.json, &[]).and(outcome)
+            said.say(arguments.out.json, []).and(outcome)
         }
         Command::Notify(arguments) => run_notify(&arguments).await,
         Command::Publish { build, token } => run_publish(&build, &token).await,
@@ -69,22 +67,23 @@ async fn run(command: Command) -> Result<(), Failure> {
 /// What a build of all sets did, for a person and for a script.
 #[derive(Default)]
 struct Said {
-    lines: Vec<String>,
+    /// With the name of the set, where there are several.
+    lines: Vec<(Option<String>, String)>,
     sets: Vec<Value>,
     has_undone: bool,
     failed: Vec<Failure>,
-    /// The sets that were built.
+    /// The sets that were built, and those that were not.
     built: Vec<(PathBuf, Chosen)>,
+    unbuilt: Vec<PathBuf>,
 }
 
 impl Said {
     fn take(&mut self, chosen: &Chosen, built: &Built) {
-        for line in words::warnings(built) {
-            eprintln!("warning: {line}");
-        }
         let name = name_of(chosen);
-        let prefix = name.map_or(String::new(), |name| format!("{name}: "));
-        self.lines.push(format!("{prefix}{}", words::built(built, chosen)));
+        for line in words::warnings(built) {
+            eprintln!("warning: {}", words::of_set(name, &line));
+        }
+        self.lines.push((name.map(str::to_owned), words::built(built, chosen)));
         self.sets.push(json::built(name, built));
         self.has_undone |= !built.undone.is_empty();
     }
@@ -97,23 +96,33 @@ impl Said {
 
     /// What the command ends with when all else has been done: what fails keeps nobody from being told of the rest.
     fn outcome(&mut self) -> Result<(), Failure> {
-        let (failed, all) = (self.failed.len(), self.sets.len());
-        match self.failed.pop() {
-            Some(failure) if all == 1 => Err(failure),
-            Some(_) => Err(Failure::Sets { failed, all }),
-            None if self.has_undone => Err(Failure::Undone),
-            None => Ok(()),
+        let failed = std::mem::take(&mut self.failed);
+        sets::sum(failed, self.sets.len(), "could not be built; the others are published")?;
+        if self.has_undone { Err(Failure::Undone) } else { Ok(()) }
+    }
+
+    /// Adds something to what is said of a set.
+    fn add(&mut self, name: Option<&str>, more: String) {
+        match self.lines.iter_mut().find(|(known, _)| name.is_none() || known.as_deref() == name) {
+            Some((_, line)) => *line = format!("{line} · {more}"),
+            None => self.lines.push((name.map(str::to_owned), more)),
         }
     }
 
     /// Says it, with what came after it.
-    fn say(self, is_json: bool, more: &[(&str, Vec<Value>)]) -> Result<(), Failure> {
+    fn say(
+        self,
+        is_json: bool,
+        more: impl IntoIterator<Item = (&'static str, Vec<Value>)>,
+    ) -> Result<(), Failure> {
         if !is_json {
-            return if self.lines.is_empty() { Ok(()) } else { say(&self.lines.join("\n")) };
+            let lines: Vec<_> =
+                self.lines.iter().map(|(name, line)| words::of_set(name.as_deref(), line)).collect();
+            return if lines.is_empty() { Ok(()) } else { say(&lines.join("\n")) };
         }
         let mut object = json!({ "sets": self.sets });
         for (key, values) in more {
-            object[*key] = json!(values);
+            object[key] = json!(values);
         }
         say_json(&object)
     }
@@ -121,13 +130,6 @@ impl Said {
 
 fn name_of(chosen: &Chosen) -> Option<&str> {
     chosen.settings.root.as_ref().map(|root| root.name.as_str())
-}
-
-/// Says which set it is about, where there are several.
-fn blame(name: Option<&str>, failure: &dyn std::fmt::Display) {
-    if let Some(name) = name {
-        eprintln!("error: {name}: {failure}");
-    }
 }
 
 /// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
@@ -150,6 +152,7 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
                 let name = name_of(&chosen);
                 said.sets.push(json!({ "set": name, "error": error.to_string() }));
                 said.fail(name, error.into());
+                said.unbuilt.push(out);
             }
         }
     }
@@ -169,147 +172,118 @@ async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 }
 
 fn run_init(arguments: InitArgs) -> Result<(), Failure> {
-    let InitArgs { config: path, directory, base_url, out, hub } = arguments;
+    let InitArgs { config: path, directory, base_url, out, mut hub } = arguments;
+    if path.exists() {
+        return Err(config::ConfigError::Exists { path }.into());
+    }
+    let asks = directory.is_none() || base_url.is_none();
     let directory = match directory {
         Some(directory) => directory,
         None => ask("The folder whose files are the resources", "the folder", "--directory DIR")?.into(),
     };
     let base_url = match base_url {
         Some(base_url) => base_url,
-        None => ask("The URL under which that folder is published", "the base URL", "--base-url URL")?,
+        None => ask(
+            "The URL under which that folder is published, as https://example.org/data/",
+            "the base URL",
+            "--base-url URL",
+        )?,
     };
+    let base_url = BaseUrl::parse(&base_url)?;
+    if asks && hub.is_empty() {
+        hub.extend(answer("The URL of a hub that is told of every change; nothing for none")?);
+    }
     let hubs = hub.iter().map(|hub| HubUrl::parse(hub)).collect::<Result<Vec<_>, _>>()?;
-    config::write_new(&path, &out, &directory, &BaseUrl::parse(&base_url)?, &hubs)?;
-    say(&format!("{} written; look at it, then run `resync-source publish`", path.display()))
+    // Paths in the file start from its folder, those of flags from where the program runs.
+    let elsewhere = path.parent().is_some_and(|folder| !folder.as_os_str().is_empty());
+    let written = |given: PathBuf| if elsewhere { std::path::absolute(given) } else { Ok(given) };
+    let out = out.map_or_else(|| Ok(config::OUT.into()), written)?;
+    let directory = written(directory)?;
+    if !directory.is_dir() {
+        eprintln!("warning: there is no folder `{}` yet", directory.display());
+    }
+    config::write_new(&path, &out, &directory, &base_url, &hubs)?;
+    let flag =
+        if path == Path::new(config::FILE) { String::new() } else { format!(" --config {}", path.display()) };
+    say(&format!("{} written; look at it, then run `resync-source publish{flag}`", path.display()))
 }
 
-fn ask(question: &str, what: &'static str, flag: &'static str) -> Result<String, Failure> {
+/// What a person says who is asked; nothing where nobody is there, or says nothing.
+fn answer(question: &str) -> Result<Option<String>, Failure> {
     let mut answer = String::new();
-    if io::IsTerminal::is_terminal(&io::stdin()) {
+    if io::stdin().is_terminal() {
         write!(io::stderr(), "{question}: ")?;
         io::stdin().read_line(&mut answer)?;
     }
-    match answer.trim() {
-        "" => Err(Failure::NotAsked(what, flag)),
-        answer => Ok(answer.to_owned()),
-    }
+    Ok(Some(answer.trim().to_owned()).filter(|answer| !answer.is_empty()))
+}
+
+fn ask(question: &str, what: &'static str, flag: &'static str) -> Result<String, Failure> {
+    answer(question)?.ok_or(Failure::NotAsked(what, flag))
 }
 
 async fn run_notify(arguments: &NotifyArgs) -> Result<(), Failure> {
-    let (hubs, outcome) = notify_all(&arguments.out.outs()?, &arguments.token).await;
+    let telling = notify_all(&arguments.out.outs()?, &arguments.token).await;
     if arguments.out.json {
-        say_json(&json!({ "hubs": values(&hubs) }))?;
-    } else if !has_been_said(&hubs, &outcome) {
-        say(&words::told(&hubs))?;
-    }
-    outcome
-}
-
-/// Hubs that could not be told have been named, and so have the others then.
-fn has_been_said(hubs: &[Told], outcome: &Result<(), Failure>) -> bool {
-    hubs.is_empty() || matches!(outcome, Err(Failure::Hubs { .. }))
-}
-
-fn values(hubs: &[Told]) -> Vec<Value> {
-    hubs.iter().map(json::told).collect()
-}
-
-/// Tells the hubs for as long as that is to be tried; those that could not be told have been named by then.
-async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> (Vec<Told>, Result<(), Failure>) {
-    let begun = Instant::now();
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let (hubs, outcome) = tell(outs, &token.tokens.token).await;
-        let failed = hubs.iter().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count();
-        if failed == 0 {
-            return (hubs, outcome);
-        }
-        if begun.elapsed() + pause > token.retry {
-            eprintln!("{}", words::told(&hubs));
-            let failure = Failure::Hubs { failed, all: hubs.len() };
-            return (hubs, outcome.and(Err(failure)));
-        }
-        eprintln!("{}\ntrying again in {} s", words::told(&hubs), pause.as_secs());
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LAST_PAUSE);
-    }
-}
-
-/// Tells the hubs of each set that has any. A set whose hubs cannot be told keeps no other from it: the first such failure comes with what the
-/// others said.
-async fn tell(outs: &[PathBuf], tokens: &[Token]) -> (Vec<Told>, Result<(), Failure>) {
-    let (mut told, mut outcome, mut without) = (Vec::new(), Ok(()), None);
-    for out in outs {
-        match notify(out, tokens).await {
-            Ok(one) => told.extend(one),
-            Err(error @ NotifyError::NoHub { .. }) => without = Some(error),
-            Err(error) => outcome = outcome.and(Err(error.into())),
+        let object = telling.json().into_iter().map(|(key, values)| (key.to_owned(), json!(values)));
+        say_json(&Value::Object(object.collect()))?;
+    } else {
+        for (name, line) in telling.lines() {
+            say(&words::of_set(name, &line))?;
         }
     }
-    match without {
-        Some(error) if told.is_empty() => (told, outcome.and(Err(error.into()))),
-        _ => (told, outcome),
-    }
+    telling.outcome
 }
 
 async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
     let mut built = run_build(arguments).await?;
     let undone = built.outcome();
     let is_json = arguments.out.json;
-    let outs = arguments.out.outs()?;
-    let mut has_hubs = false;
-    let mut are_built = Vec::new();
-    for out in outs {
-        match status(&out) {
-            // Why it was not is known.
-            Err(StateError::NotBuilt { .. }) if undone.is_err() => {}
-            standing => {
-                has_hubs |= !standing?.hubs.is_empty();
-                are_built.push(out);
-            }
-        }
-    }
+    // Why a set was not built is known.
+    let outs = match arguments.out.outs() {
+        Ok(outs) => outs,
+        Err(none) => return built.say(is_json, []).and(undone).and(Err(none)),
+    };
+    let outs: Vec<_> =
+        outs.into_iter().filter(|out| !built.unbuilt.contains(out) || status(out).is_ok()).collect();
+    let (standing, _) = sets::each(&outs, status);
+    let has_hubs = standing.len() < outs.len() || standing.iter().any(|set| !set.hubs.is_empty());
     if !has_hubs {
-        if let Some(last) = built.lines.last_mut() {
+        if let Some((_, last)) = built.lines.last_mut() {
             last.push_str(" · no hub to notify; name one with --hub URL");
         }
-        return built.say(is_json, &[("hubs", Vec::new())]).and(undone);
+        return built.say(is_json, [("hubs", Vec::new()), ("untold", Vec::new())]).and(undone);
     }
-    let (hubs, outcome) = notify_all(&are_built, token).await;
-    match built.lines.last_mut() {
-        _ if has_been_said(&hubs, &outcome) => {}
-        Some(last) => {
-            last.push_str(" · ");
-            last.push_str(&words::told(&hubs));
-        }
-        None => built.lines.push(words::told(&hubs)),
+    let telling = notify_all(&outs, token).await;
+    for (name, line) in telling.lines() {
+        built.add(name, line);
     }
-    built.say(is_json, &[("hubs", values(&hubs))])?;
-    undone.and(outcome)
+    built.say(is_json, telling.json())?;
+    undone.and(telling.outcome)
 }
 
 async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
     let mut said = run_build(arguments).await?;
     let undone = said.outcome();
     let what = if changes { Dump::Changes } else { Dump::Resources };
-    let (mut dumps, mut outcome) = (Vec::new(), Ok(()));
-    for (out, chosen) in std::mem::take(&mut said.built) {
+    let (mut dumps, mut failed) = (Vec::new(), Vec::new());
+    let sets = std::mem::take(&mut said.built);
+    let all = sets.len();
+    for (out, chosen) in sets {
         let dumped = unblocked(move || {
             let bar = Bar::new();
             dump_telling(&out, what, &|step| bar.tell(step))
         });
         match dumped.await {
             Ok(dumped) => {
-                said.lines.push(words::dumped(&dumped));
+                said.add(name_of(&chosen), words::dumped(what, &dumped));
                 dumps.push(json::dumped(name_of(&chosen), &dumped));
             }
-            Err(error) => {
-                blame(name_of(&chosen), &error);
-                outcome = outcome.and(Err(error.into()));
-            }
+            Err(error) => failed.push((name_of(&chosen).map(str::to_owned), error.into())),
         }
     }
-    said.say(arguments.out.json, &[("dumps", dumps)])?;
+    let outcome = sets::outcome(failed, all, "could not be packed");
+    said.say(arguments.out.json, [("dumps", dumps)])?;
     undone.and(outcome)
 }
 
@@ -322,15 +296,17 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
     if first.built.is_empty() {
         return first.outcome();
     }
-    first.say(is_json, &[])?;
-    let sets = sets.into_iter().map(|(out, chosen)| (out, chosen.settings)).collect();
+    first.say(is_json, [])?;
+    let sets: Vec<_> = sets.into_iter().map(|(out, chosen)| (out, chosen.settings)).collect();
+    let outs: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
     let patience = watch::Patience { rescan, ..watch::Patience::default() };
-    let tell = |report| {
+    let tell = |report: watch::Report| {
+        let name = name_in(&outs, report.out());
         if is_json {
             // A watch goes on when nobody reads any more.
-            drop(json::watched(&report).map(|line| writeln!(io::stdout(), "{line}")));
+            drop(json::watched(name.as_deref(), &report).map(|line| writeln!(io::stdout(), "{line}")));
         } else {
-            words::watched(&report);
+            words::watched(name.as_deref(), &report);
         }
     };
     watch::watch(sets, token, patience, stop, tell).await;
@@ -340,7 +316,13 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
 async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {
     let out = arguments.out.out()?;
     let outs = arguments.out.outs()?;
-    let standing = outs.iter().map(|out| status(out)).collect::<Result<Vec<_>, _>>()?;
+    let (standing, failed) = sets::each(&outs, status);
+    if standing.is_empty() {
+        return sets::outcome(failed, outs.len(), "cannot be read");
+    }
+    for (name, failure) in &failed {
+        blame(name.as_deref(), failure);
+    }
     let stop = stop_signal()?;
     let listener = tokio::net::TcpListener::bind(arguments.listen)
         .await
@@ -391,16 +373,20 @@ async fn run_check(arguments: &CheckArgs) -> Result<(), Failure> {
 
 fn run_status(arguments: &StatusArgs) -> Result<(), Failure> {
     let outs = arguments.out.outs()?;
-    let standing = outs.iter().map(|out| status(out)).collect::<Result<Vec<_>, _>>()?;
+    let (standing, failed) = sets::each(&outs, status);
     if arguments.out.json {
-        let json = match standing.as_slice() {
-            [only] => serde_json::to_string_pretty(only),
-            sets => serde_json::to_string_pretty(sets),
-        };
-        return say(&json.map_err(io::Error::from)?);
+        let broken =
+            failed.iter().map(|(name, failure)| json!({ "set": name, "error": failure.to_string() }));
+        match standing.as_slice() {
+            [only] if outs.len() == 1 => say(&serde_json::to_string_pretty(only).map_err(io::Error::from)?)?,
+            [] if outs.len() == 1 => {}
+            sets => say_json(&sets.iter().map(|set| json!(set)).chain(broken).collect())?,
+        }
+    } else if !standing.is_empty() {
+        let said: Vec<_> = standing.iter().map(words::status).collect();
+        say(&said.join("\n\n"))?;
     }
-    let said: Vec<_> = standing.iter().map(words::status).collect();
-    say(&said.join("\n\n"))
+    sets::outcome(failed, outs.len(), "cannot be read")
 }
 
 fn say_json(object: &Value) -> Result<(), Failure> {

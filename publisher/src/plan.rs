@@ -99,7 +99,7 @@ impl Plan {
         match serde_json::from_slice::<Self>(&bytes) {
             Ok(plan) if plan.format == FORMAT => Ok(Some(plan)),
             Ok(plan) => Err(StateError::Newer { path, found: plan.format.into() }),
-            Err(error) => Err(StateError::Damaged { path, reason: error.to_string() }),
+            Err(error) => Err(StateError::DamagedPlan { path, reason: error.to_string() }),
         }
     }
 

@@ -8,6 +8,7 @@ mod dump_archive;
 mod dumps;
 mod listing;
 mod run;
+mod sets;
 mod upkeep;
 
 use std::{
@@ -27,8 +28,8 @@ use resync_core::{
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 use self::listing::{Listed, Listing};
 pub(crate) use self::run::is_in_place;
-pub(crate) use self::upkeep::Rest;
 use self::upkeep::Besides;
+pub(crate) use self::upkeep::Rest;
 pub use self::upkeep::{Undone, Upkeep};
 use crate::{
     collection,
@@ -67,9 +68,9 @@ pub struct Built {
     pub undone: Vec<Undone>,
     /// Whether a Resource List is due and was left to a later build, as a watch does that has changes to tell of.
     pub list_is_due: bool,
-    /// URL of the Source Description, where Destinations start.
     /// The same for a dump.
     pub dump_is_due: bool,
+    /// URL of the Source Description, where Destinations start.
     pub source_description: String,
 }
 
@@ -356,8 +357,8 @@ impl Run {
             unportable: taken.unportable,
             undone,
             list_is_due,
-            source_description: Site::of(&plan.settings).source_description().url,
             dump_is_due,
+            source_description: Site::of(&plan.settings).source_description().url,
         })
     }
 }
@@ -388,7 +389,11 @@ fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
 /// The Change Lists, if they can go on: of the same base URL, and as they were written.
 fn continued<'a>(state: &'a State, settings: &Settings, out: &Path) -> Option<&'a Series> {
     let series = state.series.as_ref()?;
-    if state.settings.base_url != settings.base_url || state.settings.root != settings.root {
+    let is_same_set = match (&state.settings.root, &settings.root) {
+        (Some(one), Some(other)) => one.is_same(other),
+        (one, other) => one == other,
+    };
+    if state.settings.base_url != settings.base_url || !is_same_set {
         return None;
     }
     let mut lists = state.documents.iter().filter(|record| record.capability == Capability::ChangeList);

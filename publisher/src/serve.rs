@@ -74,6 +74,8 @@ pub enum ServeError {
 }
 
 /// A router for the site in `out`, each of the sets that it has now, to be served at the host of its base URL or mounted in a larger server at its root.
+///
+/// A set that cannot be served keeps no other from it: what might be of it is answered by a 500 until it can. An error if none can be.
 pub fn router(out: impl Into<PathBuf>) -> Result<Router, ServeError> {
     let out = out.into();
     let mut outs =
@@ -81,8 +83,16 @@ pub fn router(out: impl Into<PathBuf>) -> Result<Router, ServeError> {
     if outs.is_empty() {
         outs.push(out);
     }
-    let sets = outs.into_iter().map(Server::open).collect::<Result<Vec<_>, _>>()?;
-    Ok(Router::new().fallback(answer).with_state(sets.into()))
+    let (mut sets, mut failed) = (Vec::new(), None);
+    for out in outs {
+        let (set, error) = Server::open(out);
+        sets.push(set);
+        failed = failed.or(error);
+    }
+    match failed {
+        Some(error) if sets.iter().all(|set| set.view().is_none()) => Err(error),
+        _ => Ok(Router::new().fallback(answer).with_state(sets.into())),
+    }
 }
 
 /// Serves the site in `out` until `shutdown` is ready and open requests are answered, at most [`DRAIN`] longer.
@@ -123,7 +133,8 @@ pub async fn serve(
 
 struct Server {
     out: PathBuf,
-    current: Mutex<(Option<Version>, Arc<View>)>,
+    /// None until the state could be read once.
+    current: Mutex<(Option<Version>, Option<Arc<View>>)>,
 }
 
 /// The site as of one version of its state.
@@ -161,26 +172,29 @@ enum Target {
 }
 
 impl Server {
-    fn open(out: PathBuf) -> Result<Self, ServeError> {
+    fn open(out: PathBuf) -> (Self, Option<ServeError>) {
         let version = state_version(&out);
-        let view = View::of(&out)?;
-        Ok(Self { current: Mutex::new((version, Arc::new(view))), out })
+        let (view, error) = match View::of(&out) {
+            Ok(view) => (Some(Arc::new(view)), None),
+            Err(error) => (None, Some(error)),
+        };
+        (Self { current: Mutex::new((version, view)), out }, error)
     }
 
     /// The newest view; while the state cannot be read, the last one that could.
-    fn view(&self) -> Arc<View> {
+    fn view(&self) -> Option<Arc<View>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let version = state_version(&self.out);
         if version != current.0 {
             current.0 = version;
             match View::of(&self.out) {
-                Ok(view) => current.1 = Arc::new(view),
+                Ok(view) => current.1 = Some(Arc::new(view)),
                 Err(error) => {
                     tracing::warn!(%error, "the site's state changed and cannot be read; serving the last one");
                 }
             }
         }
-        Arc::clone(&current.1)
+        current.1.clone()
     }
 }
 
@@ -188,12 +202,19 @@ impl Server {
 fn resolve(sets: &[Server], path: &str) -> (Target, String) {
     let (mut target, mut start) = (Target::Nothing, String::new());
     let path = url_path::decode(path);
+    let mut unread = false;
     for set in sets {
-        let view = set.view();
+        let Some(view) = set.view() else {
+            unread = true;
+            continue;
+        };
         if let (Target::Nothing, Some((path, is_folder))) = (&target, &path) {
             target = view.find(&set.out, path, *is_folder);
         }
         start.clone_from(&view.source_description);
+    }
+    if unread && matches!(target, Target::Nothing) {
+        target = Target::Unknown(io::Error::other("the state of a set cannot be read"));
     }
     (target, start)
 }

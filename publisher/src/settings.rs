@@ -46,6 +46,9 @@ pub struct Settings {
     /// Links that the resources get.
     #[serde(default)]
     pub links: Vec<LinkTemplate>,
+    /// A page that describes the set (RS-056).
+    #[serde(default)]
+    pub described_by: Option<PageUrl>,
     /// The site of several sets that this is one of; `None` for a site of one set.
     #[serde(default)]
     pub root: Option<Root>,
@@ -59,6 +62,16 @@ pub struct Root {
     pub base_url: BaseUrl,
     /// The name of the set.
     pub name: SetName,
+    /// A page that describes the Source.
+    #[serde(default)]
+    pub described_by: Option<PageUrl>,
+}
+
+impl Root {
+    /// Whether these are the same set of the same site.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (&self.base_url, &self.name) == (&other.base_url, &other.name)
+    }
 }
 
 /// The name of a set of resources, which stands in the URLs of its documents: small letters, digits, `-` and `_`.
@@ -155,7 +168,8 @@ impl Settings {
     pub fn new(directory: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
         let (hash, rules) = (vec![Algorithm::Sha256], Rules::default());
         let (directory, hubs, ignore, links) = (directory.into(), Vec::new(), Vec::new(), Vec::new());
-        Self { directory, base_url, hubs, hash, rules, ignore, json_patch: false, links, root: None }
+        let (json_patch, described_by, root) = (false, None, None);
+        Self { directory, base_url, hubs, hash, rules, ignore, json_patch, links, described_by, root }
     }
 
     /// Adds a hub; one named twice counts once.
@@ -165,6 +179,11 @@ impl Settings {
             self.hubs.push(hub);
         }
         self
+    }
+
+    /// The page that describes the Source: that of the set, where it has only one.
+    pub(crate) fn source_described_by(&self) -> Option<&PageUrl> {
+        self.root.as_ref().map_or(&self.described_by, |root| &root.described_by).as_ref()
     }
 
     /// What the patterns make of a path below the directory.
@@ -260,7 +279,24 @@ impl HubUrl {
     }
 }
 
-/// Why a text cannot be a base URL or the address of a hub.
+/// The address of a page for people or programs: absolute, http or https.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PageUrl(Url);
+
+impl PageUrl {
+    /// Checks an address.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        parse_http(text).map(Self)
+    }
+
+    /// The URL as text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// Why a text cannot be a base URL, the address of a hub, or that of a page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
@@ -343,6 +379,7 @@ macro_rules! text_form {
 }
 text_form!(BaseUrl: UrlError);
 text_form!(HubUrl: UrlError);
+text_form!(PageUrl: UrlError);
 text_form!(SetName: SetNameError);
 
 pub(crate) fn parse_http(text: &str) -> Result<Url, UrlError> {

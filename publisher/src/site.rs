@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    settings::{BaseUrl, Settings},
+    settings::{BaseUrl, Root, Settings},
     state,
 };
 
@@ -50,8 +50,13 @@ impl Site {
     pub fn of(settings: &Settings) -> Self {
         match &settings.root {
             None => Self::new(settings.base_url.clone()),
-            Some(root) => Self { base: root.base_url.below(&root.name), root: Some(root.base_url.clone()) },
+            Some(root) => Self::of_set(root),
         }
+    }
+
+    /// The part of a site of several sets that one of them has.
+    pub(crate) fn of_set(root: &Root) -> Self {
+        Self { base: root.base_url.below(&root.name), root: Some(root.base_url.clone()) }
     }
 
     /// The URL of the folder that the documents lie in.

@@ -14,7 +14,7 @@ use resync_core::{
 use crate::{
     notify::{NotifyError, Token, Told, notify},
     publish::{self, BuildError, Built, Rest},
-    settings::{BaseUrl, HubUrl, Root, Rules, SetName, SetNameError, Settings},
+    settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, SetNameError, Settings},
 };
 
 /// A site whose sets of resources a system of its own tells of.
@@ -50,17 +50,24 @@ pub struct Source {
     base_url: BaseUrl,
     hubs: Vec<HubUrl>,
     rules: Rules,
+    described_by: Option<PageUrl>,
 }
 
 impl Source {
     /// A site in `out`, published at `base_url`.
     pub fn new(out: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
-        Self { out: out.into(), base_url, hubs: Vec::new(), rules: Rules::default() }
+        Self { out: out.into(), base_url, hubs: Vec::new(), rules: Rules::default(), described_by: None }
     }
 
     /// When lists of each set are closed, written anew, and archived. Dumps are of files only: there are none here, whatever the rules say.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = Rules { resource_dump_seconds: None, change_dump_seconds: None, ..rules };
+        self
+    }
+
+    /// A page that describes the Source and its sets (RS-056).
+    pub fn described_by(mut self, page: PageUrl) -> Self {
+        self.described_by = Some(page);
         self
     }
 
@@ -74,9 +81,10 @@ impl Source {
     pub fn set(&self, name: &str) -> Result<Set, SetNameError> {
         let name = SetName::parse(name)?;
         let out = self.out.join(name.as_str());
-        let root = Root { base_url: self.base_url.clone(), name };
-        let rules = self.rules;
-        let settings = Settings { root: Some(root), rules, ..Settings::new("", self.base_url.clone()) };
+        let (rules, described_by) = (self.rules, self.described_by.clone());
+        let root = Root { base_url: self.base_url.clone(), name, described_by: described_by.clone() };
+        let settings =
+            Settings { root: Some(root), rules, described_by, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
         Ok(Set { out, settings, changes: Mutex::default(), turn: Mutex::default(), rest: Mutex::default() })
     }

@@ -203,9 +203,23 @@ pub enum StateError {
         /// Its format.
         found: u64,
     },
-    /// No state in any format.
-    #[error("`{}` is damaged ({reason}): remove it and build again; every hub is then told of every document once more", path.display())]
+    /// No state in any format. Nothing of the site is touched while it lies there.
+    #[error(
+        "`{}` is damaged ({reason}): move it away and build again, with DIR and all flags where there is no source.toml. The Change Lists then start anew, changes that wait for a hub are not told, dumps have to be made again, and every hub is told of every document once more",
+        path.display()
+    )]
     Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// What a run that was cut short had still to do is in no format.
+    #[error(
+        "`{}` is damaged ({reason}): move it away and build again. The run that was cut short is then done anew; nothing is lost, unless it had begun a Change List: then the Change Lists start anew",
+        path.display()
+    )]
+    DamagedPlan {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.

@@ -67,10 +67,23 @@ pub enum Report {
     NotTold(PathBuf, NotifyError),
 }
 
+impl Report {
+    /// The folder of the set's documents.
+    pub fn out(&self) -> &Path {
+        match self {
+            Self::Blind(out, _)
+            | Self::Built(out, _)
+            | Self::NotBuilt(out, _)
+            | Self::Told(out, _)
+            | Self::NotTold(out, _) => out,
+        }
+    }
+}
+
 /// More names than this are not kept apart: all files are looked at.
 const MOST_PATHS: usize = 100_000;
 
-/// When a Resource List is written that changes make due: they are told first.
+/// When a Resource List or a dump is written that is due: changes are told first.
 #[derive(Clone, Copy, Debug)]
 struct PutOff {
     quiet: Instant,

@@ -7,11 +7,11 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use resync_core::digest::Algorithm;
+use resync_core::{digest::Algorithm, document::Capability};
 use resync_publisher::{
     Changes,
     notify::{Outcome, Told},
-    publish::{Built, Dumped},
+    publish::{Built, Dump, Dumped},
     status::{HubStatus, Status},
     watch::Report,
 };
@@ -28,7 +28,7 @@ fn summary(built: &Built) -> String {
         [] => "nothing changed".to_owned(),
         written => {
             let lists = written.iter().filter(|document| !document.is_index);
-            let kinds = lists.map(|document| name(document.capability.token()));
+            let kinds = lists.map(|document| document.capability.name());
             format!("{} written", counted(kinds))
         }
     };
@@ -37,40 +37,54 @@ fn summary(built: &Built) -> String {
 }
 
 /// "2 packages → Resource Dump, Capability List written".
-pub(crate) fn dumped(dumped: &Dumped) -> String {
+pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
+    let (one, more, why) = match what {
+        Dump::Resources => {
+            ("resource", "resources", "whose bytes are gone (build again, so that the lists tell of it)")
+        }
+        Dump::Changes => ("change", "changes", "whose bytes later changes have replaced"),
+    };
     let lists = dumped.written.iter().filter(|document| !document.is_index);
-    let what = counted(lists.map(|document| name(document.capability.token())));
+    let what = counted(lists.map(|document| document.capability.name()));
     let gone = match dumped.gone {
         0 => String::new(),
-        gone => {
-            format!(
-                ", without {} whose bytes are gone (build again, so that the lists tell of it)",
-                count(gone, "entry").replace("entrys", "entries")
-            )
-        }
+        1 => format!(", without 1 {one} {why}"),
+        gone => format!(", without {gone} {more} {why}"),
     };
     let what = if what.is_empty() { "nothing changed".to_owned() } else { format!("{what} written") };
     format!("{}{gone} → {what}", count(dumped.packages, "package"))
 }
 
-/// A line on stdout, or on stderr for what went wrong. A watch goes on when nobody reads any more.
-pub(crate) fn watched(report: &Report) {
-    let say = |line: &str| drop(writeln!(io::stdout(), "{line}"));
-    let complain = |line: &str| drop(writeln!(io::stderr(), "{line}"));
+/// With the name of the set before each line, where there are several.
+pub(crate) fn of_set(name: Option<&str>, text: &str) -> String {
+    match name {
+        Some(name) => format!("{name}: {}", text.replace('\n', &format!("\n{name}: "))),
+        None => text.to_owned(),
+    }
+}
+
+/// A line on stdout, or on stderr for what went wrong with a set. A watch goes on when nobody reads any more.
+pub(crate) fn watched(name: Option<&str>, report: &Report) {
+    let say = |line: &str| drop(writeln!(io::stdout(), "{}", of_set(name, line)));
+    let prefix = name.map_or(String::new(), |name| format!("{name}: "));
+    let complain = |kind: &str, line: &str| drop(writeln!(io::stderr(), "{kind}: {prefix}{line}"));
     match report {
-        Report::Blind(_, reason) => complain(&format!(
-            "warning: changes cannot be heard of ({reason}); they are found when all files are looked at, see --rescan"
-        )),
+        Report::Blind(_, reason) => complain(
+            "warning",
+            &format!(
+                "changes cannot be heard of ({reason}); they are found when all files are looked at, see --rescan"
+            ),
+        ),
         Report::Built(_, built) if built.written.is_empty() => {}
         Report::Built(_, built) => {
             for line in warnings(built) {
-                complain(&format!("warning: {line}"));
+                complain("warning", &line);
             }
             say(&summary(built));
         }
-        Report::NotBuilt(_, error) => complain(&format!("error: {error}; tried again at the next change")),
+        Report::NotBuilt(_, error) => complain("error", &format!("{error}; tried again at the next change")),
         Report::Told(_, hubs) => say(&told(hubs)),
-        Report::NotTold(_, error) => complain(&format!("error: {error}; tried again soon")),
+        Report::NotTold(_, error) => complain("error", &format!("{error}; tried again soon")),
         _ => {}
     }
 }
@@ -165,7 +179,7 @@ pub(crate) fn told(hubs: &[Told]) -> String {
                 let documents = told
                     .changes
                     .iter()
-                    .map(|change| format!("{} {}", name(change.capability.token()), change.change.token()));
+                    .map(|change| format!("{} {}", change.capability.name(), change.change.token()));
                 let kinds = counted(resources.chain(documents));
                 format!("{} ({kinds}), hub accepted ({status})", count(all as u64, "notification"))
             }
@@ -189,7 +203,8 @@ pub(crate) fn status(status: &Status) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{arguments}");
     };
-    line(format_args!("{} at {}", status.directory, status.base_url));
+    let set = status.set.as_ref().map_or(String::new(), |set| format!("{set}: "));
+    line(format_args!("{set}{} at {}", status.directory, status.base_url));
     line(format_args!("{}, {}", count(status.resources, "resource"), size(status.bytes)));
     for document in &status.documents {
         line(format_args!(
@@ -205,6 +220,9 @@ pub(crate) fn status(status: &Status) -> String {
     for hub in &status.hubs {
         let left = if hub.leaving { ", which this site has left" } else { "" };
         line(format_args!("hub {}{left}: {}", hub.url, hub_standing(hub)));
+        if let Some(trouble) = &hub.trouble {
+            line(format_args!("  since {}: {}", trouble.since, trouble.reason));
+        }
         for change in &hub.pending {
             line(format_args!("  waits: {} {}  {}", name(&change.capability), change.change, change.url));
         }
@@ -222,29 +240,17 @@ fn hub_standing(hub: &HubStatus) -> String {
         [(hub.waiting, "notification of changed resources"), (hub.pending.len() as u64, "changed document")];
     let waiting: Vec<_> =
         waiting.iter().filter(|(number, _)| *number > 0).map(|(number, what)| many(*number, what)).collect();
-    let why = match &hub.trouble {
-        Some(trouble) => format!(" (since {}: {})", trouble.since, trouble.reason),
-        None => String::new(),
-    };
+    // What was in the way comes with what to do.
+    let advice = if hub.trouble.is_some() { "" } else { "; run `resync-source notify`" };
     if waiting.is_empty() {
         return format!("{last}, knows everything");
     }
-    format!("{last}, waiting: {}{why}; run `resync-source notify`", waiting.join(", "))
+    format!("{last}, waiting: {}{advice}", waiting.join(", "))
 }
 
-fn name(token: &str) -> &str {
-    match token {
-        "description" => "Source Description",
-        "capabilitylist" => "Capability List",
-        "resourcelist" => "Resource List",
-        "changelist" => "Change List",
-        "resourcedump" => "Resource Dump",
-        "changedump" => "Change Dump",
-        "resourcedump-archive" => "Resource Dump Archive",
-        "changelist-archive" => "Change List Archive",
-        "changedump-archive" => "Change Dump Archive",
-        other => other,
-    }
+/// The name of a kind of document by its token.
+fn name(token: &str) -> String {
+    Capability::from(token).name().to_owned()
 }
 
 fn counted<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {

@@ -25,7 +25,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// A Change Notification from the outbox. A number is never given twice under one topic, unless state and outbox are lost together.
+    /// A Change Notification from the outbox. A number is given twice under one topic only where the state was lost; the body then has another interval.
     pub(super) fn of_changes(topic: &str, links: &str, number: u64, body: Vec<u8>) -> Self {
         let mut content = format!("{topic} {number}\n").into_bytes();
         content.extend_from_slice(&body);

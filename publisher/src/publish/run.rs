@@ -3,7 +3,7 @@
 //! Every step may have been done by a run that was cut short; taken again it changes nothing, or finishes what was begun.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, BufReader},
     path::Path,
@@ -20,7 +20,7 @@ use resync_core::{
     xml::{ReadError, Reader},
 };
 
-use super::{BuildError, Progress, Work, Written, desk::Desk, listing::Listed};
+use super::{BuildError, Progress, Work, Written, desk::Desk, listing::Listed, sets};
 use crate::{
     documents::{self, Composed},
     files,
@@ -30,7 +30,7 @@ use crate::{
     outbox,
     plan::{Plan, StoredPosition},
     settings::{HubUrl, Settings},
-    site::{self, DOCUMENT_FOLDER, Location, Site},
+    site::{DOCUMENT_FOLDER, Location, Site},
     state::{DocumentRecord, HubRecord, Part, Series, State},
 };
 
@@ -65,7 +65,7 @@ pub(super) fn publish(
     let series = run.change_lists(resumed)?;
     run.dumps()?;
     run.capability_list()?;
-    run.replace(&documents::source_description(&site, capability_lists(&plan.settings, out)?)?)?;
+    run.source_description()?;
     let outbox = run.change_notifications()?;
     let Run { done, .. } = run;
     let hubs = hub_records(&plan.settings, &site, before.as_ref(), outbox, now);
@@ -120,7 +120,7 @@ pub(super) fn describe(lock: &Lock) -> Result<Vec<Written>, BuildError> {
     let site = Site::of(&plan.settings);
     let (now, done) = (plan.started, Done::default());
     let mut run = Run { out, plan: &plan, site: &site, before: Some(&before), now, done };
-    run.replace(&documents::source_description(&site, capability_lists(&plan.settings, out)?)?)?;
+    run.source_description()?;
     let Done { records, written } = run.done;
     if !written.is_empty() {
         let mut state = before;
@@ -130,21 +130,6 @@ pub(super) fn describe(lock: &Lock) -> Result<Vec<Written>, BuildError> {
         state.save(lock)?;
     }
     Ok(written)
-}
-
-/// The Capability Lists of all sets of the site, this one's included.
-fn capability_lists(settings: &Settings, out: &Path) -> Result<BTreeSet<String>, BuildError> {
-    let mut lists = BTreeSet::from([Site::of(settings).capability_list().url]);
-    if let (Some(root), Some(above)) = (&settings.root, out.parent()) {
-        let unread = |source| BuildError::Write { path: above.to_owned(), source };
-        for other in site::outs(above).map_err(unread)? {
-            let other = State::load(&other)?.settings;
-            if other.root.as_ref().is_some_and(|other| other.base_url == root.base_url) {
-                lists.insert(Site::of(&other).capability_list().url);
-            }
-        }
-    }
-    Ok(lists)
 }
 
 /// The state tells of the run: what was kept for the case of a crash goes.
@@ -264,8 +249,16 @@ impl Run<'_> {
             url.map(|url| (capability, url))
         };
         let others: Vec<_> = others.into_iter().filter_map(top).collect();
-        let list = documents::capability_list(self.site, &self.plan.settings.hubs, others)?;
+        let Settings { described_by, hubs, .. } = &self.plan.settings;
+        let list = documents::capability_list(self.site, described_by.as_ref(), hubs, others)?;
         self.replace(&list)
+    }
+
+    /// Leads to all sets of the site.
+    fn source_description(&mut self) -> Result<(), BuildError> {
+        let settings = &self.plan.settings;
+        let sets = sets::described(settings, self.out)?;
+        self.replace(&documents::source_description(self.site, settings.source_described_by(), sets)?)
     }
 
     /// The lists of one snapshot are kept or replaced together, so that their times agree (RS-095).

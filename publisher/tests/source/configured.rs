@@ -3,7 +3,7 @@
 use std::{fs, io::Read as _, path::PathBuf};
 
 use resync_core::{
-    document::{Capability, Change, Document, Relation},
+    document::{Capability, Change, Document, Link, Relation},
     xml,
 };
 
@@ -103,6 +103,39 @@ fn rs070_rs080_each_set_has_its_capability_list_and_the_source_description_leads
 }
 
 #[test]
+fn rs056_the_source_and_each_set_are_described_where_that_is_told_and_then_check_advises_nothing() {
+    let place = Place::new();
+    with_images(&place);
+    let described = |page: &str| {
+        let sets = two_sets("")
+            .replace("name = \"images\"", &format!("name = \"images\"\ndescribed_by = \"{page}\""));
+        configured(&place, &format!("described_by = \"http://source.example/about\"\n{sets}"))
+    };
+    let config = described("http://images.example/about");
+    run(&["build", "--config", text(&config)]).succeeded();
+    let described_by = |links: &[Link]| {
+        links.iter().find(|link| link.rel == Relation::DescribedBy).map(|link| link.href.clone())
+    };
+    let pages = |document: &Document| {
+        let entries = document.entries().iter().map(|entry| described_by(&entry.links));
+        std::iter::once(described_by(&document.header().links)).chain(entries).flatten().collect::<Vec<_>>()
+    };
+    let (source, images) = ("http://source.example/about", "http://images.example/about");
+    assert_eq!(pages(&document(&place, ".well-known/resourcesync")), [source, source, images]);
+    assert_eq!(pages(&document(&place, "articles/resync/capabilitylist.xml")), [source]);
+    assert_eq!(pages(&document(&place, "images/resync/capabilitylist.xml")), [images]);
+    let checked = crate::support::run(&["check", text(&place.out())]).succeeded();
+    assert!(!checked.out.contains("warning"), "{}", checked.out);
+    described("http://images.example/other");
+    let again = run(&["build", "--config", text(&config)]).succeeded();
+    assert!(
+        again.out.contains("images: 1 resource, 3 B → Capability List, Source Description written"),
+        "{}",
+        again.out
+    );
+}
+
+#[test]
 fn fn002_fn004_cn002_each_set_has_its_channels_and_a_new_set_is_told_on_all_of_them() {
     let (place, hub) = (Place::new(), Hub::start());
     with_images(&place);
@@ -156,6 +189,55 @@ fn a_set_that_cannot_be_built_keeps_no_other_from_being_published_and_told() {
     assert_eq!(said["sets"][1]["set"], "images");
     assert!(said["sets"][1]["error"].as_str().unwrap().contains("images"), "{said}");
     assert!(hub.next_of_any().is_of_changes());
+}
+
+#[test]
+fn the_damaged_state_of_one_set_is_named_and_stops_no_other() {
+    let (place, hub) = (Place::new(), Hub::start());
+    with_images(&place);
+    let config = configured(&place, &two_sets(&format!("\"{}\"", hub.url())));
+    let run = |arguments: &[&str]| run(&[arguments, &["--config", text(&config)]].concat());
+    run(&["publish"]).succeeded();
+    hub.next();
+    hub.next();
+    let description = fs::read(place.out().join(".well-known/resourcesync")).unwrap();
+    let state = place.out().join("images/.resync-source/state.json");
+    let whole = fs::read(&state).unwrap();
+    fs::write(&state, &whole[..whole.len() / 2]).unwrap();
+    let named = format!("error: images: `{}` is damaged", state.display());
+
+    place.put("a.txt", "changed");
+    let built = run(&["build"]).failed_with(1, "1 of 2 sets could not be built");
+    assert!(built.out.starts_with("articles: 1 resource, 7 B: 1 updated"), "{}", built.out);
+    assert!(
+        built.err.contains(&named) && built.err.contains("move it away and build again"),
+        "{}",
+        built.err
+    );
+    let now = fs::read(place.out().join(".well-known/resourcesync")).unwrap();
+    assert_eq!(now, description, "nobody takes the set for gone");
+    let notified = run(&["notify"]).failed_with(1, "1 of 2 sets could not be told of");
+    assert!(notified.err.contains(&named), "{}", notified.err);
+    assert!(notified.out.starts_with("articles: 2 notifications"), "{}", notified.out);
+    assert!(hub.next_of_any().is_of_changes());
+    hub.next();
+    let status = run(&["status"]).failed_with(1, "1 of 2 sets cannot be read");
+    assert!(status.err.contains(&named) && status.out.contains("knows everything"), "{}", status.out);
+    let status = run(&["status", "--json"]).failed_with(1, "1 of 2 sets");
+    let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+    assert_eq!((&status[0]["set"], &status[1]["set"]), (&"articles".into(), &"images".into()));
+    assert!(status[1]["error"].as_str().unwrap().contains("state.json"), "{status}");
+    crate::support::run(&["check", text(&place.out()), "--base-url", "http://source.example/"]).succeeded();
+    let server = crate::support::Server::start(&place);
+    assert_eq!(server.get("/articles/a.txt").status, 200);
+    assert_eq!(server.get("/one.png").status, 500, "it may be there");
+
+    fs::remove_file(&state).unwrap();
+    let rebuilt = run(&["publish"]).succeeded();
+    assert!(rebuilt.out.contains("images: 1 resource, 3 B → Resource List, Change List"), "{}", rebuilt.out);
+    assert_eq!(told(&hub.next()).len(), 4, "of every document once more");
+    assert_eq!(server.get("/one.png").status, 200);
+    crate::support::run(&["check", text(&place.out())]).succeeded();
 }
 
 #[test]

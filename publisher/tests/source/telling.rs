@@ -126,7 +126,7 @@ fn what_waits_while_the_hub_is_away_is_told_in_order_each_once_and_status_says_w
     }
     let status = run(&["status", "--out", text(&place.out())]).succeeded();
     assert!(
-        status.out.contains("waiting: 3 notifications of changed resources, 2 changed documents (since "),
+        status.out.contains("waiting: 3 notifications of changed resources, 2 changed documents\n  since "),
         "{}",
         status.out
     );

@@ -1,0 +1,72 @@
+//! The sets of a site, to whose Capability Lists its Source Description leads.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, BufReader},
+    path::{Path, PathBuf},
+};
+
+use resync_core::{document::Relation, xml::Reader};
+
+use super::BuildError;
+use crate::{
+    settings::{Root, SetName, Settings},
+    site::{Location, Site},
+    state::{State, StateError},
+};
+
+/// The Capability Lists of all sets of the site, this one's included, each with the page that describes the set.
+///
+/// A set whose state cannot be read stays, as long as its Capability List says that it belongs here: what damaged the state has not ended the set.
+pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, BuildError> {
+    let mut sets = Sets::from([told(settings)]);
+    let (Some(root), Some(above)) = (&settings.root, out.parent()) else { return Ok(sets) };
+    let unread = |source| BuildError::Write { path: above.to_owned(), source };
+    for other in folders(above).map_err(unread)? {
+        let is_other = other.file_name() != out.file_name();
+        sets.extend(match State::load(&other) {
+            Ok(State { settings, .. }) => (is_other && is_of(&settings, root)).then(|| told(&settings)),
+            Err(error) => {
+                if !matches!(error, StateError::NotBuilt { .. }) {
+                    tracing::debug!(%error, "the Source Description goes on leading to this set");
+                }
+                published(root, &other).filter(|_| is_other)
+            }
+        });
+    }
+    Ok(sets)
+}
+
+/// The URLs of Capability Lists, and of what describes their sets.
+type Sets = BTreeMap<String, Option<String>>;
+
+fn told(settings: &Settings) -> (String, Option<String>) {
+    (Site::of(settings).capability_list().url, settings.described_by.as_ref().map(ToString::to_string))
+}
+
+fn is_of(settings: &Settings, root: &Root) -> bool {
+    settings.root.as_ref().is_some_and(|other| other.base_url == root.base_url)
+}
+
+fn folders(above: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(above)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// What the Capability List says that lies in the folder of a set, if it points up to the Source Description of this site.
+fn published(root: &Root, out: &Path) -> Option<(String, Option<String>)> {
+    let name = SetName::parse(out.file_name()?.to_str()?).ok()?;
+    let site = Site::of_set(&Root { name, ..root.clone() });
+    let Location { path, url } = site.capability_list();
+    let reader = Reader::new(BufReader::new(File::open(out.join(path)).ok()?)).ok()?;
+    let leads_to = |relation| reader.header().link(relation).map(|link| link.href.clone());
+    let is_of_the_site = leads_to(&Relation::Up)? == site.source_description().url;
+    is_of_the_site.then(|| (url, leads_to(&Relation::DescribedBy)))
+}

@@ -1,0 +1,103 @@
+//! Telling the hubs of all sets, for as long as that is to be tried, and what came of it in words.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use resync_publisher::{
+    notify,
+    notify::{NotifyError, Outcome, Token, Told},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{Failure, TokenArgs},
+    sets, words,
+};
+
+/// The pauses between attempts to tell a hub double from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(300);
+
+/// What came of it.
+pub(crate) struct Telling {
+    /// The name of each set that has hubs, where there are several, and what these said.
+    told: Vec<(Option<String>, Vec<Told>)>,
+    /// The sets of whose hubs none could be told.
+    untold: Vec<Value>,
+    /// Whether the user knows what the hubs said.
+    is_said: bool,
+    /// What the command ends with.
+    pub(crate) outcome: Result<(), Failure>,
+}
+
+impl Telling {
+    /// What the hubs of each set said, unless it has been said.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (Option<&str>, String)> {
+        let unsaid = self.told.iter().filter(|_| !self.is_said);
+        unsaid.map(|(name, hubs)| (name.as_deref(), words::told(hubs)))
+    }
+
+    /// The same for a script.
+    pub(crate) fn json(&self) -> [(&'static str, Vec<Value>); 2] {
+        let hubs = self
+            .told
+            .iter()
+            .flat_map(|(name, hubs)| hubs.iter().map(|told| crate::json::told(name.as_deref(), told)));
+        [("hubs", hubs.collect()), ("untold", self.untold.clone())]
+    }
+}
+
+/// Tells the hubs of the sets in `outs`. Those that could not be told have been named on stderr when this is ready.
+pub(crate) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> Telling {
+    let begun = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let (told, untold) = tell(outs, &token.tokens.token).await;
+        let hubs = || told.iter().flat_map(|(_, hubs)| hubs);
+        let (all, failed) =
+            (hubs().count(), hubs().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count());
+        let is_over = failed == 0 || begun.elapsed() + pause > token.retry;
+        if failed > 0 {
+            for (name, hubs) in &told {
+                eprintln!("{}", words::of_set(name.as_deref(), &words::told(hubs)));
+            }
+        }
+        if !is_over {
+            eprintln!("trying again in {} s", pause.as_secs());
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+            continue;
+        }
+        let of_hubs = if failed > 0 { Err(Failure::Hubs { failed, all }) } else { Ok(()) };
+        return Telling {
+            is_said: failed > 0,
+            untold: untold
+                .iter()
+                .map(|(name, failure)| json!({ "set": name, "error": failure.to_string() }))
+                .collect(),
+            outcome: sets::outcome(untold, outs.len(), "could not be told of").and(of_hubs),
+            told,
+        };
+    }
+}
+
+type Tried = (Vec<(Option<String>, Vec<Told>)>, Vec<(Option<String>, Failure)>);
+
+/// Tells the hubs of each set that has any. A set whose hubs cannot be told keeps no other from it.
+async fn tell(outs: &[PathBuf], tokens: &[Token]) -> Tried {
+    let (mut told, mut untold, mut without) = (Vec::new(), Vec::new(), None);
+    for out in outs {
+        let name = sets::name_in(outs, out);
+        match notify(out, tokens).await {
+            Ok(hubs) => told.push((name, hubs)),
+            Err(error @ NotifyError::NoHub { .. }) => without = Some((name, error.into())),
+            Err(error) => untold.push((name, error.into())),
+        }
+    }
+    if told.is_empty() && untold.is_empty() {
+        untold.extend(without);
+    }
+    (told, untold)
+}
