@@ -6,12 +6,13 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use fastrand::Rng;
 use rustix::io::Errno;
 use tempfile::TempDir;
 use walkdir::WalkDir;
+
+use super::preload;
 
 /// What the disk forgets or keeps as one, unless it tears it.
 const PAGE: usize = 4_096;
@@ -83,15 +84,7 @@ impl Disk {
     pub fn under(data: &Path, seed: u32) -> Self {
         let folder = tempfile::tempdir_in(data.parent().expect("a data folder is in a folder"))
             .expect("a temporary folder can be made");
-        let source = folder.path().join("disk.c");
-        fs::write(&source, include_str!("disk.c")).expect("a source can be written");
-        let built = Command::new("cc")
-            .args(["-O1", "-shared", "-fPIC", "-pthread", "-o"])
-            .arg(folder.path().join("disk.so"))
-            .arg(&source)
-            .output()
-            .expect("there is a C compiler");
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        preload::build("disk", include_str!("disk.c"), folder.path());
         let control = File::create(folder.path().join("control")).expect("a file can be made");
         let words = [0, 0, 0, seed, SYNC_TAKES].map(u32::to_ne_bytes).concat();
         control.write_all_at(&words, 0).expect("a file can be written");

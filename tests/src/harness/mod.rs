@@ -1,8 +1,10 @@
 //! The test harness: real processes, raw HTTP, disks that fail, and subscribers whose temper can change.
 
+mod clock;
 mod disk;
 mod judge;
 mod names;
+mod preload;
 mod process;
 mod raw;
 mod receiver;
@@ -13,9 +15,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+pub use clock::Clock;
 pub use disk::{Disk, Faults, Loss};
 pub use judge::{DOCUMENTS, Documents, PublishedSchemas, SCHEMAS, complaints, files_below, grammar};
-pub use names::NameServer;
+pub use names::{NameServer, Trouble};
 pub use process::{HubProcess, Process, binary, free_address};
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen, Temper};

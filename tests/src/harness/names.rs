@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
@@ -12,7 +12,22 @@ const A: u16 = 1;
 const AAAA: u16 = 28;
 const INTERNET: u16 = 1;
 
-type Names = Arc<Mutex<HashMap<String, Vec<IpAddr>>>>;
+type Names = Arc<Mutex<Known>>;
+
+#[derive(Debug, Default)]
+struct Known {
+    addresses: HashMap<String, Vec<IpAddr>>,
+    trouble: Option<Trouble>,
+}
+
+/// What a name server in trouble does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It says that it has failed.
+    Fails,
+    /// It says nothing.
+    Silent,
+}
 
 /// A running name server; it stops when dropped. No answer may be remembered (its time to live is 0), and what it was not told
 /// does not exist.
@@ -45,7 +60,12 @@ impl NameServer {
     pub fn set(&self, name: &str, addresses: &[&str]) {
         let addresses =
             addresses.iter().map(|address| address.parse().expect("tests give addresses")).collect();
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), addresses);
+        lock(&self.names).addresses.insert(name.to_owned(), addresses);
+    }
+
+    /// From now on it is in trouble; `None`: no longer.
+    pub fn trouble(&self, trouble: Option<Trouble>) {
+        lock(&self.names).trouble = trouble;
     }
 }
 
@@ -69,13 +89,21 @@ async fn serve(socket: UdpSocket, names: Names) {
 fn answer(question: &[u8], names: &Names) -> Option<Vec<u8>> {
     let (name, end) = read_name(question, 12)?;
     let kind = u16::from_be_bytes(question.get(end..end + 2)?.try_into().ok()?);
-    let known = names.lock().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+    let (known, trouble) = {
+        let names = lock(names);
+        (names.addresses.get(&name).filter(|_| names.trouble.is_none()).cloned(), names.trouble)
+    };
     let addresses = known.iter().flatten().filter_map(|address| data(address, kind));
     let records: Vec<Vec<u8>> = addresses.collect();
 
     let mut answer = question.get(..2)?.to_vec();
-    // A response that recursion was wanted and had for; NXDOMAIN for what is not known.
-    answer.extend_from_slice(if known.is_some() { &[0x81, 0x80] } else { &[0x81, 0x83] });
+    // A response that recursion was wanted and had for; NXDOMAIN for what is not known, SERVFAIL in trouble.
+    answer.extend_from_slice(match (&known, trouble) {
+        (_, Some(Trouble::Silent)) => return None,
+        (_, Some(Trouble::Fails)) => &[0x81, 0x82],
+        (Some(_), None) => &[0x81, 0x80],
+        (None, None) => &[0x81, 0x83],
+    });
     for count in [1, u16::try_from(records.len()).ok()?, 0, 0] {
         answer.extend_from_slice(&count.to_be_bytes());
     }
@@ -90,6 +118,10 @@ fn answer(question: &[u8], names: &Names) -> Option<Vec<u8>> {
         answer.extend_from_slice(&data);
     }
     Some(answer)
+}
+
+fn lock(names: &Names) -> MutexGuard<'_, Known> {
+    names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn data(address: &IpAddr, kind: u16) -> Option<Vec<u8>> {

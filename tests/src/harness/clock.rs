@@ -1,0 +1,65 @@
+//! A clock that jumps: a library under the hub adds to the time of day whatever it is told (`clock.c`).
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use super::preload;
+
+/// The clock of a process.
+#[derive(Debug)]
+pub struct Clock {
+    library: PathBuf,
+    path: PathBuf,
+    control: File,
+}
+
+impl Clock {
+    /// One that goes right so far, with its files in this folder.
+    ///
+    /// # Panics
+    /// When the library cannot be built: the system has no C compiler.
+    pub fn new(folder: &Path) -> Self {
+        let library = preload::build("clock", include_str!("clock.c"), folder);
+        let path = folder.join("clock");
+        let control = File::create(&path).expect("a file can be made");
+        let clock = Self { library, path, control };
+        clock.jump(0);
+        clock
+    }
+
+    /// The environment of a process that lives by this clock.
+    pub fn environment(&self) -> [(String, String); 2] {
+        [
+            ("LD_PRELOAD".to_owned(), self.library.display().to_string()),
+            ("RESYNC_CLOCK_CONTROL".to_owned(), self.path.display().to_string()),
+        ]
+    }
+
+    /// From now on it is so many seconds fast, or slow.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written.
+    pub fn jump(&self, seconds: i64) {
+        self.control.write_all_at(&seconds.to_ne_bytes(), 0).expect("a file can be written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn a_process_lives_by_the_clock_that_it_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::new(folder.path());
+        clock.jump(-86_400);
+        let told = Command::new("date").arg("+%s").envs(clock.environment()).output().unwrap();
+        let told: u64 = String::from_utf8(told.stdout).unwrap().trim().parse().unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert!((86_390..=86_410).contains(&(now - told)), "{now} {told}");
+    }
+}
