@@ -1,15 +1,16 @@
 //! `resync-load`: the hub and its kit, shown and measured.
 
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use resync_tests::demo;
 use resync_tests::load::{
-    Attack, Copy, Failure, Fanout, Isolation, Limit, Publish, Recovery, Scale, attack, copy, fanout,
-    isolation, limit, publish, recovery, scale,
+    self, Attack, By, Copy, Failure, Fanout, Isolation, Limit, Live, Options, Publish, Recovery, Scale,
+    Scenario, attack, copy, fanout, isolation, limit, publish, recovery, scale,
 };
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -29,6 +30,28 @@ enum Command {
         /// Work in this folder and keep it; without it, in a temporary one
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
+    },
+    /// A scenario against our hub or any other: what it measures, and what the oracle says
+    Run(RunArguments),
+    /// The scenarios that come with this tool
+    Scenarios,
+    /// One or two results as a page with everything in it, as SVG and as JSON
+    Report {
+        /// What `resync-load run --out` wrote; with two, both are shown side by side
+        #[arg(num_args = 1..=2, required = true, value_name = "RESULT")]
+        results: Vec<PathBuf>,
+        /// The page; the pictures and the JSON get the same name
+        #[arg(short, long, default_value = "report.html", value_name = "PAGE")]
+        out: PathBuf,
+    },
+    /// The receiver of runs by itself, or a bare hyper server, so that another tool can drive it (see tests/receiver)
+    Receiver {
+        /// Which of them
+        #[arg(long, value_enum, default_value = "receiver")]
+        kind: ReceiverKind,
+        /// Bytes of a body
+        #[arg(long, default_value_t = 1_000)]
+        payload: u32,
     },
     /// What this machine could do at best: a bare client loop, and durable appends
     Limit {
@@ -200,6 +223,51 @@ enum Command {
     },
 }
 
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// One that `resync-load scenarios` lists, or a file
+    scenario: String,
+    /// A WebSub hub that runs already; without it, our own is started
+    #[arg(long, value_name = "URL")]
+    hub: Option<String>,
+    /// The process of that hub, so that its CPU and memory are measured
+    #[arg(long, value_name = "PID", requires = "hub")]
+    hub_pid: Option<i32>,
+    /// Whether content is posted or the hub is pinged; without it, as the scenario says
+    #[arg(long, value_enum)]
+    by: Option<PublishBy>,
+    /// Another seed than the scenario's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Other numbers of subscribers than the scenario's
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
+    subscribers: Option<Vec<u32>>,
+    /// Another duration than the scenario's, such as 10s
+    #[arg(long, value_parser = humantime::parse_duration)]
+    duration: Option<Duration>,
+    /// Do not measure what the machine could do at best
+    #[arg(long)]
+    no_bound: bool,
+    /// Write the result as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PublishBy {
+    Content,
+    Ping,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ReceiverKind {
+    Receiver,
+    Hyper,
+}
+
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -213,6 +281,15 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo { keep } => run_demo(keep),
+        Command::Run(arguments) => run_scenario(arguments),
+        Command::Scenarios => list_scenarios(),
+        Command::Report { results, out } => {
+            for path in load::report(&results, &out)? {
+                writeln!(io::stdout(), "{}", path.display())?;
+            }
+            Ok(())
+        }
+        Command::Receiver { kind, payload } => serve_alone(kind, payload),
         Command::Limit { requests, hosts, payload, at_once, json } => {
             let folder = tempfile::tempdir_in(".")?;
             let plan = Limit { requests, hosts, payload, at_once };
@@ -260,6 +337,57 @@ fn run(command: Command) -> Result<(), Failure> {
             show(&report, json)
         }
     }
+}
+
+fn run_scenario(arguments: RunArguments) -> Result<(), Failure> {
+    let mut scenario = Scenario::load(&arguments.scenario)?;
+    if let Some(by) = arguments.by {
+        scenario.publish.by = match by {
+            PublishBy::Content => By::Content,
+            PublishBy::Ping => By::Ping,
+        };
+    }
+    scenario.seed = arguments.seed.unwrap_or(scenario.seed);
+    scenario.audience.subscribers = arguments.subscribers.unwrap_or(scenario.audience.subscribers);
+    scenario.duration = arguments.duration.unwrap_or(scenario.duration);
+    let options = Options {
+        hub: arguments.hub,
+        hub_pid: arguments.hub_pid,
+        bound: !arguments.no_bound,
+        live: Live::fitting(),
+    };
+    let result = Runtime::new()?.block_on(load::run(&scenario, &options, Path::new(".")))?;
+    if let Some(out) = &arguments.out {
+        fs::write(out, serde_json::to_string_pretty(&result)?)
+            .map_err(|error| format!("{} cannot be written: {error}", out.display()))?;
+    }
+    if arguments.json {
+        show(&result, true)?;
+    } else {
+        writeln!(io::stdout(), "{result}")?;
+    }
+    if result.passed { Ok(()) } else { Err("not everything came out as the scenario expects".into()) }
+}
+
+/// Says where it is, how a body has to begin, and how many bytes follow; then it serves until it is ended.
+fn serve_alone(kind: ReceiverKind, payload: u32) -> Result<(), Failure> {
+    Runtime::new()?.block_on(async {
+        let alone = match kind {
+            ReceiverKind::Receiver => load::receiver_alone(payload)?,
+            ReceiverKind::Hyper => load::hyper_alone(payload).await?,
+        };
+        let (line, rest) = alone.body.split_once('\n').unwrap_or((alone.body.as_str(), ""));
+        writeln!(io::stdout(), "{}\n{line}\n{}", alone.url, rest.len())?;
+        io::stdout().flush()?;
+        std::future::pending().await
+    })
+}
+
+fn list_scenarios() -> Result<(), Failure> {
+    for name in load::scenarios() {
+        writeln!(io::stdout(), "{name:<16} {}", Scenario::load(name)?.about)?;
+    }
+    Ok(())
 }
 
 /// One line of JSON for programs, a line for each value for people.

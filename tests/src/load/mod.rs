@@ -7,7 +7,8 @@
 //!   on the common ground of `stage`;
 //! * `publish` measures what publishers wait for, and how soon a subscriber hears of it;
 //! * `copy` compares a first copy with the one that another client makes of the same Source;
-//! * `attack` is about publishers: what they notice when others try to bring the hub down.
+//! * `attack` is about publishers: what they notice when others try to bring the hub down;
+//! * `scenario` says what is done to any hub, `run` does it, `measure` says what came of it, `report` shows it.
 
 mod attack;
 mod bare;
@@ -16,10 +17,15 @@ mod delays;
 mod fanout;
 mod isolation;
 mod limit;
+mod measure;
 mod publish;
 mod receiver;
 mod recovery;
+mod report;
+mod request;
+mod run;
 mod scale;
+mod scenario;
 mod stage;
 mod wire;
 
@@ -33,9 +39,19 @@ pub use copy::{Copy, CopyReport, copy};
 pub use fanout::{Fanout, FanoutReport, fanout};
 pub use isolation::{Health, Isolation, IsolationReport, isolation};
 pub use limit::{Limit, LimitReport, limit};
+pub use measure::{
+    Bound, Delivered, FaultReport, Finding, Judgement, Live, Machine, Overhead, Published, Quantiles,
+    Resources, RunResult, Rung, Second, Slopes, Verdict,
+};
 pub use publish::{Publish, PublishReport, Publishers, Spread, publish};
 pub use recovery::{Recovery, RecoveryReport, recovery};
+pub use report::report;
+pub use run::{Alone, Options, hyper_alone, receiver_alone, run};
 pub use scale::{Scale, ScaleReport, Size, scale};
+pub use scenario::{
+    Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Mistake, Pattern, Publishing, Receivers,
+    Scenario, Spell, When, names as scenarios,
+};
 
 /// What a measurement may fail by.
 pub type Failure = Box<dyn Error + Send + Sync>;

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Failure;
 use super::delays::Delays;
+use super::request::Request;
 
 const DONE: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 /// How long nothing may come before a measurement is given up.
@@ -205,7 +206,7 @@ async fn serve(mut stream: TcpStream, tally: &Tally) -> std::io::Result<()> {
                 Temper::Hanging => return hang(&mut stream).await,
                 Temper::Refusing => return stream.set_zero_linger(),
             }
-            let (length, answer) = (request.length, request.answer(tally));
+            let (length, answer) = (request.length, answer(&request, tally));
             match answer {
                 Some(challenge) => stream.write_all(challenge.as_bytes()).await?,
                 None => stream.write_all(DONE).await?,
@@ -227,44 +228,19 @@ async fn hang(stream: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A complete request at the beginning of what was read.
-struct Request<'a> {
-    line: &'a str,
-    body: &'a [u8],
-    length: usize,
-}
-
-impl<'a> Request<'a> {
-    fn find(bytes: &'a [u8]) -> Option<Self> {
-        let head = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
-        let text = std::str::from_utf8(&bytes[..head]).ok()?;
-        let (line, fields) = text.split_once("\r\n")?;
-        let body = fields.lines().find_map(|field| {
-            let (name, value) = field.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-        });
-        let length = head + body.unwrap_or(0);
-        (bytes.len() >= length).then(|| Self { line, body: &bytes[head..length], length })
+/// A delivery is counted; a verification of intent is answered with its challenge.
+fn answer(request: &Request<'_>, tally: &Tally) -> Option<String> {
+    let target = request.target();
+    if request.line.starts_with("GET") {
+        let challenge = request.parameter("hub.challenge").unwrap_or_default();
+        tally.verified.fetch_add(1, Ordering::Relaxed);
+        return Some(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{challenge}", challenge.len()));
     }
-
-    /// A delivery is counted; a verification of intent is answered with its challenge.
-    fn answer(&self, tally: &Tally) -> Option<String> {
-        let target = self.line.split(' ').nth(1).unwrap_or_default();
-        if self.line.starts_with("GET") {
-            let challenge = target.split_once("hub.challenge=").map_or("", |(_, rest)| rest);
-            let challenge = challenge.split('&').next().unwrap_or_default();
-            tally.verified.fetch_add(1, Ordering::Relaxed);
-            return Some(format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{challenge}",
-                challenge.len()
-            ));
-        }
-        if let Some(count) = target[1..].parse::<usize>().ok().and_then(|number| tally.of.get(number)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        tally.total.fetch_add(1, Ordering::Relaxed);
-        tally.delays.note(self.body);
-        tally.bell.notify_waiters();
-        None
+    if let Some(count) = target[1..].parse::<usize>().ok().and_then(|number| tally.of.get(number)) {
+        count.fetch_add(1, Ordering::Relaxed);
     }
+    tally.total.fetch_add(1, Ordering::Relaxed);
+    tally.delays.note(request.body);
+    tally.bell.notify_waiters();
+    None
 }

@@ -1,0 +1,114 @@
+//! A result in words, for a terminal.
+
+use std::fmt;
+
+use super::{RunResult, Rung, Verdict};
+
+impl fmt::Display for RunResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {} (seed {}), {}", self.scenario, self.about, self.seed, self.hub)?;
+        if let Some(bound) = &self.bound {
+            let (requests, appends) = (bound.requests_per_second, bound.appends_per_second);
+            writeln!(f, "  at best    {requests:.0} signed requests/s, {appends:.0} durable appends/s")?;
+        }
+        for rung in &self.rungs {
+            rung.fmt(f)?;
+        }
+        write!(f, "{}", if self.passed { "passed" } else { "NOT passed" })
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { published, delivered, judgement, .. } = self;
+        writeln!(
+            f,
+            "\n  {} subscribers, {} topics, {} hosts, {:.1} s",
+            self.subscribers, self.topics, self.hosts, self.seconds
+        )?;
+        let latency = &published.latency;
+        writeln!(
+            f,
+            "  published  {} acknowledged, {} refused, {} unanswered; p50 {:.2} p99 {:.2} max {:.1} ms",
+            published.acknowledged,
+            published.refused,
+            published.unanswered,
+            latency.p50,
+            latency.p99,
+            latency.max
+        )?;
+        let latency = &delivered.latency;
+        let ratio =
+            delivered.ratio_to_bound.map_or_else(String::new, |ratio| format!(", {ratio:.2} of the bound"));
+        writeln!(
+            f,
+            "  delivered  {} ({} refused), {:.0}/s{ratio}; p50 {:.2} p90 {:.2} p99 {:.2} p99.9 {:.2} max {:.1} ms",
+            delivered.accepted,
+            delivered.refused,
+            delivered.per_second,
+            latency.p50,
+            latency.p90,
+            latency.p99,
+            latency.p999,
+            latency.max
+        )?;
+        if let Some(hub) = &self.resources {
+            writeln!(
+                f,
+                "  hub        {:.1} µs CPU/delivery, {:.0} B memory/subscription, {:.0} B disk/notification, {}",
+                hub.cpu_per_delivery,
+                hub.memory_per_subscription,
+                hub.disk_per_notification,
+                hub.syncs_per_notification
+                    .map_or_else(|| "syncs unknown".into(), |syncs| format!("{syncs:.2} syncs/notification"))
+            )?;
+        }
+        let own = &self.overhead;
+        writeln!(
+            f,
+            "  tool       {:.1} µs CPU/delivery, {:.0} % of the machine, posts late by p99 {:.2} ms",
+            own.cpu_per_delivery,
+            own.cpu_share * 100.0,
+            own.lateness.p99
+        )?;
+        writeln!(
+            f,
+            "  oracle     {} owed, {} delivered, {} lost, {} duplicated, {} repeated after a crash, {} reordered, {} gaps",
+            judgement.owed,
+            judgement.delivered,
+            judgement.lost,
+            judgement.duplicated,
+            judgement.repeated,
+            judgement.reordered,
+            judgement.gaps
+        )?;
+        for finding in &judgement.findings {
+            writeln!(f, "  FAULT      {} × {}: {}", finding.count, finding.name, finding.meaning)?;
+            for example in &finding.examples {
+                writeln!(f, "               {example}")?;
+            }
+        }
+        for fault in &self.faults {
+            let what = match (&fault.impossible, fault.acknowledged_after) {
+                (Some(why), _) => format!("could not be made: {why}"),
+                (None, Some(after)) => format!("next acknowledgement {after:.2} s after its end"),
+                (None, None) => "nothing was acknowledged after it".to_owned(),
+            };
+            writeln!(f, "  {:<16} {:.2} s to {:.2} s, {what}", fault.kind, fault.from, fault.until)?;
+        }
+        self.verdicts.iter().try_for_each(|verdict| writeln!(f, "  {verdict}"))
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, measured, bound, unit, .. } = self;
+        let (mark, side) = (if self.holds { "ok " } else { "NOT" }, if self.at_least { "≥" } else { "≤" });
+        let digits = if unit.is_empty() && measured.fract() == 0.0 { 0 } else { 2 };
+        write!(
+            f,
+            "{mark}  {what}: {measured:.digits$} {unit}{}({side} {bound:.digits$})",
+            if unit.is_empty() { "" } else { " " }
+        )
+    }
+}

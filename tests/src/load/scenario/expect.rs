@@ -1,0 +1,58 @@
+//! When a run has passed: bounds on what it measures.
+
+use super::reader::Keys;
+
+/// The most, or the least, that may come out. What has no bound is not judged; correctness always is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expect {
+    /// In milliseconds.
+    pub publish_p99: Option<f64>,
+    /// In milliseconds.
+    pub delivery_p50: Option<f64>,
+    /// In milliseconds.
+    pub delivery_p99: Option<f64>,
+    /// At least.
+    pub deliveries_per_second: Option<f64>,
+    /// Of the bare client loop's rate, at least.
+    pub ratio_to_bound: Option<f64>,
+    /// In microseconds.
+    pub cpu_per_delivery: Option<f64>,
+    /// Bytes.
+    pub memory_per_subscription: Option<u64>,
+    /// Bytes.
+    pub disk_per_notification: Option<u64>,
+    /// Bytes an hour by which the hub's memory may grow.
+    pub memory_slope: Option<u64>,
+    /// Losses that are allowed; 0 where nothing is said.
+    pub losses: u64,
+    /// Duplicates without a crash in between that are allowed.
+    pub duplicates: u64,
+    /// Notifications that may come after a later one.
+    pub disorder: u64,
+    /// Posts that may be refused or remain unanswered; `None`: any.
+    pub failed_posts: Option<u64>,
+}
+
+impl Expect {
+    pub(super) fn read(keys: Keys<'_, '_>) -> Self {
+        let milliseconds = |key| keys.duration(key).map(|time| time.as_secs_f64() * 1e3);
+        let allowed = |key| keys.count(key, 0, u64::MAX);
+        let expect = Self {
+            publish_p99: milliseconds("publish_p99"),
+            delivery_p50: milliseconds("delivery_p50"),
+            delivery_p99: milliseconds("delivery_p99"),
+            deliveries_per_second: keys.number("deliveries_per_second", 0.0, 1e9),
+            ratio_to_bound: keys.number("ratio_to_bound", 0.0, 100.0),
+            cpu_per_delivery: keys.duration("cpu_per_delivery").map(|time| time.as_secs_f64() * 1e6),
+            memory_per_subscription: keys.size("memory_per_subscription"),
+            disk_per_notification: keys.size("disk_per_notification"),
+            memory_slope: keys.size("memory_slope"),
+            losses: allowed("losses").unwrap_or(0),
+            duplicates: allowed("duplicates").unwrap_or(0),
+            disorder: allowed("disorder").unwrap_or(0),
+            failed_posts: allowed("failed_posts"),
+        };
+        keys.finish();
+        expect
+    }
+}

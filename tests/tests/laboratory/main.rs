@@ -1,0 +1,338 @@
+//! The laboratory itself: it names the faults of a hub that is wrong on purpose, and finds none in ours whatever happens to it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod browser;
+mod page;
+mod wrong_hub;
+
+use std::process::Command;
+
+use resync_tests::harness::binary;
+use resync_tests::load::{Live, Options, RunResult, Scenario, run};
+use tempfile::tempdir;
+
+use wrong_hub::{Vice, WrongHub};
+
+/// 100 notifications a second for three seconds to twenty subscribers.
+const SHORT: &str = r#"
+about = "short"
+duration = "3s"
+patience = "1500ms"
+[audience]
+topics = 2
+subscribers = 20
+hosts = 10
+[publish]
+pattern = "steady"
+rate = 100
+payload = "200 B"
+"#;
+
+async fn result(text: &str, hub: Option<String>) -> RunResult {
+    let scenario = Scenario::parse("of a test", text).unwrap();
+    let folder = tempdir().unwrap();
+    let options = Options { hub, hub_pid: None, bound: false, live: Live::Silent };
+    let result = run(&scenario, &options, folder.path()).await.unwrap();
+    println!("{result}");
+    result
+}
+
+/// The names of the faults that are found in a hub with this vice, and how often.
+async fn found(vice: Vice) -> (Vec<(String, u64)>, RunResult) {
+    let hub = WrongHub::start(vice).await;
+    let result = result(SHORT, Some(hub.url())).await;
+    let judgement = &result.rungs[0].judgement;
+    let found = judgement.findings.iter().map(|finding| (finding.name.clone(), finding.count)).collect();
+    (found, result)
+}
+
+fn count(found: &[(String, u64)], name: &str) -> u64 {
+    found.iter().find(|(of, _)| of == name).map_or(0, |(_, count)| *count)
+}
+
+/// 300 notifications to ten subscribers each.
+const DELIVERIES: u64 = 3_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_keeps_its_word_is_not_blamed() {
+    let (found, result) = found(Vice::None).await;
+    assert!(found.is_empty(), "{found:?}");
+    assert!(result.passed);
+    let rung = &result.rungs[0];
+    assert_eq!((rung.published.acknowledged, rung.judgement.delivered), (300, DELIVERIES));
+    assert_eq!(rung.delivered.latency.count, DELIVERIES, "each has its latency");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_delivery_in_a_thousand_that_is_dropped_is_found() {
+    let (found, result) = found(Vice::DropsOneIn(1_000)).await;
+    assert_eq!(count(&found, "dropped"), DELIVERIES / 1_000, "{found:?}");
+    assert_eq!(count(&found, "forgotten") + count(&found, "duplicated") + count(&found, "reordered"), 0);
+    assert!(!result.passed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_delivery_in_a_thousand_that_comes_twice_is_found() {
+    let (found, result) = found(Vice::DuplicatesOneIn(1_000)).await;
+    assert_eq!(found, [("duplicated".to_owned(), DELIVERIES / 1_000)]);
+    assert!(!result.passed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_in_the_wrong_order_are_found_and_so_are_the_gaps_that_they_leave() {
+    let (found, result) = found(Vice::ReordersOneIn(500)).await;
+    let reordered = count(&found, "reordered");
+    // The last one of a topic has no next one to be behind.
+    assert!((1..=DELIVERIES / 500).contains(&reordered), "{found:?}");
+    assert_eq!(found, [("reordered".to_owned(), reordered), ("gaps".to_owned(), reordered)]);
+    assert!(!result.passed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_not_the_publishers_is_found() {
+    let (found, result) = found(Vice::AltersOneIn(1_000)).await;
+    assert_eq!(found, [("altered".to_owned(), DELIVERIES / 1_000)]);
+    assert!(!result.passed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notifications_that_were_acknowledged_before_they_were_stored_are_found_when_the_hub_dies() {
+    let (found, result) = found(Vice::ForgetsWhenItDiesAfter(150)).await;
+    let forgotten = count(&found, "forgotten");
+    assert!(forgotten > 0, "{found:?}");
+    assert_eq!(
+        count(&found, "dropped") + count(&found, "duplicated") + count(&found, "reordered"),
+        0,
+        "{found:?}"
+    );
+    let published = &result.rungs[0].published;
+    assert!(published.unanswered > 0, "while it was down: {published:?}");
+    assert!(!result.passed);
+}
+
+/// What happens to our hub in one short run, one after the other.
+const FATE: &str = r#"
+about = "everything that needs no compiler"
+seed = 4711
+duration = "9s"
+patience = "20s"
+[audience]
+topics = 3
+subscribers = 60
+hosts = 20
+[publish]
+pattern = "poisson"
+rate = 60
+payload = ["200 B", "4 KiB"]
+[churn]
+renewals = 5
+comers = 5
+stay = "3s"
+[[receivers]]
+share = 0.1
+behaviour = "slow"
+time = "20ms"
+[[receivers]]
+share = 0.05
+behaviour = "redirect"
+[[receivers]]
+share = 0.05
+behaviour = "5xx"
+fraction = 0.1
+[[fault]]
+kind = "kill"
+times = 4
+between = ["500ms", "3s"]
+[[fault]]
+kind = "pause"
+at = "4s"
+for = "300ms"
+[[fault]]
+kind = "full-disk"
+at = "5s"
+for = "500ms"
+[[fault]]
+kind = "poison"
+at = "6s"
+[[fault]]
+kind = "mass-renewal"
+at = "6500ms"
+[[fault]]
+kind = "outage"
+at = "7s"
+for = "800ms"
+share = 0.3
+[hub]
+"delivery.schedule" = ["200ms", "500ms", "1s", "1s", "2s", "2s", "5s"]
+"delivery.schedule_4xx" = ["100ms"]
+"delivery.breaker_open" = "500ms"
+"delivery.breaker_open_max" = "1s"
+"#;
+
+fn assert_unharmed(result: &RunResult, faults: usize) {
+    let rung = &result.rungs[0];
+    assert!(result.passed, "{result}");
+    assert_eq!(rung.faults.len(), faults);
+    assert!(rung.judgement.owed > 500 && rung.judgement.findings.is_empty(), "{:?}", rung.judgement);
+    let resources = rung.resources.unwrap();
+    assert!(resources.cpu_per_delivery > 0.0 && resources.memory_most > 1 << 20, "{resources:?}");
+    assert!(rung.series.len() > 5 && rung.series.iter().any(|second| second.hub_store > 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_hub_dies_sleeps_and_runs_out_of_disk_and_nothing_is_lost() {
+    let result = result(FATE, None).await;
+    assert_unharmed(&result, 9);
+    let faults = &result.rungs[0].faults;
+    assert!(faults.iter().all(|fault| fault.acknowledged_after.is_some()), "{faults:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_hub_has_a_failing_disk_a_jumping_clock_and_a_resolver_in_trouble_and_nothing_is_lost() {
+    let faults = r#"
+[[fault]]
+kind = "clock-jump"
+at = "1s"
+for = "500ms"
+by = "1h"
+[[fault]]
+kind = "clock-jump"
+at = "2s"
+for = "500ms"
+by = "-1h"
+[[fault]]
+kind = "failing-writes"
+at = "3s"
+for = "500ms"
+[[fault]]
+kind = "resolver-fails"
+at = "4s"
+for = "500ms"
+[[fault]]
+kind = "resolver-silent"
+at = "5s"
+for = "500ms"
+[hub]
+"#;
+    let named = FATE
+        .replace("hosts = 20", "hosts = 20\nnamed = true")
+        .replace("duration = \"9s\"", "duration = \"7s\"");
+    let (before, _) = named.split_once("[[fault]]").unwrap();
+    let (_, keys) = named.split_once("[hub]\n").unwrap();
+    assert_unharmed(&result(&format!("{before}{faults}{keys}"), None).await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_is_pinged_owes_the_newest_version() {
+    let pinged =
+        SHORT.replace("pattern = \"steady\"\nrate = 100", "by = \"ping\"\npattern = \"steady\"\nrate = 20");
+    let result = result(&pinged, None).await;
+    assert!(result.passed, "{result}");
+    assert_eq!(result.rungs[0].judgement.owed, 20, "one for each subscriber");
+}
+
+#[test]
+fn a_process_that_is_not_ours_cannot_be_killed_and_the_verdict_says_so() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let result = runtime.block_on(async {
+        let hub = WrongHub::start(Vice::None).await;
+        let text = format!("{}\n[[fault]]\nkind = \"kill\"\nat = \"100ms\"\n", SHORT.replace("3s", "1s"));
+        result(&text, Some(hub.url())).await
+    });
+    assert!(!result.passed && result.rungs[0].faults[0].impossible.is_some());
+    let failed: Vec<_> = result.rungs[0].verdicts.iter().filter(|verdict| !verdict.holds).collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+}
+
+#[test]
+fn the_command_runs_a_file_writes_the_result_and_fails_when_an_expectation_does() {
+    let folder = tempdir().unwrap();
+    let (scenario, out) = (folder.path().join("mine.toml"), folder.path().join("result.json"));
+    std::fs::write(&scenario, format!("{}\n[expect]\ndelivery_p50 = \"1us\"\n", SHORT.replace("3s", "1s")))
+        .unwrap();
+    let output = Command::new(binary("resync-load"))
+        .args(["run", "mine.toml", "--no-bound", "--out", "result.json"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("NOT  delivery latency, p50") && said.contains("ok   losses: 0"), "{said}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("/s"), "a line a second");
+    let result: RunResult = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    assert!(!result.passed && result.scenario == "mine" && result.machine.cores > 0);
+}
+
+#[test]
+fn every_mistake_in_a_scenario_is_named_with_its_place_and_what_would_be_right() {
+    let folder = tempdir().unwrap();
+    let text = r#"about = "wrong"
+duration = "soon"
+sed = 3
+[audience]
+subscribers = 0
+hosts = 70000
+[publish]
+pattern = "steady"
+payload = "1 B"
+[[receivers]]
+share = 0.7
+behaviour = "sulking"
+[[receivers]]
+share = 0.7
+behaviour = "hang"
+[[fault]]
+kind = "resolver-fails"
+"#;
+    std::fs::write(folder.path().join("wrong.toml"), text).unwrap();
+    let output = Command::new(binary("resync-load"))
+        .args(["run", "wrong.toml"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    for (place, what) in [
+        ("line 2, column 12", "duration must be a time such as \"250ms\""),
+        ("line 3, column 1", "sed is not a key: did you mean seed?"),
+        ("line 5, column 15", "audience.subscribers must be a whole number from 1 to 2000000"),
+        ("line 6, column 9", "audience.hosts must be a whole number from 1 to 60000"),
+        ("line 7, column 1", "publish.rate is missing: say how many"),
+        ("line 9, column 11", "publish.payload must be a size from 64 B to 1 MiB"),
+        ("line 12, column 13", "receivers.behaviour must be one of \"ok\", \"slow\""),
+        ("line 16, column 1", "say when: either at = \"3s\""),
+    ] {
+        let line = said.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {said}"));
+        assert!(line.contains(place), "{line}");
+    }
+    let none = Command::new(binary("resync-load")).args(["run", "nothing-such"]).output().unwrap();
+    assert!(String::from_utf8(none.stderr).unwrap().contains("`resync-load scenarios` lists them"));
+}
+
+#[test]
+fn every_scenario_that_comes_with_the_tool_can_be_read_and_is_listed_with_what_it_is_for() {
+    let output = Command::new(binary("resync-load")).arg("scenarios").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    for fault in [
+        "crash-loop",
+        "pause",
+        "full-disk",
+        "failing-writes",
+        "clock-jump",
+        "host-outage",
+        "mass-renewal",
+        "slow-third",
+        "poisoned",
+        "resolver",
+    ] {
+        assert!(said.lines().any(|line| line.starts_with(fault)), "{fault}: {said}");
+    }
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    assert_eq!(
+        std::fs::read_dir(folder).unwrap().count(),
+        said.lines().count(),
+        "a file without its name in the tool"
+    );
+}

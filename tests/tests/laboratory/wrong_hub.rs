@@ -1,0 +1,232 @@
+//! A small WebSub hub that does what hubs must not do.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use resync_tests::harness::request;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::{interval, sleep, timeout};
+use url::Url;
+
+/// From taking a notification to storing it, where that comes after the answer.
+const STORES_EVERY: Duration = Duration::from_millis(100);
+/// A hub that died is up again after this.
+const DOWN: Duration = Duration::from_millis(200);
+/// How long a delivery is held back for the next one.
+const HELD: Duration = Duration::from_millis(500);
+
+/// What it does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vice {
+    /// Nothing.
+    None,
+    /// One delivery of so many is never made.
+    DropsOneIn(u64),
+    /// One of so many is made twice.
+    DuplicatesOneIn(u64),
+    /// One of so many is made after the next one.
+    ReordersOneIn(u64),
+    /// One of so many has its last byte changed.
+    AltersOneIn(u64),
+    /// It answers before it stores, and dies after so many notifications.
+    ForgetsWhenItDiesAfter(u64),
+}
+
+type Subscriptions = Arc<Mutex<Vec<(String, UnboundedSender<Bytes>)>>>;
+
+/// The running hub; it stops when dropped.
+pub(crate) struct WrongHub {
+    address: SocketAddr,
+    _running: JoinSet<()>,
+}
+
+struct State {
+    vice: Vice,
+    subscriptions: Subscriptions,
+    /// Answered and not stored.
+    unstored: Mutex<Vec<(String, Bytes)>>,
+    taken: AtomicU64,
+    deliveries: AtomicU64,
+    dies: tokio::sync::Notify,
+}
+
+impl WrongHub {
+    pub(crate) async fn start(vice: Vice) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State {
+            vice,
+            subscriptions: Arc::default(),
+            unstored: Mutex::default(),
+            taken: AtomicU64::new(0),
+            deliveries: AtomicU64::new(0),
+            dies: tokio::sync::Notify::new(),
+        });
+        let mut running = JoinSet::new();
+        running.spawn(lives(listener, address, Arc::clone(&state)));
+        running.spawn(stores(state));
+        Self { address, _running: running }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/hub", self.address)
+    }
+}
+
+/// One life after the other; what was not stored does not survive.
+async fn lives(mut listener: TcpListener, address: SocketAddr, state: Arc<State>) {
+    loop {
+        {
+            let mut connections = JoinSet::new();
+            let serving = async {
+                loop {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    let state = Arc::clone(&state);
+                    connections.spawn(async move {
+                        let service = service_fn(move |request| answer(Arc::clone(&state), request));
+                        drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+                    });
+                }
+            };
+            tokio::select! {
+                () = serving => {}
+                () = state.dies.notified() => {}
+            }
+        }
+        state.unstored.lock().unwrap().clear();
+        drop(listener);
+        sleep(DOWN).await;
+        listener = TcpListener::bind(address).await.unwrap();
+    }
+}
+
+async fn stores(state: Arc<State>) {
+    let mut ticks = interval(STORES_EVERY);
+    loop {
+        ticks.tick().await;
+        let stored = std::mem::take(&mut *state.unstored.lock().unwrap());
+        for (topic, body) in stored {
+            distribute(&state, &topic, &body);
+        }
+    }
+}
+
+fn distribute(state: &State, topic: &str, body: &Bytes) {
+    for (_, subscription) in state.subscriptions.lock().unwrap().iter().filter(|(found, _)| found == topic) {
+        let _ = subscription.send(body.clone());
+    }
+}
+
+async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Empty<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let is_form =
+        head.headers.get("content-type").is_some_and(|kind| kind == "application/x-www-form-urlencoded");
+    if is_form {
+        subscribe(&state, &body);
+    } else {
+        let link = head.headers["link"].to_str().unwrap();
+        let topic = link.trim_start_matches('<').split('>').next().unwrap().to_owned();
+        publish(&state, topic, body);
+    }
+    Ok(Response::builder().status(202).body(Empty::new()).unwrap())
+}
+
+fn publish(state: &State, topic: String, body: Bytes) {
+    let taken = state.taken.fetch_add(1, Ordering::SeqCst) + 1;
+    let Vice::ForgetsWhenItDiesAfter(count) = state.vice else {
+        return distribute(state, &topic, &body);
+    };
+    state.unstored.lock().unwrap().push((topic, body));
+    if taken == count {
+        state.dies.notify_one();
+    }
+}
+
+fn subscribe(state: &Arc<State>, form: &[u8]) {
+    let of = |name: &str| {
+        let mut pairs = url::form_urlencoded::parse(form);
+        pairs.find(|(found, _)| found == name).map(|(_, value)| value.into_owned()).unwrap()
+    };
+    let (topic, callback, state) = (of("hub.topic"), of("hub.callback"), Arc::clone(state));
+    tokio::spawn(async move {
+        let mut url = Url::parse(&callback).unwrap();
+        url.query_pairs_mut()
+            .append_pair("hub.mode", "subscribe")
+            .append_pair("hub.topic", &topic)
+            .append_pair("hub.challenge", "a challenge");
+        let answer = send(&url, "GET", b"").await.unwrap();
+        assert_eq!(answer.body, b"a challenge");
+        let (sender, receiver) = unbounded_channel();
+        state.subscriptions.lock().unwrap().push((topic, sender));
+        serve(state, url_without_query(url), receiver).await;
+    });
+}
+
+fn url_without_query(mut url: Url) -> Url {
+    url.set_query(None);
+    url
+}
+
+/// Makes the deliveries of one subscription, one at a time.
+async fn serve(state: Arc<State>, callback: Url, mut bodies: UnboundedReceiver<Bytes>) {
+    let mut held = None;
+    loop {
+        let next = match &held {
+            Some(_) => timeout(HELD, bodies.recv()).await,
+            None => Ok(bodies.recv().await),
+        };
+        let Ok(next) = next else {
+            deliver(&callback, &held.take().unwrap()).await;
+            continue;
+        };
+        let Some(body) = next else { return };
+        let number = state.deliveries.fetch_add(1, Ordering::SeqCst) + 1;
+        match state.vice {
+            Vice::DropsOneIn(count) if number.is_multiple_of(count) => continue,
+            Vice::ReordersOneIn(count) if number.is_multiple_of(count) && held.is_none() => {
+                held = Some(body);
+                continue;
+            }
+            Vice::DuplicatesOneIn(count) if number.is_multiple_of(count) => deliver(&callback, &body).await,
+            Vice::AltersOneIn(count) if number.is_multiple_of(count) => {
+                deliver(&callback, &body.slice(..body.len() - 1)).await;
+                continue;
+            }
+            _ => {}
+        }
+        deliver(&callback, &body).await;
+        if let Some(held) = held.take() {
+            deliver(&callback, &held).await;
+        }
+    }
+}
+
+async fn deliver(callback: &Url, body: &[u8]) {
+    let answer = send(callback, "POST", body).await;
+    assert_eq!(answer.unwrap().status, 204);
+}
+
+async fn send(url: &Url, method: &str, body: &[u8]) -> std::io::Result<resync_tests::harness::Answer> {
+    let address = url.socket_addrs(|| None).unwrap()[0];
+    let target = &url[url::Position::BeforePath..];
+    let mut bytes = format!(
+        "{method} {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    bytes.extend_from_slice(body);
+    request(address, &bytes).await
+}
