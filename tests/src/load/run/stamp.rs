@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_body_says_what_it_is_and_shows_when_it_was_changed() {
-        let stamp = Stamp { run: u32::MAX, post: 9_999_999, due: Duration::from_micros(3_600_000_000) };
+        let stamp = Stamp { run: u32::MAX, post: 9_999_999, due: Duration::from_micros(3_600_000_001) };
         let mut body = stamp.body(64);
         assert_eq!((Stamp::read(&body), body.len()), (Some(stamp), 64));
         assert!(Stamp::is_whole(&body));
