@@ -45,6 +45,14 @@ impl<'a> Request<'a> {
         None
     }
 
+    /// Whether its connection ends with it (RFC 9112, section 9.3).
+    pub(super) fn is_last(&self) -> bool {
+        match self.field("connection") {
+            Some(wish) => wish.eq_ignore_ascii_case("close"),
+            None => self.line.ends_with("HTTP/1.0"),
+        }
+    }
+
     /// What is asked for, with its query.
     pub(super) fn target(&self) -> &'a str {
         self.line.split(' ').nth(1).unwrap_or_default()
@@ -74,5 +82,14 @@ mod tests {
         let asked = Request::find(b"GET /7?hub.mode=subscribe&hub.challenge=a%2Bb HTTP/1.1\r\n\r\n").unwrap();
         assert_eq!(asked.parameter("hub.challenge").as_deref(), Some("a+b"));
         assert!(asked.body.is_empty() && asked.field("host").is_none());
+    }
+
+    #[test]
+    fn a_request_says_whether_another_one_may_follow_it() {
+        let is_last = |text: &str| Request::find(text.as_bytes()).unwrap().is_last();
+        assert!(!is_last("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
+        assert!(is_last("GET / HTTP/1.1\r\nConnection: Close\r\n\r\n"));
+        assert!(is_last("GET / HTTP/1.0\r\nHost: h\r\n\r\n"));
+        assert!(!is_last("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
     }
 }

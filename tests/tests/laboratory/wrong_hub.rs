@@ -182,7 +182,7 @@ fn url_without_query(mut url: Url) -> Url {
 
 /// Makes the deliveries of one subscription, one at a time.
 async fn serve(state: Arc<State>, callback: Url, mut bodies: UnboundedReceiver<Bytes>) {
-    let mut held = None;
+    let mut held: Option<Bytes> = None;
     loop {
         let next = match &held {
             Some(_) => timeout(HELD, bodies.recv()).await,

@@ -5,6 +5,7 @@ mod faults;
 mod hub;
 mod publishing;
 mod sampler;
+mod serving;
 mod sink;
 mod stamp;
 mod subscribing;

@@ -2,29 +2,23 @@
 //! that a hub fetches. Whatever comes is written down for the oracle.
 
 use std::fmt::Display;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use resync_core::websub::{Secret, Signature};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
 
+use super::serving::{DONE, Delivery, Reply, serve};
 use super::stamp::Stamp;
 use crate::load::Failure;
 use crate::load::measure::{Arrival, Recorder, Subscription};
 use crate::load::request::Request;
 use crate::load::scenario::{Behaviour, Plan, Post, Spell};
 
-/// A connection begins with so much room for what it brings.
-const ROOM: usize = 8 * 1024;
-/// A notification and its header are smaller.
-const MOST: usize = 2 << 20;
 /// One signature of so many is checked.
 const CHECKED: u64 = 64;
 /// Examples of altered deliveries that are kept.
@@ -85,25 +79,6 @@ struct Subscriber {
     ended: AtomicU64,
     arrivals: Mutex<Vec<Arrival>>,
 }
-
-/// A delivery that was understood.
-#[derive(Clone, Copy)]
-struct Delivery {
-    subscriber: usize,
-    post: u32,
-    at: Duration,
-}
-
-enum Reply {
-    Bytes(Vec<u8>),
-    Accept(Delivery),
-    Later(Duration, Delivery),
-    Drip(Duration, Delivery),
-    Hang,
-    Reset,
-}
-
-const DONE: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 
 impl Sink {
     pub(super) fn start(
@@ -258,6 +233,11 @@ impl World {
         }
     }
 
+    /// What connections draw lots from.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     pub(super) fn hosts(&self) -> usize {
         self.hosts.len()
     }
@@ -289,7 +269,8 @@ impl World {
         (count(&self.altered), lock(&self.notes).clone(), count(&self.followed))
     }
 
-    fn reply(&self, request: &Request<'_>, host: usize, turn: u64, rng: &mut Rng) -> Reply {
+    /// What a request to a host gets; its turn says whether its body is checked byte by byte.
+    pub(super) fn reply(&self, request: &Request<'_>, host: usize, turn: u64, rng: &mut Rng) -> Reply {
         let target = request.target();
         let path = target.split('?').next().unwrap_or_default();
         if let Some(topic) = path.strip_prefix("/t/") {
@@ -430,7 +411,8 @@ impl World {
         }
     }
 
-    fn accept(&self, delivery: Delivery, connection: u64) {
+    /// Writes down that a delivery was taken.
+    pub(super) fn accept(&self, delivery: Delivery, connection: u64) {
         let Delivery { subscriber, post, at } = delivery;
         lock(&self.subscribers[subscriber].arrivals).push(Arrival::new(post, at));
         self.accepted.fetch_add(1, Ordering::Relaxed);
@@ -499,91 +481,4 @@ fn status(code: u16, body: &str) -> Reply {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The number of the host that a connection leads to.
-fn host_of(stream: &TcpStream, hosts: usize) -> io::Result<usize> {
-    let number = match stream.local_addr()?.ip() {
-        IpAddr::V4(address) => usize::from(u16::from_be_bytes([address.octets()[2], address.octets()[3]])),
-        IpAddr::V6(_) => 0,
-    };
-    Ok(number.min(hosts - 1))
-}
-
-async fn serve(mut stream: TcpStream, world: &World, connection: u64) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let host = host_of(&stream, world.hosts.len())?;
-    let mut rng = Rng::with_seed(world.seed ^ connection);
-    let (mut buffer, mut filled, mut turn) = (vec![0; ROOM], 0, connection);
-    loop {
-        while let Some(request) = Request::find(&buffer[..filled]) {
-            let (length, reply) = (request.length, world.reply(&request, host, turn, &mut rng));
-            turn += 1;
-            if !answer(&mut stream, world, reply, connection).await? {
-                return Ok(());
-            }
-            buffer.copy_within(length..filled, 0);
-            filled -= length;
-        }
-        if filled == buffer.len() {
-            if filled >= MOST {
-                return Ok(());
-            }
-            buffer.resize(2 * filled, 0);
-        }
-        match stream.read(&mut buffer[filled..]).await? {
-            0 => return Ok(()),
-            read => filled += read,
-        }
-    }
-}
-
-/// Whether the connection goes on.
-async fn answer(stream: &mut TcpStream, world: &World, reply: Reply, connection: u64) -> io::Result<bool> {
-    match reply {
-        Reply::Bytes(bytes) => stream.write_all(&bytes).await?,
-        Reply::Accept(delivery) => {
-            world.accept(delivery, connection);
-            stream.write_all(DONE).await?;
-        }
-        Reply::Later(time, delivery) => {
-            if !is_patient(stream, time).await {
-                return Ok(false);
-            }
-            world.accept(delivery, connection);
-            stream.write_all(DONE).await?;
-        }
-        Reply::Drip(time, delivery) => {
-            let pause = time / u32::try_from(DONE.len()).unwrap_or(1);
-            for byte in DONE {
-                if !is_patient(stream, pause).await {
-                    return Ok(false);
-                }
-                stream.write_all(&[*byte]).await?;
-            }
-            world.accept(delivery, connection);
-        }
-        Reply::Hang => {
-            let mut rest = [0; 4_096];
-            while stream.read(&mut rest).await? > 0 {}
-            return Ok(false);
-        }
-        Reply::Reset => {
-            stream.set_zero_linger()?;
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether the peer still waits after so long.
-async fn is_patient(stream: &TcpStream, time: Duration) -> bool {
-    let gone = async {
-        // What it sends meanwhile stays where it is.
-        let mut next = [0; 1];
-        while !matches!(stream.peek(&mut next).await, Ok(0) | Err(_)) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(time, gone).await.is_err()
 }
