@@ -148,6 +148,7 @@ impl Ledger {
     pub(in crate::load) fn judge(&self) -> Judgement {
         let mut judge = Judge {
             ledger: self,
+            settled: self.settled(),
             judgement: Judgement::default(),
             examples: HashMap::new(),
             missing: HashMap::new(),
@@ -164,10 +165,21 @@ impl Ledger {
         }
         judge.finish()
     }
+
+    /// By post: when it had been acknowledged and had come to everybody to whom it ever came.
+    fn settled(&self) -> Vec<Duration> {
+        let mut settled: Vec<_> = self.posts.iter().map(|post| post.answered).collect();
+        for arrival in self.subscriptions.iter().flat_map(|one| &one.arrivals) {
+            let moment = &mut settled[arrival.post as usize];
+            *moment = (*moment).max(arrival.moment());
+        }
+        settled
+    }
 }
 
 struct Judge<'l> {
     ledger: &'l Ledger,
+    settled: Vec<Duration>,
     judgement: Judgement,
     examples: HashMap<&'static str, Vec<String>>,
     /// By post: how many it was owed to, and how many did not get it.
@@ -259,7 +271,8 @@ impl Judge<'_> {
             let post = &self.ledger.posts[*number as usize];
             // The first subscriptions are known to be in force before the beginning.
             let begun = from.is_zero() || post.sent > from + GRACE;
-            begun && subscription.until.is_none_or(|until| post.answered + GRACE < until)
+            // Whoever leaves while others still wait may have been one of them.
+            begun && subscription.until.is_none_or(|until| self.settled[*number as usize] + GRACE < until)
         };
         let owed: Vec<u32> = acknowledged.iter().copied().filter(is_owed).collect();
         match self.ledger.rule {
@@ -453,6 +466,15 @@ mod tests {
         let judgement = ledger.judge();
         assert_eq!(judgement.owed, 99, "what was sent from 4.5 s and answered before 5.5 s: {judgement:?}");
         assert_eq!(judgement.uninvited, 1, "it came at 0.015 s");
+    }
+
+    #[test]
+    fn what_had_not_come_to_all_others_is_not_owed_to_those_who_left() {
+        let mut ledger = ledger(2, &[&[0, 1], &[]]);
+        ledger.subscriptions[1].until = Some(at(5_000));
+        assert_eq!(names(&ledger.judge()), [("dropped", 2)]);
+        ledger.subscriptions[0].arrivals[1] = Arrival::new(1, at(4_000));
+        assert_eq!(names(&ledger.judge()), [("dropped", 1)]);
     }
 
     #[test]
