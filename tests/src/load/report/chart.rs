@@ -11,7 +11,11 @@ const RIGHT: f64 = 22.0;
 const TOP: f64 = 58.0;
 const BOTTOM: f64 = 38.0;
 /// Lines of a grid, about.
-const TICKS: f64 = 4.0;
+const LINES: f64 = 4.0;
+/// Numbers below it, about.
+const MOMENTS: f64 = 8.0;
+/// About as wide is a letter, in a font that is wider than most.
+const LETTER: f64 = 7.0;
 /// Points of a curve that can be told apart.
 const POINTS: usize = 400;
 
@@ -56,7 +60,8 @@ struct Axis {
 }
 
 impl Axis {
-    fn new(values: impl Iterator<Item = f64> + Clone, is_log: bool, begins_at_zero: bool) -> Self {
+    /// A linear one begins at 0; it ends with the last value, or with the round number after it.
+    fn new(values: impl Iterator<Item = f64> + Clone, is_log: bool, about: f64, ends_round: bool) -> Self {
         let values = values.filter(|value| value.is_finite() && (!is_log || *value > 0.0));
         let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
         let least = values.fold(f64::INFINITY, f64::min);
@@ -73,26 +78,23 @@ impl Axis {
             return Self { from: 10_f64.powf(from), to: 10_f64.powf(to), is_log, ticks };
         }
         let most = if most > 0.0 { most } else { 1.0 };
-        let least = if begins_at_zero || !least.is_finite() { 0.0 } else { least };
-        let step = step((most - least).max(most / 1e6) / TICKS);
-        let to = if begins_at_zero { (most / step).ceil() * step } else { most };
+        let step = step(most / about);
+        let to = if ends_round { (most / step).ceil() * step } else { most };
         let mut ticks = Vec::new();
-        let mut tick = (least / step).ceil() * step;
+        let mut tick = 0.0;
         while tick <= to + step / 1e3 {
             ticks.push(tick);
             tick += step;
         }
-        Self { from: least, to, is_log, ticks }
+        Self { from: 0.0, to, is_log, ticks }
     }
 
     /// From 0 to 1.
     fn place(&self, value: f64) -> f64 {
-        let at = if self.is_log {
-            (value.max(self.from).log10() - self.from.log10()) / (self.to.log10() - self.from.log10())
-        } else {
-            (value - self.from) / (self.to - self.from)
-        };
-        at.clamp(0.0, 1.0)
+        let on = |value: f64| if self.is_log { value.max(self.from).log10() } else { value };
+        let (from, to) = (on(self.from), on(self.to));
+        // A single moment is in the middle.
+        if to > from { ((on(value) - from) / (to - from)).clamp(0.0, 1.0) } else { 0.5 }
     }
 }
 
@@ -121,8 +123,8 @@ impl Chart {
 
     fn svg(&self, style: &str) -> String {
         let points = || self.curves.iter().flat_map(|curve| curve.points.iter().copied());
-        let across = Axis::new(points().map(|(at, _)| at), self.is_log_across, false);
-        let up = Axis::new(points().map(|(_, value)| value), self.is_log_up, true);
+        let across = Axis::new(points().map(|(at, _)| at), self.is_log_across, MOMENTS, false);
+        let up = Axis::new(points().map(|(_, value)| value), self.is_log_up, LINES, true);
         let x = |at: f64| LEFT + across.place(at) * (WIDTH - LEFT - RIGHT);
         let y = |value: f64| HEIGHT - BOTTOM - up.place(value) * (HEIGHT - TOP - BOTTOM);
         let title = escaped(&self.title);
@@ -212,10 +214,26 @@ impl Chart {
                 at + 23.0,
                 escaped(name)
             );
-            // About as wide as letters of this size are.
-            at += 38.0 + 6.2 * f64::from(u32::try_from(name.chars().count()).unwrap_or(0));
+            at += 33.0 + width(name);
+        }
+        let mut kinds: Vec<_> = self.bands.iter().map(|(_, _, what)| what).collect();
+        kinds.sort();
+        kinds.dedup();
+        if !kinds.is_empty() {
+            let all = kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
+            let fits = at + 17.0 + width(&all) < WIDTH;
+            let _ = write!(
+                svg,
+                "<rect class=\"band\" x=\"{at:.1}\" y=\"33\" width=\"12\" height=\"10\"/><text x=\"{:.1}\" y=\"42\">{}</text>",
+                at + 17.0,
+                if fits { escaped(&all) } else { "faults".to_owned() }
+            );
         }
     }
+}
+
+fn width(text: &str) -> f64 {
+    LETTER * f64::from(u32::try_from(text.chars().count()).unwrap_or(0))
 }
 
 /// Of several points in one place, the highest.
@@ -233,10 +251,13 @@ mod tests {
 
     #[test]
     fn axes_have_round_numbers() {
-        let axis = Axis::new([0.0, 937.0].into_iter(), false, true);
+        let axis = Axis::new([0.0, 937.0].into_iter(), false, LINES, true);
         assert_eq!(axis.ticks, [0.0, 500.0, 1_000.0]);
         assert!((axis.place(500.0) - 0.5).abs() < 1e-9);
-        let axis = Axis::new([0.3, 250.0].into_iter(), true, true);
+        let axis = Axis::new([1.0, 21.5].into_iter(), false, MOMENTS, false);
+        assert_eq!(axis.ticks, [0.0, 5.0, 10.0, 15.0, 20.0]);
+        assert!((axis.place(21.5) - 1.0).abs() < 1e-9);
+        let axis = Axis::new([0.3, 250.0].into_iter(), true, LINES, true);
         assert_eq!(axis.ticks.len(), 5, "0.1 to 1000: {:?}", axis.ticks);
         assert!((axis.place(10.0) - 0.5).abs() < 1e-9);
     }

@@ -84,7 +84,9 @@ fn curves(results: &[RunResult], values: &[(&str, Of)]) -> Vec<Curve> {
 fn bands(results: &[RunResult]) -> Vec<(f64, f64, String)> {
     let faults = results.first().and_then(shown).map_or(&[][..], |rung| &rung.faults);
     let made = faults.iter().filter(|fault| fault.impossible.is_none());
-    made.map(|fault| (fault.from, fault.until, fault.kind.clone())).collect()
+    let name =
+        |kind: &str| if results.len() == 1 { kind.to_owned() } else { format!("{} {kind}", letter(0)) };
+    made.map(|fault| (fault.from, fault.until, name(&fault.kind))).collect()
 }
 
 fn ladder(results: &[RunResult]) -> [Chart; 3] {

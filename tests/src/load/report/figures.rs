@@ -1,6 +1,6 @@
 //! The figures of a run that a report compares.
 
-use super::short;
+use super::with_unit;
 use crate::load::measure::{RunResult, Rung, float};
 
 /// A figure of one or two runs.
@@ -12,14 +12,20 @@ pub(super) struct Figure {
 }
 
 impl Figure {
+    /// The value of a run with its unit.
     pub(super) fn text(&self, run: usize) -> String {
-        self.values[run].map_or_else(|| "–".to_owned(), short)
+        self.values[run].map_or_else(|| "–".to_owned(), |value| with_unit(value, self.unit))
     }
 
     /// The second by the first.
-    pub(super) fn ratio(&self) -> Option<f64> {
-        let (first, second) = (self.values.first().copied()??, self.values.get(1).copied()??);
-        (first > 0.0).then(|| second / first)
+    pub(super) fn ratio(&self) -> String {
+        match self.values[..] {
+            [Some(first), Some(second)] if first > 0.0 => {
+                let ratio = second / first;
+                format!("{ratio:.digits$}", digits = if ratio < 0.1 { 4 } else { 2 })
+            }
+            _ => "–".to_owned(),
+        }
     }
 }
 

@@ -49,14 +49,27 @@ fn short(value: f64) -> String {
         1e4.. => (value / 1e3, " k"),
         _ => (value, ""),
     };
-    let digits = match value.abs() {
+    let text = format!("{value:.digits$}", digits = digits(value));
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{letter}")
+}
+
+/// A value with its unit. Times keep to theirs, and everything else gets letters for thousands.
+fn with_unit(value: f64, unit: &str) -> String {
+    let text = match unit {
+        "ms" | "µs" => format!("{value:.digits$} {unit}", digits = digits(value)),
+        _ if short(value).ends_with(char::is_alphabetic) => format!("{}{unit}", short(value)),
+        _ => format!("{} {unit}", short(value)),
+    };
+    text.trim_end().to_owned()
+}
+
+fn digits(value: f64) -> usize {
+    match value.abs() {
         100.0.. => 0,
         10.0.. => 1,
         _ => 2,
-    };
-    let text = format!("{value:.digits$}");
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    format!("{text}{letter}")
+    }
 }
 
 fn escaped(text: &str) -> String {
@@ -78,6 +91,20 @@ mod tests {
             (1e7, "10 M"),
         ] {
             assert_eq!(short(value), text);
+        }
+    }
+
+    #[test]
+    fn units_follow_their_letters_and_times_have_none() {
+        for (value, unit, text) in [
+            (31_900.0, "B", "31.9 kB"),
+            (512.0, "B", "512 B"),
+            (45_600.0, "/s", "45.6 k/s"),
+            (12_345.6, "ms", "12346 ms"),
+            (0.5, "ms", "0.50 ms"),
+            (3.0, "", "3"),
+        ] {
+            assert_eq!(with_unit(value, unit), text);
         }
     }
 }

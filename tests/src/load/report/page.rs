@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::chart::{Chart, STYLE};
 use super::charts::{letter, shown};
 use super::figures::{Figure, figures};
-use super::{escaped, short};
-use crate::load::measure::{RunResult, Rung};
+use super::{escaped, short, with_unit};
+use crate::load::measure::{Resources, RunResult, Rung};
 
 /// Figures of a single run that are told first.
 const TILES: [&str; 8] = [
@@ -24,14 +24,16 @@ pub(super) fn html(results: &[RunResult], charts: &[Chart]) -> String {
     let runs: Vec<(&RunResult, &Rung)> = results.iter().filter_map(|one| Some((one, shown(one)?))).collect();
     let names: Vec<_> = results.iter().map(|result| escaped(&result.scenario)).collect();
     let title = if names.len() == 2 { format!("{} and {}", names[0], names[1]) } else { names.concat() };
-    let about = results.first().map_or("", |result| &result.about);
+    let about = match results {
+        [one] => escaped(&one.about),
+        _ => "Two runs side by side".to_owned(),
+    };
     let figures = figures(&runs);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width,initial-scale=1\"><title>{title} – resync-load</title>\
-         <style>{}{STYLE}</style></head><body><main>\n<h1>{title}</h1><p class=\"about\">{}</p>\n",
-        include_str!("style.css"),
-        escaped(about)
+         <style>{}{STYLE}</style></head><body><main>\n<h1>{title}</h1><p class=\"about\">{about}</p>\n",
+        include_str!("style.css")
     );
     page.push_str("<section class=\"runs\">");
     for (number, (result, rung)) in runs.iter().enumerate() {
@@ -82,11 +84,13 @@ fn card(page: &mut String, number: usize, is_named: bool, result: &RunResult, ru
     } else {
         String::new()
     };
+    let about =
+        if is_named { format!("<p class=\"what\">{}</p>", escaped(&result.about)) } else { String::new() };
     let machine = &result.machine;
     let gibibytes = crate::load::measure::float(machine.memory) / f64::from(1 << 30);
     let _ = write!(
         page,
-        "<div class=\"card\">{name}{}<dl><dt>hub</dt><dd>{}</dd><dt>audience</dt><dd>{} subscribers, {} topics, {} hosts</dd>\
+        "<div class=\"card\">{name}{}{about}<dl><dt>hub</dt><dd>{}</dd><dt>audience</dt><dd>{} subscribers, {} topics, {} hosts</dd>\
          <dt>published</dt><dd>{} acknowledged, {} refused, {} unanswered, in {:.1} s</dd>\
          <dt>machine</dt><dd>{} × {}, {gibibytes:.0} GiB, {}</dd><dt>seed</dt><dd>{}</dd><dt>tool</dt><dd>resync-load {}</dd></dl></div>",
         badge(result.passed),
@@ -111,9 +115,8 @@ fn tiles(page: &mut String, figures: &[Figure]) {
     for figure in TILES.iter().filter_map(|name| figures.iter().find(|figure| figure.name == *name)) {
         let _ = write!(
             page,
-            "<div class=\"card tile\"><b>{} <small>{}</small></b><span>{}</span></div>",
+            "<div class=\"card tile\"><b>{}</b><span>{}</span></div>",
             figure.text(0),
-            figure.unit,
             figure.name
         );
     }
@@ -130,12 +133,10 @@ fn verdicts(page: &mut String, runs: &[(&RunResult, &Rung)]) {
             let side = if verdict.at_least { "≥" } else { "≤" };
             let _ = write!(
                 page,
-                "<tr><td>{run}{}</td><td>{} {}</td><td>{side} {} {}</td><td>{}</td></tr>",
+                "<tr><td>{run}{}</td><td>{}</td><td>{side} {}</td><td>{}</td></tr>",
                 escaped(&verdict.what),
-                short(verdict.measured),
-                verdict.unit,
-                short(verdict.bound),
-                verdict.unit,
+                with_unit(verdict.measured, &verdict.unit),
+                with_unit(verdict.bound, &verdict.unit),
                 mark(verdict.holds)
             );
         }
@@ -197,16 +198,18 @@ fn rungs(page: &mut String, results: &[RunResult]) {
     for (number, result) in results.iter().enumerate() {
         let run = if results.len() == 2 { format!("{}: ", letter(number)) } else { String::new() };
         for rung in &result.rungs {
-            let hub = rung.resources.unwrap_or_default();
+            let hub = |of: fn(&Resources) -> f64, unit| {
+                rung.resources.as_ref().map_or_else(|| "–".to_owned(), |hub| with_unit(of(hub), unit))
+            };
             let _ = write!(
                 page,
-                "<tr><td>{run}{}</td><td>{}</td><td>{}</td><td>{} µs</td><td>{} B</td><td>{} ms</td><td>{}</td></tr>",
+                "<tr><td>{run}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 short(rung.subscribers.into()),
                 short(rung.delivered.per_second),
                 rung.delivered.ratio_to_bound.map_or_else(|| "–".to_owned(), short),
-                short(hub.cpu_per_delivery),
-                short(hub.memory_per_subscription),
-                short(rung.delivered.latency.p99),
+                hub(|hub| hub.cpu_per_delivery, "µs"),
+                hub(|hub| hub.memory_per_subscription, "B"),
+                with_unit(rung.delivered.latency.p99, "ms"),
                 mark(rung.verdicts.iter().all(|verdict| verdict.holds))
             );
         }
@@ -225,13 +228,9 @@ fn table(page: &mut String, figures: &[Figure]) {
         "<h2>All figures</h2>\n<div class=\"card scroll\"><table><thead><tr><th>figure</th>{heads}</tr></thead>"
     );
     for figure in figures {
-        let values: Vec<_> =
-            (0..runs).map(|run| format!("<td>{} {}</td>", figure.text(run), figure.unit)).collect();
+        let values: Vec<_> = (0..runs).map(|run| format!("<td>{}</td>", figure.text(run))).collect();
         let ratio = match runs {
-            2 => format!(
-                "<td>{}</td>",
-                figure.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"))
-            ),
+            2 => format!("<td>{}</td>", figure.ratio()),
             _ => String::new(),
         };
         let _ = write!(page, "<tr><td>{}</td>{}{ratio}</tr>", figure.name, values.concat());
