@@ -14,6 +14,7 @@ use resync_tests::load::{
 };
 use serde::Serialize;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Shows what the hub and its kit do, and measures it.
 #[derive(Debug, Parser)]
@@ -356,7 +357,7 @@ fn run_scenario(arguments: RunArguments) -> Result<(), Failure> {
         bound: !arguments.no_bound,
         live: Live::fitting(),
     };
-    let result = Runtime::new()?.block_on(load::run(&scenario, &options, Path::new(".")))?;
+    let result = Runtime::new()?.block_on(unless_stopped(load::run(&scenario, &options, Path::new("."))))?;
     if let Some(out) = &arguments.out {
         fs::write(out, serde_json::to_string_pretty(&result)?)
             .map_err(|error| format!("{} cannot be written: {error}", out.display()))?;
@@ -367,6 +368,16 @@ fn run_scenario(arguments: RunArguments) -> Result<(), Failure> {
         writeln!(io::stdout(), "{result}")?;
     }
     if result.passed { Ok(()) } else { Err("not everything came out as the scenario expects".into()) }
+}
+
+/// Whoever stops a run leaves no hub and no data behind.
+async fn unless_stopped<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let mut asked = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => Err("stopped".into()),
+        _ = asked.recv() => Err("stopped".into()),
+    }
 }
 
 /// Says where it is, how a body has to begin, and how many bytes follow; then it serves until it is ended.
