@@ -18,6 +18,8 @@ type Names = Arc<Mutex<Known>>;
 struct Known {
     addresses: HashMap<String, Vec<IpAddr>>,
     trouble: Option<Trouble>,
+    /// Questions that came while it was in trouble.
+    troubled: u64,
 }
 
 /// What a name server in trouble does.
@@ -67,6 +69,11 @@ impl NameServer {
     pub fn trouble(&self, trouble: Option<Trouble>) {
         lock(&self.names).trouble = trouble;
     }
+
+    /// How many questions came while it was in trouble, so far.
+    pub fn troubled(&self) -> u64 {
+        lock(&self.names).troubled
+    }
 }
 
 impl Drop for NameServer {
@@ -90,7 +97,8 @@ fn answer(question: &[u8], names: &Names) -> Option<Vec<u8>> {
     let (name, end) = read_name(question, 12)?;
     let kind = u16::from_be_bytes(question.get(end..end + 2)?.try_into().ok()?);
     let (known, trouble) = {
-        let names = lock(names);
+        let mut names = lock(names);
+        names.troubled += u64::from(names.trouble.is_some());
         (names.addresses.get(&name).filter(|_| names.trouble.is_none()).cloned(), names.trouble)
     };
     let addresses = known.iter().flatten().filter_map(|address| data(address, kind));

@@ -6,10 +6,13 @@ mod browser;
 mod page;
 mod wrong_hub;
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 
-use resync_tests::harness::binary;
+use resync_tests::harness::{binary, eventually};
 use resync_tests::load::{Live, Options, RunResult, Scenario, run};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
 use wrong_hub::{Vice, WrongHub};
@@ -100,7 +103,7 @@ async fn a_body_that_is_not_the_publishers_is_found() {
 async fn notifications_that_were_acknowledged_before_they_were_stored_are_found_when_the_hub_dies() {
     let (found, result) = found(Vice::ForgetsWhenItDiesAfter(150)).await;
     let forgotten = count(&found, "forgotten");
-    assert!(forgotten > 0, "{found:?}");
+    assert!((1..100).contains(&forgotten), "a few, and not all: {found:?}");
     assert_eq!(
         count(&found, "dropped") + count(&found, "duplicated") + count(&found, "reordered"),
         0,
@@ -119,11 +122,11 @@ duration = "9s"
 patience = "20s"
 [audience]
 topics = 3
-subscribers = 60
+subscribers = 30
 hosts = 20
 [publish]
 pattern = "poisson"
-rate = 60
+rate = 20
 payload = ["200 B", "4 KiB"]
 [churn]
 renewals = 5
@@ -185,7 +188,8 @@ async fn our_hub_dies_sleeps_and_runs_out_of_disk_and_nothing_is_lost() {
     let result = result(FATE, None).await;
     assert_unharmed(&result, 9);
     let faults = &result.rungs[0].faults;
-    assert!(faults.iter().all(|fault| fault.acknowledged_after.is_some()), "{faults:?}");
+    let early = || faults.iter().filter(|fault| fault.until < 8.0);
+    assert!(early().count() > 4 && early().all(|fault| fault.acknowledged_after.is_some()), "{faults:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -206,21 +210,24 @@ kind = "failing-writes"
 at = "3s"
 for = "500ms"
 [[fault]]
+kind = "outage"
+at = ["4s", "6s"]
+for = "300ms"
+share = 1.0
+[[fault]]
 kind = "resolver-fails"
-at = "4s"
-for = "500ms"
+at = "4300ms"
+for = "1500ms"
 [[fault]]
 kind = "resolver-silent"
-at = "5s"
-for = "500ms"
+at = "6300ms"
+for = "1500ms"
 [hub]
 "#;
-    let named = FATE
-        .replace("hosts = 20", "hosts = 20\nnamed = true")
-        .replace("duration = \"9s\"", "duration = \"7s\"");
+    let named = FATE.replace("hosts = 20", "hosts = 20\nnamed = true");
     let (before, _) = named.split_once("[[fault]]").unwrap();
     let (_, keys) = named.split_once("[hub]\n").unwrap();
-    assert_unharmed(&result(&format!("{before}{faults}{keys}"), None).await, 5);
+    assert_unharmed(&result(&format!("{before}{faults}{keys}"), None).await, 7);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -262,6 +269,27 @@ fn the_command_runs_a_file_writes_the_result_and_fails_when_an_expectation_does(
     assert!(String::from_utf8(output.stderr).unwrap().contains("/s"), "a line a second");
     let result: RunResult = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
     assert!(!result.passed && result.scenario == "mine" && result.machine.cores > 0);
+}
+
+#[tokio::test]
+async fn a_run_that_is_stopped_leaves_nothing_behind() {
+    let folder = tempdir().unwrap();
+    let mut tool = Command::new(binary("resync-load"))
+        .args(["run", "quick", "--no-bound"])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(tool.stderr.take().unwrap()).lines();
+    let url =
+        said.find_map(|line| line.unwrap().split("http://").nth(1)?.split('/').next().map(str::to_owned));
+    let hub: SocketAddr = url.unwrap().parse().unwrap();
+    assert!(TcpStream::connect(hub).is_ok(), "its hub runs");
+    kill_process(Pid::from_child(&tool), Signal::TERM).unwrap();
+    assert_eq!(tool.wait().unwrap().code(), Some(1));
+    assert_eq!(said.last().unwrap().unwrap(), "resync-load: stopped");
+    eventually("the hub has died", async || TcpStream::connect(hub).is_err()).await;
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -218,9 +218,13 @@ impl OurHub {
             FaultKind::ResolverFails | FaultKind::ResolverSilent => {
                 let Some(names) = &self.names else { return Ok(Some("callbacks have no names".to_owned())) };
                 let fails = kind == FaultKind::ResolverFails;
+                let before = names.troubled();
                 names.trouble(Some(if fails { Trouble::Fails } else { Trouble::Silent }));
                 sleep(lasting).await;
                 names.trouble(None);
+                if names.troubled() == before {
+                    return Ok(Some("nobody noticed: all connections were there already".to_owned()));
+                }
             }
             FaultKind::Outage(_) | FaultKind::MassRenewal | FaultKind::Poison(_) => {}
         }
