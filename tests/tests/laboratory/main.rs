@@ -339,7 +339,7 @@ kind = "resolver-fails"
 }
 
 #[test]
-fn every_scenario_that_comes_with_the_tool_can_be_read_and_is_listed_with_what_it_is_for() {
+fn every_scenario_that_comes_with_the_tool_is_listed_and_our_hub_takes_its_keys() {
     let output = Command::new(binary("resync-load")).arg("scenarios").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
@@ -363,4 +363,11 @@ fn every_scenario_that_comes_with_the_tool_can_be_read_and_is_listed_with_what_i
         said.lines().count(),
         "a file without its name in the tool"
     );
+    for name in said.lines().filter_map(|line| line.split(' ').next()) {
+        let keys = Scenario::load(name).unwrap().hub;
+        let variables = keys.into_iter().map(|(key, value)| (format!("RESYNC_HUB_{key}"), value));
+        let checked =
+            Command::new(binary("resync-hub")).args(["config", "check"]).envs(variables).output().unwrap();
+        assert!(checked.status.success(), "{name}: {checked:?}");
+    }
 }
