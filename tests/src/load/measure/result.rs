@@ -209,12 +209,15 @@ pub struct Verdict {
     pub holds: bool,
 }
 
+/// Seconds from which something can be said about an hour.
+const ENOUGH: usize = 120;
+
 impl Slopes {
-    /// Of the second half, which must have ten seconds.
+    /// Of the second half, which must be long enough.
     pub(in crate::load) fn of(series: &[Second]) -> Option<Self> {
         let half = &series[series.len() / 2..];
         let slope = |value: fn(&Second) -> f64| slope(half, value) * 3_600.0;
-        (half.len() >= 10).then(|| Self {
+        (half.len() >= ENOUGH).then(|| Self {
             memory: slope(|second| super::float(second.hub_memory)),
             delivery_p99: slope(|second| second.delivery_p99),
             store: slope(|second| super::float(second.hub_store)),
@@ -240,12 +243,12 @@ mod tests {
     fn a_slope_is_that_of_the_second_half_by_the_hour() {
         let second = |at: u32| Second {
             at: f64::from(at),
-            hub_memory: if at < 20 { 9_999_999 } else { 1_000_000 + 10 * u64::from(at) },
+            hub_memory: if at < 120 { 9_999_999 } else { 1_000_000 + 10 * u64::from(at) },
             ..Second::default()
         };
-        let series: Vec<_> = (0..40).map(second).collect();
+        let series: Vec<_> = (0..240).map(second).collect();
         let slopes = Slopes::of(&series).unwrap();
         assert!((slopes.memory - 36_000.0).abs() < 0.1, "{slopes:?}");
-        assert!(Slopes::of(&series[..18]).is_none());
+        assert!(Slopes::of(&series[..238]).is_none());
     }
 }
