@@ -9,6 +9,8 @@ use resync_tests::harness::{HubProcess, Receiver, Reply, form, post};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://source.example/topic";
+/// A busy machine may hold up an answer or two, but a hub that waits for what hangs is late each time.
+const ASKED: usize = 10;
 
 #[tokio::test]
 async fn b01_w085_w090_the_answer_waits_neither_for_the_topic_nor_for_the_callback() {
@@ -17,16 +19,20 @@ async fn b01_w085_w090_the_answer_waits_neither_for_the_topic_nor_for_the_callba
     let hanging = Receiver::start().await;
     hanging.behave(|_| Reply::Hang);
     for mode in ["subscribe", "unsubscribe"] {
-        let (topic, callback) = (hanging.url("/topic"), hanging.url("/cb"));
-        let asked = Instant::now();
-        let parameters = [("hub.mode", mode), ("hub.topic", &topic), ("hub.callback", &callback)];
-        let answer = form(hub.address, &parameters).await.unwrap();
-        assert_eq!(answer.status, 202, "{}", answer.text());
-        assert!(asked.elapsed() < Duration::from_secs(4), "H-01: the test suite would have given up");
+        let mut quickest = Duration::MAX;
+        for number in 0..ASKED {
+            let (topic, callback) = (hanging.url("/topic"), hanging.url(&format!("/{mode}/{number}")));
+            let asked = Instant::now();
+            let parameters = [("hub.mode", mode), ("hub.topic", &topic), ("hub.callback", &callback)];
+            let answer = form(hub.address, &parameters).await.unwrap();
+            assert_eq!(answer.status, 202, "{}", answer.text());
+            quickest = quickest.min(asked.elapsed());
+        }
+        assert!(quickest < Duration::from_secs(1), "B-01: {quickest:?}");
     }
     let both = |log: &[_]| {
         let asked = |path: &str| log.iter().any(|seen: &resync_tests::harness::Seen| seen.path() == path);
-        asked("/topic") && asked("/cb")
+        asked("/topic") && asked("/unsubscribe/0")
     };
     hanging.until("both are asked, and hang", both).await;
 }

@@ -8,6 +8,9 @@ use resync_core::websub::{Secret, Signature};
 use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
 use tempfile::tempdir;
 
+/// A busy machine may hold up an answer or two, but a hub that waits for what hangs is late each time.
+const ASKED: usize = 10;
+
 type Temper = Box<dyn Fn(&Seen) -> Reply + Send + Sync>;
 
 const TOPIC: &str = "http://example.com/framework/";
@@ -27,10 +30,15 @@ async fn b01_w090_the_answer_does_not_wait_for_the_callback() {
     let hub = HubProcess::start(folder.path()).await;
     let hanging = Receiver::start().await;
     hanging.behave(|_| Reply::Hang);
-    let asked = Instant::now();
-    let parameters = [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &hanging.url("/cb"))];
-    assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
-    assert!(asked.elapsed() < Duration::from_secs(4), "H-01: the test suite would have given up");
+    let mut quickest = Duration::MAX;
+    for number in 0..ASKED {
+        let (asked, callback) = (Instant::now(), hanging.url(&format!("/{number}")));
+        let parameters =
+            [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
+        assert_eq!(form(hub.address, &parameters).await.unwrap().status, 202);
+        quickest = quickest.min(asked.elapsed());
+    }
+    assert!(quickest < Duration::from_secs(1), "B-01: {quickest:?}");
 }
 
 #[tokio::test]
