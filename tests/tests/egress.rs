@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use resync_tests::harness::{HubProcess, NameServer, Receiver, Reply, Trap, eventually, form};
+use resync_tests::harness::{HubProcess, NameServer, Receiver, Reply, Seen, Trap, eventually, form};
 use tempfile::{TempDir, tempdir};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -264,6 +264,66 @@ async fn b32_w089_a_port_that_is_not_on_the_list_is_not_contacted() {
     assert_eq!(scene.ask("http://source.example/", "http://destination.test:25/cb").await, 400);
     assert_eq!(scene.ask("http://source.example/", "http://destination.test:0/cb").await, 400);
     assert!(scene.honest.seen().is_empty());
+}
+
+/// The first lookup finds the honest peer, any later one the trap: whoever looks a name up once to judge it and once more to
+/// connect is caught, or judges what it does not connect to.
+const REBINDING: &[&[&str]] = &[&["127.0.0.2"], &["127.0.0.1"]];
+
+#[tokio::test]
+async fn b32_d20_what_verification_judges_it_connects_to() {
+    let scene = Scene::start(&[]).await;
+    scene.names.set_in_turn("rebinding.test", REBINDING);
+    scene.hub.subscribe("http://source.example/", &scene.at_trap("http://rebinding.test:T/cb"), &[], 1).await;
+    scene.assert_nobody_was_caught();
+}
+
+#[tokio::test]
+async fn b32_d20_what_delivery_judges_it_connects_to() {
+    let scene = Scene::start(&[]).await;
+    let topic = "http://source.example/";
+    scene.names.set("rebinding.test", &["127.0.0.2"]);
+    scene.hub.subscribe(topic, &scene.at_trap("http://rebinding.test:T/cb"), &[], 1).await;
+    scene.names.set_in_turn("rebinding.test", REBINDING);
+    assert_eq!(scene.hub.publish(topic, "for the honest").await.unwrap().status, 202);
+    scene.honest.until_delivered(1).await;
+    scene.assert_nobody_was_caught();
+}
+
+#[tokio::test]
+async fn b32_d20_what_a_topic_fetch_judges_it_connects_to() {
+    let scene = Scene::start(&[]).await;
+    let topic = scene.at_trap("http://rebinding.test:T/topic");
+    scene.hub.subscribe(&topic, &scene.honest.url("/cb"), &[], 1).await;
+    // The very first lookup tells whose turn it is to be asked, and is neither judged nor connected to.
+    scene.names.set_in_turn("rebinding.test", &[&["127.0.0.2"], REBINDING[0], REBINDING[1]]);
+    scene.honest.behave(|seen| match seen.path() {
+        "/topic" => Reply::Status(200, "news".to_owned()),
+        _ => Reply::Agree,
+    });
+    let ping = form(scene.hub.address, &[("hub.mode", "publish"), ("hub.url", &topic)]).await.unwrap();
+    assert_eq!(ping.status, 204);
+    assert_eq!(scene.honest.until_delivered(1).await[0].text(), "news");
+    scene.assert_nobody_was_caught();
+}
+
+#[tokio::test]
+async fn b32_d20_what_a_denial_judges_it_connects_to() {
+    let scene = Scene::start(&[]).await;
+    let topic = "http://source.example/denied";
+    // Without an open connection, which leads where it was judged, the denial has to connect anew.
+    scene.honest.behave(|seen| {
+        let challenge = seen.parameter("hub.challenge").unwrap_or_default();
+        Reply::Page(200, vec![("connection", "close".into())], challenge)
+    });
+    scene.names.set("rebinding.test", &["127.0.0.2"]);
+    scene.hub.subscribe(topic, &scene.at_trap("http://rebinding.test:T/cb"), &[], 1).await;
+    scene.names.set_in_turn("rebinding.test", REBINDING);
+    let denied = format!("{{\"topic\":\"{topic}\"}}");
+    assert_eq!(scene.hub.admin_post("/api/v1/subscriptions/deny", &denied).await.status, 200);
+    let told = |seen: &Seen| seen.parameter("hub.mode").as_deref() == Some("denied");
+    scene.honest.until("it is told", |log| log.iter().any(told)).await;
+    scene.assert_nobody_was_caught();
 }
 
 /// What an endless answer has come to.

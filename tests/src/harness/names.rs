@@ -16,7 +16,7 @@ type Names = Arc<Mutex<Known>>;
 
 #[derive(Debug, Default)]
 struct Known {
-    addresses: HashMap<String, Vec<IpAddr>>,
+    answers: HashMap<String, Answers>,
     trouble: Option<Trouble>,
     /// Questions that came while it was in trouble.
     troubled: u64,
@@ -29,6 +29,23 @@ pub enum Trouble {
     Fails,
     /// It says nothing.
     Silent,
+}
+
+/// What a name has at its first lookup, at its second, and so on; the last for ever.
+#[derive(Debug)]
+struct Answers {
+    addresses: Vec<Vec<IpAddr>>,
+    /// Lookups so far, by the type of the question: one lookup asks for both.
+    asked: HashMap<u16, usize>,
+}
+
+impl Answers {
+    fn next(&mut self, kind: u16) -> &[IpAddr] {
+        let asked = self.asked.entry(kind).or_default();
+        let number = (*asked).min(self.addresses.len().saturating_sub(1));
+        *asked += 1;
+        self.addresses.get(number).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// A running name server; it stops when dropped. No answer may be remembered (its time to live is 0), and what it was not told
@@ -60,9 +77,19 @@ impl NameServer {
     /// # Panics
     /// When one of them is no address.
     pub fn set(&self, name: &str, addresses: &[&str]) {
-        let addresses =
-            addresses.iter().map(|address| address.parse().expect("tests give addresses")).collect();
-        lock(&self.names).addresses.insert(name.to_owned(), addresses);
+        self.set_in_turn(name, &[addresses]);
+    }
+
+    /// From now on the name has the first of these at its next lookup, the second at the one after it, and so on; then always
+    /// the last.
+    ///
+    /// # Panics
+    /// When one of them is no address.
+    pub fn set_in_turn(&self, name: &str, lookups: &[&[&str]]) {
+        let address = |address: &&str| address.parse().expect("tests give addresses");
+        let addresses = lookups.iter().map(|addresses| addresses.iter().map(address).collect()).collect();
+        let answers = Answers { addresses, asked: HashMap::new() };
+        lock(&self.names).answers.insert(name.to_owned(), answers);
     }
 
     /// From now on it is in trouble; `None`: no longer.
@@ -98,8 +125,10 @@ fn answer(question: &[u8], names: &Names) -> Option<Vec<u8>> {
     let kind = u16::from_be_bytes(question.get(end..end + 2)?.try_into().ok()?);
     let (known, trouble) = {
         let mut names = lock(names);
-        names.troubled += u64::from(names.trouble.is_some());
-        (names.addresses.get(&name).filter(|_| names.trouble.is_none()).cloned(), names.trouble)
+        let trouble = names.trouble;
+        names.troubled += u64::from(trouble.is_some());
+        let answers = names.answers.get_mut(&name).filter(|_| trouble.is_none());
+        (answers.map(|answers| answers.next(kind).to_vec()), trouble)
     };
     let addresses = known.iter().flatten().filter_map(|address| data(address, kind));
     let records: Vec<Vec<u8>> = addresses.collect();
