@@ -55,14 +55,27 @@ impl Buckets {
 
     /// Takes one event of this key into account, or says how long it should wait.
     pub(crate) fn admit(&self, key: impl Hash, now: Instant) -> Result<(), Duration> {
+        self.admit_heavy(key, 1, now)
+    }
+
+    /// Takes an event into account that counts as so many. Where there is something left it is admitted, and what it costs
+    /// more is owed: whoever comes next waits for that too.
+    pub(crate) fn admit_heavy(&self, key: impl Hash, weight: u32, now: Instant) -> Result<(), Duration> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = self.fill(&mut buckets, kept.hasher.hash_one(key), now);
         if bucket.tokens < 1.0 {
             return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / self.rate.per_second));
         }
-        bucket.tokens -= 1.0;
+        bucket.tokens -= f64::from(weight);
         Ok(())
+    }
+
+    /// Takes into account what has happened already and counts as so many events, be it that they are owed.
+    pub(crate) fn take(&self, key: impl Hash, weight: u32, now: Instant) {
+        let Some(kept) = &self.kept else { return };
+        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fill(&mut buckets, kept.hasher.hash_one(key), now).tokens -= f64::from(weight);
     }
 
     /// Takes events into account that go together, one of each key, or none of them.

@@ -18,7 +18,7 @@ use tracing::info;
 
 use crate::config::{Config, EgressConfig, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
-use crate::egress::{Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
+use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
     self, AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishMeters, PublishState,
     Readers, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
@@ -304,6 +304,7 @@ fn delivery_settings(config: &Config) -> delivery::Settings {
         max_in_flight: config.delivery.max_in_flight,
         per_host: config.delivery.per_host,
         max_connections: connections(),
+        confirmed: Confirmed::new(config.limits.enabled, config.limits.unconfirmed),
         signature: config.signature.method,
         entry_diff: config.publish.entry_diff.clone(),
     }

@@ -314,6 +314,9 @@ pub struct LimitsConfig {
     /// The same for topics on one host.
     #[serde(deserialize_with = "values::parsed")]
     pub ping_host: Rate,
+    /// Deliveries to one network whose addresses have not confirmed under the names that lead there.
+    #[serde(deserialize_with = "values::parsed")]
+    pub unconfirmed: Rate,
 }
 
 /// `[secrets]`

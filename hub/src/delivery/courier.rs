@@ -155,6 +155,7 @@ impl Courier {
                 Some(Outcome::of_status(answer.status, retry_after(&answer.headers)))
             }
             Err(EgressError::Exhausted) => None,
+            Err(EgressError::Unconfirmed(wait)) => Some(Outcome::held_back(*wait)),
             Err(_) => Some(Outcome::unreachable()),
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);
@@ -271,6 +272,7 @@ mod tests {
             secret: secret.map(|secret| Secret::new(secret).unwrap()),
             lease: Duration::from_secs(60),
             lease_end: DateTime::now(),
+            address: None,
             start: Offset(0),
             created_at: DateTime::now(),
             verified_at: DateTime::now(),

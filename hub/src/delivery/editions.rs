@@ -122,6 +122,7 @@ mod tests {
             secret: None,
             lease: Duration::from_secs(60),
             lease_end: DateTime::now(),
+            address: None,
             start: Offset(0),
             created_at: DateTime::now(),
             verified_at: DateTime::now(),

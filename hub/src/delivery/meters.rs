@@ -111,7 +111,7 @@ impl Ending {
             Err(EgressError::Timeout(_)) => Self::TimedOut,
             Err(EgressError::Dns(_)) => Self::NoName,
             Err(EgressError::Forbidden(_)) => Self::Forbidden,
-            Err(EgressError::Exhausted) => Self::NotSent,
+            Err(EgressError::Exhausted | EgressError::Unconfirmed(_)) => Self::NotSent,
             Err(_) => Self::Unconnected,
         }
     }

@@ -40,8 +40,8 @@ pub use meters::Meters;
 pub use operator::{Act, LateSubscription, OpenHost, Operator, Stopped, Which};
 pub use schedule::RetryPolicy;
 
-use crate::egress::{EgressClient, Guard};
-use crate::store::{Shard, Store, StoreError, StoreEvent, SubscriptionId};
+use crate::egress::{Confirmed, EgressClient, Guard};
+use crate::store::{Shard, Slot, Store, StoreError, StoreEvent, SubscriptionId};
 use crate::topics::Prefixes;
 use courier::Courier;
 use operator::Order;
@@ -73,6 +73,8 @@ pub struct Settings {
     pub per_host: usize,
     /// Connections that stand at once, over all workers, where not more than these are in use.
     pub max_connections: usize,
+    /// Where names have confirmed, and what may be sent elsewhere.
+    pub confirmed: Confirmed,
     /// The method of signatures.
     pub signature: SignatureMethod,
     /// Topics whose feeds are sent without entries that the subscriber has got already.
@@ -225,6 +227,9 @@ async fn take_over_all(
 async fn take_over(store: &Arc<dyn Store>, shard: Shard, settings: &Settings) -> Result<Owned, StoreError> {
     let epoch = store.claim(shard).await?;
     let state = store.load_shard(shard).await?;
+    for Slot { origin, address, lease_end, .. } in &state.slots {
+        settings.confirmed.note(origin, *address, *lease_end);
+    }
     let limits = Limits {
         per_host: settings.per_host,
         window: WINDOW,
@@ -257,11 +262,14 @@ impl Plan {
             Err(error) => return tracing::error!(%error, "no runtime for delivery"),
         };
         runtime.block_on(async {
-            let Settings { connect_timeout, timeout, per_host, signature, entry_diff, .. } = self.settings;
-            let client = EgressClient::new(self.guard, connect_timeout, timeout, per_host)
+            let Settings { connect_timeout, timeout, per_host, signature, entry_diff, confirmed, .. } =
+                self.settings;
+            let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
+                .heeding(&self.guard, per_host, confirmed.clone())
                 .with_connections(self.max_connections);
             let courier = Courier::new(Arc::clone(&self.store), client, signature, entry_diff, self.meters);
-            let worker = Worker::new(self.store, courier, self.counters, self.max_in_flight, self.owned);
+            let worker =
+                Worker::new(self.store, courier, confirmed, self.counters, self.max_in_flight, self.owned);
             worker.run(self.events, self.orders, self.to_halt, self.stopped, timeout.min(GRACE)).await;
         });
     }

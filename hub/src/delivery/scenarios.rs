@@ -70,6 +70,7 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
             origin: format!("http://host{}.example", id.0).into(),
             start: Offset(0),
             lease_end,
+            address: None,
         };
         let known = Box::new(world.topic(topic));
         world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
@@ -186,7 +187,14 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
     let topic = TopicId(1);
     for id in 1..=50_000 {
         let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
-        let slot = Slot { id, topic, origin: "http://crowded.example".into(), start: Offset(0), lease_end };
+        let slot = Slot {
+            id,
+            topic,
+            origin: "http://crowded.example".into(),
+            start: Offset(0),
+            lease_end,
+            address: None,
+        };
         let known = Box::new(world.topic(topic));
         world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
     }
@@ -484,7 +492,14 @@ fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
     for id in 1..=5_010 {
         let topic = if id <= 5_000 { crowd } else { few };
         let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
-        let slot = Slot { id, topic, origin: "http://crowded.example".into(), start: Offset(0), lease_end };
+        let slot = Slot {
+            id,
+            topic,
+            origin: "http://crowded.example".into(),
+            start: Offset(0),
+            lease_end,
+            address: None,
+        };
         let known = Box::new(world.topic(topic));
         world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
     }
@@ -529,7 +544,14 @@ fn the_operator_can_hurry_who_waits_for_a_host_that_is_left_alone() {
     let topic = TopicId(1);
     for id in (1..=4).map(SubscriptionId) {
         let lease_end = world.lease(LONG);
-        let slot = Slot { id, topic, origin: "http://one.example".into(), start: Offset(0), lease_end };
+        let slot = Slot {
+            id,
+            topic,
+            origin: "http://one.example".into(),
+            start: Offset(0),
+            lease_end,
+            address: None,
+        };
         let known = Box::new(world.topic(topic));
         world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
     }

@@ -86,6 +86,11 @@ impl Outcome {
     pub(super) fn unreachable() -> Self {
         Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: None })
     }
+
+    /// Nothing was sent, and nothing may be for so long.
+    pub(super) fn held_back(wait: Duration) -> Self {
+        Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: Some(wait) })
+    }
 }
 
 impl Failure {

@@ -200,6 +200,7 @@ impl World {
             origin: format!("http://host{}.example", self.rng.u64(0..HOSTS)).into(),
             start: self.topic(topic).head,
             lease_end,
+            address: None,
         };
         self.durable.slots.insert(id, slot.clone());
         self.inboxes.insert(id, Inbox::default());

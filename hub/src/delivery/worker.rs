@@ -21,8 +21,9 @@ use super::courier::Courier;
 use super::hosts::{Lane, OpenLanes};
 use super::operator::Order;
 use super::shard::{Machine, Now};
+use crate::egress::Confirmed;
 use crate::store::{
-    Checkpoint, Ended, Epoch, Gap, Shard, Skip, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
+    Checkpoint, Ended, Epoch, Gap, Shard, Skip, Slot, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
 };
 
 /// Half of the interval within which a crash may repeat deliveries: what a crash repeats is younger than two of these.
@@ -103,6 +104,7 @@ type Saving = Pin<Box<dyn Future<Output = Vec<(Save, Result<(), StoreError>)>>>>
 pub(super) struct Worker {
     store: Arc<dyn Store>,
     courier: Rc<Courier>,
+    confirmed: Confirmed,
     counters: Arc<Counters>,
     lanes: Lanes,
     owned: Vec<Owned>,
@@ -155,6 +157,7 @@ impl Worker {
     pub(super) fn new(
         store: Arc<dyn Store>,
         courier: Courier,
+        confirmed: Confirmed,
         counters: Arc<Counters>,
         max_in_flight: usize,
         owned: Vec<Owned>,
@@ -162,6 +165,7 @@ impl Worker {
         Self {
             store,
             courier: Rc::new(courier),
+            confirmed,
             counters,
             lanes: Lanes::new(max_in_flight),
             owned,
@@ -252,6 +256,9 @@ impl Worker {
 
     fn apply(&mut self, events: impl Iterator<Item = StoreEvent>) {
         for event in events {
+            if let StoreEvent::Subscribed { slot: Slot { origin, address, lease_end, .. }, .. } = &event {
+                self.confirmed.note(origin, *address, *lease_end);
+            }
             self.owned.iter_mut().for_each(|owned| owned.machine.apply(&event));
         }
         for owned in &self.owned {

@@ -1,6 +1,7 @@
 //! One request out, one bounded answer back. No redirects, no proxies, no unbounded reading.
 
 use std::error::Error as StdError;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,12 +11,12 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
-use hyper_rustls::HttpsConnectorBuilder;
 use ipnet::IpNet;
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use super::confirmed::Confirmed;
 use super::connector::{ConnectError, GuardedConnector};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard};
@@ -82,6 +83,8 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body, where it was kept.
     pub body: Bytes,
+    /// Who answered.
+    pub peer: IpAddr,
 }
 
 /// Why no answer came back.
@@ -105,6 +108,11 @@ pub enum EgressError {
     /// The hub was made to connect to this network too often of late: nothing was asked.
     #[error("this network is asked too often: it may be again in {0:?}")]
     Crowded(Duration),
+    /// Nobody has confirmed there under this name, and its network is sent enough of that for now: nothing was asked.
+    #[error(
+        "the name leads to where nobody has confirmed under it, and that network gets little: more in {0:?}"
+    )]
+    Unconfirmed(Duration),
     /// Not within the time.
     #[error("no complete answer within {0:?}")]
     Timeout(Duration),
@@ -130,16 +138,18 @@ impl EgressClient {
         Self::with(self.connector.clone().counting(crowds), tls, self.total, idle_per_host)
     }
 
+    /// The same, sending little to where a name leads that has not confirmed there. Its connections are its own.
+    #[must_use]
+    pub fn heeding(&self, guard: &Guard, idle_per_host: usize, confirmed: Confirmed) -> Self {
+        let tls = guard.trust().client_config();
+        Self::with(self.connector.clone().heeding(confirmed), tls, self.total, idle_per_host)
+    }
+
     fn with(connector: GuardedConnector, tls: ClientConfig, total: Duration, idle_per_host: usize) -> Self {
-        let https = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector.clone());
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
         let bounds = Bounds { idle_per_origin: idle_per_host, all: CONNECTIONS };
-        Self { pool: Pool::new(https, builder, bounds), connector, total }
+        Self { pool: Pool::new(connector.clone(), tls, builder, bounds), connector, total }
     }
 
     /// Keeps the number of connections below this, by closing idle ones. Where so many are in use there may be more.
@@ -210,6 +220,10 @@ impl EgressClient {
         let sent = timeout_at(deadline, self.pool.send(target, request)).await.map_err(late)?;
         let (response, connection) = sent.map_err(|error| self.name_cause(&error))?;
         let (head, mut body) = response.into_parts();
+        let peer = connection.peer();
+        if !head.status.is_success() {
+            connection.refused();
+        }
         let (kept, read_to_its_end) = match limit {
             ReadLimit::Discard(_) if body.is_end_stream() => (Bytes::new(), true),
             ReadLimit::Discard(most) => {
@@ -229,7 +243,7 @@ impl EgressClient {
         if read_to_its_end {
             self.pool.put(target, connection, &head.headers);
         }
-        Ok(Answer { status: head.status, headers: head.headers, body: kept })
+        Ok(Answer { status: head.status, headers: head.headers, body: kept, peer })
     }
 
     fn name_cause(&self, error: &Broken) -> EgressError {
@@ -299,6 +313,7 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
             Some(ConnectError::Forbidden(forbidden)) => return forbidden.clone().into(),
             Some(found @ ConnectError::Dns { .. }) => return EgressError::Dns(found.to_string()),
             Some(ConnectError::Crowded(wait)) => return EgressError::Crowded(*wait),
+            Some(ConnectError::Unconfirmed(wait)) => return EgressError::Unconfirmed(*wait),
             Some(ConnectError::Timeout(limit)) => return EgressError::Timeout(*limit),
             Some(ConnectError::Io(error)) if is_exhaustion(error) => return EgressError::Exhausted,
             Some(ConnectError::Io(_)) | None => {}

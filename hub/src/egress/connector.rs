@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use tower_service::Service;
 use url::Host;
 
+use super::confirmed::{Confirmed, Unconfirmed};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard, PublicAddress};
 use super::resolver::Unresolved;
@@ -28,6 +29,8 @@ pub(super) struct GuardedConnector {
     guard: Guard,
     connect_timeout: Duration,
     crowds: Option<Crowds>,
+    confirmed: Option<Confirmed>,
+    body: usize,
 }
 
 /// Why no connection came about.
@@ -41,13 +44,15 @@ pub(super) enum ConnectError {
     Timeout(Duration),
     #[error("this network has been asked too often of late")]
     Crowded(Duration),
+    #[error("nobody has confirmed there under this name, and the network is sent enough of that for now")]
+    Unconfirmed(Duration),
     #[error("no connection: {0}")]
     Io(#[from] io::Error),
 }
 
 impl GuardedConnector {
     pub(super) fn new(guard: Guard, connect_timeout: Duration) -> Self {
-        Self { guard, connect_timeout, crowds: None }
+        Self { guard, connect_timeout, crowds: None, confirmed: None, body: 0 }
     }
 
     /// The same, counting by network.
@@ -55,10 +60,29 @@ impl GuardedConnector {
         Self { crowds: Some(crowds), ..self }
     }
 
+    /// The same, sending little to where nobody has confirmed.
+    pub(super) fn heeding(self, confirmed: Confirmed) -> Self {
+        Self { confirmed: Some(confirmed), ..self }
+    }
+
+    /// The same for a request with a body of so many bytes.
+    pub(super) fn carrying(self, body: usize) -> Self {
+        Self { body, ..self }
+    }
+
+    /// What to keep to at this address under this name, if anything.
+    pub(super) fn judge(&self, host: &str, address: IpAddr) -> Option<Unconfirmed> {
+        let confirmed = self.confirmed.as_ref()?;
+        // Names are compared as the URL standard writes them.
+        let host = Host::parse(host).map_or_else(|_| host.to_owned(), |host| host.to_string());
+        confirmed.judge(&host, address)
+    }
+
     async fn connect(self, uri: Uri) -> Result<TokioIo<TcpStream>, ConnectError> {
         let limit = self.connect_timeout;
         let end = Instant::now() + limit;
-        timeout(limit, async { self.dial(&self.resolve(&uri).await?, end).await })
+        let host = uri.host().unwrap_or_default();
+        timeout(limit, async { self.dial(host, self.resolve(&uri).await?, end).await })
             .await
             .unwrap_or(Err(ConnectError::Timeout(limit)))
     }
@@ -103,18 +127,30 @@ impl GuardedConnector {
         })
     }
 
-    /// Each address has its share of the time that is left, so that one which says nothing does not hide one that is well.
+    /// Where the name has confirmed goes first. Each address has its share of the time that is left, so that one which says
+    /// nothing does not hide one that is well.
     async fn dial(
         &self,
-        addresses: &[PublicAddress],
+        host: &str,
+        addresses: Vec<PublicAddress>,
         end: Instant,
     ) -> Result<TokioIo<TcpStream>, ConnectError> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        let tried = &addresses[..addresses.len().min(TRIED)];
-        for (address, left) in tried.iter().zip((1..=tried.len()).rev()) {
+        let judge = |address: PublicAddress| (self.judge(host, address.socket().ip()), address);
+        let mut judged: Vec<_> = addresses.into_iter().map(judge).collect();
+        judged.sort_by_key(|(unconfirmed, _)| unconfirmed.is_some());
+        let tried = &judged[..judged.len().min(TRIED)];
+        for ((unconfirmed, address), left) in tried.iter().zip((1..=tried.len()).rev()) {
             self.admit(address)?;
+            if let Some(unconfirmed) = unconfirmed {
+                unconfirmed.admit(self.body).map_err(ConnectError::Unconfirmed)?;
+            }
             let share = end.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1);
-            match timeout(share, TcpStream::connect(address.socket())).await {
+            let connected = timeout(share, TcpStream::connect(address.socket())).await;
+            if !matches!(connected, Ok(Ok(_))) {
+                unconfirmed.iter().for_each(Unconfirmed::refused);
+            }
+            match connected {
                 Ok(Ok(stream)) => {
                     stream.set_nodelay(true)?;
                     return Ok(TokioIo::new(stream));
@@ -162,7 +198,7 @@ mod tests {
         };
         let dial = async |addresses: &[&str]| {
             let addresses: Vec<_> = addresses.iter().map(|address| closed(address)).collect();
-            connector.dial(&addresses, Instant::now() + Duration::from_secs(1)).await.unwrap_err()
+            connector.dial("d.test", addresses, Instant::now() + Duration::from_secs(1)).await.unwrap_err()
         };
         assert!(matches!(dial(&["127.0.1.1", "127.0.2.1"]).await, ConnectError::Io(_)));
         assert!(matches!(dial(&["127.0.3.1", "127.0.2.2"]).await, ConnectError::Crowded(_)));
@@ -184,8 +220,9 @@ mod tests {
         let addresses = [silent_at, well_at].map(|address| guard.check(address).unwrap());
         let patience = Duration::from_secs(2);
         let connector = GuardedConnector::new(guard, patience);
-        assert!(connector.dial(&addresses, Instant::now() + patience).await.is_ok());
-        let outcome = connector.dial(&addresses[..1], Instant::now() + Duration::from_millis(100)).await;
+        assert!(connector.dial("d.test", addresses.into(), Instant::now() + patience).await.is_ok());
+        let silent = vec![addresses[0]];
+        let outcome = connector.dial("d.test", silent, Instant::now() + Duration::from_millis(100)).await;
         assert!(matches!(outcome, Err(ConnectError::Timeout(_))), "{outcome:?}");
     }
 }

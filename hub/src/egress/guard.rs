@@ -20,11 +20,15 @@ impl PublicAddress {
         self.0
     }
 
-    /// Whoever has one address mostly has those around it: the /24, or the /48 of IPv6.
     pub(super) fn network(self) -> IpNet {
-        let ip = canonical(self.0.ip());
-        IpNet::new(ip, if ip.is_ipv4() { 24 } else { 48 }).map_or(IpNet::from(ip), |net| net.trunc())
+        network(self.0.ip())
     }
+}
+
+/// Whoever has one address mostly has those around it: the /24, or the /48 of IPv6.
+pub(super) fn network(address: IpAddr) -> IpNet {
+    let ip = canonical(address);
+    IpNet::new(ip, if ip.is_ipv4() { 24 } else { 48 }).map_or(IpNet::from(ip), |net| net.trunc())
 }
 
 /// Why an address may not be contacted.
@@ -124,7 +128,7 @@ fn forbidden(ip: IpAddr) -> Forbidden {
 }
 
 /// An IPv4-mapped address is the IPv4 address: what the operator allows as IPv4 is allowed in this spelling too.
-fn canonical(ip: IpAddr) -> IpAddr {
+pub(super) fn canonical(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
         IpAddr::V4(_) => ip,

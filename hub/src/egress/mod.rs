@@ -5,6 +5,7 @@
 //! settings mean nothing here: a proxy would resolve the names again.
 
 mod client;
+mod confirmed;
 mod connector;
 mod crowds;
 mod guard;
@@ -15,6 +16,7 @@ mod trust;
 
 pub(crate) use client::coding;
 pub use client::{Answer, EgressClient, EgressError, ReadLimit, Room, USER_AGENT, Unmeasured};
+pub use confirmed::Confirmed;
 pub use crowds::Crowds;
 pub use guard::{Forbidden, Guard, PublicAddress};
 pub use resolver::{Resolver, Unresolved};

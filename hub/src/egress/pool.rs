@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -12,14 +14,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{Builder, SendRequest};
-use hyper_rustls::HttpsConnector;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::rt::TokioIo;
 use lru::LruCache;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 use tower_service::Service;
 
-use super::connector::GuardedConnector;
+use super::confirmed::Unconfirmed;
+use super::connector::{ConnectError, GuardedConnector};
 use super::target::{Origin, Target};
 
 /// How long a connection may be idle.
@@ -37,7 +43,8 @@ pub(super) type Broken = Box<dyn StdError + Send + Sync>;
 /// The connections of one client. Clones share them.
 #[derive(Clone)]
 pub(super) struct Pool {
-    connector: HttpsConnector<GuardedConnector>,
+    connector: GuardedConnector,
+    tls: Arc<ClientConfig>,
     builder: Builder,
     kept: Arc<Mutex<Kept>>,
 }
@@ -54,6 +61,10 @@ pub(super) struct Bounds {
 /// A connection that nobody else uses now.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
+    /// Whom it leads to.
+    peer: IpAddr,
+    /// What has to be kept to there.
+    unconfirmed: Option<Box<Unconfirmed>>,
     /// Until it is dropped.
     _counted: Counted,
 }
@@ -87,10 +98,31 @@ impl Drop for Counted {
     }
 }
 
+impl Connection {
+    pub(super) fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Notes that what was sent was not taken.
+    pub(super) fn refused(&self) {
+        self.unconfirmed.iter().for_each(|unconfirmed| unconfirmed.refused());
+    }
+
+    fn admit(&self, body: usize) -> Result<(), ConnectError> {
+        let Some(unconfirmed) = &self.unconfirmed else { return Ok(()) };
+        unconfirmed.admit_once_more(body).map_err(ConnectError::Unconfirmed)
+    }
+}
+
 impl Pool {
-    pub(super) fn new(connector: HttpsConnector<GuardedConnector>, builder: Builder, bounds: Bounds) -> Self {
+    pub(super) fn new(
+        connector: GuardedConnector,
+        tls: ClientConfig,
+        builder: Builder,
+        bounds: Bounds,
+    ) -> Self {
         let kept = Kept { bounds, idle: LruCache::unbounded(), open: Arc::default(), tidied: false };
-        Self { connector, builder, kept: Arc::new(Mutex::new(kept)) }
+        Self { connector, tls: Arc::new(tls), builder, kept: Arc::new(Mutex::new(kept)) }
     }
 
     /// Sets how many connections may stand in all.
@@ -105,10 +137,12 @@ impl Pool {
         target: &Target,
         mut request: Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Connection), Broken> {
+        let body = length(request.body());
         while let Some(mut connection) = self.take(&target.origin) {
             if connection.sender.ready().await.is_err() {
                 continue;
             }
+            connection.admit(body)?;
             match connection.sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, connection)),
                 Err(mut failed) => match failed.take_message() {
@@ -118,7 +152,7 @@ impl Pool {
             }
         }
         // A seldom way: boxed, it takes no room in every request under way.
-        let mut connection = Box::pin(self.connect(target)).await?;
+        let mut connection = Box::pin(self.connect(target, body)).await?;
         connection.sender.ready().await?;
         let response = connection.sender.send_request(request).await?;
         Ok((response, connection))
@@ -149,13 +183,17 @@ impl Pool {
         lock(&self.kept).take(origin)
     }
 
-    async fn connect(&self, target: &Target) -> Result<Connection, Broken> {
+    async fn connect(&self, target: &Target, body: usize) -> Result<Connection, Broken> {
         let counted = lock(&self.kept).count_one();
-        let stream = self.connector.clone().call(target.origin.uri()?).await?;
+        let connector = self.connector.clone().carrying(body);
+        let stream =
+            HttpsConnector::from((connector, Arc::clone(&self.tls))).call(target.origin.uri()?).await?;
+        let peer = peer(&stream)?;
+        let unconfirmed = self.connector.judge(target.origin.host(), peer).map(Box::new);
         let (sender, connection) = self.builder.handshake(stream).await?;
         // How it ends is told to whoever waits for an answer over it.
         tokio::spawn(async move { drop(connection.await) });
-        Ok(Connection { sender, _counted: counted })
+        Ok(Connection { sender, peer, unconfirmed, _counted: counted })
     }
 }
 
@@ -223,6 +261,19 @@ impl Kept {
     }
 }
 
+fn length(body: &Full<Bytes>) -> usize {
+    body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
+}
+
+/// The address at the other end.
+fn peer(stream: &MaybeHttpsStream<TokioIo<TcpStream>>) -> io::Result<IpAddr> {
+    let stream = match stream {
+        MaybeHttpsStream::Http(stream) => stream,
+        MaybeHttpsStream::Https(stream) => stream.inner().get_ref().0.inner(),
+    };
+    Ok(stream.inner().peer_addr()?.ip())
+}
+
 /// Closes connections in time also where nobody sends anything any more; ends with the last one.
 async fn tidy(kept: Weak<Mutex<Kept>>) {
     loop {
@@ -258,7 +309,6 @@ impl fmt::Debug for Pool {
 #[cfg(test)]
 mod tests {
     use http::{StatusCode, Uri};
-    use hyper_rustls::HttpsConnectorBuilder;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::mpsc;
@@ -310,12 +360,9 @@ mod tests {
 
     fn pool(all: usize) -> Pool {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let https = HttpsConnectorBuilder::new()
-            .with_tls_config(guard.trust().client_config())
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(GuardedConnector::new(guard, Duration::from_secs(1)));
-        Pool::new(https, Builder::new(), Bounds { idle_per_origin: 1, all })
+        let tls = guard.trust().client_config();
+        let connector = GuardedConnector::new(guard, Duration::from_secs(1));
+        Pool::new(connector, tls, Builder::new(), Bounds { idle_per_origin: 1, all })
     }
 
     async fn ask(pool: &Pool, peer: &Peer) {

@@ -1,6 +1,7 @@
 //! The records that the hub keeps, free of any engine and any encoding.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -439,6 +440,8 @@ pub struct Subscription {
     pub lease: Duration,
     /// When it ends (wall clock).
     pub lease_end: DateTime,
+    /// Where the callback confirmed it last, if it names no address itself.
+    pub address: Option<IpAddr>,
     /// The log's newest offset when the subscription began: only later notifications are owed.
     pub start: Offset,
     /// When it was first verified.
@@ -460,6 +463,8 @@ pub struct Slot {
     pub start: Offset,
     /// When the lease ends (wall clock).
     pub lease_end: DateTime,
+    /// Where the callback confirmed it last, if it names no address itself.
+    pub address: Option<IpAddr>,
 }
 
 /// Why a subscription ended without being asked to.

@@ -1,5 +1,6 @@
 //! Verification of intent: asking the callback whether its owner meant the request (WebSub section 5.3).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,8 @@ const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// What the callback said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reply {
-    Confirmed,
+    /// At this address.
+    Confirmed(IpAddr),
     Refused(String),
     Unreachable(String),
 }
@@ -191,10 +193,10 @@ impl Verification {
         };
         self.queues.done(&request);
         match reply {
-            Reply::Confirmed => {
+            Reply::Confirmed(peer) => {
                 self.resting.confirmed(who.client, &request.callback);
                 match self.ends_renewal(&request, who).await {
-                    None => self.put_in_force(request, lease, asked_at).await,
+                    None => self.put_in_force(request, lease, asked_at, peer).await,
                     Some(reason) => {
                         let PendingRequest { id, topic, callback, .. } = request;
                         let refusal = Refusal::Confirmed(id);
@@ -283,7 +285,7 @@ impl Verification {
             Ok(answer) if answer.body != challenge.as_str().as_bytes() => {
                 Reply::Refused("the callback's answer is not the challenge".to_owned())
             }
-            Ok(_) => Reply::Confirmed,
+            Ok(answer) => Reply::Confirmed(answer.peer),
             Err(EgressError::Exhausted) => return Err(NotAsked::Exhausted),
             Err(EgressError::Crowded(wait)) => return Err(NotAsked::Crowded(wait)),
             Err(error @ (EgressError::Forbidden(_) | EgressError::TooLarge(_) | EgressError::Compressed)) => {
@@ -293,10 +295,16 @@ impl Verification {
         })
     }
 
-    async fn put_in_force(&self, request: PendingRequest, lease: Option<Duration>, asked_at: DateTime) {
+    async fn put_in_force(
+        &self,
+        request: PendingRequest,
+        lease: Option<Duration>,
+        asked_at: DateTime,
+        peer: IpAddr,
+    ) {
         let (topic, origin) = (request.topic.as_str().to_owned(), request.callback.origin());
         let activation = if let Some(lease) = lease {
-            let verified = VerifiedSubscription::new(request, lease, asked_at);
+            let verified = VerifiedSubscription::new(request, lease, asked_at, peer);
             self.until_stored(|| self.store.activate(verified.clone())).await
         } else {
             let verified = VerifiedUnsubscription::new(request);
@@ -365,8 +373,6 @@ fn url(request: &PendingRequest, lease: Option<Duration>, challenge: &Challenge)
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use futures_util::FutureExt;
     use resync_core::websub::{CallbackUrl, TopicUrl};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

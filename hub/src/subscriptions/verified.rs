@@ -1,5 +1,6 @@
 //! Proofs: requests whose subscriber has confirmed that it meant them. Only verification of intent makes them.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
@@ -12,6 +13,7 @@ pub struct VerifiedSubscription {
     request: PendingRequest,
     lease: Duration,
     asked_at: DateTime,
+    address: Option<IpAddr>,
 }
 
 /// An unsubscribe request that the subscriber confirmed.
@@ -21,9 +23,11 @@ pub struct VerifiedUnsubscription {
 }
 
 impl VerifiedSubscription {
-    /// `asked_at` is the moment when the verification request was sent: the lease counts from there (W-111).
-    pub(super) fn new(request: PendingRequest, lease: Duration, asked_at: DateTime) -> Self {
-        Self { request, lease, asked_at }
+    /// `asked_at` is the moment when the verification request was sent: the lease counts from there (W-111). At `peer` it was
+    /// confirmed.
+    pub(super) fn new(request: PendingRequest, lease: Duration, asked_at: DateTime, peer: IpAddr) -> Self {
+        let address = request.callback.url().domain().map(|_| peer);
+        Self { request, lease, asked_at, address }
     }
 
     /// The request that was confirmed.
@@ -41,10 +45,15 @@ impl VerifiedSubscription {
         self.asked_at
     }
 
+    /// Where it was confirmed, if the callback names no address itself.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
     /// For tests of other rooms, which have no subscriber to ask.
     #[cfg(test)]
     pub(crate) fn assumed(request: PendingRequest, lease: Duration, asked_at: DateTime) -> Self {
-        Self::new(request, lease, asked_at)
+        Self::new(request, lease, asked_at, IpAddr::from([192, 0, 2, 1]))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -116,12 +117,20 @@ impl Receiver {
 
     /// The same on another loopback address, which makes it another host for the hub.
     pub async fn start_at(address: IpAddr) -> Self {
-        let listener = TcpListener::bind((address, 0)).await.expect("a loopback port is free");
+        Self::try_start_at((address, 0).into()).await.expect("a loopback port is free")
+    }
+
+    /// The same at a port of its own.
+    ///
+    /// # Errors
+    /// When it is taken.
+    pub async fn try_start_at(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr().expect("a bound socket has an address");
         let temper: Temper = Arc::new(|_| Reply::Agree);
         let state = Arc::new(State { temper: Mutex::new(temper), log: watch::Sender::new(Vec::new()) });
         let server = tokio::spawn(serve(listener, Arc::clone(&state))).abort_handle();
-        Self { address, state, server }
+        Ok(Self { address, state, server })
     }
 
     /// A callback URL of this subscriber.

@@ -226,6 +226,7 @@ async fn events_carry_the_new_state(place: Place) {
         origin: "https://destination.example".into(),
         start: Offset(1),
         lease_end: subscription.lease_end,
+        address: subscription.address,
     };
     let bounds = the(&*store, &url).await;
     let events = told(&mut events);

@@ -198,6 +198,7 @@ mod tests {
             secret: None,
             lease: Duration::from_secs(1),
             lease_end: now,
+            address: None,
             start: Offset(0),
             created_at: now,
             verified_at: now,

@@ -8,6 +8,7 @@
 //! bit. Whole numbers are LEB128, byte strings carry their length in front, options a 0 or a 1. Whatever does not decode is
 //! [`StoreError::Damaged`] with the place and the reason; nothing here panics.
 
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf, Bytes};
@@ -18,8 +19,10 @@ use super::engine::Space;
 use crate::store::keyring::{KeyId, Keyring, Locked};
 use crate::store::{Result, StoreError};
 
-/// The version that is written. A reader refuses what it does not know.
-const VERSION: u8 = 1;
+/// The version that is written. A reader refuses what it does not know. Version 1 had no addresses in subscriptions.
+const VERSION: u8 = 2;
+/// The first version with the addresses at which callbacks have confirmed.
+pub(super) const WITH_ADDRESSES: u8 = 2;
 const CHECKSUM_BYTES: usize = 4;
 
 /// How a secret is marked. The first two are those of an option.
@@ -113,10 +116,12 @@ fn unframe<'a>(
     if kept != checksum(space, key, content).to_be_bytes() {
         return Err("its checksum does not match".into());
     }
-    if content[0] != VERSION {
-        return Err(format!("its version is {}, this hub reads {VERSION}", content[0]));
+    let version = content[0];
+    if !(1..=VERSION).contains(&version) {
+        return Err(format!("its version is {version}, this hub reads up to {VERSION}"));
     }
-    Ok(Decoder { left: value.slice(1..end), keys, place: place(space, key), topic: None, outdated: false })
+    let left = value.slice(1..end);
+    Ok(Decoder { left, version, keys, place: place(space, key), topic: None, outdated: false })
 }
 
 fn checksum(space: Space, key: &[u8], content: &[u8]) -> u32 {
@@ -178,6 +183,13 @@ impl Encoder<'_> {
         self.number(u64::from(value.subsec_nanos()));
     }
 
+    pub(super) fn address(&mut self, value: IpAddr) {
+        match value {
+            IpAddr::V4(four) => self.bytes(&four.octets()),
+            IpAddr::V6(six) => self.bytes(&six.octets()),
+        }
+    }
+
     /// Every secret goes to disk through here: under the first key, or as it is when there are no keys.
     pub(super) fn secret(&mut self, secret: Option<&Secret>) {
         let Some(secret) = secret else { return self.byte(NO_SECRET) };
@@ -192,10 +204,21 @@ impl Encoder<'_> {
     }
 }
 
+#[cfg(test)]
+impl<'a> Encoder<'a> {
+    /// Fields without their frame.
+    pub(super) fn fields(keys: &'a Keyring, write: impl FnOnce(&mut Self)) -> Vec<u8> {
+        let mut out = Self { written: Vec::new(), keys, place: Vec::new() };
+        write(&mut out);
+        out.written
+    }
+}
+
 /// Reads fields in the order in which they were written.
 #[derive(Debug)]
 pub(super) struct Decoder<'a> {
     left: Bytes,
+    version: u8,
     keys: &'a Keyring,
     place: Vec<u8>,
     /// What the record's topic is called most of the time.
@@ -205,6 +228,11 @@ pub(super) struct Decoder<'a> {
 }
 
 impl Decoder<'_> {
+    /// The version by which the record was written.
+    pub(super) fn version(&self) -> u8 {
+        self.version
+    }
+
     pub(super) fn byte(&mut self) -> std::result::Result<u8, Fault> {
         self.left.try_get_u8().map_err(|_| "it ends too early".into())
     }
@@ -277,6 +305,13 @@ impl Decoder<'_> {
         TopicUrl::parse(&written).map_err(|error| format!("a topic is no URL: {error}"))
     }
 
+    pub(super) fn address(&mut self) -> std::result::Result<IpAddr, Fault> {
+        let bytes = self.bytes()?;
+        let four = <[u8; 4]>::try_from(bytes.as_ref()).map(IpAddr::from);
+        let address = four.or_else(|_| <[u8; 16]>::try_from(bytes.as_ref()).map(IpAddr::from));
+        address.map_err(|_| "an address has the wrong length".into())
+    }
+
     pub(super) fn callback_url(&mut self) -> std::result::Result<CallbackUrl, Fault> {
         CallbackUrl::parse(&self.text()?).map_err(|error| format!("a callback is no URL: {error}"))
     }
@@ -307,7 +342,13 @@ impl Decoder<'_> {
     /// Fields without their frame.
     #[cfg(test)]
     pub(super) fn over(bytes: Vec<u8>, keys: &Keyring) -> Decoder<'_> {
-        Decoder { left: bytes.into(), keys, place: Vec::new(), topic: None, outdated: false }
+        Self::over_version(VERSION, bytes, keys)
+    }
+
+    /// The same that a version of before has written.
+    #[cfg(test)]
+    pub(super) fn over_version(version: u8, bytes: Vec<u8>, keys: &Keyring) -> Decoder<'_> {
+        Decoder { left: bytes.into(), version, keys, place: Vec::new(), topic: None, outdated: false }
     }
 
     fn finish(&self) -> std::result::Result<(), Fault> {
@@ -355,6 +396,7 @@ mod tests {
         option: Option<u64>,
         time: DateTime,
         duration: Duration,
+        address: IpAddr,
     }
 
     impl Record for Sample {
@@ -368,6 +410,7 @@ mod tests {
             out.option(self.option, Encoder::number);
             out.time(self.time);
             out.duration(self.duration);
+            out.address(self.address);
         }
 
         fn decode(fields: &mut Decoder) -> std::result::Result<Self, Fault> {
@@ -379,6 +422,7 @@ mod tests {
                 option: fields.option(Decoder::number)?,
                 time: fields.time()?,
                 duration: fields.duration()?,
+                address: fields.address()?,
             })
         }
     }
@@ -387,10 +431,10 @@ mod tests {
         fn sample()(
             byte in any::<u8>(), number in any::<u64>(), bytes in any::<Vec<u8>>(), text in any::<String>(),
             option in any::<Option<u64>>(), seconds in -62_135_596_800_i64..253_402_000_000, nanos in 0..1_000_000_000_u32,
-            duration in (any::<u64>(), 0..1_000_000_000_u32),
+            duration in (any::<u64>(), 0..1_000_000_000_u32), address in any::<IpAddr>(),
         ) -> Sample {
             let time = DateTime::from_system_time(join(seconds, nanos).unwrap());
-            Sample { byte, number, bytes, text, option, time, duration: Duration::new(duration.0, duration.1) }
+            Sample { byte, number, bytes, text, option, time, duration: Duration::new(duration.0, duration.1), address }
         }
     }
 
@@ -432,10 +476,10 @@ mod tests {
 
     #[test]
     fn a_newer_record_is_refused_by_its_version() {
-        let mut kept = vec![2, 0];
+        let mut kept = vec![3, 0];
         let checksum = checksum(Space::Pings, b"key", &kept);
         kept.extend_from_slice(&checksum.to_be_bytes());
         let error = open::<Sample>(&Keyring::none(), b"key", &kept.into()).unwrap_err();
-        assert!(error.to_string().contains("its version is 2, this hub reads 1"), "{error}");
+        assert!(error.to_string().contains("its version is 3, this hub reads up to 2"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Records of requests and subscriptions, and of the state of delivery.
 
 use super::Decoded;
-use crate::store::embedded::codec::{Decoder, Encoder, Record};
+use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES};
 use crate::store::embedded::engine::Space;
 use crate::store::{
     Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, RequestId, Shard, Skip,
@@ -73,6 +73,7 @@ impl Record for Subscription {
         out.text(&self.callback.origin());
         out.number(self.start.0);
         out.time(self.lease_end);
+        out.option(self.address, Encoder::address);
         out.text(self.callback.as_str());
         out.text(self.topic_url.as_str());
         out.secret(self.secret.as_ref());
@@ -88,6 +89,7 @@ impl Record for Subscription {
             topic: slot.topic,
             start: slot.start,
             lease_end: slot.lease_end,
+            address: slot.address,
             callback: fields.callback_url()?,
             topic_url: fields.topic_url()?,
             secret: fields.secret()?,
@@ -106,6 +108,10 @@ pub(in super::super) fn slot_of(fields: &mut Decoder) -> Decoded<Slot> {
         origin: fields.text()?.into(),
         start: Offset(fields.number()?),
         lease_end: fields.time()?,
+        address: match fields.version() {
+            WITH_ADDRESSES.. => fields.option(Decoder::address)?,
+            _ => None,
+        },
     })
 }
 

@@ -1,6 +1,7 @@
 //! Every record comes back, and nothing that is read can panic.
 
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
-use super::super::codec::{Decoder, Record, open, open_beginning, seal};
+use super::super::codec::{Decoder, Encoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
@@ -48,10 +49,11 @@ prop_compose! {
     fn subscription()(
         id in any::<u64>(), topic in any::<u64>(), start in any::<u64>(), callback in callback_url(),
         topic_url in topic_url(), secret in secret(), lease in any::<u32>(), times in (time(), time(), time()),
+        address in any::<Option<IpAddr>>(),
     ) -> Subscription {
         Subscription {
             id: SubscriptionId(id), topic: TopicId(topic), callback, topic_url, secret,
-            lease: Duration::from_secs(lease.into()), lease_end: times.0, start: Offset(start),
+            lease: Duration::from_secs(lease.into()), lease_end: times.0, address, start: Offset(start),
             created_at: times.1, verified_at: times.2,
         }
     }
@@ -189,8 +191,25 @@ proptest! {
     fn a_slot_is_the_beginning_of_its_subscription(subscription in subscription()) {
         let kept = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
         let slot = open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &kept, slot_of).unwrap();
+        let Subscription { id, topic, start, lease_end, address, .. } = subscription;
+        let origin = subscription.callback.origin().into();
+        prop_assert_eq!(slot, Slot { id, topic, origin, start, lease_end, address });
+    }
+
+    #[test]
+    fn a_slot_of_the_first_version_has_no_address(subscription in subscription()) {
+        let keys = Keyring::none();
         let Subscription { id, topic, start, lease_end, .. } = subscription;
-        prop_assert_eq!(slot, Slot { id, topic, origin: subscription.callback.origin().into(), start, lease_end });
+        let origin = subscription.callback.origin();
+        let written = Encoder::fields(&keys, |out| {
+            out.number(id.0);
+            out.number(topic.0);
+            out.text(&origin);
+            out.number(start.0);
+            out.time(lease_end);
+        });
+        let slot = slot_of(&mut Decoder::over_version(1, written, &keys)).unwrap();
+        prop_assert_eq!(slot, Slot { id, topic, origin: origin.into(), start, lease_end, address: None });
     }
 
     #[test]

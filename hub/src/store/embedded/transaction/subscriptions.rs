@@ -169,6 +169,7 @@ impl Transaction<'_> {
             secret: secret(request),
             lease: verified.lease(),
             lease_end: after(verified.asked_at(), verified.lease()),
+            address: verified.address(),
             start,
             created_at: verified.asked_at(),
             verified_at: verified.asked_at(),
@@ -195,6 +196,7 @@ impl Transaction<'_> {
             origin: subscription.callback.origin().into(),
             start: subscription.start,
             lease_end: subscription.lease_end,
+            address: subscription.address,
         };
         self.staged.events.push(StoreEvent::Subscribed { shard, slot, topic: Box::new(topic) });
     }
@@ -209,6 +211,7 @@ fn renewed(known: &Subscription, verified: &VerifiedSubscription) -> Subscriptio
         secret: secret(request),
         lease: verified.lease(),
         lease_end: after(verified.asked_at(), verified.lease()),
+        address: verified.address(),
         verified_at: verified.asked_at(),
         id: known.id,
         topic: known.topic,
