@@ -29,7 +29,7 @@ use crate::subscriptions::{
     Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification, Waiting, Ways,
 };
 use crate::topics::{
-    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, Fetching, Intake, Pinged, Pings, Tickets,
+    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, FanOut, Fetching, Intake, Pinged, Pings, Tickets,
     TokensError, TopicClient, keep_trimming,
 };
 
@@ -111,6 +111,7 @@ impl Hub {
         let guard = guard(&config.egress)?;
         let (stop, stopped) = watch::channel(false);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
+        let fan_out = FanOut::new(config.limits.enabled, config.limits.ping_fan_out, delivery.operator());
         let budgets = Budgets::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
         let policy = topic_policy(config, &guard, &url);
@@ -118,7 +119,8 @@ impl Hub {
             start_verification(config, &store, &guard, (delivery.halts(), policy), &stopped, &mut tasks)
                 .await?;
         let pings =
-            start_fetching(config, &store, &guard, (&url, &budgets.fetches), &stopped, &mut tasks).await?;
+            start_fetching(config, &store, &guard, (&url, &budgets.fetches, &fan_out), &stopped, &mut tasks)
+                .await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
@@ -140,6 +142,7 @@ impl Hub {
                 intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
                 pings,
                 ping_limit: PingLimit::new(&config.limits),
+                fan_out,
                 bodies: Bodies { pace: pace(config), posts: budgets.posts, forms: budgets.forms },
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),
@@ -270,13 +273,14 @@ async fn start_fetching(
     config: &Config,
     store: &Arc<dyn Store>,
     guard: &Guard,
-    (url, budget): (&Arc<str>, &BodyBudget),
+    (url, budget, fan_out): (&Arc<str>, &BodyBudget, &FanOut),
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Pings, StoreError> {
     let client = topic_client(config, guard);
     let limited = config.limits.enabled;
-    let fetching = Fetching::new(Arc::clone(store), client, budget.clone(), Arc::clone(url), limited);
+    let (budget, url, fan_out) = (budget.clone(), Arc::clone(url), fan_out.clone());
+    let fetching = Fetching::new(Arc::clone(store), client, budget, url, fan_out, limited);
     let (sender, receiver) = mpsc::unbounded_channel();
     queue(&sender, store.pings().await?.into_iter().map(Pinged::left));
     tasks.spawn(fetching.run(receiver, stopped.clone()));

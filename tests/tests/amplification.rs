@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use futures_util::FutureExt;
-use resync_tests::harness::{HubProcess, PATIENCE, Receiver, Reply, form};
+use resync_tests::harness::{HubProcess, PATIENCE, Receiver, Reply, form, post};
 use tempfile::tempdir;
 use tokio::time::timeout;
 
@@ -109,4 +109,37 @@ async fn b33_a_host_that_never_confirms_is_left_alone_but_its_subscribers_may_re
     assert!(refused.header("retry-after").is_some_and(|wait| wait.parse::<u32>().unwrap() > 500));
     assert_eq!(ask(hub.address, "/subscriber").await.status, 202);
     victim.until_verified(22).await;
+}
+
+#[tokio::test]
+async fn b33_what_pings_without_a_token_have_sent_is_owed_before_the_next_one() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_public(folder.path(), &[("LIMITS_PING_FAN_OUT", "64 KiB")]).await;
+    let (publisher, destination) = (Receiver::start().await, Receiver::start().await);
+    let (topic, other) = (publisher.url("/topic"), publisher.url("/other"));
+    for number in 0..4 {
+        hub.subscribe(&topic, &destination.url(&format!("/{number}")), &[], number + 1).await;
+    }
+    hub.subscribe(&other, &destination.url("/other"), &[], 5).await;
+    let ping = async |topic: &str, token: &str| {
+        let form = "application/x-www-form-urlencoded";
+        let mut headers = vec![("Content-Type", form)];
+        headers.extend((!token.is_empty()).then_some(("Authorization", token)));
+        post(hub.address, &headers, format!("hub.mode=publish&hub.url={topic}").as_bytes()).await.unwrap()
+    };
+    publisher.behave(|_| Reply::Status(200, "x".repeat(32 * 1_024)));
+    assert_eq!(ping(&topic, "").await.status, 204);
+    destination.until_delivered(4).await;
+
+    // 128 KiB were sent, so half of that is owed.
+    for topic in [&topic, &other] {
+        let refused = ping(topic, "").await;
+        assert_eq!(refused.status, 429, "{}", refused.text());
+        let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!((30..=62).contains(&wait), "{wait}");
+    }
+    publisher.behave(|_| Reply::Status(200, "new".to_owned()));
+    let token = format!("Bearer {}", hub.add_token("publisher", &publisher.url("/")).await);
+    assert_eq!(ping(&topic, &token).await.status, 204, "not of whoever has a token");
+    destination.until_delivered(8).await;
 }

@@ -79,6 +79,7 @@ pub(super) enum Order {
     Hosts(oneshot::Sender<Vec<OpenHost>>),
     KnowsHost(String, oneshot::Sender<bool>),
     TopicOf(SubscriptionId, oneshot::Sender<Option<TopicId>>),
+    Subscriptions(TopicId, oneshot::Sender<usize>),
     /// Answered once it is durable.
     Act(Act, oneshot::Sender<usize>),
 }
@@ -135,6 +136,14 @@ impl Operator {
     /// [`Stopped`]
     pub async fn topic_of(&self, id: SubscriptionId) -> Result<Option<TopicId>, Stopped> {
         Ok(self.ask(|reply| Order::TopicOf(id, reply)).await?.into_iter().flatten().next())
+    }
+
+    /// How many subscriptions of this topic are in force.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn subscriptions(&self, topic: TopicId) -> Result<usize, Stopped> {
+        Ok(self.ask(|reply| Order::Subscriptions(topic, reply)).await?.into_iter().sum())
     }
 
     /// Does it; returns, once that is durable, how many subscriptions it concerns.

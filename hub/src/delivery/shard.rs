@@ -241,6 +241,11 @@ impl Machine {
         self.subscriptions
     }
 
+    /// How many subscriptions of this topic there are.
+    pub(super) fn subscriptions_of(&self, topic: TopicId) -> usize {
+        self.topics.get(&topic).map_or(0, TopicState::subscriptions)
+    }
+
     /// How many subscriptions are behind the watermark.
     pub(super) fn laggards(&self) -> usize {
         self.laggards

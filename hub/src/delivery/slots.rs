@@ -109,6 +109,11 @@ impl Slots {
         self.0.iter().flatten().map(|(id, slot)| (*id, slot))
     }
 
+    /// Takes time in proportion to the blocks.
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -199,7 +204,7 @@ mod tests {
                     prop_assert_eq!(slots.remove(id), model.remove(&id));
                 }
                 prop_assert_eq!(slots.get(id), model.get(&id));
-                prop_assert_eq!(slots.is_empty(), model.is_empty());
+                prop_assert_eq!((slots.is_empty(), slots.len()), (model.is_empty(), model.len()));
             }
             let from = SubscriptionId(from);
             prop_assert!(slots.iter().eq(model.iter().map(|(id, slot)| (*id, slot))));

@@ -187,6 +187,10 @@ impl TopicState {
         self.slots.iter()
     }
 
+    pub(super) fn subscriptions(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(super) fn remove_slot(&mut self, id: SubscriptionId) -> Option<HotSlot> {
         self.remove_member(id);
         self.slots.remove(id)

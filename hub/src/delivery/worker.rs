@@ -296,6 +296,9 @@ impl Worker {
             Order::TopicOf(id, reply) => {
                 let _ = reply.send(machines.find_map(|m| m.topic_of(id)));
             }
+            Order::Subscriptions(topic, reply) => {
+                let _ = reply.send(machines.map(|m| m.subscriptions_of(topic)).sum());
+            }
             Order::Act(act, reply) => {
                 let concerned = self.owned.iter_mut().map(|owned| owned.machine.act(&act, now)).sum();
                 self.carried_out.push((reply, concerned));

@@ -121,6 +121,7 @@ mod tests {
             ping_client: rate("1/s, burst 1"),
             ping_topic: rate("1/s, burst 1"),
             ping_host: rate("1/s, burst 1"),
+            ping_fan_out: 1,
             unconfirmed: rate("1/s, burst 1"),
         })
     }

@@ -4,7 +4,7 @@
 //! while the topic is being fetched are one more fetch, however many they are.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -20,6 +20,7 @@ use tracing::{debug, info, warn};
 
 use super::budget::BodyBudget;
 use super::discover::discover_in;
+use super::fan_out::FanOut;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::intake::{self, Refused};
 use super::turns::Turns;
@@ -107,6 +108,7 @@ pub struct Fetching {
     public_hub: Arc<str>,
     turns: Turns,
     places: Places,
+    fan_out: FanOut,
 }
 
 /// Why subscribers get nothing now.
@@ -132,18 +134,20 @@ impl Failed {
 }
 
 impl Fetching {
-    /// `public_hub` stands in deliveries of topics that name no hub (D-12). With `by_client` no client has more than its share of
-    /// what is fetched at once.
+    /// `public_hub` stands in deliveries of topics that name no hub (D-12). `fan_out` bounds what pings without a token have sent.
+    /// With `by_client` no client has more than its share of what is fetched at once.
     pub fn new(
         store: Arc<dyn Store>,
         client: TopicClient,
         budget: BodyBudget,
         public_hub: Arc<str>,
+        fan_out: FanOut,
         by_client: bool,
     ) -> Self {
         let client_share = by_client.then_some(FOR_ONE_CLIENT);
         let bounds = Bounds { all: ALL, slow: SLOW, here: ON_ONE_NETWORK, client: client_share };
-        Self { store, client, budget, public_hub, turns: Turns::default(), places: Places::new(bounds) }
+        let (turns, places) = (Turns::default(), Places::new(bounds));
+        Self { store, client, budget, public_hub, turns, places, fan_out }
     }
 
     /// Fetches whatever is pinged, until `stop` turns true.
@@ -181,9 +185,15 @@ impl Fetching {
         let topic = &ping.topic;
         let (mut pauses, mut waits) = (AGAIN_AFTER.iter(), shortages());
         loop {
+            while let Err(owed) = self.fan_out.admit_fetch(topic, askers, Instant::now()) {
+                debug!(topic = topic.as_str(), owed = owed.as_secs(), "ping waits for what others had sent");
+                if timeout(owed, self.turns.until_newer(ping)).await.is_ok() {
+                    return;
+                }
+            }
             let result = {
                 let mut place = self.place(ping, askers).await;
-                self.fetch_once(topic, &mut place).await
+                self.fetch_once(topic, askers, &mut place).await
             };
             let Err(error) = result else { return };
             match if error.is_shortage() { waits.next() } else { pauses.next() } {
@@ -216,7 +226,7 @@ impl Fetching {
         }
     }
 
-    async fn fetch_once(&self, topic: &TopicUrl, place: &mut Place) -> Result<(), Failed> {
+    async fn fetch_once(&self, topic: &TopicUrl, askers: &[Asker], place: &mut Place) -> Result<(), Failed> {
         let Some(known) = self.store.topic(topic).await? else { return Ok(()) };
         // Only what is about the newest version tells whether there is a newer one.
         let validators =
@@ -240,6 +250,7 @@ impl Fetching {
             return Ok(());
         }
         let (bytes, mut now) = (fetched.answer.body.len(), fetched.validators(known.latest));
+        self.fan_out.take(topic, known.id, bytes, askers).await;
         let appended = self.store.append(self.notification(topic, fetched).await, Duration::ZERO).await?;
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
         now.offset = Offset(appended.id().offset);
