@@ -19,6 +19,7 @@ on_every_engine!(
     a_shard_knows_the_topics_of_its_subscriptions_and_no_others,
     skips_are_listed_up_to_the_limit,
     what_is_replayed_was_not_given_up,
+    a_replay_of_thousands_of_skips_forgets_them_all_but_the_newest,
     gaps_are_listed_in_the_order_of_time_and_forgotten_with_it,
     every_subscription_stands_somewhere_with_every_notification,
     a_paused_topic_stays_paused_until_it_is_resumed,
@@ -321,4 +322,29 @@ async fn what_is_replayed_was_not_given_up(place: Place) {
     let mut left = vec![(two.id, 3)];
     left.extend(others);
     assert_eq!(given_up().await, left);
+}
+
+async fn a_replay_of_thousands_of_skips_forgets_them_all_but_the_newest(place: Place) {
+    let store = place.open();
+    let (shard, one) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let (_, other) = subscribe(&*store, &topic("t"), &callback("e")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let of = |subscription: &Subscription| -> Vec<_> {
+        (1..=3_000).map(|offset| skip(subscription, offset)).collect()
+    };
+    let skips = [of(&one), of(&other)].concat();
+    store.checkpoint(shard, epoch, Checkpoint { skips, ..Checkpoint::default() }).await.unwrap();
+    let again = Skip { at: at(1_000), ..skip(&one, 2_500) };
+    let replayed = Replayed { topic: one.topic, subscription: Some(one.id), from: Offset(2) };
+    let checkpoint = Checkpoint { skips: vec![again], replayed: vec![replayed], ..Checkpoint::default() };
+    store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    let (mut left, others): (Vec<_>, Vec<_>) = store
+        .skips(shard, None, 10_000)
+        .await
+        .unwrap()
+        .into_iter()
+        .partition(|skip| skip.subscription == one.id);
+    left.sort_by_key(|skip| skip.offset);
+    assert_eq!(left, [skip(&one, 1), again]);
+    assert_eq!(others, of(&other));
 }

@@ -61,7 +61,7 @@ use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
 const SHARDS: u16 = 16;
-/// Records that retention removes in one command, so that publishers wait for milliseconds at most.
+/// Records that retention or a replay removes in one command, so that publishers wait for milliseconds at most.
 const SLICE: usize = 1024;
 /// Records that are looked at in one command when secrets are rewritten.
 const RESEALED: usize = 1024;
@@ -374,11 +374,23 @@ impl Store for Embedded {
     async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()> {
         let Checkpoint { watermarks, laggards, skips, gaps, .. } = &checkpoint;
         let records = watermarks.len() + laggards.len() + skips.len() + gaps.len();
-        self.writer
-            .run(Kind::Essential, SMALL + records * 64, move |transaction| {
-                transaction.checkpoint(shard, epoch, &checkpoint)
-            })
-            .await
+        let progress = Arc::new(checkpoint);
+        let saved = Arc::clone(&progress);
+        let mut left = self
+            .writer
+            .run(Kind::Essential, SMALL + records * 64, move |t| t.checkpoint(shard, epoch, &saved, SLICE))
+            .await?;
+        while let Some((replayed, from)) = left.pop() {
+            let saved = Arc::clone(&progress);
+            let next = self
+                .writer
+                .run(Kind::Essential, SMALL, move |t| {
+                    t.forget_replayed((shard, epoch), &saved, &replayed, from, SLICE)
+                })
+                .await?;
+            left.extend(next.map(|next| (replayed, next)));
+        }
+        Ok(())
     }
 
     async fn rotate_secrets(&self, keys: Keyring) -> Result<u64> {

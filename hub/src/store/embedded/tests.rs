@@ -144,10 +144,10 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
             class: FailureClass::Trouble,
         };
         let progress = Checkpoint { laggards: vec![laggard], ..Checkpoint::default() };
-        group.checkpoint(shard, epoch, &progress).unwrap();
+        group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(group.keeps_laggard(shard, topic, id));
         group.end(shard, topic, id, Ended::Gone).unwrap();
-        group.checkpoint(shard, epoch, &progress).unwrap();
+        group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(!group.keeps_laggard(shard, topic, id));
     });
 }

@@ -7,6 +7,13 @@ use crate::store::embedded::key;
 use crate::store::embedded::layout::{PausedTopic, TopicWatermark};
 use crate::store::{Checkpoint, Epoch, Replayed, Result, Shard, Skip, StoreError, StoreEvent, TopicId};
 
+/// Skips that are owed again.
+struct Owed {
+    keys: Vec<Vec<u8>>,
+    /// The first record that was not looked at.
+    next: Option<Vec<u8>>,
+}
+
 impl Transaction<'_> {
     pub(in super::super) fn claim(&mut self, shard: Shard) -> Epoch {
         let epoch = Epoch(self.epoch(shard).0 + 1);
@@ -24,12 +31,15 @@ impl Transaction<'_> {
         self.staged.events.push(StoreEvent::Resumed { topic });
     }
 
+    /// Of the skips that are owed again, at most `limit` for each replay are forgotten with it; returns where to go on with the
+    /// others.
     pub(in super::super) fn checkpoint(
         &mut self,
         shard: Shard,
         epoch: Epoch,
         progress: &Checkpoint,
-    ) -> Result<()> {
+        limit: usize,
+    ) -> Result<Vec<(Replayed, Vec<u8>)>> {
         if epoch != self.epoch(shard) {
             return Err(StoreError::Fenced);
         }
@@ -40,7 +50,13 @@ impl Transaction<'_> {
                 behind.push((key, laggard));
             }
         }
-        let owed_again = self.skips_of(shard, &progress.replayed)?;
+        let (mut owed_again, mut left) = (Vec::new(), Vec::new());
+        for replayed in &progress.replayed {
+            let begin = key::skips_from(shard, replayed.topic, replayed.from);
+            let Owed { keys, next } = self.skips_of(shard, replayed, begin, progress, limit)?;
+            owed_again.extend(keys);
+            left.extend(next.map(|next| (*replayed, next)));
+        }
         for key in owed_again {
             self.batch.remove(Space::Skips, key);
         }
@@ -60,25 +76,51 @@ impl Transaction<'_> {
         for gap in &progress.gaps {
             self.put(key::gap(gap), gap);
         }
-        Ok(())
+        Ok(left)
     }
 
-    /// Where it is written that what was replayed had been given up.
-    fn skips_of(&self, shard: Shard, replayed: &[Replayed]) -> Result<Vec<Vec<u8>>> {
+    /// Forgets more of the skips that are owed again since this checkpoint, having looked at `limit` of them from this key on;
+    /// returns where to go on.
+    pub(in super::super) fn forget_replayed(
+        &mut self,
+        (shard, epoch): (Shard, Epoch),
+        progress: &Checkpoint,
+        replayed: &Replayed,
+        from: Vec<u8>,
+        limit: usize,
+    ) -> Result<Option<Vec<u8>>> {
+        if epoch != self.epoch(shard) {
+            return Err(StoreError::Fenced);
+        }
+        let Owed { keys, next } = self.skips_of(shard, replayed, from, progress, limit)?;
+        for key in keys {
+            self.batch.remove(Space::Skips, key);
+        }
+        Ok(next)
+    }
+
+    /// Where it is written that what was replayed had been given up, but for what was given up again since; looks at `limit`
+    /// records.
+    fn skips_of(
+        &self,
+        shard: Shard,
+        replayed: &Replayed,
+        from: Vec<u8>,
+        progress: &Checkpoint,
+        limit: usize,
+    ) -> Result<Owed> {
+        let range = Keys { from, to: Keys::prefix(key::shard_topic(shard, replayed.topic)).to };
         let mut keys = Vec::new();
-        for replayed in replayed {
-            let range = Keys {
-                from: key::skips_from(shard, replayed.topic, replayed.from),
-                to: Keys::prefix(key::shard_topic(shard, replayed.topic)).to,
-            };
-            for record in self.engine.scan(Space::Skips, &range) {
-                let (key, value) = record?;
-                let skip = codec::open::<Skip>(self.keys, &key, &value);
-                if skip.is_ok_and(|skip| replayed.covers(&skip)) {
-                    keys.push(key.to_vec());
-                }
+        for (number, record) in self.engine.scan(Space::Skips, &range).enumerate() {
+            let (key, value) = record?;
+            if number == limit {
+                return Ok(Owed { keys, next: Some(key.to_vec()) });
+            }
+            let skip = codec::open::<Skip>(self.keys, &key, &value);
+            if skip.is_ok_and(|skip| replayed.covers(&skip) && !progress.skips.contains(&skip)) {
+                keys.push(key.to_vec());
             }
         }
-        Ok(keys)
+        Ok(Owed { keys, next: None })
     }
 }
