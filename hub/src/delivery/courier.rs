@@ -1,5 +1,6 @@
 //! One attempt, from the records to the outcome: build the request, send it, say what the answer means.
 
+use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +10,7 @@ use http::header::{CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGEN
 use http::{HeaderMap, HeaderName, Method, Request};
 use http_body_util::Full;
 use lru::LruCache;
-use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID};
+use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, TopicUrl, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 use tracing::{debug, warn};
 
 use super::addressed::{Addressed, Addresses, Unaddressable};
@@ -18,7 +19,7 @@ use super::editions::Editions;
 use super::meters::Meters;
 use super::schedule::Outcome;
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
-use crate::store::{Ahead, Notification, Offset, Shard, Store, StoreError, Subscription, TopicId};
+use crate::store::{Ahead, Notification, Offset, Rule, Shard, Store, StoreError, Subscription, TopicId};
 use crate::topics::Prefixes;
 
 /// More of an answer is not even read (W-156).
@@ -38,6 +39,8 @@ pub(super) struct Courier {
     editions: Editions,
     heads: Heads,
     meters: Meters,
+    /// What was last told to be lost.
+    told: Cell<Option<(TopicId, Offset)>>,
 }
 
 /// The header fields that all requests of a notification share, made once: by topic and offset.
@@ -75,6 +78,7 @@ impl Courier {
             editions: Editions::new(entry_diff),
             heads: Heads::new(),
             meters,
+            told: Cell::new(None),
         }
     }
 
@@ -93,7 +97,7 @@ impl Courier {
         let ahead = if attempt.crowded { Ahead::Shard } else { Ahead::Topic };
         let subscription = self.store.subscription(shard, attempt.topic, attempt.subscription, ahead).await?;
         let Some(subscription) = subscription else { return Ok(Finished::Vanished) };
-        let notification = match self.owed(attempt).await? {
+        let notification = match self.owed(&subscription.topic_url, attempt).await? {
             Ok(notification) => notification,
             Err(without) => return Ok(without),
         };
@@ -106,17 +110,20 @@ impl Courier {
     }
 
     /// The notification that this attempt is about; what the attempt comes to where there is none that can be read.
-    async fn owed(&self, attempt: &Attempt) -> Result<Result<Arc<Notification>, Finished>, StoreError> {
+    async fn owed(
+        &self,
+        topic: &TopicUrl,
+        attempt: &Attempt,
+    ) -> Result<Result<Arc<Notification>, Finished>, StoreError> {
         let mut sought = attempt.sought();
         loop {
             let found = match self.store.notification_from(attempt.topic, sought).await {
                 Ok(Some(found)) => found,
                 Ok(None) => return Ok(Err(Finished::Postponed)),
-                // It will never be readable again, and must not hold up what is.
                 Err(error @ StoreError::Damaged { .. }) => {
-                    let (topic, offset) = (attempt.topic.0, sought.0);
-                    warn!(%error, topic, offset, subscription = attempt.subscription.0, "notification is lost");
-                    return Ok(Err(Finished::Gap { from: sought, next: sought.next() }));
+                    let topic = self.store.topic(topic).await?;
+                    let first = topic.map_or(sought, |topic| topic.first);
+                    return Ok(Err(self.without(attempt, sought, first, &error)));
                 }
                 Err(error) => return Err(error),
             };
@@ -125,6 +132,23 @@ impl Courier {
                 Find::Gap => return Ok(Err(Finished::Gap { from: sought, next: found.offset })),
                 Find::Later => return Ok(Err(Finished::Superseded)),
                 Find::Pass => sought = found.offset.next(),
+            }
+        }
+    }
+
+    /// What an attempt comes to that was to find this notification in a log that begins with `first`, and found what cannot be
+    /// read. That never will be readable again, and must not hold up what is.
+    fn without(&self, attempt: &Attempt, sought: Offset, first: Offset, error: &StoreError) -> Finished {
+        match attempt.judge(sought, sought.max(first), Rule::Every) {
+            Find::Later => Finished::Superseded,
+            Find::Gap => Finished::Gap { from: sought, next: first },
+            Find::Send | Find::Pass => {
+                let place = (attempt.topic, sought);
+                // Everybody who is owed it comes across it.
+                if self.told.replace(Some(place)) != Some(place) {
+                    warn!(%error, topic = attempt.topic.0, offset = sought.0, "notification is lost");
+                }
+                Finished::Gap { from: sought, next: sought.next() }
             }
         }
     }
@@ -261,7 +285,7 @@ mod tests {
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
     use crate::egress::Guard;
-    use crate::store::{self, Engine, Keyring, NotificationLinks, Rule, SubscriptionId};
+    use crate::store::{self, Engine, Keyring, NotificationLinks, SubscriptionId};
 
     fn subscription(secret: Option<&str>) -> Arc<Subscription> {
         Arc::new(Subscription {
@@ -348,24 +372,16 @@ mod tests {
         assert_eq!(hint("whenever"), None);
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_notification_that_cannot_be_read_is_a_gap_of_one() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
-        let mut topic = TopicId(0);
-        for body in ["one", "two"] {
-            let new = store::posted(&"http://source.example/framework/".parse().unwrap(), body);
-            topic = TopicId(store.append(new, Duration::ZERO).await.unwrap().id().topic);
-        }
-        drop(store);
-        store::damage_log(directory.path());
-        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+    fn courier(store: Arc<dyn Store>) -> Courier {
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&[]), second, second, 1);
-        let courier =
-            Courier::new(store, client, SignatureMethod::Sha256, Prefixes::default(), Meters::default());
+        Courier::new(store, client, SignatureMethod::Sha256, Prefixes::default(), Meters::default())
+    }
+
+    fn attempt(topic: TopicId, offset: u64) -> Attempt {
+        let second = Duration::from_secs(1);
         let breaker = BreakerPolicy { failures: 1, open: second, open_max: second };
-        let attempt = |offset| Attempt {
+        Attempt {
             topic,
             subscription: SubscriptionId(7),
             offset: Offset(offset),
@@ -377,9 +393,44 @@ mod tests {
             crowded: false,
             host: Hosts::new(1, breaker).join(&"http://destination.example".into()),
             started: Instant::now(),
-        };
+        }
+    }
+
+    /// A store with so many notifications, of which retention has left the newest ones, and the first of these is damaged.
+    async fn damaged(posts: usize, left: usize) -> (tempfile::TempDir, Arc<dyn Store>, TopicUrl, TopicId) {
+        let directory = tempfile::tempdir().unwrap();
+        let url: TopicUrl = "http://source.example/framework/".parse().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let mut topic = TopicId(0);
+        for _ in 0..posts {
+            topic = TopicId(store.append(store::posted(&url, "1"), Duration::ZERO).await.unwrap().id().topic);
+        }
+        store.trim(DateTime::from_system_time(SystemTime::UNIX_EPOCH), left as u64).await.unwrap();
+        drop(store);
+        store::damage_log(directory.path());
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        (directory, store, url, topic)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_notification_that_cannot_be_read_is_a_gap_of_one() {
+        let (_directory, store, url, topic) = damaged(2, 2).await;
+        let courier = courier(store);
         let gap = Finished::Gap { from: Offset(1), next: Offset(2) };
-        assert_eq!(courier.owed(&attempt(1)).await.unwrap().unwrap_err(), gap);
-        assert_eq!(courier.owed(&attempt(2)).await.unwrap().unwrap().body, "two");
+        assert_eq!(courier.owed(&url, &attempt(topic, 1)).await.unwrap().unwrap_err(), gap);
+        let next = courier.owed(&url, &attempt(topic, 2)).await.unwrap().unwrap();
+        assert_eq!(next.offset, Offset(2));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_cannot_be_read_behind_a_gap_is_reached_in_one_step() {
+        let (_directory, store, url, topic) = damaged(9, 3).await;
+        let courier = courier(store);
+        for (sought, next) in [(1, 7), (7, 8)] {
+            let gap = Finished::Gap { from: Offset(sought), next: Offset(next) };
+            assert_eq!(courier.owed(&url, &attempt(topic, sought)).await.unwrap().unwrap_err(), gap);
+        }
+        let newest = Attempt { newest_only: true, latest: Offset(4), ..attempt(topic, 1) };
+        assert_eq!(courier.owed(&url, &newest).await.unwrap().unwrap_err(), Finished::Superseded);
     }
 }
