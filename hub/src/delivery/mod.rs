@@ -13,6 +13,7 @@ mod courier;
 mod editions;
 mod feed;
 mod hosts;
+mod losses;
 mod member;
 mod meters;
 mod operator;

@@ -19,11 +19,12 @@ use super::attempt::{Attempt, Finished};
 use super::counters::Counters;
 use super::courier::Courier;
 use super::hosts::{Lane, OpenLanes};
+use super::losses::Losses;
 use super::operator::Order;
 use super::shard::{Machine, Now};
 use crate::egress::Confirmed;
 use crate::store::{
-    Checkpoint, Ended, Epoch, Gap, Shard, Skip, Slot, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
+    Checkpoint, Ended, Epoch, Shard, Skip, Slot, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
 };
 
 /// Half of the interval within which a crash may repeat deliveries: what a crash repeats is younger than two of these.
@@ -41,8 +42,8 @@ const ENDS: usize = 512;
 const LAST_SAVES: usize = 5;
 /// The pause before it does so after one that failed.
 const LAST_PAUSE: Duration = Duration::from_millis(300);
-/// How often idle subscriptions are looked through for leases that are over.
-const EXPIRE_EVERY: Duration = Duration::from_secs(30);
+/// How often idle subscriptions are looked through for leases that are over, and losses are told.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Events and answers taken in at once before new requests are made.
 const BATCH: usize = 256;
 
@@ -115,6 +116,7 @@ pub(super) struct Worker {
     carried_out: Vec<(oneshot::Sender<usize>, usize)>,
     being_saved: Vec<(oneshot::Sender<usize>, usize)>,
     saving: Option<Saving>,
+    losses: Losses,
     delivered_since_save: u64,
     save_began: Instant,
     /// The last checkpoint failed: what is delivered now would be delivered again after a restart, so nothing is.
@@ -175,6 +177,7 @@ impl Worker {
             carried_out: Vec::new(),
             being_saved: Vec::new(),
             saving: None,
+            losses: Losses::default(),
             delivered_since_save: 0,
             save_began: Instant::now(),
             cannot_save: false,
@@ -192,7 +195,7 @@ impl Worker {
     ) {
         let mut checkpoints = interval(CHECKPOINT_EVERY);
         checkpoints.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut expiry = interval(EXPIRE_EVERY);
+        let mut looks = interval(LOOK_EVERY);
         while !*stop.borrow() {
             self.start_requests();
             // A timer that is due and may not start anything would only keep the loop turning.
@@ -205,7 +208,7 @@ impl Worker {
                 results = run_or_wait(&mut self.saving) => self.take_saved(results),
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => self.save_progress(),
-                _ = expiry.tick() => self.expire(),
+                _ = looks.tick() => self.look(),
                 _ = stop.changed() => {}
             }
             if self.delivered_since_save >= CHECKPOINT_AFTER {
@@ -216,6 +219,11 @@ impl Worker {
     }
 
     async fn finish(&mut self, grace: Duration) {
+        self.save_all(grace).await;
+        self.losses.tell();
+    }
+
+    async fn save_all(&mut self, grace: Duration) {
         let drained = timeout(grace, async {
             while let Some(carried) = self.in_flight.next().await {
                 self.take_answers(carried);
@@ -353,7 +361,8 @@ impl Worker {
         self.owned.iter().filter_map(|owned| owned.machine.next_timer()).min().map(Instant::from_std)
     }
 
-    fn expire(&mut self) {
+    fn look(&mut self) {
+        self.losses.tell();
         if self.cannot_save {
             return;
         }
@@ -445,17 +454,14 @@ impl Worker {
         }
     }
 
-    fn saved(&self, save: &Save) {
+    fn saved(&mut self, save: &Save) {
         match save {
             Save::Checkpoint(shard, _, checkpoint) => {
                 for Skip { topic, subscription, offset, class, status, .. } in &checkpoint.skips {
                     let id = NotificationId { topic: topic.0, offset: offset.0 };
                     warn!(%id, subscription = subscription.0, ?class, status, "notification given up for this subscription");
                 }
-                for Gap { topic, subscription, from, to, .. } in &checkpoint.gaps {
-                    let first = NotificationId { topic: topic.0, offset: from.0 };
-                    warn!(%first, last = to.0, subscription = subscription.0, "owed notifications were no longer in the log");
-                }
+                checkpoint.gaps.iter().for_each(|gap| self.losses.add(gap));
                 if let Some(owned) = self.owned.iter().find(|owned| owned.shard == *shard) {
                     self.counters.set_gauges(*shard, owned.machine.laggards(), owned.machine.open_breakers());
                 }
