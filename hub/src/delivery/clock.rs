@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::shard::Now;
 use crate::leap::leapt;
+use crate::store::Uptime;
 
 /// How long a clock that has leapt may take to be set right.
 const DOUBTED: Duration = Duration::from_secs(600);
@@ -18,9 +19,24 @@ pub(super) struct Clock {
     doubted_until: Option<Instant>,
 }
 
+/// Until when the wall clock is in doubt at a start: a hub that was down cannot tell time that has passed from a clock that is
+/// set wrong. Nor can one that was started a moment after that.
+pub(super) fn doubt_at_start(uptime: &Uptime, now: Now) -> Option<Instant> {
+    let here = leapt(uptime.seen.to_system_time(), now.wall.to_system_time(), Duration::ZERO);
+    let known = uptime.leaps.iter().map(|leap| leap.up_since);
+    let up_since = known.chain(here.map(|_| Duration::ZERO)).min()?;
+    let left = DOUBTED.checked_sub(up_since).filter(|left| !left.is_zero())?;
+    Some(now.monotonic + left)
+}
+
+/// The same where it is not known when the hub was up last.
+pub(super) fn doubt(now: Now) -> Instant {
+    now.monotonic + DOUBTED
+}
+
 impl Clock {
-    pub(super) fn new(now: Now) -> Self {
-        Self { looked: now, doubted_until: None }
+    pub(super) fn new(now: Now, doubted_until: Option<Instant>) -> Self {
+        Self { looked: now, doubted_until }
     }
 
     /// Looks at both clocks; tells whether the wall clock is in doubt because it has leapt forward lately.
@@ -33,7 +49,7 @@ impl Clock {
                 seconds = leap.as_secs(),
                 "the clock has leapt: no lease ends for a while, in case that it is set right"
             );
-            self.doubted_until = Some(now.monotonic + DOUBTED);
+            self.doubted_until = Some(doubt(now));
         }
         self.doubted_until.is_some_and(|until| now.monotonic < until)
     }
@@ -44,6 +60,7 @@ mod tests {
     use resync_core::datetime::DateTime;
 
     use super::*;
+    use crate::store::Leap;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -55,7 +72,7 @@ mod tests {
     #[test]
     fn a_clock_that_leaps_forward_is_in_doubt_for_ten_minutes() {
         let begin = Now::read();
-        let mut clock = Clock::new(begin);
+        let mut clock = Clock::new(begin, None);
         let now = after(begin, 120 * MINUTE, 120 * MINUTE);
         assert!(!clock.look(now), "time passes on both");
         let leapt = after(now, 60 * MINUTE, Duration::ZERO);
@@ -64,10 +81,33 @@ mod tests {
         assert!(!clock.look(after(leapt, 10 * MINUTE, 10 * MINUTE)));
     }
 
+    /// For how many minutes a hub that starts now is in doubt, after it was seen last so long ago and with these leaps, by how
+    /// long it has been up since.
+    fn doubted_at_start(seen: Duration, leaps: &[Duration]) -> Option<u64> {
+        let now = Now::read();
+        let seen = DateTime::from_system_time(now.wall.to_system_time() - seen);
+        let leaps = leaps.iter().map(|up_since| Leap { length: 60 * MINUTE, up_since: *up_since });
+        let until = doubt_at_start(&Uptime { seen, leaps: leaps.collect() }, now)?;
+        assert!(Clock::new(now, Some(until)).look(now));
+        Some((until - now.monotonic).as_secs() / 60)
+    }
+
+    #[test]
+    fn a_start_long_after_the_last_life_is_in_doubt_and_so_is_the_next_one() {
+        assert_eq!(doubted_at_start(60 * MINUTE, &[]), Some(10));
+        assert_eq!(doubted_at_start(Duration::ZERO, &[60 * MINUTE, 4 * MINUTE]), Some(6));
+    }
+
+    #[test]
+    fn a_start_after_a_moment_is_not_in_doubt() {
+        assert_eq!(doubted_at_start(MINUTE / 3, &[]), None);
+        assert_eq!(doubted_at_start(Duration::ZERO, &[10 * MINUTE]), None);
+    }
+
     #[test]
     fn a_clock_that_is_set_back_is_believed() {
         let now = after(Now::read(), 60 * MINUTE, 60 * MINUTE);
-        let mut clock = Clock::new(now);
+        let mut clock = Clock::new(now, None);
         let back = Now { wall: Now::read().wall, monotonic: now.monotonic };
         assert!(!clock.look(back));
     }

@@ -27,7 +27,7 @@ mod worker;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
 use resync_core::websub::SignatureMethod;
@@ -44,6 +44,7 @@ pub use schedule::RetryPolicy;
 use crate::egress::{Confirmed, EgressClient, Guard};
 use crate::store::{Shard, Slot, Store, StoreError, StoreEvent, SubscriptionId};
 use crate::topics::Prefixes;
+use clock::Clock;
 use courier::Courier;
 use operator::Order;
 use shard::{Limits, Machine, Now};
@@ -121,7 +122,8 @@ impl Delivery {
         let (mut workers, mut order_senders, mut halts) = (Vec::new(), Vec::new(), Halts::default());
         // Before the shards are read, so that nothing is missed.
         let events: Vec<_> = (0..count).map(|_| store.watch()).collect();
-        let mut by_worker = take_over_all(&store, &settings, count).await?;
+        let doubted_until = doubt_at_start(store.as_ref()).await?;
+        let mut by_worker = take_over_all(&store, &settings, doubted_until, count).await?;
         for (index, events) in events.into_iter().enumerate() {
             let owned = std::mem::take(&mut by_worker[index]);
             for Owned { shard, machine, .. } in &owned {
@@ -204,18 +206,34 @@ fn worker_count(shards: u16) -> usize {
     thread::available_parallelism().map_or(1, usize::from).clamp(1, usize::from(shards.max(1)))
 }
 
+/// Until when no lease ends, where the wall clock cannot be believed yet.
+async fn doubt_at_start(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
+    let now = Now::read();
+    let until = match store.uptime().await {
+        Ok(uptime) => uptime.and_then(|uptime| clock::doubt_at_start(&uptime, now)),
+        Err(StoreError::Damaged { .. }) => Some(clock::doubt(now)),
+        Err(error) => return Err(error),
+    };
+    if let Some(until) = until {
+        let seconds = until.saturating_duration_since(now.monotonic).as_secs();
+        tracing::info!(seconds, "the hub was down, or the clock is wrong: no lease ends for so long");
+    }
+    Ok(until)
+}
+
 /// By worker, what each of them owns. Shards are read on all cores, but not all at once: what is read takes more room than what
 /// is kept of it.
 async fn take_over_all(
     store: &Arc<dyn Store>,
     settings: &Settings,
+    doubted_until: Option<Instant>,
     workers: usize,
 ) -> Result<Vec<Vec<Owned>>, StoreError> {
     let mut by_worker: Vec<_> = (0..workers).map(|_| Vec::new()).collect();
     let mut taken = stream::iter((0..store.shards()).map(Shard))
         .map(|shard| {
             let (store, settings) = (Arc::clone(store), settings.clone());
-            tokio::spawn(async move { take_over(&store, shard, &settings).await })
+            tokio::spawn(async move { take_over(&store, shard, &settings, doubted_until).await })
         })
         .buffered(workers);
     while let Some(owned) = taken.next().await {
@@ -225,7 +243,12 @@ async fn take_over_all(
     Ok(by_worker)
 }
 
-async fn take_over(store: &Arc<dyn Store>, shard: Shard, settings: &Settings) -> Result<Owned, StoreError> {
+async fn take_over(
+    store: &Arc<dyn Store>,
+    shard: Shard,
+    settings: &Settings,
+    doubted_until: Option<Instant>,
+) -> Result<Owned, StoreError> {
     let epoch = store.claim(shard).await?;
     let state = store.load_shard(shard).await?;
     for Slot { origin, address, lease_end, .. } in &state.slots {
@@ -237,7 +260,12 @@ async fn take_over(store: &Arc<dyn Store>, shard: Shard, settings: &Settings) ->
         retry: settings.retry.clone(),
         breaker: settings.breaker,
     };
-    Ok(Owned { shard, epoch, machine: Machine::new(shard, limits, state, Now::read()) })
+    let now = Now::read();
+    Ok(Owned {
+        shard,
+        epoch,
+        machine: Machine::new(shard, limits, state, Clock::new(now, doubted_until), now),
+    })
 }
 
 /// What a worker's thread needs to begin.

@@ -160,7 +160,8 @@ fn what_failed_while_a_host_was_down_is_not_given_up_when_it_comes_back() {
     let mut world = World::new(53);
     let (open, open_max) = (Duration::from_secs(30), Duration::from_secs(600));
     let limits = Limits { breaker: BreakerPolicy { failures: 5, open, open_max }, ..limits() };
-    world.machine = Machine::new(Shard(0), limits, ShardState::default(), world.now);
+    let clock = Clock::new(world.now, None);
+    world.machine = Machine::new(Shard(0), limits, ShardState::default(), clock, world.now);
     world.machine.limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     let topic = TopicId(1);
     for outage in (60_u64..3_600).step_by(60) {
@@ -589,4 +590,26 @@ fn a_clock_that_is_set_forward_makes_nobody_dormant() {
         world.wait(1);
     }
     assert!(attempts >= 4, "{attempts}: it has been failing for seconds, not for a day");
+}
+
+#[test]
+fn a_hub_that_starts_while_the_clock_is_ahead_ends_no_lease() {
+    let mut world = World::new(89);
+    for hours in 1..=6 {
+        world.subscribe_to(TopicId(1), world.lease(hours * 3_600));
+    }
+    world.checkpoint();
+    world.save();
+    world.jump_forward(12 * 3_600);
+    world.crash();
+    world.publish_to(TopicId(1));
+    for _ in 0..6 {
+        world.machine.expire(world.now);
+        assert_eq!(deliver_all(&mut world), [], "W-123: by what the clock says, all leases are over");
+        world.wait(10);
+    }
+    world.jump_back(12 * 3_600);
+    assert_eq!(world.machine.take_ended(10), []);
+    world.wait(30);
+    assert_eq!(deliver_all(&mut world), [Offset(1); 6]);
 }

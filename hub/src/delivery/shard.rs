@@ -101,10 +101,10 @@ const ENDING: Duration = Duration::from_secs(5);
 
 impl Machine {
     /// Goes on where the shard was left.
-    pub(super) fn new(shard: Shard, limits: Limits, state: ShardState, now: Now) -> Self {
+    pub(super) fn new(shard: Shard, limits: Limits, state: ShardState, clock: Clock, now: Now) -> Self {
         let mut machine = Self {
             shard,
-            clock: Clock::new(now),
+            clock,
             hosts: Hosts::new(limits.per_host, limits.breaker),
             limits,
             topics: BTreeMap::new(),
@@ -185,7 +185,6 @@ impl Machine {
 
     /// The next request to make, as long as there is one that may be made now in an open lane.
     pub(super) fn next(&mut self, now: Now, open: OpenLanes) -> Option<Attempt> {
-        self.clock.look(now);
         self.fire_timers(now);
         self.hosts.wake(now.monotonic);
         // Whoever is taken up wants a first attempt: where there is no place for one, it would wait here and become a laggard

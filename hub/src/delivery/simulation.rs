@@ -10,9 +10,10 @@ use fastrand::Rng;
 
 use super::*;
 use crate::delivery::attempt::{Find, Finished};
+use crate::delivery::clock::doubt_at_start;
 use crate::delivery::operator::{Act, Which};
 use crate::delivery::schedule::Outcome;
-use crate::store::{Laggard, Offset, Topic, Watermark};
+use crate::store::{Laggard, Offset, Topic, Uptime, Watermark};
 
 #[path = "scenarios.rs"]
 mod scenarios;
@@ -39,6 +40,8 @@ struct Durable {
     paused: BTreeSet<TopicId>,
     skips: Vec<Skip>,
     gaps: Vec<Gap>,
+    /// When the hub was up last.
+    seen: Option<DateTime>,
 }
 
 /// What a subscriber has got, each offset with the checkpoint interval in which the hub learned that it came; `None` where a
@@ -100,7 +103,7 @@ impl World {
             rng: Rng::with_seed(seed),
             now,
             durable: Durable::default(),
-            machine: Machine::new(Shard(0), limits(), ShardState::default(), now),
+            machine: Machine::new(Shard(0), limits(), ShardState::default(), Clock::new(now, None), now),
             in_flight: Vec::new(),
             inboxes: BTreeMap::new(),
             poison: HashSet::new(),
@@ -363,6 +366,7 @@ impl World {
     fn save(&mut self) {
         let Some(checkpoint) = self.unsaved.take() else { return };
         self.saved = self.interval - 1;
+        self.durable.seen = Some(self.now.wall);
         self.durable.marks.extend(checkpoint.watermarks);
         for laggard in checkpoint.laggards {
             if self.durable.slots.contains_key(&laggard.subscription) {
@@ -415,7 +419,9 @@ impl World {
             laggards: self.durable.laggards.values().copied().collect(),
             paused: self.durable.paused.iter().copied().collect(),
         };
-        self.machine = Machine::new(Shard(0), limits(), state, self.now);
+        let uptime = Uptime { seen: self.durable.seen.unwrap_or(self.now.wall), leaps: Vec::new() };
+        let clock = Clock::new(self.now, doubt_at_start(&uptime, self.now));
+        self.machine = Machine::new(Shard(0), limits(), state, clock, self.now);
     }
 
     fn wait(&mut self, seconds: u64) {
