@@ -53,6 +53,9 @@ use worker::{Halt, Owned, Worker};
 /// Subscriptions of one topic and shard that a sweep has on their way at once.
 const WINDOW: usize = 1_024;
 
+/// Subscriptions that a shard looks at before the others have their turns: for some tens of microseconds.
+const STEPS: usize = 256;
+
 /// How long deliveries in flight may take at the end; what is cut off is repeated at the next start.
 const GRACE: Duration = Duration::from_secs(8);
 /// How often the workers are looked at.
@@ -259,6 +262,7 @@ async fn take_over(
         window: WINDOW,
         retry: settings.retry.clone(),
         breaker: settings.breaker,
+        steps: STEPS,
     };
     let now = Now::read();
     Ok(Owned {

@@ -65,6 +65,13 @@ impl Round {
         self.credits.remove(&self.turn);
     }
 
+    /// The topic whose turn it is has used it up, although it sent nothing.
+    pub(super) fn pass(&mut self) {
+        if let Some(credit) = self.credits.get_mut(&self.turn) {
+            *credit = 0;
+        }
+    }
+
     /// Whether the topics after this one have their turns soon.
     pub(super) fn is_crowded(&self) -> bool {
         self.credits.len() >= CROWD
@@ -105,6 +112,20 @@ mod tests {
         let taken: Vec<_> =
             std::iter::from_fn(|| round.next(|_| CREDIT - REQUEST)).map(|id| id.0).take(6).collect();
         assert_eq!(taken, [1, 2, 3, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_topic_that_has_used_up_its_turn_comes_after_the_others() {
+        let mut round = Round::default();
+        (1..=3).for_each(|id| round.join(TopicId(id)));
+        let taken: Vec<_> = (0..4)
+            .filter_map(|_| {
+                let id = round.next(|_| 0);
+                round.pass();
+                id
+            })
+            .collect();
+        assert_eq!(taken, [1, 2, 3, 1].map(TopicId));
     }
 
     #[test]

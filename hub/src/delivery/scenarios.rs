@@ -613,3 +613,42 @@ fn a_hub_that_starts_while_the_clock_is_ahead_ends_no_lease() {
     world.wait(30);
     assert_eq!(deliver_all(&mut world), [Offset(1); 6]);
 }
+
+#[test]
+fn many_that_fail_do_not_hold_up_those_who_are_well() {
+    let mut world = World::new(97);
+    world.machine.limits.window = 1_024;
+    let (failing, well) = (TopicId(1), TopicId(2));
+    for id in 1..=20_010 {
+        let topic = if id <= 20_000 { failing } else { well };
+        let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
+        let origin = format!("http://host{}.example", id.0).into();
+        let slot = Slot { id, topic, origin, start: Offset(0), lease_end };
+        let known = Box::new(world.topic(topic));
+        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+    }
+    append(&mut world, failing, Rule::Every);
+    while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+        refuse(&mut world, &attempt);
+    }
+    // What the sweep finds of them now is that they have to wait.
+    append(&mut world, failing, Rule::Every);
+    append(&mut world, well, Rule::Every);
+    let (mut calls, mut served) = (0, 0);
+    loop {
+        calls += 1;
+        match world.machine.next(world.now, OpenLanes::ALL) {
+            Some(attempt) => {
+                assert_eq!(attempt.topic, well);
+                served += 1;
+                let delivered = Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered };
+                world.machine.finished(&attempt, delivered, world.now);
+                assert!(calls < 20, "the {served}th had to wait for {calls} calls");
+            }
+            None if world.machine.is_interrupted() => {}
+            None => break,
+        }
+    }
+    assert_eq!(served, 10);
+    assert!(calls > 20_000 / 256, "{calls} calls looked at all of them");
+}

@@ -48,6 +48,8 @@ pub(super) struct Limits {
     pub(super) retry: RetryPolicy,
     /// When to leave a host alone.
     pub(super) breaker: BreakerPolicy,
+    /// Subscriptions that are looked at in one call, so that none takes long.
+    pub(super) steps: usize,
 }
 
 /// What the shard has counted since it was asked last.
@@ -86,6 +88,8 @@ pub(super) struct Machine {
     counts: Counts,
     /// Topics of which nothing is delivered for now, also such as this shard has no subscriptions of.
     paused: BTreeSet<TopicId>,
+    /// The last call looked at as many subscriptions as it may, and not at all of them.
+    interrupted: bool,
     retired: bool,
 }
 
@@ -120,6 +124,7 @@ impl Machine {
             checkpoints: 1,
             counts: Counts::default(),
             paused: state.paused.iter().copied().collect(),
+            interrupted: false,
             retired: false,
         };
         machine.load(state, now);
@@ -183,22 +188,25 @@ impl Machine {
         }
     }
 
-    /// The next request to make, as long as there is one that may be made now in an open lane.
+    /// The next request to make, as long as there is one that may be made now in an open lane. There may be one in the next
+    /// call if this one [was interrupted](Self::is_interrupted).
     pub(super) fn next(&mut self, now: Now, open: OpenLanes) -> Option<Attempt> {
-        self.fire_timers(now);
+        self.interrupted = self.fire_timers(now);
         self.hosts.wake(now.monotonic);
+        let mut steps = self.limits.steps;
         // Whoever is taken up wants a first attempt: where there is no place for one, it would wait here and become a laggard
         // for nothing but the hub's own haste.
         let sweeps = open.has(Lane::First);
         // Each call takes up something new before it serves who waits, so that neither starves the other.
         if sweeps {
-            self.sweep_one(now);
+            self.sweep_one(now, &mut steps);
         }
-        loop {
+        for _ in 0..self.limits.steps {
             let Some((host, lane, (topic, id))) = self.hosts.take(open) else {
-                if sweeps && self.sweep_one(now) {
+                if sweeps && self.sweep_one(now, &mut steps) {
                     continue;
                 }
+                self.interrupted |= steps == 0;
                 return None;
             };
             match self.start(host, lane, topic, id, now) {
@@ -206,6 +214,13 @@ impl Machine {
                 None => self.hosts.release(host),
             }
         }
+        self.interrupted = true;
+        None
+    }
+
+    /// Whether the last call for a request ended because it had taken long, not because there was nothing more to do.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted
     }
 
     /// When the next timer is due, if any.
@@ -347,10 +362,12 @@ impl Machine {
         self.back_off(topic, id, ENDING, now);
     }
 
-    fn fire_timers(&mut self, now: Now) {
-        while let Some(Reverse((due, topic, id))) = self.timers.peek().copied() {
+    /// Lets those whose pause is over wait for their hosts; tells whether there are more of them than it may look at.
+    fn fire_timers(&mut self, now: Now) -> bool {
+        for _ in 0..self.limits.steps {
+            let Some(Reverse((due, topic, id))) = self.timers.peek().copied() else { return false };
             if due > now.monotonic {
-                return;
+                return false;
             }
             self.timers.pop();
             let Some(state) = self.topics.get_mut(&topic) else { continue };
@@ -363,13 +380,16 @@ impl Machine {
             let again = member.is_failing();
             self.hosts.wait(host, (topic, id), again);
         }
+        self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now.monotonic)
     }
 
-    /// Lets the next topic in turn take up one subscription; tells whether anything moved.
-    fn sweep_one(&mut self, now: Now) -> bool {
-        while let Some(id) = self.round.next(|id| self.topics.get(&id).map_or(0, TopicState::bytes)) {
+    /// Lets the next topic in turn take up one subscription; tells whether anything moved. `steps` says at how many it may look.
+    fn sweep_one(&mut self, now: Now, steps: &mut usize) -> bool {
+        while *steps > 0
+            && let Some(id) = self.round.next(|id| self.topics.get(&id).map_or(0, TopicState::bytes))
+        {
             let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
-            match topic.map(|topic| topic.step(self.limits.window, self.checkpoints, now.monotonic)) {
+            match topic.map(|topic| topic.step(self.limits.window, self.checkpoints, now.monotonic, steps)) {
                 Some(Step::Wait(host, subscription)) => {
                     self.touched.insert(id);
                     self.hosts.wait(host, (id, subscription), false);
@@ -383,11 +403,19 @@ impl Machine {
                     self.timers.push(Reverse((due, id, subscription)));
                     return true;
                 }
+                Some(Step::Interrupted) => {
+                    self.round.pass();
+                    return false;
+                }
                 Some(Step::Blocked) => {
+                    *steps = steps.saturating_sub(1);
                     self.round.leave();
                     self.settle(id);
                 }
-                None => self.round.leave(),
+                None => {
+                    *steps = steps.saturating_sub(1);
+                    self.round.leave();
+                }
             }
         }
         false

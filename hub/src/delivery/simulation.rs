@@ -59,6 +59,7 @@ struct Seen {
     probes: usize,
     replays: usize,
     held: usize,
+    interruptions: usize,
 }
 
 struct World {
@@ -81,6 +82,8 @@ struct World {
     /// A checkpoint that the store did not take yet; until it does, nothing is sent.
     unsaved: Option<Checkpoint>,
     next_id: u64,
+    /// Subscriptions that a machine looks at in one call.
+    steps: usize,
 }
 
 fn limits() -> Limits {
@@ -91,7 +94,7 @@ fn limits() -> Limits {
         gone_confirm_after: second,
     };
     let breaker = BreakerPolicy { failures: 3, open: 2 * second, open_max: 10 * second };
-    Limits { per_host: 3, window: 5, retry, breaker }
+    Limits { per_host: 3, window: 5, retry, breaker, steps: 256 }
 }
 
 impl World {
@@ -114,6 +117,7 @@ impl World {
             saved: 0,
             unsaved: None,
             next_id: 1,
+            steps: limits().steps,
         }
     }
 
@@ -268,6 +272,7 @@ impl World {
                     }
                     self.in_flight.push(attempt);
                 }
+                None if self.machine.is_interrupted() => self.seen.interruptions += 1,
                 None => return,
             }
         }
@@ -421,7 +426,8 @@ impl World {
         };
         let uptime = Uptime { seen: self.durable.seen.unwrap_or(self.now.wall), leaps: Vec::new() };
         let clock = Clock::new(self.now, doubt_at_start(&uptime, self.now));
-        self.machine = Machine::new(Shard(0), limits(), state, clock, self.now);
+        let limits = Limits { steps: self.steps, ..limits() };
+        self.machine = Machine::new(Shard(0), limits, state, clock, self.now);
     }
 
     fn wait(&mut self, seconds: u64) {
@@ -592,6 +598,8 @@ impl World {
 
 fn run(seed: u64) -> Seen {
     let mut world = World::new(seed);
+    world.steps = world.rng.usize(1..10);
+    world.machine.limits.steps = world.steps;
     for _ in 0..600 {
         world.anything();
     }
@@ -619,11 +627,13 @@ fn run(seed: u64) -> Seen {
 fn nothing_owed_is_lost_or_out_of_order_whatever_happens() {
     let mut all = Seen::default();
     for seed in 0..1_500 {
-        let Seen { breakers, probes, replays, held } = run(seed);
+        let Seen { breakers, probes, replays, held, interruptions } = run(seed);
         all.breakers += breakers;
         all.probes += probes;
         all.replays += replays;
         all.held += held;
+        all.interruptions += interruptions;
     }
     assert!(all.breakers > 100 && all.probes > 20 && all.replays > 100 && all.held > 100, "{all:?}");
+    assert!(all.interruptions > 1_000, "{all:?}");
 }

@@ -64,6 +64,8 @@ pub(super) enum Step {
     Again(HostId, SubscriptionId),
     /// … which may have to wait until this moment.
     Later(Instant, SubscriptionId),
+    /// As many have been looked at as may be.
+    Interrupted,
     /// Nothing to take up until members move on.
     Blocked,
 }
@@ -349,13 +351,18 @@ impl TopicState {
         }
     }
 
-    /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval.
-    pub(super) fn step(&mut self, window: usize, checkpoint: u32, now: Instant) -> Step {
+    /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval, and each
+    /// subscription that is looked at is one of the `steps`.
+    pub(super) fn step(&mut self, window: usize, checkpoint: u32, now: Instant, steps: &mut usize) -> Step {
         let Some(pass) = &mut self.pass else { return Step::Blocked };
         if self.attached.len() >= window {
             return Step::Blocked;
         }
         for (id, slot) in self.slots.after(pass.position) {
+            if *steps == 0 {
+                return Step::Interrupted;
+            }
+            *steps -= 1;
             pass.position = id;
             if slot.start >= pass.target {
                 continue;

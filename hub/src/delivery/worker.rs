@@ -12,6 +12,7 @@ use futures_util::future::{Future, FutureExt, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use resync_core::websub::NotificationId;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tracing::{error, info, warn};
 
@@ -209,6 +210,7 @@ impl Worker {
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => self.save_progress(),
                 _ = looks.tick() => self.look(),
+                () = yield_now(), if self.is_interrupted() => {}
                 _ = stop.changed() => {}
             }
             if self.delivered_since_save >= CHECKPOINT_AFTER {
@@ -359,6 +361,11 @@ impl Worker {
 
     fn next_timer(&self) -> Option<Instant> {
         self.owned.iter().filter_map(|owned| owned.machine.next_timer()).min().map(Instant::from_std)
+    }
+
+    /// Whether a shard has more to look at before it knows what may be started.
+    fn is_interrupted(&self) -> bool {
+        self.may_start() && self.owned.iter().any(|owned| owned.machine.is_interrupted())
     }
 
     fn look(&mut self) {
