@@ -3,11 +3,13 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+use http::Uri;
 use lru::LruCache;
-use resync_core::websub::{SignatureMethod, SigningKey};
+use resync_core::websub::{CallbackUrl, SignatureMethod, SigningKey, UrlError};
 
 use crate::egress::{self, Target};
-use crate::store::{Subscription, SubscriptionId, TopicId};
+use crate::store::{Keep, Recipient, SubscriptionId, TopicId};
 
 /// Subscriptions that are kept ready, about a kilobyte each: those of a sweep over millions do not fit and do not come back
 /// soon either.
@@ -17,7 +19,7 @@ const READY: NonZeroUsize = NonZeroUsize::new(8_192).expect("8192 is not zero");
 #[derive(Debug)]
 pub(super) struct Addressed {
     /// The record it was made from: another one under the same id has another callback, secret or lease.
-    from: Arc<Subscription>,
+    from: Arc<Recipient>,
     pub(super) target: Target,
     /// `None` where no secret was given.
     pub(super) key: Option<SigningKey>,
@@ -28,16 +30,29 @@ impl Addressed {
     ///
     /// # Errors
     /// When its callback is no request target.
-    pub(super) fn new(
-        subscription: &Arc<Subscription>,
-        method: SignatureMethod,
-    ) -> Result<Self, Unaddressable> {
+    pub(super) fn new(recipient: &Arc<Recipient>, method: SignatureMethod) -> Result<Self, Unaddressable> {
         Ok(Self {
-            from: Arc::clone(subscription),
-            target: Target::of(&egress::target(&subscription.callback)?)?,
-            key: subscription.secret.as_ref().map(|secret| SigningKey::new(method, secret)),
+            from: Arc::clone(recipient),
+            target: Target::of(&uri(&recipient.callback)?)?,
+            key: recipient.secret.as_ref().map(|secret| SigningKey::new(method, secret)),
         })
     }
+}
+
+/// The request target of a callback; nothing is copied where it can stand as it was written (W-190).
+fn uri(callback: &Bytes) -> Result<Uri, Unaddressable> {
+    match Uri::from_maybe_shared(callback.clone()) {
+        Ok(uri) => Ok(uri),
+        Err(_) => Ok(egress::target(&read(callback)?)?),
+    }
+}
+
+/// The callback as a URL.
+///
+/// # Errors
+/// When it is none: the record was written by something else than a hub.
+pub(super) fn read(callback: &[u8]) -> Result<CallbackUrl, UrlError> {
+    CallbackUrl::parse(&String::from_utf8_lossy(callback))
 }
 
 /// Why nothing can be sent to a callback.
@@ -45,6 +60,8 @@ impl Addressed {
 pub(super) enum Unaddressable {
     #[error(transparent)]
     Syntax(#[from] http::Error),
+    #[error(transparent)]
+    Url(#[from] UrlError),
     #[error(transparent)]
     Forbidden(#[from] egress::Forbidden),
 }
@@ -61,16 +78,20 @@ impl Addresses {
         Self { method, ready: Mutex::new(LruCache::new(READY)) }
     }
 
-    pub(super) fn of(&self, subscription: &Arc<Subscription>) -> Result<Arc<Addressed>, Unaddressable> {
-        let key = (subscription.topic, subscription.id);
+    /// The recipient made ready, for one use or, where it is kept, for the next ones too.
+    pub(super) fn of(&self, recipient: &Arc<Recipient>, keep: Keep) -> Result<Arc<Addressed>, Unaddressable> {
+        if keep == Keep::Nothing {
+            return Addressed::new(recipient, self.method).map(Arc::new);
+        }
+        let key = (recipient.topic, recipient.id);
         // Nothing in here can panic half-way.
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = ready.get(&key)
-            && Arc::ptr_eq(&known.from, subscription)
+            && Arc::ptr_eq(&known.from, recipient)
         {
             return Ok(Arc::clone(known));
         }
-        let addressed = Arc::new(Addressed::new(subscription, self.method)?);
+        let addressed = Arc::new(Addressed::new(recipient, self.method)?);
         ready.put(key, Arc::clone(&addressed));
         Ok(addressed)
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::breaker::Sign;
 use super::hosts::{HostId, Lane};
 use super::schedule::Outcome;
-use crate::store::{FailureClass, Offset, Rule, SubscriptionId, TopicId};
+use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
 
 /// A request to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,10 @@ pub(super) struct Attempt {
     pub(super) lane: Lane,
     /// The notification before it has failed a moment ago: does the subscriber refuse everything, or that one only?
     pub(super) probe: bool,
-    /// Many topics wait for their turns.
-    pub(super) crowded: bool,
+    /// Who is taken up next.
+    pub(super) ahead: Ahead,
+    /// Whether the subscription is asked for again soon.
+    pub(super) keep: Keep,
     /// Its host.
     pub(super) host: HostId,
     /// When it was taken up.

@@ -13,13 +13,13 @@ use lru::LruCache;
 use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, TopicUrl, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 use tracing::{debug, warn};
 
-use super::addressed::{Addressed, Addresses, Unaddressable};
+use super::addressed::{self, Addressed, Addresses, Unaddressable};
 use super::attempt::{Attempt, Find, Finished};
 use super::editions::Editions;
 use super::meters::Meters;
 use super::schedule::Outcome;
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
-use crate::store::{Ahead, Notification, Offset, Rule, Shard, Store, StoreError, Subscription, TopicId};
+use crate::store::{Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, TopicId};
 use crate::topics::Prefixes;
 
 /// More of an answer is not even read (W-156).
@@ -94,15 +94,15 @@ impl Courier {
     }
 
     async fn try_carry(&self, shard: Shard, attempt: &Attempt) -> Result<Finished, StoreError> {
-        let ahead = if attempt.crowded { Ahead::Shard } else { Ahead::Topic };
-        let subscription = self.store.subscription(shard, attempt.topic, attempt.subscription, ahead).await?;
-        let Some(subscription) = subscription else { return Ok(Finished::Vanished) };
-        let notification = match self.owed(&subscription.topic_url, attempt).await? {
+        let Attempt { topic, subscription, ahead, keep, number, .. } = *attempt;
+        let recipient = self.store.recipient(shard, topic, subscription, ahead, keep).await?;
+        let Some(recipient) = recipient else { return Ok(Finished::Vanished) };
+        let notification = match self.owed(&recipient.topic_url, attempt).await? {
             Ok(notification) => notification,
             Err(without) => return Ok(without),
         };
-        let body = self.editions.body(self.store.as_ref(), &subscription, &notification).await?;
-        let outcome = self.send(&subscription, &notification, body, attempt.number).await;
+        let body = self.editions.body(self.store.as_ref(), &recipient, &notification).await?;
+        let outcome = self.send(&recipient, keep, &notification, body, number).await;
         Ok(outcome.map_or(Finished::Postponed, |outcome| Finished::Answered {
             offset: notification.offset,
             outcome,
@@ -156,16 +156,17 @@ impl Courier {
     /// `None` when nothing could be sent for want of something on this side.
     async fn send(
         &self,
-        subscription: &Arc<Subscription>,
+        recipient: &Arc<Recipient>,
+        keep: Keep,
         notification: &Notification,
         body: Bytes,
         number: u16,
     ) -> Option<Outcome> {
-        let (addressed, request) = match self.request(subscription, notification, body, number) {
+        let (addressed, request) = match self.request(recipient, keep, notification, body, number) {
             Ok(ready) => ready,
             Err(error) => {
                 let id = notification.id();
-                warn!(%id, subscription = subscription.id.0, %error, "delivery cannot be expressed as a request");
+                warn!(%id, subscription = recipient.id.0, %error, "delivery cannot be expressed as a request");
                 return Some(Outcome::unreachable());
             }
         };
@@ -174,7 +175,7 @@ impl Courier {
         let outcome = match &answer {
             Ok(answer) => {
                 if answer.status.is_success() {
-                    self.editions.acknowledge(subscription, notification);
+                    self.editions.acknowledge(recipient, notification);
                 }
                 Some(Outcome::of_status(answer.status, retry_after(&answer.headers)))
             }
@@ -183,18 +184,19 @@ impl Courier {
             Err(_) => Some(Outcome::unreachable()),
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);
-        log(&answer, subscription, notification, number);
+        log(&answer, recipient, notification, number);
         outcome
     }
 
     fn request(
         &self,
-        subscription: &Arc<Subscription>,
+        recipient: &Arc<Recipient>,
+        keep: Keep,
         notification: &Notification,
         body: Bytes,
         number: u16,
     ) -> Result<(Arc<Addressed>, Request<Full<Bytes>>), Unaddressable> {
-        let addressed = self.addresses.of(subscription)?;
+        let addressed = self.addresses.of(recipient, keep)?;
         let head = self.heads.of(notification)?;
         let request = request(addressed.key.as_ref(), head, body, number)?;
         Ok((addressed, request))
@@ -203,11 +205,11 @@ impl Courier {
 
 fn log(
     answer: &Result<egress::Answer, EgressError>,
-    subscription: &Subscription,
+    recipient: &Recipient,
     notification: &Notification,
     number: u16,
 ) {
-    let (id, subscriber) = (notification.id(), subscription.id.0);
+    let (id, subscriber) = (notification.id(), recipient.id.0);
     match answer {
         Ok(answer) if answer.status.is_success() => {
             debug!(%id, subscription = subscriber, attempt = number, status = answer.status.as_u16(), "delivered");
@@ -216,7 +218,8 @@ fn log(
             warn!(%id, subscription = subscriber, attempt = number, status = answer.status.as_u16(), "delivery refused");
         }
         Err(error) => {
-            warn!(%id, subscription = subscriber, attempt = number, origin = subscription.callback.origin(), %error, "delivery failed");
+            let origin = addressed::read(&recipient.callback).map(|callback| callback.origin()).ok();
+            warn!(%id, subscription = subscriber, attempt = number, origin, %error, "delivery failed");
         }
     }
 }
@@ -285,21 +288,15 @@ mod tests {
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
     use crate::egress::Guard;
-    use crate::store::{self, Engine, Keyring, NotificationLinks, SubscriptionId};
+    use crate::store::{self, Ahead, Engine, Keyring, NotificationLinks, SubscriptionId};
 
-    fn subscription(secret: Option<&str>) -> Arc<Subscription> {
-        Arc::new(Subscription {
+    fn recipient(secret: Option<&str>) -> Arc<Recipient> {
+        Arc::new(Recipient {
             id: SubscriptionId(7),
             topic: TopicId(0xabc),
-            callback: "http://destination.example/cb?id=7&x=a%20b".parse().unwrap(),
+            callback: Bytes::from_static(b"http://destination.example/cb?id=7&x=a%20b"),
             topic_url: "http://source.example/framework/".parse().unwrap(),
             secret: secret.map(|secret| Secret::new(secret).unwrap()),
-            lease: Duration::from_secs(60),
-            lease_end: DateTime::now(),
-            address: None,
-            start: Offset(0),
-            created_at: DateTime::now(),
-            verified_at: DateTime::now(),
         })
     }
 
@@ -320,7 +317,7 @@ mod tests {
     }
 
     fn made(secret: Option<&str>, body: Bytes, number: u16) -> Request<Full<Bytes>> {
-        let addressed = Addressed::new(&subscription(secret), SignatureMethod::Sha256).unwrap();
+        let addressed = Addressed::new(&recipient(secret), SignatureMethod::Sha256).unwrap();
         request(addressed.key.as_ref(), head(&notification()).unwrap(), body, number).unwrap()
     }
 
@@ -351,13 +348,15 @@ mod tests {
     #[test]
     fn w061_a_renewed_subscription_is_made_ready_anew() {
         let addresses = Addresses::new(SignatureMethod::Sha256);
-        let (before, renewed) = (subscription(Some("s3cr3t")), subscription(Some("another")));
-        let signature = |subscription: &Arc<Subscription>| {
-            let key = addresses.of(subscription).unwrap();
-            key.key.as_ref().unwrap().sign(b"news").to_string()
-        };
-        assert_eq!(signature(&before), signature(&before));
-        assert_ne!(signature(&before), signature(&renewed));
+        let (before, renewed) = (recipient(Some("s3cr3t")), recipient(Some("another")));
+        for keep in [Keep::Ready, Keep::Nothing] {
+            let signature = |recipient: &Arc<Recipient>| {
+                let key = addresses.of(recipient, keep).unwrap();
+                key.key.as_ref().unwrap().sign(b"news").to_string()
+            };
+            assert_eq!(signature(&before), signature(&before));
+            assert_ne!(signature(&before), signature(&renewed));
+        }
     }
 
     #[test]
@@ -390,7 +389,8 @@ mod tests {
             number: 1,
             lane: Lane::First,
             probe: false,
-            crowded: false,
+            ahead: Ahead::Topic,
+            keep: Keep::Ready,
             host: Hosts::new(1, breaker).join(&"http://destination.example".into()),
             started: Instant::now(),
         }

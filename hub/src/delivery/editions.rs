@@ -11,7 +11,7 @@ use bytes::Bytes;
 use lru::LruCache;
 
 use super::feed::without_known_entries;
-use crate::store::{Notification, Offset, Rule, Store, StoreError, Subscription, SubscriptionId, TopicId};
+use crate::store::{Notification, Offset, Recipient, Rule, Store, StoreError, SubscriptionId, TopicId};
 use crate::topics::Prefixes;
 
 /// Subscriptions whose last version is remembered; all others get the whole.
@@ -38,21 +38,21 @@ impl Editions {
     pub(super) async fn body(
         &self,
         store: &dyn Store,
-        subscription: &Subscription,
+        recipient: &Recipient,
         notification: &Notification,
     ) -> Result<Bytes, StoreError> {
         let whole = || notification.body.clone();
-        if !self.concerns(subscription, notification) {
+        if !self.concerns(recipient, notification) {
             return Ok(whole());
         }
-        let known = lock(&self.acknowledged).get(&(subscription.topic, subscription.id)).copied();
+        let known = lock(&self.acknowledged).get(&(recipient.topic, recipient.id)).copied();
         // What is sent once more has been asked for: it is not to be without what it is about.
         let Some(known) = known.filter(|known| *known < notification.offset) else { return Ok(whole()) };
-        let key = (subscription.topic, known, notification.offset);
+        let key = (recipient.topic, known, notification.offset);
         if let Some(made) = lock(&self.made).get(&key) {
             return Ok(made.clone());
         }
-        let before = match store.notification_from(subscription.topic, known).await {
+        let before = match store.notification_from(recipient.topic, known).await {
             // What cannot be read cannot be compared, and never will be.
             Err(StoreError::Damaged { .. }) => None,
             read => read?,
@@ -66,21 +66,21 @@ impl Editions {
     }
 
     /// The subscriber has this version now.
-    pub(super) fn acknowledge(&self, subscription: &Subscription, notification: &Notification) {
-        if !self.concerns(subscription, notification) {
+    pub(super) fn acknowledge(&self, recipient: &Recipient, notification: &Notification) {
+        if !self.concerns(recipient, notification) {
             return;
         }
         let mut acknowledged = lock(&self.acknowledged);
-        acknowledged.put((subscription.topic, subscription.id), notification.offset);
+        acknowledged.put((recipient.topic, recipient.id), notification.offset);
         if acknowledged.len() > REMEMBERED.get() {
             acknowledged.pop_lru();
         }
     }
 
-    fn concerns(&self, subscription: &Subscription, notification: &Notification) -> bool {
+    fn concerns(&self, recipient: &Recipient, notification: &Notification) -> bool {
         notification.rule == Rule::Latest
             && is_xml(&notification.content_type)
-            && self.shortened.cover(&subscription.topic_url)
+            && self.shortened.cover(&recipient.topic_url)
     }
 }
 
@@ -106,26 +106,18 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use resync_core::datetime::DateTime;
-
     use super::*;
     use crate::store::{self, Engine, Keyring, NewNotification};
 
     const TOPIC: &str = "http://source.example/feed";
 
-    fn subscription(topic: TopicId) -> Subscription {
-        Subscription {
+    fn recipient(topic: TopicId) -> Recipient {
+        Recipient {
             id: SubscriptionId(7),
             topic,
-            callback: "http://destination.example/cb".parse().unwrap(),
+            callback: Bytes::from_static(b"http://destination.example/cb"),
             topic_url: TOPIC.parse().unwrap(),
             secret: None,
-            lease: Duration::from_secs(60),
-            lease_end: DateTime::now(),
-            address: None,
-            start: Offset(0),
-            created_at: DateTime::now(),
-            verified_at: DateTime::now(),
         }
     }
 
@@ -143,14 +135,13 @@ mod tests {
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
         let first = version(&*store, "<entry>1</entry>").await;
         let second = version(&*store, "<entry>2</entry><entry>1</entry>").await;
-        let subscription = subscription(first.topic);
+        let recipient = recipient(first.topic);
         let editions = Editions::new(Prefixes::parse(&["http://source.example/".to_owned()]).unwrap());
-        let body =
-            async |version: &Notification| editions.body(&*store, &subscription, version).await.unwrap();
+        let body = async |version: &Notification| editions.body(&*store, &recipient, version).await.unwrap();
         assert_eq!(body(&first).await, first.body, "nothing is known yet");
-        editions.acknowledge(&subscription, &first);
+        editions.acknowledge(&recipient, &first);
         assert_eq!(body(&second).await, "<feed><entry>2</entry></feed>");
-        editions.acknowledge(&subscription, &second);
+        editions.acknowledge(&recipient, &second);
         for replayed in [&second, &first] {
             assert_eq!(body(replayed).await, replayed.body);
         }

@@ -623,7 +623,7 @@ fn many_that_fail_do_not_hold_up_those_who_are_well() {
         let topic = if id <= 20_000 { failing } else { well };
         let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
         let origin = format!("http://host{}.example", id.0).into();
-        let slot = Slot { id, topic, origin, start: Offset(0), lease_end };
+        let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address: None };
         let known = Box::new(world.topic(topic));
         world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
     }
@@ -651,4 +651,31 @@ fn many_that_fail_do_not_hold_up_those_who_are_well() {
     }
     assert_eq!(served, 10);
     assert!(calls > 20_000 / 256, "{calls} calls looked at all of them");
+}
+
+#[test]
+fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
+    for (subscriptions, of_last) in [(MANY as u64 / 4, Keep::Ready), (MANY as u64 * 2, Keep::Nothing)] {
+        let mut world = World::new(19);
+        let topic = TopicId(1);
+        for id in (1..=subscriptions).map(SubscriptionId) {
+            let (origin, lease_end) = (format!("http://host{}.example", id.0).into(), world.lease(LONG));
+            let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address: None };
+            let known = Box::new(world.topic(topic));
+            world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+        }
+        // The first has a sweep of its own, the others share the next.
+        for offset in (1..=3).map(Offset) {
+            world.machine.apply(&StoreEvent::Appended { topic, offset, rule: Rule::Every, bytes: 0 });
+        }
+        let mut attempts = 0;
+        while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+            let expected = if attempt.offset == Offset(2) { Keep::Ready } else { of_last };
+            assert_eq!(attempt.keep, expected, "{attempt:?}");
+            let finished = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
+            world.machine.finished(&attempt, finished, world.now);
+            attempts += 1;
+        }
+        assert_eq!(attempts, 3 * subscriptions);
+    }
 }

@@ -17,8 +17,8 @@ use super::round::Round;
 use super::schedule::RetryPolicy;
 use super::sweep::{Step, TopicState};
 use crate::store::{
-    Checkpoint, Ended, Gap, Replayed, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId,
-    TopicId,
+    Ahead, Checkpoint, Ended, Gap, Keep, Replayed, Rule, Shard, ShardState, Skip, Slot, StoreEvent,
+    SubscriptionId, TopicId,
 };
 
 /// The present moment on both clocks: leases follow the wall, timers the monotonic one.
@@ -102,6 +102,12 @@ const MOMENT: Duration = Duration::from_secs(5);
 
 /// How long the end of a subscription may take before it is asked for again.
 const ENDING: Duration = Duration::from_secs(5);
+
+/// More subscriptions than this are not kept ready for the next notification: as many again, in each shard, are what the
+/// recipients of smaller topics take.
+const MANY: usize = 2_048;
+/// No more than this are taken up in a turn or two: where many topics wait, it is soon the turn of those whose records stand behind.
+const FEW: usize = 32;
 
 impl Machine {
     /// Goes on where the shard was left.
@@ -468,6 +474,11 @@ impl Machine {
         };
         let newest_only = posted < offset && offset <= latest;
         let number = if newest_only && offset < latest { 1 } else { number };
+        let crowded = self.round.is_crowded();
+        let turn = if crowded { self.subscriptions } else { state.at_most() };
+        // Who has got everything is asked for again when all the others of this turn have been.
+        let keep = if turn > MANY && (newest_only || offset >= goal) { Keep::Nothing } else { Keep::Ready };
+        let ahead = if crowded && state.at_most() <= FEW { Ahead::Shard } else { Ahead::Topic };
         let started = now.monotonic;
         Some(Attempt {
             topic,
@@ -478,7 +489,8 @@ impl Machine {
             number,
             lane,
             probe,
-            crowded: self.round.is_crowded(),
+            ahead,
+            keep,
             host,
             started,
         })

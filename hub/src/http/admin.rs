@@ -21,7 +21,7 @@ use crate::config::SecretsConfig;
 use crate::delivery::{Counters, Operator, Totals};
 use crate::metrics::{self, Metrics};
 use crate::store::{
-    Ahead, Chain, ChainBreak, KeyringError, NewDenial, Offset, Refusal, Shard, Slot, Store, StoreError, Topic,
+    Chain, ChainBreak, KeyringError, NewDenial, Offset, Refusal, Shard, Slot, Store, StoreError, Topic,
 };
 use crate::subscriptions::Denials;
 
@@ -262,8 +262,7 @@ async fn deny_all(state: &AdminState, wish: &ToDeny, topic: Option<&TopicUrl>) -
         let slots = state.store.slots(shard).await?;
         let meant = |slot: &&Slot| wish.ids.contains(&slot.id.0) || topic == Some(slot.topic);
         for slot in slots.iter().filter(meant) {
-            let Some(found) = state.store.subscription(shard, slot.topic, slot.id, Ahead::Nothing).await?
-            else {
+            let Some(found) = state.store.subscription(shard, slot.topic, slot.id).await? else {
                 continue;
             };
             let denial = NewDenial {

@@ -37,10 +37,10 @@ pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use records::{
     Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
-    Gap, Intent, Interval, Laggard, Leap, NewDenial, NewNotification, NewRequest, Notification,
-    NotificationLinks, Offset, Pair, PendingRequest, Ping, PingId, Refusal, Replayed, RequestId, Rule, Shard,
-    ShardState, Skip, Slot, Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId,
-    Trimmed, Uptime, Usage, Validators, Watermark,
+    Gap, Intent, Interval, Keep, Laggard, Leap, NewDenial, NewNotification, NewRequest, Notification,
+    NotificationLinks, Offset, Pair, PendingRequest, Ping, PingId, Recipient, Refusal, Replayed, RequestId,
+    Rule, Shard, ShardState, Skip, Slot, Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic,
+    TopicId, Trimmed, Uptime, Usage, Validators, Watermark,
 };
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
@@ -184,24 +184,32 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Ends a subscription for another reason. Unknown ones are no error. One that has [`Ended::Expired`] ends only if its
     /// lease is over by the wall clock, since it may have been renewed after the caller had seen its end.
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()>;
-    /// The whole record of one subscription, and what will be asked for after it.
+    /// The whole record of one subscription.
     async fn subscription(
         &self,
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
+    ) -> Result<Option<Subscription>>;
+    /// To whom a delivery goes, and what will be asked for after that.
+    async fn recipient(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
         ahead: Ahead,
-    ) -> Result<Option<Arc<Subscription>>>;
+        keep: Keep,
+    ) -> Result<Option<Arc<Recipient>>>;
     /// The subscription of this pair.
     async fn find_subscription(
         &self,
         topic: &TopicUrl,
         callback: &CallbackUrl,
-    ) -> Result<Option<Arc<Subscription>>> {
+    ) -> Result<Option<Subscription>> {
         self.subscription_of(Pair::of(topic, callback)).await
     }
     /// The same by the hash of the pair, for those who do not name a callback.
-    async fn subscription_of(&self, pair: Pair) -> Result<Option<Arc<Subscription>>>;
+    async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>>;
 
     /// The subscriptions of a shard in any order, for whoever only looks: commits pass while they are read.
     async fn slots(&self, shard: Shard) -> Result<Vec<Slot>>;

@@ -450,6 +450,29 @@ pub struct Subscription {
     pub verified_at: DateTime,
 }
 
+/// What a delivery to a subscription needs of its record. The rest is not even decoded: of many subscriptions this is read once
+/// for each delivery.
+#[derive(Clone)]
+pub struct Recipient {
+    /// The subscription.
+    pub id: SubscriptionId,
+    /// Its topic.
+    pub topic: TopicId,
+    /// Where deliveries go: a part of the record, the bytes of what was a [`CallbackUrl`] when it was taken in (W-190).
+    pub callback: Bytes,
+    /// The topic as the subscriber wrote it.
+    pub topic_url: TopicUrl,
+    /// The key for signatures.
+    pub secret: Option<Secret>,
+}
+
+/// A callback is a capability (W-074): it is not shown.
+impl fmt::Debug for Recipient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recipient").field("id", &self.id).field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
 /// The little that delivery keeps in memory of each subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -558,15 +581,22 @@ pub struct Gap {
     pub at: DateTime,
 }
 
-/// What a reader of one subscription is going to ask for next, so that it can be read on the way.
+/// Which recipients will be asked for after this one, so that they can be read on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
-    /// Nothing that is known.
-    Nothing,
     /// The subscriptions of the same topic and shard with the ids after it.
     Topic,
     /// These, and then those of the topics after it in the order of their ids.
     Shard,
+}
+
+/// What becomes of a recipient that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It is asked for again soon.
+    Ready,
+    /// It is not asked for again before so many others that keeping it would only take room from them.
+    Nothing,
 }
 
 /// A shard as it was left.

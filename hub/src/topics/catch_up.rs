@@ -132,7 +132,7 @@ impl CatchUp {
         let in_force = self.store.subscription_of(pair).await?.filter(|subscription| {
             subscription.topic_url == *topic && subscription.lease_end > DateTime::now()
         });
-        let secret = in_force.and_then(|subscription| subscription.secret.clone()).ok_or(NotRead::NoProof)?;
+        let secret = in_force.and_then(|subscription| subscription.secret).ok_or(NotRead::NoProof)?;
         // A form may write the = of the signature as %3D.
         let signature = Signature::parse(&signature.replace("%3D", "=")).map_err(|_| NotRead::NoProof)?;
         signature.verify(&own_key(&secret), signed.as_bytes()).map_err(|_| NotRead::NoProof)

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -99,7 +98,7 @@ struct Model {
     asked: BTreeMap<Pair, Vec<PendingRequest>>,
     waiting: BTreeMap<Pair, PendingRequest>,
     /// The subscriptions in force, as read when they began, and their laggards.
-    subscriptions: BTreeMap<Pair, (Arc<Subscription>, Option<Laggard>)>,
+    subscriptions: BTreeMap<Pair, (Subscription, Option<Laggard>)>,
     newest_subscription: SubscriptionId,
     epochs: BTreeMap<Shard, Epoch>,
     watermarks: BTreeMap<(Shard, usize), Watermark>,

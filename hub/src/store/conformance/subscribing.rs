@@ -1,5 +1,7 @@
 //! Subscriptions: beginning, renewal and end.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
 
@@ -8,8 +10,8 @@ use super::{
     posted, secret, subscribe, the, told, topic,
 };
 use crate::store::{
-    Activation, Ahead, Checkpoint, Ended, Intent, Offset, Shard, Slot, Store, StoreEvent, SubscriptionId,
-    TopicId,
+    Activation, Ahead, Checkpoint, Ended, Intent, Keep, Offset, Recipient, Shard, Slot, Store, StoreEvent,
+    Subscription, SubscriptionId, TopicId,
 };
 
 on_every_engine!(
@@ -29,6 +31,7 @@ on_every_engine!(
     events_carry_the_new_state,
     a_renewal_is_seen_at_once,
     what_was_read_ahead_is_as_new_as_what_is_asked_for,
+    a_recipient_has_callback_and_topic_exactly_as_they_were_written,
 );
 
 async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
@@ -52,7 +55,7 @@ async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
     assert_eq!((subscription.created_at, subscription.verified_at), (asked_at, asked_at));
     let shard = Shard::of(&callback("d"), store.shards());
     assert_eq!(
-        store.subscription(shard, subscription.topic, subscription.id, Ahead::Topic).await.unwrap(),
+        store.subscription(shard, subscription.topic, subscription.id).await.unwrap(),
         Some(subscription)
     );
 }
@@ -139,13 +142,9 @@ async fn an_unsubscribed_pair_is_gone_with_its_laggard(place: Place) {
     deactivate(&*store, &goodbye).await;
     for _ in 0..2 {
         assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
-        assert!(
-            store
-                .subscription(shard, subscription.topic, subscription.id, Ahead::Topic)
-                .await
-                .unwrap()
-                .is_none()
-        );
+        let (topic, id) = (subscription.topic, subscription.id);
+        assert!(store.subscription(shard, topic, id).await.unwrap().is_none());
+        assert!(recipient(&*store, shard, &subscription, Ahead::Topic, Keep::Ready).await.is_none());
         let state = store.load_shard(shard).await.unwrap();
         assert_eq!(state.slots.len(), 1);
         assert_eq!(state.laggards, [behind(&neighbour, 0)]);
@@ -245,8 +244,10 @@ async fn a_renewal_is_seen_at_once(place: Place) {
         let key = format!("secret {number}");
         let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), &key).await;
         activate(&*store, &request, DateTime::now()).await;
-        let read = store.subscription(shard, first.topic, first.id, Ahead::Topic).await.unwrap().unwrap();
-        assert_eq!(read.secret, Some(secret(&key)));
+        for keep in KEEP {
+            let read = recipient(&*store, shard, &first, Ahead::Topic, keep).await.unwrap();
+            assert_eq!(read.secret, Some(secret(&key)));
+        }
     }
 }
 
@@ -259,25 +260,62 @@ async fn what_was_read_ahead_is_as_new_as_what_is_asked_for(place: Place) {
         }
     }
     let store = place.reopen(store);
-    for ahead in [Ahead::Nothing, Ahead::Topic, Ahead::Shard] {
+    for (ahead, keep) in reads() {
         for (shard, first) in &all {
-            let read = store.subscription(*shard, first.topic, first.id, ahead).await.unwrap().unwrap();
+            let read = recipient(&*store, *shard, first, ahead, keep).await.unwrap();
             assert_eq!((read.topic, read.id), (first.topic, first.id));
-            assert_eq!((&read.callback, &read.topic_url), (&first.callback, &first.topic_url));
+            assert_eq!(
+                (&*read.callback, &read.topic_url),
+                (first.callback.as_str().as_bytes(), &first.topic_url)
+            );
             for (shard, other) in &all {
                 let key = format!("{ahead:?} after {}", first.id.0);
                 let request = ask_to_subscribe(&*store, &other.topic_url, &other.callback, &key).await;
                 activate(&*store, &request, DateTime::now()).await;
-                let read = store.subscription(*shard, other.topic, other.id, ahead).await.unwrap().unwrap();
+                let read = recipient(&*store, *shard, other, ahead, keep).await.unwrap();
                 assert_eq!(read.secret, Some(secret(&key)));
             }
         }
     }
     let (shard, gone) = &all[1];
     store.end(*shard, gone.topic, gone.id, Ended::Gone).await.unwrap();
-    for ahead in [Ahead::Nothing, Ahead::Topic, Ahead::Shard] {
-        assert!(store.subscription(*shard, gone.topic, gone.id, ahead).await.unwrap().is_none());
+    for (ahead, keep) in reads() {
+        assert!(recipient(&*store, *shard, gone, ahead, keep).await.is_none());
     }
+}
+
+/// W-190: also where it was read for another one.
+async fn a_recipient_has_callback_and_topic_exactly_as_they_were_written(place: Place) {
+    let store = place.open();
+    let mut all = Vec::new();
+    for (url, name) in [("t", "a?x=%7e"), ("%74", "b?y=+"), ("t", "c#z")] {
+        all.push(subscribe(&*store, &topic(url), &callback(name)).await);
+    }
+    let store = place.reopen(store);
+    for (ahead, keep) in reads() {
+        for (shard, one) in &all {
+            let read = recipient(&*store, *shard, one, ahead, keep).await.unwrap();
+            assert_eq!(&*read.callback, one.callback.as_str().as_bytes());
+            assert_eq!(read.topic_url.as_str(), one.topic_url.as_str());
+            assert_eq!(read.secret, one.secret);
+        }
+    }
+}
+
+const KEEP: [Keep; 2] = [Keep::Ready, Keep::Nothing];
+
+fn reads() -> impl Iterator<Item = (Ahead, Keep)> {
+    [Ahead::Topic, Ahead::Shard].into_iter().flat_map(|ahead| KEEP.map(|keep| (ahead, keep)))
+}
+
+async fn recipient(
+    store: &dyn Store,
+    shard: Shard,
+    of: &Subscription,
+    ahead: Ahead,
+    keep: Keep,
+) -> Option<Arc<Recipient>> {
+    store.recipient(shard, of.topic, of.id, ahead, keep).await.unwrap()
 }
 
 async fn all_slots(store: &dyn Store) -> Vec<Slot> {

@@ -1,17 +1,21 @@
-//! What delivery reads again and again: the newest notifications, bounded by bytes, and subscriptions, bounded by number.
+//! What delivery reads again and again: the newest notifications, bounded by bytes, and recipients, bounded by number. What it reads
+//! once only, in the order of a sweep, takes no room from these.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
-use crate::store::{Notification, Offset, Shard, Subscription, SubscriptionId, TopicId};
+use crate::store::{Keep, Notification, Offset, Recipient, Shard, SubscriptionId, TopicId};
 
 /// Bytes of notifications that are kept.
 const NOTIFICATION_BYTES: usize = 64 * 1024 * 1024;
-/// Subscriptions that are kept.
-const SUBSCRIPTIONS: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
+/// Recipients that are kept ready, in all shards.
+const RECIPIENTS: usize = 65_536;
+/// Recipients of a shard that were read ahead and may wait: what a hundred topics read at once.
+const AHEAD: usize = 4_096;
 
 /// Notifications never change, so they need no invalidation: whoever asks checks the bounds of the log first.
 pub(super) struct Notifications {
@@ -62,15 +66,18 @@ fn weight(notification: &Notification) -> usize {
     notification.body.len() + notification.content_type.len() + text + 256
 }
 
-type Key = (Shard, TopicId, SubscriptionId);
+type Key = (TopicId, SubscriptionId);
 
-/// Subscriptions, each as the newest commit left it.
-pub(super) struct Subscriptions {
-    kept: Mutex<KeptSubscriptions>,
+/// Recipients, each as the newest commit left it.
+pub(super) struct Recipients {
+    shards: Vec<Mutex<OfShard>>,
 }
 
-struct KeptSubscriptions {
-    entries: LruCache<Key, Arc<Subscription>>,
+struct OfShard {
+    /// Those that are asked for again and again.
+    ready: LruCache<Key, Arc<Recipient>>,
+    /// Those that were read on the way, each for one use.
+    ahead: BTreeMap<Key, Arc<Recipient>>,
     changes: u64,
 }
 
@@ -80,40 +87,69 @@ pub(super) struct Reading {
     changes: u64,
 }
 
-impl Default for Subscriptions {
-    fn default() -> Self {
-        Self { kept: Mutex::new(KeptSubscriptions { entries: LruCache::new(SUBSCRIPTIONS), changes: 0 }) }
+impl Recipients {
+    pub(super) fn new(shards: u16) -> Self {
+        let each = NonZeroUsize::new(RECIPIENTS / usize::from(shards)).unwrap_or(NonZeroUsize::MIN);
+        let shard = || OfShard { ready: LruCache::new(each), ahead: BTreeMap::new(), changes: 0 };
+        Self { shards: (0..shards).map(|_| Mutex::new(shard())).collect() }
     }
-}
 
-impl Subscriptions {
-    pub(super) fn get(&self, key: Key) -> Result<Arc<Subscription>, Reading> {
-        let mut kept = lock(&self.kept);
+    /// One that is asked for once only is forgotten, unless others ask for it again and again.
+    pub(super) fn get(&self, shard: Shard, key: Key, keep: Keep) -> Result<Arc<Recipient>, Reading> {
+        let Some(mut kept) = self.of(shard) else { return Err(Reading { changes: 0 }) };
+        if let Some(recipient) = kept.ahead.remove(&key) {
+            if keep == Keep::Ready {
+                kept.ready.put(key, Arc::clone(&recipient));
+            }
+            return Ok(recipient);
+        }
         let changes = kept.changes;
-        kept.entries.get(&key).cloned().ok_or(Reading { changes })
+        kept.ready.get(&key).cloned().ok_or(Reading { changes })
     }
 
-    /// What was read since then of one shard.
-    pub(super) fn put(&self, shard: Shard, read: &[Arc<Subscription>], reading: Reading) {
-        let mut kept = lock(&self.kept);
-        if kept.changes == reading.changes {
-            for subscription in read {
-                kept.entries.put((shard, subscription.topic, subscription.id), Arc::clone(subscription));
+    /// What was read since then of one shard: what was sought, and what stands behind it.
+    pub(super) fn put(
+        &self,
+        shard: Shard,
+        sought: &Arc<Recipient>,
+        next: Vec<Arc<Recipient>>,
+        keep: Keep,
+        reading: Reading,
+    ) {
+        let Some(mut kept) = self.of(shard).filter(|kept| kept.changes == reading.changes) else { return };
+        match keep {
+            Keep::Ready => {
+                for recipient in std::iter::once(Arc::clone(sought)).chain(next) {
+                    kept.ready.put(key_of(&recipient), recipient);
+                }
+            }
+            Keep::Nothing => {
+                // Some of what is read ahead is never asked for: it ended, or began too late.
+                if kept.ahead.len() + next.len() > AHEAD {
+                    kept.ahead.clear();
+                }
+                kept.ahead.extend(next.into_iter().map(|recipient| (key_of(&recipient), recipient)));
             }
         }
     }
 
     /// Forgets what a commit has changed. Readers that are between their read and their `put` come too late.
-    pub(super) fn forget(&self, changed: &[Key]) {
-        if changed.is_empty() {
-            return;
-        }
-        let mut kept = lock(&self.kept);
-        kept.changes += 1;
-        for key in changed {
-            kept.entries.pop(key);
+    pub(super) fn forget(&self, changed: &[(Shard, TopicId, SubscriptionId)]) {
+        for (shard, topic, id) in changed {
+            let Some(mut kept) = self.of(*shard) else { continue };
+            kept.changes += 1;
+            kept.ready.pop(&(*topic, *id));
+            kept.ahead.remove(&(*topic, *id));
         }
     }
+
+    fn of(&self, shard: Shard) -> Option<MutexGuard<'_, OfShard>> {
+        self.shards.get(usize::from(shard.0)).map(lock)
+    }
+}
+
+fn key_of(recipient: &Recipient) -> Key {
+    (recipient.topic, recipient.id)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -127,19 +163,17 @@ impl fmt::Debug for Notifications {
     }
 }
 
-impl fmt::Debug for Subscriptions {
+impl fmt::Debug for Recipients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriptions").finish_non_exhaustive()
+        f.debug_struct("Recipients").finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
     use resync_core::datetime::DateTime;
-    use resync_core::websub::{CallbackUrl, TopicUrl};
+    use resync_core::websub::TopicUrl;
 
     use super::*;
     use crate::store::{NotificationLinks, Rule};
@@ -185,29 +219,46 @@ mod tests {
         assert_eq!(lock(&cache.kept).bytes, once);
     }
 
-    #[test]
-    fn a_subscription_read_before_a_change_is_not_kept_after_it() {
-        let cache = Subscriptions::default();
-        let key = (Shard(0), TopicId(1), SubscriptionId(1));
-        let now = DateTime::now();
-        let subscription = Arc::new(Subscription {
-            id: key.2,
-            topic: key.1,
-            callback: CallbackUrl::parse("http://d.example/cb").unwrap(),
+    fn recipient(id: u64) -> Arc<Recipient> {
+        Arc::new(Recipient {
+            id: SubscriptionId(id),
+            topic: TopicId(1),
+            callback: Bytes::from_static(b"http://d.example/cb"),
             topic_url: TopicUrl::parse("http://s.example/t").unwrap(),
             secret: None,
-            lease: Duration::from_secs(1),
-            lease_end: now,
-            address: None,
-            start: Offset(0),
-            created_at: now,
-            verified_at: now,
-        });
-        let before = cache.get(key).unwrap_err();
-        cache.forget(&[key]);
-        cache.put(key.0, std::slice::from_ref(&subscription), before);
-        let after = cache.get(key).unwrap_err();
-        cache.put(key.0, &[subscription], after);
-        assert!(cache.get(key).is_ok());
+        })
+    }
+
+    #[test]
+    fn a_recipient_read_before_a_change_is_not_kept_after_it() {
+        let (one, other) = (recipient(1), recipient(2));
+        for (keep, asked) in [(Keep::Ready, &one), (Keep::Nothing, &other)] {
+            let (cache, key) = (Recipients::new(1), key_of(asked));
+            let before = cache.get(Shard(0), key, keep).unwrap_err();
+            cache.forget(&[(Shard(0), key.0, key.1)]);
+            cache.put(Shard(0), &one, vec![Arc::clone(&other)], keep, before);
+            let after = cache.get(Shard(0), key, keep).unwrap_err();
+            cache.put(Shard(0), &one, vec![Arc::clone(&other)], keep, after);
+            assert!(cache.get(Shard(0), key, keep).is_ok(), "{keep:?}");
+            cache.forget(&[(Shard(0), key.0, key.1)]);
+            assert!(cache.get(Shard(0), key, keep).is_err(), "{keep:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_for_one_use_is_given_once_and_takes_no_room_for_long() {
+        let cache = Recipients::new(1);
+        let key = |id| (TopicId(1), SubscriptionId(id));
+        let reading = cache.get(Shard(0), key(1), Keep::Nothing).unwrap_err();
+        cache.put(Shard(0), &recipient(1), vec![recipient(2), recipient(3)], Keep::Nothing, reading);
+        assert!(cache.get(Shard(0), key(1), Keep::Nothing).is_err());
+        assert!(cache.get(Shard(0), key(2), Keep::Nothing).is_ok());
+        assert!(cache.get(Shard(0), key(2), Keep::Nothing).is_err());
+        assert!(cache.get(Shard(0), key(3), Keep::Ready).is_ok());
+        assert!(cache.get(Shard(0), key(3), Keep::Nothing).is_ok(), "it is asked for again and again");
+        for id in 1..=10 * AHEAD as u64 {
+            cache.put(Shard(0), &recipient(0), vec![recipient(id)], Keep::Nothing, reading);
+        }
+        assert!(lock(&cache.shards[0]).ahead.len() <= AHEAD);
     }
 }

@@ -49,7 +49,7 @@ pub(super) type Fault = String;
 
 /// The bytes to keep under `key`.
 pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8> {
-    let mut out = Encoder { written: vec![VERSION], keys, place: place(R::SPACE, key) };
+    let mut out = Encoder { written: vec![VERSION], keys, place: Place { space: R::SPACE, key } };
     record.encode(&mut out);
     let mut kept = out.written;
     let checksum = checksum(R::SPACE, key, &kept);
@@ -59,18 +59,7 @@ pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8>
 
 /// The record that is kept under `key`.
 pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<R> {
-    open_of_topic(keys, key, value, None)
-}
-
-/// The same where the topic is known: its URL is shared instead of being read again and again.
-pub(super) fn open_of_topic<R: Record>(
-    keys: &Keyring,
-    key: &[u8],
-    value: &Bytes,
-    topic: Option<&TopicUrl>,
-) -> Result<R> {
     open_beginning(keys, R::SPACE, key, value, |fields| {
-        fields.topic = topic.cloned();
         let record = R::decode(fields)?;
         fields.finish()?;
         Ok(record)
@@ -88,8 +77,16 @@ pub(super) fn reseal<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Re
 }
 
 /// What a secret is bound to.
-fn place(space: Space, key: &[u8]) -> Vec<u8> {
-    [&[space.tag()], key].concat()
+#[derive(Clone, Copy, Debug)]
+struct Place<'a> {
+    space: Space,
+    key: &'a [u8],
+}
+
+impl Place<'_> {
+    fn bytes(self) -> Vec<u8> {
+        [&[self.space.tag()], self.key].concat()
+    }
 }
 
 /// The first fields of the record that is kept under `key`. The checksum of the whole is checked all the same.
@@ -108,7 +105,7 @@ pub(super) fn open_beginning<T>(
 fn unframe<'a>(
     keys: &'a Keyring,
     space: Space,
-    key: &[u8],
+    key: &'a [u8],
     value: &Bytes,
 ) -> std::result::Result<Decoder<'a>, Fault> {
     let end = value.len().checked_sub(CHECKSUM_BYTES).filter(|end| *end > 0).ok_or("it is too short")?;
@@ -121,7 +118,7 @@ fn unframe<'a>(
         return Err(format!("its version is {version}, this hub reads up to {VERSION}"));
     }
     let left = value.slice(1..end);
-    Ok(Decoder { left, version, keys, place: place(space, key), topic: None, outdated: false })
+    Ok(Decoder { left, version, keys, place: Place { space, key }, outdated: false })
 }
 
 fn checksum(space: Space, key: &[u8], content: &[u8]) -> u32 {
@@ -137,7 +134,7 @@ fn checksum(space: Space, key: &[u8], content: &[u8]) -> u32 {
 pub(super) struct Encoder<'a> {
     written: Vec<u8>,
     keys: &'a Keyring,
-    place: Vec<u8>,
+    place: Place<'a>,
 }
 
 impl Encoder<'_> {
@@ -193,7 +190,7 @@ impl Encoder<'_> {
     /// Every secret goes to disk through here: under the first key, or as it is when there are no keys.
     pub(super) fn secret(&mut self, secret: Option<&Secret>) {
         let Some(secret) = secret else { return self.byte(NO_SECRET) };
-        let Some(locked) = self.keys.lock(&self.place, secret) else {
+        let Some(locked) = self.keys.lock(&self.place.bytes(), secret) else {
             self.byte(PLAIN_SECRET);
             return self.bytes(secret.as_bytes());
         };
@@ -208,7 +205,7 @@ impl Encoder<'_> {
 impl<'a> Encoder<'a> {
     /// Fields without their frame.
     pub(super) fn fields(keys: &'a Keyring, write: impl FnOnce(&mut Self)) -> Vec<u8> {
-        let mut out = Self { written: Vec::new(), keys, place: Vec::new() };
+        let mut out = Self { written: Vec::new(), keys, place: Place { space: Space::Meta, key: &[] } };
         write(&mut out);
         out.written
     }
@@ -220,9 +217,7 @@ pub(super) struct Decoder<'a> {
     left: Bytes,
     version: u8,
     keys: &'a Keyring,
-    place: Vec<u8>,
-    /// What the record's topic is called most of the time.
-    topic: Option<TopicUrl>,
+    place: Place<'a>,
     /// A secret was read that would be written otherwise today.
     outdated: bool,
 }
@@ -298,11 +293,17 @@ impl Decoder<'_> {
     }
 
     pub(super) fn topic_url(&mut self) -> std::result::Result<TopicUrl, Fault> {
-        let written = self.text()?;
-        if let Some(known) = self.topic.as_ref().filter(|known| known.as_str() == written) {
+        self.topic_url_or(None)
+    }
+
+    /// The same where the topic is known: its URL is shared where it was written in the same way, and not read again and again.
+    pub(super) fn topic_url_or(&mut self, known: Option<&TopicUrl>) -> std::result::Result<TopicUrl, Fault> {
+        let written = self.bytes()?;
+        if let Some(known) = known.filter(|known| known.as_str().as_bytes() == written) {
             return Ok(known.clone());
         }
-        TopicUrl::parse(&written).map_err(|error| format!("a topic is no URL: {error}"))
+        let text = std::str::from_utf8(&written).map_err(|_| "a topic is not UTF-8")?;
+        TopicUrl::parse(text).map_err(|error| format!("a topic is no URL: {error}"))
     }
 
     pub(super) fn address(&mut self) -> std::result::Result<IpAddr, Fault> {
@@ -324,7 +325,7 @@ impl Decoder<'_> {
             LOCKED_SECRET => {
                 let locked = self.locked()?;
                 let key = locked.key;
-                let unlocked = self.keys.unlock(&self.place, locked);
+                let unlocked = self.keys.unlock(&self.place.bytes(), locked);
                 (unlocked.ok_or_else(|| format!("its secret does not open with key {key}"))?, Some(key))
             }
             other => return Err(format!("a secret is marked with {other}")),
@@ -348,7 +349,8 @@ impl Decoder<'_> {
     /// The same that a version of before has written.
     #[cfg(test)]
     pub(super) fn over_version(version: u8, bytes: Vec<u8>, keys: &Keyring) -> Decoder<'_> {
-        Decoder { left: bytes.into(), version, keys, place: Vec::new(), topic: None, outdated: false }
+        let place = Place { space: Space::Meta, key: &[] };
+        Decoder { left: bytes.into(), version, keys, place, outdated: false }
     }
 
     fn finish(&self) -> std::result::Result<(), Fault> {

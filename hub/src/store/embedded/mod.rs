@@ -52,10 +52,10 @@ use self::shared::Shared;
 pub(crate) use self::testing::damage_log;
 use self::writer::{Kind, Writer};
 use super::{
-    Activation, Ahead, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Gap, Keyring, Meters, NewDenial,
-    NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Result, Shard, ShardState,
-    Skip, Slot, Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId,
-    Trimmed, Uptime, Usage, Validators,
+    Activation, Ahead, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Gap, Keep, Keyring, Meters,
+    NewDenial, NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Recipient,
+    Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError, StoreEvent, Subscription,
+    SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -115,7 +115,7 @@ impl Embedded {
         };
         prepare_encryption(engine.as_ref(), &keys)?;
         let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
-        let shared = Arc::new(Shared::new(engine, keys, lock)?);
+        let shared = Arc::new(Shared::new(engine, keys, shards, lock)?);
         let writer = Writer::start(shared.clone(), ledger, shards, room)?;
         Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default() })
     }
@@ -349,17 +349,27 @@ impl Store for Embedded {
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
+    ) -> Result<Option<Subscription>> {
+        self.shared.get(&key::subscription(shard, topic, id))
+    }
+
+    async fn recipient(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
         ahead: Ahead,
-    ) -> Result<Option<Arc<Subscription>>> {
+        keep: Keep,
+    ) -> Result<Option<Arc<Recipient>>> {
         // A few small records: handing them to another thread would take longer than reading them.
-        self.shared.subscription(shard, topic, id, ahead)
+        self.shared.recipient(shard, topic, id, ahead, keep)
     }
 
     async fn slots(&self, shard: Shard) -> Result<Vec<Slot>> {
         self.read(move |shared| shared.slots(shard)).await
     }
 
-    async fn subscription_of(&self, pair: Pair) -> Result<Option<Arc<Subscription>>> {
+    async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>> {
         self.shared.subscription_of(pair)
     }
 

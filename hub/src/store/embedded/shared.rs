@@ -7,23 +7,26 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
+use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
 
-use super::cache::{Notifications, Subscriptions};
+use super::cache::{Notifications, Recipients};
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
 use super::key;
-use super::layout::{Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, slot_of};
+use super::layout::{
+    Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
+};
 use super::memory::Topics;
 use super::transaction::Staged;
 use crate::store::{
-    self, Ahead, Keyring, Laggard, Notification, Offset, Result, Shard, ShardState, Slot, StoreError,
-    StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Usage,
+    self, Ahead, Keep, Keyring, Laggard, Notification, Offset, Recipient, Result, Shard, ShardState, Slot,
+    StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Usage,
 };
 
 /// A commit that takes longer than this means that the log cannot keep up.
 const STALLED: Duration = Duration::from_secs(5);
-/// Subscriptions that are read at once of one topic, and of several: far fewer than are kept.
+/// Recipients that are read at once of one topic, and of several: far fewer than are kept.
 const AHEAD_IN_TOPIC: usize = 32;
 const AHEAD_IN_SHARD: usize = 128;
 
@@ -33,7 +36,7 @@ pub(super) struct Shared {
     keys: RwLock<Keyring>,
     topics: RwLock<Topics>,
     notifications: Notifications,
-    subscriptions: Subscriptions,
+    recipients: Recipients,
     watchers: Mutex<Vec<mpsc::UnboundedSender<StoreEvent>>>,
     /// Held by a commit from its beginning until memory has followed it. Readers who hold it see both in agreement.
     gate: RwLock<()>,
@@ -47,13 +50,18 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(engine: Box<dyn Engine>, keys: Keyring, lock: Option<File>) -> Result<Self> {
+    pub(super) fn new(
+        engine: Box<dyn Engine>,
+        keys: Keyring,
+        shards: u16,
+        lock: Option<File>,
+    ) -> Result<Self> {
         Ok(Self {
             topics: RwLock::new(Topics::load(engine.as_ref())?),
             engine,
             keys: RwLock::new(keys),
             notifications: Notifications::default(),
-            subscriptions: Subscriptions::default(),
+            recipients: Recipients::new(shards),
             watchers: Mutex::default(),
             gate: RwLock::default(),
             trouble: Mutex::default(),
@@ -143,7 +151,7 @@ impl Shared {
         staged.topics.drain().for_each(|(_, state)| topics.put(state));
         drop(topics);
         staged.notifications.drain(..).for_each(|notification| self.notifications.put(notification));
-        self.subscriptions.forget(&staged.changed_subscriptions);
+        self.recipients.forget(&staged.changed_subscriptions);
         self.tell(&staged.events);
     }
 
@@ -249,50 +257,52 @@ impl Shared {
         Ok(Some(Notification { topic, offset, content_type, links, body, rule, received_at }))
     }
 
-    /// A subscription. On the way to one record a few more cost little, so what will be asked for next is read with it.
-    pub(super) fn subscription(
+    /// To whom a delivery goes. On the way to one record a few more cost little, so what will be asked for next is read with it.
+    pub(super) fn recipient(
         &self,
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
         ahead: Ahead,
-    ) -> Result<Option<Arc<Subscription>>> {
-        let reading = match self.subscriptions.get((shard, topic, id)) {
-            Ok(subscription) => return Ok(Some(subscription)),
+        keep: Keep,
+    ) -> Result<Option<Arc<Recipient>>> {
+        let reading = match self.recipients.get(shard, (topic, id), keep) {
+            Ok(recipient) => return Ok(Some(recipient)),
             Err(reading) => reading,
         };
         let (within, at_most) = match ahead {
-            Ahead::Nothing => (key::subscription(shard, topic, id), 1),
             Ahead::Topic => (key::shard_topic(shard, topic), AHEAD_IN_TOPIC),
             Ahead::Shard => (key::shard(shard), AHEAD_IN_SHARD),
         };
         let range = Keys { from: key::subscription(shard, topic, id), to: Keys::prefix(within).to };
-        let mut records = self.subscriptions_in(&range).take(at_most);
+        let mut records = self.recipients_in(&range).take(at_most);
         let sought = records.next().transpose()?.filter(|found| (found.topic, found.id) == (topic, id));
         let Some(sought) = sought.map(Arc::new) else { return Ok(None) };
         // What is wrong with the next ones is told to those who ask for them.
-        let next = records.map_while(Result::ok).map(Arc::new);
-        let read: Vec<_> = std::iter::once(Arc::clone(&sought)).chain(next).collect();
-        self.subscriptions.put(shard, &read, reading);
+        let next: Vec<_> = records.map_while(Result::ok).map(Arc::new).collect();
+        self.recipients.put(shard, &sought, next, keep, reading);
         Ok(Some(sought))
     }
 
     /// They stand by topic, so that the URL of each topic is looked up once.
-    fn subscriptions_in(&self, range: &Keys) -> impl Iterator<Item = Result<Subscription>> {
-        let (keys, mut last) = (self.keys(), None::<Topic>);
+    fn recipients_in(&self, range: &Keys) -> impl Iterator<Item = Result<Recipient>> {
+        let (keys, mut last) = (self.keys(), None::<(TopicId, TopicUrl)>);
         self.engine.scan(Space::Subscriptions, range).map(move |record| {
             let (key, value) = record?;
             let topic = key::topic_of_subscription(&key);
-            if last.as_ref().map(|known| known.id) != topic {
-                last = topic.and_then(|id| self.topics().get(id).map(|state| state.topic.clone()));
+            if last.as_ref().map(|(known, _)| *known) != topic {
+                last = topic.and_then(|id| Some((id, self.topics().get(id)?.topic.url.clone())));
             }
-            codec::open_of_topic(&keys, &key, &value, last.as_ref().map(|known| &known.url))
+            let known = last.as_ref().map(|(_, url)| url);
+            codec::open_beginning(&keys, Space::Subscriptions, &key, &value, |fields| {
+                recipient_of(fields, known)
+            })
         })
     }
 
-    pub(super) fn subscription_of(&self, pair: store::Pair) -> Result<Option<Arc<Subscription>>> {
+    pub(super) fn subscription_of(&self, pair: store::Pair) -> Result<Option<Subscription>> {
         match self.get(pair.as_bytes())? {
-            Some(Address { shard, topic, id }) => self.subscription(shard, topic, id, Ahead::Nothing),
+            Some(Address { shard, topic, id }) => self.get(&key::subscription(shard, topic, id)),
             None => Ok(None),
         }
     }

@@ -16,8 +16,8 @@ use super::super::testing::Fragile;
 use super::*;
 use crate::store::embedded::{codec, key};
 use crate::store::{
-    Ahead, Checkpoint, FailureClass, Intent, Laggard, NewNotification, NewRequest, NotificationLinks, Offset,
-    Rule, Shard, Store, Subscription, Watermark,
+    Checkpoint, FailureClass, Intent, Laggard, NewNotification, NewRequest, NotificationLinks, Offset, Rule,
+    Shard, Store, Subscription, Watermark,
 };
 use crate::subscriptions::VerifiedSubscription;
 
@@ -49,7 +49,7 @@ async fn append(store: &Embedded, body: Vec<u8>) {
     store.append(NewNotification { idempotency_key: None, ..notification }, HOUR).await.unwrap();
 }
 
-async fn subscribe(store: &Embedded, number: usize) -> std::sync::Arc<Subscription> {
+async fn subscribe(store: &Embedded, number: usize) -> Subscription {
     let intent = Intent::Subscribe { lease: None, secret: None };
     let request =
         NewRequest { topic: topic(), callback: callback(number), intent, received_at: DateTime::now() };
@@ -98,8 +98,8 @@ async fn filled() -> Fragile {
 async fn place(store: &Embedded, number: usize) -> (Shard, Subscription) {
     let of = store.find_subscription(&topic(), &callback(number)).await.unwrap().unwrap();
     for shard in (0..store.shards()).map(Shard) {
-        if store.subscription(shard, of.topic, of.id, Ahead::Nothing).await.unwrap().is_some() {
-            return (shard, (*of).clone());
+        if store.subscription(shard, of.topic, of.id).await.unwrap().is_some() {
+            return (shard, of);
         }
     }
     unreachable!("it is in a shard")

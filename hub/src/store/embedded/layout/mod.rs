@@ -13,6 +13,6 @@ pub(super) use encryption::Encryption;
 pub(super) use log::{
     Body, Counters, Expiry, Foundation, LogRecord, Part, PausedTopic, Remembered, TopicState, received_at_of,
 };
-pub(super) use subscriptions::{Address, TopicWatermark, slot_of};
+pub(super) use subscriptions::{Address, TopicWatermark, recipient_of, slot_of};
 
 type Decoded<T> = std::result::Result<T, super::codec::Fault>;

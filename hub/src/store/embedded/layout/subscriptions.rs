@@ -1,11 +1,15 @@
 //! Records of requests and subscriptions, and of the state of delivery.
 
+use std::net::IpAddr;
+
+use resync_core::websub::TopicUrl;
+
 use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES};
 use crate::store::embedded::engine::Space;
 use crate::store::{
-    Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, RequestId, Shard, Skip,
-    Slot, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
+    Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, Recipient, RequestId,
+    Shard, Skip, Slot, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
 };
 
 impl Record for PendingRequest {
@@ -108,10 +112,32 @@ pub(in super::super) fn slot_of(fields: &mut Decoder) -> Decoded<Slot> {
         origin: fields.text()?.into(),
         start: Offset(fields.number()?),
         lease_end: fields.time()?,
-        address: match fields.version() {
-            WITH_ADDRESSES.. => fields.option(Decoder::address)?,
-            _ => None,
-        },
+        address: address_of(fields)?,
+    })
+}
+
+fn address_of(fields: &mut Decoder) -> Decoded<Option<IpAddr>> {
+    match fields.version() {
+        WITH_ADDRESSES.. => fields.option(Decoder::address),
+        _ => Ok(None),
+    }
+}
+
+/// What a delivery needs of a subscription's record; `topic_url` is what the topic is called most of the time. The callback is
+/// read as a URL by whoever makes a request of it.
+pub(in super::super) fn recipient_of(
+    fields: &mut Decoder,
+    topic_url: Option<&TopicUrl>,
+) -> Decoded<Recipient> {
+    let (id, topic) = (SubscriptionId(fields.number()?), TopicId(fields.number()?));
+    let (_origin, _start, _lease_end, _address) =
+        (fields.bytes()?, fields.number()?, fields.time()?, address_of(fields)?);
+    Ok(Recipient {
+        id,
+        topic,
+        callback: fields.bytes()?,
+        topic_url: fields.topic_url_or(topic_url)?,
+        secret: fields.secret()?,
     })
 }
 

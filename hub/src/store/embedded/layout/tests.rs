@@ -197,6 +197,18 @@ proptest! {
     }
 
     #[test]
+    fn a_recipient_is_what_a_delivery_needs_of_its_subscription(subscription in subscription()) {
+        let kept = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
+        let read = |fields: &mut Decoder| recipient_of(fields, None);
+        let recipient =
+            open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &kept, read).unwrap();
+        let Subscription { id, topic, callback, topic_url, secret, .. } = subscription;
+        prop_assert_eq!((recipient.id, recipient.topic, recipient.secret), (id, topic, secret));
+        prop_assert_eq!(recipient.callback, callback.as_str().as_bytes());
+        prop_assert_eq!(recipient.topic_url.as_str(), topic_url.as_str());
+    }
+
+    #[test]
     fn a_slot_of_the_first_version_has_no_address(subscription in subscription()) {
         let keys = Keyring::none();
         let Subscription { id, topic, start, lease_end, .. } = subscription;
