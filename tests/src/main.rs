@@ -294,38 +294,38 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Limit { requests, hosts, payload, at_once, json } => {
             let folder = tempfile::tempdir_in(".")?;
             let plan = Limit { requests, hosts, payload, at_once };
-            let report = Runtime::new()?.block_on(limit(&plan, folder.path()))?;
+            let report = measure(limit(&plan, folder.path()))?;
             show(&report, json)
         }
         Command::Fanout { subscribers, hosts, notifications, payload, at_once, rounds, engine, json } => {
             let folder = tempfile::tempdir_in(".")?;
             let rounds = rounds.max(1);
             let plan = Fanout { subscribers, hosts, notifications, payload, at_once, rounds, engine };
-            let report = Runtime::new()?.block_on(fanout(&plan, folder.path()))?;
+            let report = measure(fanout(&plan, folder.path()))?;
             show(&report, json)
         }
         Command::Isolation { subscribers, hosts, sick_one_in, burst, rate, seconds, rounds, json } => {
             let (rate, rounds, sick_one_in) = (rate.max(1), rounds.max(1), sick_one_in.into());
             let plan = Isolation { subscribers, hosts, sick_one_in, burst, rate, seconds, rounds };
-            show(&Runtime::new()?.block_on(isolation(&plan))?, json)
+            show(&measure(isolation(&plan))?, json)
         }
         Command::Recovery { subscriptions, missed, per_host, away, engine, json } => {
             let folder = tempfile::tempdir_in(".")?;
             let plan = Recovery { subscriptions, missed, per_host, away, engine };
-            show(&Runtime::new()?.block_on(recovery(&plan, folder.path()))?, json)
+            show(&measure(recovery(&plan, folder.path()))?, json)
         }
         Command::Scale { topics, subscribers, keep, engine, json } => {
             let temporary = tempfile::tempdir_in(".")?;
             let folder = keep.unwrap_or_else(|| temporary.path().to_owned());
             std::fs::create_dir_all(&folder)?;
             let plan = Scale { topics, subscribers, engine };
-            show(&Runtime::new()?.block_on(scale(&plan, &folder))?, json)
+            show(&measure(scale(&plan, &folder))?, json)
         }
         Command::Publish { publishers, seconds, timed, payload, engine, json } => {
             let folder = tempfile::tempdir_in(".")?;
             let time = Duration::from_secs(seconds);
             let plan = Publish { publishers, time, timed, payload, engine };
-            show(&Runtime::new()?.block_on(publish(&plan, folder.path()))?, json)
+            show(&measure(publish(&plan, folder.path()))?, json)
         }
         Command::Copy { files, bytes, rounds, nginx, json } => {
             let folder = tempfile::tempdir_in(".")?;
@@ -334,7 +334,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Attack { rate, seconds, slow, flood, json } => {
             let folder = tempfile::tempdir_in(".")?;
             let plan = Attack { rate: rate.clamp(1, 50), seconds: seconds.max(1), slow, flood };
-            let report = Runtime::new()?.block_on(attack(&plan, folder.path()))?;
+            let report = measure(attack(&plan, folder.path()))?;
             show(&report, json)
         }
     }
@@ -357,7 +357,7 @@ fn run_scenario(arguments: RunArguments) -> Result<(), Failure> {
         bound: !arguments.no_bound,
         live: Live::fitting(),
     };
-    let result = Runtime::new()?.block_on(unless_stopped(load::run(&scenario, &options, Path::new("."))))?;
+    let result = measure(load::run(&scenario, &options, Path::new(".")))?;
     if let Some(out) = &arguments.out {
         fs::write(out, serde_json::to_string_pretty(&result)?)
             .map_err(|error| format!("{} cannot be written: {error}", out.display()))?;
@@ -370,14 +370,17 @@ fn run_scenario(arguments: RunArguments) -> Result<(), Failure> {
     if result.passed { Ok(()) } else { Err("not everything came out as the scenario expects".into()) }
 }
 
-/// Whoever stops a run leaves no hub and no data behind.
-async fn unless_stopped<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let mut asked = signal(SignalKind::terminate())?;
-    tokio::select! {
-        done = work => done,
-        _ = tokio::signal::ctrl_c() => Err("stopped".into()),
-        _ = asked.recv() => Err("stopped".into()),
-    }
+/// Runs to the end, or until this process is told to stop: then the processes and the data that were made for it end with it.
+fn measure<T>(measurement: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    Runtime::new()?.block_on(async {
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut terminated = signal(SignalKind::terminate())?;
+        tokio::select! {
+            report = measurement => report,
+            _ = interrupted.recv() => Err("stopped".into()),
+            _ = terminated.recv() => Err("stopped".into()),
+        }
+    })
 }
 
 /// Says where it is, how a body has to begin, and how many bytes follow; then it serves until it is ended.
@@ -411,5 +414,5 @@ fn show(report: &impl Serialize, json: bool) -> Result<(), Failure> {
 fn run_demo(keep: Option<PathBuf>) -> Result<(), Failure> {
     let temporary = tempfile::tempdir()?;
     let folder = keep.unwrap_or_else(|| temporary.path().to_owned());
-    Runtime::new()?.block_on(demo::run(&folder, &mut io::stdout()))
+    measure(demo::run(&folder, &mut io::stdout()))
 }

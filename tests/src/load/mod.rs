@@ -47,7 +47,7 @@ pub use publish::{Publish, PublishReport, Publishers, Spread, publish};
 pub use recovery::{Recovery, RecoveryReport, recovery};
 pub use report::report;
 pub use run::{Alone, Options, hyper_alone, receiver_alone, run};
-pub use scale::{Scale, ScaleReport, Size, scale};
+pub use scale::{Cold, Scale, ScaleReport, Size, scale};
 pub use scenario::{
     Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Mistake, Pattern, Publishing, Receivers,
     Scenario, Spell, When, names as scenarios,

@@ -1,4 +1,8 @@
 //! `resync-load scale`: many subscriptions, few or many to a topic, against a small hub in the same run.
+//!
+//! The large hub delivers to each subscription once, of which it has read nothing before. A small one finds everything in its
+//! caches from the second notification on: the ratios with it say what growth costs together with being cold. What being cold costs
+//! alone is measured with a small hub that is started again and again, and then delivers once to each.
 
 use std::fs;
 use std::path::Path;
@@ -18,6 +22,8 @@ use crate::harness::HubProcess;
 /// The small case.
 const SMALL_SUBSCRIBERS: usize = 1_000;
 const SMALL_NOTIFICATIONS: u32 = 200;
+/// How often the small hub is started again, to deliver once to subscriptions of which it has read nothing.
+const COLD_STARTS: usize = 30;
 /// Who post, each over a connection of its own: what one alone could post would be the bound of many topics.
 const PUBLISHERS: usize = 16;
 /// On 127/8.
@@ -43,12 +49,29 @@ pub struct ScaleReport {
     pub large: Size,
     /// The small one.
     pub small: Size,
+    /// The small one just after its start, over connections that stand.
+    pub small_cold: Cold,
     /// Resident bytes for each subscription, before anything is delivered.
     pub memory_per_subscription: f64,
     /// Time for each delivery, the large hub's by the small one's.
     pub time_ratio: f64,
     /// CPU time for each delivery, the large hub's by the small one's.
     pub cpu_ratio: f64,
+    /// Time for each delivery, the large hub's by that of a small one that is cold too.
+    pub time_ratio_cold: f64,
+    /// CPU time for each delivery, the large hub's by that of a small one that is cold too.
+    pub cpu_ratio_cold: f64,
+}
+
+/// Deliveries to subscriptions that the hub had not read before.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Cold {
+    /// Starts of the hub, each with one notification.
+    pub starts: usize,
+    /// All their deliveries, in the time from each post to the last delivery.
+    pub fan_out: Rate,
+    /// Microseconds of CPU for each delivery.
+    pub cpu: f64,
 }
 
 /// A hub with so many subscriptions.
@@ -84,6 +107,8 @@ pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> 
     let small = Audience { topics: 1, subscribers: SMALL_SUBSCRIBERS, hosts: HOSTS };
     let beside = tempfile::tempdir_in(".")?;
     let (small, _) = measure(small, SMALL_NOTIFICATIONS, &plan.engine, beside.path()).await?;
+    let beside = tempfile::tempdir_in(".")?;
+    let small_cold = measure_cold(&plan.engine, beside.path()).await?;
     // Sizes of a machine are far below 2^52.
     #[expect(clippy::cast_precision_loss)]
     let memory_per_subscription = large.memory.saturating_sub(small.memory) as f64
@@ -93,8 +118,11 @@ pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> 
         memory_per_subscription,
         time_ratio: small.fan_out.per_second / large.fan_out.per_second,
         cpu_ratio: large.cpu / small.cpu,
+        time_ratio_cold: small_cold.fan_out.per_second / large.fan_out.per_second,
+        cpu_ratio_cold: large.cpu / small_cold.cpu,
         large,
         small,
+        small_cold,
     })
 }
 
@@ -138,6 +166,37 @@ async fn measure(
         uneven,
     };
     Ok((size, subscribing))
+}
+
+/// Two topics with the same hosts: deliveries of the first open the connections, those of the second are measured.
+async fn measure_cold(engine: &str, data: &Path) -> Result<Cold, Failure> {
+    let audience = Audience { topics: 2, subscribers: SMALL_SUBSCRIBERS, hosts: HOSTS };
+    let receiver = Receiver::start(audience.subscriptions()).await?;
+    let mut hub = HubProcess::prepare(data, &[("STORE_ENGINE", engine)]);
+    hub.restart().await;
+    audience.subscribe(&hub, &receiver).await?;
+    hub.stop().await;
+    let (mut took, mut cpu) = (Duration::ZERO, 0.0);
+    for _ in 0..COLD_STARTS {
+        hub.restart().await;
+        hub.until_ready().await;
+        let mut publisher = Publisher::to(&hub).await?;
+        let before = receiver.total();
+        publisher.post(&Audience::topic(0), &stamped(1_000)).await?;
+        receiver.until(before + SMALL_SUBSCRIBERS as u64).await?;
+        // The last checkpoint of the first topic.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let (_, cpu_before) = usage(&mut hub)?;
+        let began = Instant::now();
+        publisher.post(&Audience::topic(1), &stamped(1_000)).await?;
+        receiver.until(before + audience.subscriptions() as u64).await?;
+        took += began.elapsed();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        cpu += usage(&mut hub)?.1 - cpu_before;
+        hub.stop().await;
+    }
+    let fan_out = Rate::new((COLD_STARTS * SMALL_SUBSCRIBERS) as u64, took);
+    Ok(Cold { starts: COLD_STARTS, cpu: cpu * 1e6 / (fan_out.per_second * fan_out.seconds), fan_out })
 }
 
 async fn deliver(
