@@ -224,3 +224,34 @@ async fn a_hub_that_is_asked_to_stop_finishes_what_is_under_way() {
     destination.until("the next one", |seen| seen.iter().any(|seen| seen.text() == "next")).await;
     assert_eq!(texts(&destination.deliveries()), ["under way", "next"], "what was finished is not repeated");
 }
+
+/// The sweep cannot pass by a request that is still under way when the process ends, unless it lets go of it.
+#[tokio::test]
+async fn what_a_request_that_never_ends_has_held_back_is_not_repeated_after_a_stop() {
+    const OTHERS: usize = 8;
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    // Taken up first, and in the shard of all the others.
+    hub.subscribe(TOPIC, &destination.url("/hangs"), &[], 1).await;
+    for other in 1..=OTHERS {
+        hub.subscribe(TOPIC, &destination.url(&format!("/{other}")), &[], other + 1).await;
+    }
+    destination.behave(|seen| {
+        let hangs = seen.method == http::Method::POST && seen.path() == "/hangs";
+        if hangs { Reply::Hang } else { Reply::Agree }
+    });
+    hub.publish(TOPIC, "news").await.unwrap();
+    destination.until_delivered(OTHERS + 1).await;
+    let (_, said) = hub.stop().await;
+    assert!(said.contains("still in flight at shutdown"), "{said}");
+    destination.behave(|_| Reply::Agree);
+    hub.restart().await;
+    hub.publish(TOPIC, "more").await.unwrap();
+    let got = destination.until_delivered(2 * OTHERS + 3).await;
+    for other in 1..=OTHERS {
+        let path = format!("/{other}");
+        let its = got.iter().filter(|seen| seen.path() == path);
+        assert_eq!(its.map(Seen::text).collect::<Vec<_>>(), ["news", "more"], "{path}");
+    }
+}
