@@ -21,13 +21,13 @@ pub(crate) fn open_within(
     scope: Option<Scope>,
 ) -> Result<Folder, publish::BuildError> {
     let mut folder = Folder::open(&settings.directory)?;
-    if !settings.ignore.is_empty() || scope.is_some() {
+    if !settings.ignore.is_empty() {
         let patterns = settings.ignored();
         let patterns = patterns.map_err(|error| publish::BuildError::Ignore { reason: error.to_string() })?;
-        folder = folder.ignore(move |path| {
-            scope.as_ref().is_some_and(|scope| !scope.contains(path))
-                || patterns.matched_path_or_any_parents(path, false).is_ignore()
-        });
+        folder = folder.ignore(move |path| patterns.matched_path_or_any_parents(path, false).is_ignore());
+    }
+    if let Some(scope) = scope {
+        folder = folder.within(move |path| scope.contains(path));
     }
     // A set of several lies in the folder of the whole site.
     let whole = settings.root.as_ref().and_then(|_| out.parent()).unwrap_or(out);

@@ -141,6 +141,7 @@ pub struct Folder {
     links: SymbolicLinks,
     admit: Option<Admit>,
     ignored: Option<Admit>,
+    within: Option<Admit>,
     reserved: Vec<OsString>,
     left_out: Vec<PathBuf>,
 }
@@ -154,7 +155,7 @@ impl Folder {
             .and_then(|real| if real.is_dir() { Ok(real) } else { Err(io::ErrorKind::NotADirectory.into()) });
         let root = opened.map_err(|source| BuildError::File { path: named.to_owned(), source })?;
         let (links, reserved, left_out) = (SymbolicLinks::default(), Vec::new(), Vec::new());
-        Ok(Self { root, links, admit: None, ignored: None, reserved, left_out })
+        Ok(Self { root, links, admit: None, ignored: None, within: None, reserved, left_out })
     }
 
     /// What becomes of symbolic links.
@@ -176,6 +177,14 @@ impl Folder {
     #[must_use]
     pub fn ignore(mut self, ignored: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
         self.ignored = Some(Arc::new(ignored));
+        self
+    }
+
+    /// Which files and folders a walk looks at, by their path below the folder. The others remain what they are: a symbolic link that is
+    /// looked at may lead to them.
+    #[must_use]
+    pub fn within(mut self, within: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
+        self.within = Some(Arc::new(within));
         self
     }
 
@@ -217,6 +226,11 @@ impl Folder {
 
     pub(super) fn symbolic_links(&self) -> SymbolicLinks {
         self.links
+    }
+
+    /// Whether a walk looks at a relative path.
+    pub(super) fn is_within(&self, relative: &Path) -> bool {
+        self.within.as_ref().is_none_or(|within| within(relative))
     }
 
     /// Judges the last name of a relative path.

@@ -80,11 +80,13 @@ impl Walker {
             let entry = entry.map_err(unread)?;
             let name = entry.file_name();
             path.push(&name);
-            let kind = self.folder.admit_name(&path).map_err(LocateError::from);
-            if let Some(kind) = self.told(&path, kind.and_then(|()| self.judge(&entry)))?
-                && let Err(refusal) = names.push(&name, kind)
-            {
-                self.listener.refused(&path, refusal);
+            if self.folder.is_within(&path) {
+                let kind = self.folder.admit_name(&path).map_err(LocateError::from);
+                if let Some(kind) = self.told(&path, kind.and_then(|()| self.judge(&entry)))?
+                    && let Err(refusal) = names.push(&name, kind)
+                {
+                    self.listener.refused(&path, refusal);
+                }
             }
             path.pop();
         }

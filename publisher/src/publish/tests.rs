@@ -406,6 +406,27 @@ fn an_archiving_that_fails_is_named_and_in_the_way_of_neither_lists_nor_hubs_and
     assert_eq!(place.followed(), place.expected());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_is_told_of_though_what_it_leads_to_has_not_changed() {
+    let place = Place::new();
+    for name in ["v3", "v4"] {
+        place.put(name, name);
+    }
+    let current = place.data().join("current");
+    let lead_to = |name: &str| {
+        drop(fs::remove_file(&current));
+        std::os::unix::fs::symlink(name, &current).unwrap();
+    };
+    lead_to("v3");
+    place.build().unwrap();
+    lead_to("v4");
+    let paths = Some([PathBuf::from("current")]);
+    build_again(&place.settings(), &place.out(), paths, Pace::Swift, &mut Rest::default()).unwrap();
+    assert_eq!(place.told(), [(Change::Updated, "current".to_owned())]);
+    assert_eq!(place.build().unwrap().changes.total(), 0);
+}
+
 #[test]
 fn a_swift_build_tells_of_changes_and_leaves_the_resource_list_to_a_thorough_one() {
     let place = Place::new();
