@@ -309,7 +309,8 @@ impl Run {
     fn told(&self) -> Before {
         match (&self.series, &self.before) {
             (Some(series), Some(State { resources, bytes, .. })) => Before::Told {
-                until: series.until,
+                // What is told comes after the Resource List too.
+                until: series.until.max(series.listed),
                 resources: *resources,
                 bytes: *bytes,
                 swiftly: self.pace == Pace::Swift,

@@ -336,10 +336,12 @@ impl Run<'_> {
         self.note(open, Capability::ChangeList, part)?;
         self.note(index, Capability::ChangeList, Part::Index)?;
         let earlier = self.before.and_then(|state| state.series.as_ref());
+        // Without changes there is no notification, and the next one covers that time too (CN-015).
+        let told = earlier.filter(|_| self.plan.position.is_some() && changes.total() == 0);
+        let until = told.map_or(until, |earlier| earlier.until);
         Ok(match earlier.filter(|_| !self.plan.lists_resources) {
-            Some(earlier) => {
-                let until = if changes.total() == 0 { earlier.until } else { until };
-                Series { until, position, listed: earlier.listed, since: earlier.since + changes.total() }
+            Some(Series { listed, since, .. }) => {
+                Series { until, position, listed: *listed, since: since + changes.total() }
             }
             None => Series { until, position, listed: started, since: 0 },
         })

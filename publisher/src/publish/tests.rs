@@ -428,6 +428,33 @@ fn a_link_is_told_of_though_what_it_leads_to_has_not_changed() {
 }
 
 #[test]
+fn cn008_cn015_a_resource_list_that_brings_no_news_leaves_the_chain_of_change_notifications_whole() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    let build = |pace| {
+        let paths = Some([PathBuf::from("a")]);
+        build_again(&place.settings(), &place.out(), paths, pace, &mut Rest::default()).unwrap()
+    };
+    for content in ["22", "333"] {
+        place.put("a", content);
+        assert_eq!(build(Pace::Swift).changes.updated, 1);
+        assert_eq!(build(Pace::Thorough).changes.total(), 0);
+        let listed = place.read("resync/resourcelist.xml").header().metadata.at;
+        let told =
+            place.read("resync/changelist-1.xml").entries().last().and_then(|entry| entry.metadata.clone());
+        assert!(told.unwrap().datetime < listed, "the list is newer than the change");
+    }
+    let interval = |number| {
+        let path = crate::outbox::path(Path::new(""), number);
+        let metadata = place.read(path.to_str().unwrap()).header().metadata.clone();
+        (metadata.from.unwrap(), metadata.until.unwrap())
+    };
+    assert_eq!(interval(1).1, interval(2).0);
+    assert!(interval(2).1 > interval(2).0);
+}
+
+#[test]
 fn a_swift_build_tells_of_changes_and_leaves_the_resource_list_to_a_thorough_one() {
     let place = Place::new();
     place.put("a", "1");

@@ -7,7 +7,8 @@ use std::{
 };
 
 use resync_core::{
-    document::{Capability, Change},
+    datetime::DateTime,
+    document::{Capability, Change, Document},
     xml,
 };
 
@@ -47,8 +48,18 @@ impl Drop for Watch {
     }
 }
 
+fn document(heard: &Heard) -> Document {
+    xml::read(heard.body.as_bytes()).unwrap().into_document().unwrap()
+}
+
+/// From and until when it tells all.
+fn interval(heard: &Heard) -> (DateTime, DateTime) {
+    let metadata = document(heard).header().metadata.clone();
+    (metadata.from.unwrap(), metadata.until.unwrap())
+}
+
 fn changes(heard: &Heard) -> Vec<(Change, String)> {
-    let document = xml::read(heard.body.as_bytes()).unwrap().into_document().unwrap();
+    let document = document(heard);
     let entries = document.entries().iter();
     entries.map(|entry| (entry.change().unwrap(), entry.loc.replace(&format!("{BASE}/"), ""))).collect()
 }
@@ -73,6 +84,21 @@ fn cn001_each_change_of_a_file_becomes_a_change_notification_and_an_entry_of_the
     place.remove("a.txt");
     assert_eq!(next_changes(&hub), [(Change::Deleted, "a.txt".to_owned())]);
     assert_eq!(place.document("resync/changelist-1.xml").entries().len(), 3);
+}
+
+#[test]
+fn cn008_a_change_notification_goes_on_where_the_last_one_ended_though_a_resource_list_was_written_in_between()
+ {
+    let (place, hub) = (Place::new(), Hub::start());
+    let _watch = Watch::start(&place, &hub);
+    let mut ends = Vec::new();
+    for content in ["one", "two"] {
+        place.put("a.txt", content);
+        let heard = std::iter::repeat_with(|| hub.next_of_any()).find(Heard::is_of_changes).unwrap();
+        ends.push(interval(&heard));
+        while !told(&hub.next()).contains(&(Change::Updated, Capability::ResourceList)) {}
+    }
+    assert_eq!(ends[0].1, ends[1].0);
 }
 
 #[test]
