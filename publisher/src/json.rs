@@ -74,10 +74,7 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) -> Option<Value> {
         Report::Built(_, one) if one.written.is_empty() => return None,
         Report::Built(out, one) => json!({"out": out, "built": built(name, one)}),
         Report::NotBuilt(out, error) => json!({"out": out, "error": error.to_string()}),
-        Report::Told(out, hubs) => {
-            let hubs: Vec<_> = hubs.iter().map(|hub| told(name, hub)).collect();
-            json!({"out": out, "hubs": hubs})
-        }
+        Report::Told(out, hub) => json!({"out": out, "hubs": [told(name, hub)]}),
         Report::NotTold(out, error) => json!({"out": out, "error": error.to_string()}),
         _ => return None,
     })

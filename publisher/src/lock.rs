@@ -1,4 +1,4 @@
-//! Whose turn it is: one run at a time changes a site's state, and one run at a time tells its hubs.
+//! Whose turn it is: one run at a time changes a site's state, and one run at a time tells each of its hubs.
 //!
 //! They are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both took [`Turn`] first.
 
@@ -7,9 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use resync_core::durable::make_folder;
+use resync_core::{
+    digest::{Algorithm, Digest},
+    durable::make_folder,
+};
 
-use crate::state::{FOLDER, StateError};
+use crate::{
+    settings::HubUrl,
+    state::{FOLDER, StateError},
+};
 
 /// The right to change a site: while it lives, other writers of the same OUT wait.
 #[derive(Debug)]
@@ -30,14 +36,16 @@ impl Lock {
     }
 }
 
-/// The right to tell a site's hubs: while it lives, no other run can tell one of them something older or newer.
+/// The right to tell one of a site's hubs: while it lives, no other run can tell it something older or newer.
 #[derive(Debug)]
 pub(crate) struct Turn(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
 
 impl Turn {
-    /// Waits until no other run tells the hubs of `out`.
-    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
-        hold(out, "notify.lock", "tells the hubs").map(Self)
+    /// Waits until no other run tells this hub of the site in `out`.
+    pub(crate) fn acquire(out: &Path, hub: &HubUrl) -> Result<Self, StateError> {
+        let digest = Digest::of(Algorithm::Md5, hub.as_str().as_bytes()).to_string();
+        let name = digest.rsplit(':').next().unwrap_or_default();
+        hold(out, &format!("notify-{name}.lock"), "tells the same hub").map(Self)
     }
 }
 

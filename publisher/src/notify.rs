@@ -1,10 +1,10 @@
 //! Telling the hubs: the Change Notifications that wait, in their order, and then one Framework Notification per hub about all documents that it
 //! is not known to know in their present version.
 //!
-//! One run at a time tells the hubs of a site, so that none of them hears something old after something new; builds go on meanwhile. A run
-//! notes what each hub is about to hear, posts to all of them at once, and notes each answer when it comes. Knowledge advances only by a hub's 2xx,
-//! to the versions that were posted; without an answer it stays in doubt, and the next run says it again. What is sent depends on the documents
-//! alone, so a repetition has the same bytes and the same `Idempotency-Key`.
+//! One run at a time tells a hub of a site, so that it never hears something old after something new; builds and other hubs go on meanwhile. A run
+//! notes what the hub is about to hear, posts it, and notes the answer when it comes. Knowledge advances only by a hub's 2xx, to the versions that
+//! were posted; without an answer it stays in doubt, and the next run says it again. What is sent depends on the documents alone, so a repetition
+//! has the same bytes and the same `Idempotency-Key`.
 
 mod message;
 mod post;
@@ -132,47 +132,63 @@ pub enum NotifyError {
 /// Tells every hub of the site in `out` what it is not known to know; hubs that know everything are left alone. A hub that the site has left is told
 /// once more, so that its subscribers find the new Capability List, and then forgotten.
 ///
-/// Waits while another notification of the same site is under way, and shortly while a build is. One hub's failure keeps no other from being told.
+/// Waits while another notification of the same hub is under way, and shortly while a build is. One hub's failure keeps no other from being told.
 pub async fn notify(out: &Path, tokens: &[Token]) -> Result<Vec<Told>, NotifyError> {
-    let client = post::client()?;
-    let (turn, tellings) = {
+    let hubs = {
         let (out, tokens) = (out.to_owned(), tokens.to_vec());
-        unblocked(move || begin(&out, &tokens)).await?
+        unblocked(move || hubs(&out, &tokens)).await?
     };
-    let mut posting = JoinSet::new();
-    for (position, telling) in tellings.into_iter().enumerate() {
-        let (client, out) = (client.clone(), out.to_owned());
-        posting.spawn(async move {
-            let posted = telling.post_changes(&client, &out).await;
-            let failed = posted.as_ref().ok().and_then(|posted| posted.failed.as_ref());
-            let outcome = telling.post(&client, failed).await;
-            (position, telling, posted, outcome)
-        });
+    let mut telling = JoinSet::new();
+    for (position, hub) in hubs.into_iter().enumerate() {
+        let (out, tokens) = (out.to_owned(), tokens.to_vec());
+        telling.spawn(async move { (position, notify_hub(&out, &hub, &tokens).await) });
     }
-    let (mut told, mut settled) = (BTreeMap::new(), Ok(()));
-    while let Some(posted) = posting.join_next().await {
-        let (position, telling, posted, outcome) =
-            posted.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
+    let (mut all, mut settled) = (BTreeMap::new(), Ok(()));
+    while let Some(told) = telling.join_next().await {
+        let (position, told) = told.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
+        match told {
+            Ok(told) => all.extend(told.map(|told| (position, told))),
+            Err(error) => settled = settled.and(Err(error)),
+        }
+    }
+    settled.map(|()| all.into_values().collect())
+}
+
+/// Tells one hub; `None` when it is not one of those that may have something to hear.
+pub(crate) async fn notify_hub(
+    out: &Path,
+    hub: &HubUrl,
+    tokens: &[Token],
+) -> Result<Option<Told>, NotifyError> {
+    let client = post::client()?;
+    let begun = {
+        let (out, hub, tokens) = (out.to_owned(), hub.clone(), tokens.to_vec());
+        unblocked(move || begin(&out, &hub, &tokens)).await?
+    };
+    let Some((turn, telling)) = begun else { return Ok(None) };
+    let posted = telling.post_changes(&client, out).await;
+    let failed = posted.as_ref().ok().and_then(|posted| posted.failed.as_ref());
+    let outcome = telling.post(&client, failed).await;
+    let (posted, unread) =
+        posted.map_or_else(|error| (Posted::default(), Err(error)), |posted| (posted, Ok(())));
+    let (telling, posted, outcome, noted) = {
         let out = out.to_owned();
-        let (posted, unread) =
-            posted.map_or_else(|error| (Posted::default(), Err(error)), |posted| (posted, Ok(())));
-        let (telling, posted, outcome, noted) = unblocked(move || {
+        unblocked(move || {
             let noted = settle(&out, &telling, &posted, &outcome);
             (telling, posted, outcome, noted)
         })
-        .await;
-        settled = settled.and(unread).and(noted);
-        let Telling { hub, leaving, changes, waiting, .. } = telling;
-        let (sent, waiting) = (posted.sent, waiting.len() - posted.sent);
-        let outcome = posted.and(outcome);
-        told.insert(position, Told { hub, leaving, sent, waiting, changes, outcome });
-    }
+        .await
+    };
     drop(turn);
-    settled.map(|()| told.into_values().collect())
+    unread.and(noted)?;
+    let Telling { hub, leaving, changes, waiting, .. } = telling;
+    let (sent, waiting) = (posted.sent, waiting.len() - posted.sent);
+    let outcome = posted.and(outcome);
+    Ok(Some(Told { hub, leaving, sent, waiting, changes, outcome }))
 }
 
 /// Waiting for locks and for the disk must not hold up the runtime.
-async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     spawn_blocking(work).await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
 }
 
@@ -288,35 +304,40 @@ impl Telling {
     }
 }
 
-/// Works out what each hub is to be told, and notes it as in doubt before anything is sent.
-fn begin(out: &Path, tokens: &[Token]) -> Result<(Turn, Vec<Telling>), NotifyError> {
-    State::load(out)?;
-    let turn = Turn::acquire(out)?;
-    let lock = Lock::acquire(out)?;
-    let mut state = State::load(out)?;
-    if state.hubs_to_tell().next().is_none() {
+/// The hubs that may have something to hear, once it is certain whom the tokens are for.
+fn hubs(out: &Path, tokens: &[Token]) -> Result<Vec<HubUrl>, NotifyError> {
+    let state = State::load(out)?;
+    let hubs = token::credentials(&state, tokens)?;
+    if hubs.is_empty() {
         return Err(NotifyError::NoHub { out: out.to_owned() });
     }
+    Ok(hubs.into_iter().map(|(hub, _)| hub).collect())
+}
+
+/// Works out what a hub is to be told, and notes it as in doubt before anything is sent.
+fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(Turn, Telling)>, NotifyError> {
+    State::load(out)?;
+    let turn = Turn::acquire(out, hub)?;
+    let lock = Lock::acquire(out)?;
+    let mut state = State::load(out)?;
+    let credentials = token::credentials(&state, tokens)?;
+    let Some((_, authorization)) = credentials.into_iter().find(|(known, _)| known == hub) else {
+        return Ok(None);
+    };
     if let Some(record) = state.documents.iter().find(|record| !is_in_place(out, record)) {
         return Err(NotifyError::NotInPlace { path: out.join(&record.path) });
     }
-    let mut tellings = Vec::new();
-    let mut noted = true;
-    for (hub, authorization) in token::credentials(&state, tokens)? {
-        let Some(record) = state.hubs.get(&hub) else { continue };
-        let telling = Telling::of(out, &state, hub.clone(), authorization, record)?;
-        if telling.message.is_some() {
-            let mut doubt = telling.doubted.clone();
-            doubt.extend(telling.told.clone());
-            noted &= doubt == telling.doubted;
-            state.hubs.entry(hub).and_modify(|record| record.doubt = doubt);
+    let Some(record) = state.hubs.get(hub) else { return Ok(None) };
+    let telling = Telling::of(out, &state, hub.clone(), authorization, record)?;
+    if telling.message.is_some() {
+        let mut doubt = telling.doubted.clone();
+        doubt.extend(telling.told.clone());
+        if doubt != telling.doubted {
+            state.hubs.entry(hub.clone()).and_modify(|record| record.doubt = doubt);
+            state.save(&lock)?;
         }
-        tellings.push(telling);
     }
-    if !noted {
-        state.save(&lock)?;
-    }
-    Ok((turn, tellings))
+    Ok(Some((turn, telling)))
 }
 
 /// Notes what came of telling a hub, in the state as it is by now: builds may have changed it meanwhile, other tellings have not.
@@ -344,9 +365,11 @@ fn settle(out: &Path, telling: &Telling, posted: &Posted, outcome: &Outcome) -> 
             record.doubt.clear();
             let key = message.key.clone();
             record.last = Some(Acknowledgement { at: DateTime::now(), status: *status, key });
-            let path = state::notification_path(out);
-            files::replace(&path, &message.body).map_err(|source| NotifyError::Write { path, source })?;
-            state.notified_on = Some(message.topic.clone());
+            if is_newest(&state, telling) {
+                let path = state::notification_path(out);
+                files::replace(&path, &message.body).map_err(|source| NotifyError::Write { path, source })?;
+                state.notified_on = Some(message.topic.clone());
+            }
             false
         }
         (Outcome::Failed(error), _) => {
@@ -379,9 +402,12 @@ fn note_sent(
     let mut state = State::load(out)?;
     let Some(record) = state.hubs.get_mut(hub).filter(|record| record.topic == topic) else { return Ok(()) };
     record.sent = record.sent.max(number);
-    let path = state::change_notification_path(out);
-    files::replace(&path, body).map_err(|source| NotifyError::Write { path, source })?;
-    state.changes_on = Some(change_topic);
+    // Who reads the topic finds the newest one, and another hub may have taken it long ago.
+    if state.hubs.values().all(|record| record.sent <= number) {
+        let path = state::change_notification_path(out);
+        files::replace(&path, body).map_err(|source| NotifyError::Write { path, source })?;
+        state.changes_on = Some(change_topic);
+    }
     Ok(state.save(&lock)?)
 }
 

@@ -4,6 +4,8 @@
 //! So an event too many does no harm, and a rescan now and then, which looks at all files, finds what no event told. Building waits for a
 //! pause in the events, though not for long; telling the hubs goes on beside it, so that a hub that is away holds up no build.
 
+mod telling;
+
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
@@ -13,13 +15,14 @@ use std::{
 
 use tokio::{
     sync::{Notify, mpsc},
-    task::{JoinSet, spawn_blocking},
-    time::{sleep, timeout},
+    task::JoinSet,
+    time::timeout,
 };
 use watcher::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
+use self::telling::tell_hubs;
 use crate::{
-    notify::{NotifyError, Outcome, Token, Told, notify},
+    notify::{NotifyError, Token, Told, unblocked},
     publish::{self, BuildError, Built, Pace, Rest, build_again},
     settings::Settings,
 };
@@ -61,9 +64,9 @@ pub enum Report {
     Built(PathBuf, Box<Built>),
     /// A build failed; the next one is tried at the next change or rescan.
     NotBuilt(PathBuf, BuildError),
-    /// The hubs were told, or some of them could not be, and will be tried again.
-    Told(PathBuf, Vec<Told>),
-    /// No hub could be told.
+    /// A hub was told, or could not be, and will be tried again.
+    Told(PathBuf, Box<Told>),
+    /// What keeps hubs from being told; it will be tried again.
     NotTold(PathBuf, NotifyError),
 }
 
@@ -288,45 +291,6 @@ async fn keep_built(
             }
         }
     }
-}
-
-/// Tells the hubs of one set whenever there is news, and tries again for as long as one of them cannot be told.
-async fn tell_hubs(
-    out: PathBuf,
-    news: Arc<Notify>,
-    tokens: Vec<Token>,
-    patience: Patience,
-    report: mpsc::UnboundedSender<Report>,
-) {
-    let mut pause = patience.first_pause;
-    news.notified().await;
-    loop {
-        let told = notify(&out, &tokens).await;
-        let (is_told, one) = match told {
-            // Nobody is to be told; a later build may name a hub.
-            Err(NotifyError::NoHub { .. }) => (true, None),
-            Err(error) => (false, Some(Report::NotTold(out.clone(), error))),
-            Ok(told) => {
-                let is_told = !told.iter().any(|told| matches!(told.outcome, Outcome::Failed(_)));
-                let is_news = told.iter().any(|told| !matches!(told.outcome, Outcome::NothingChanged));
-                (is_told, is_news.then(|| Report::Told(out.clone(), told)))
-            }
-        };
-        if one.is_some_and(|one| report.send(one).is_err()) {
-            return;
-        }
-        if is_told {
-            pause = patience.first_pause;
-            news.notified().await;
-        } else {
-            sleep(pause).await;
-            pause = (pause * 2).min(patience.last_pause);
-        }
-    }
-}
-
-async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    spawn_blocking(work).await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
 }
 
 #[cfg(test)]

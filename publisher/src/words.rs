@@ -83,7 +83,7 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
             say(&summary(built));
         }
         Report::NotBuilt(_, error) => complain("error", &format!("{error}; tried again at the next change")),
-        Report::Told(_, hubs) => say(&told(hubs)),
+        Report::Told(_, hub) => say(&told(std::slice::from_ref(hub))),
         Report::NotTold(_, error) => complain("error", &format!("{error}; tried again soon")),
         _ => {}
     }

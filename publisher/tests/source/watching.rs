@@ -4,12 +4,17 @@ use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader},
     process::{Child, Stdio},
+    time::Duration,
 };
 
 use resync_core::{
     datetime::DateTime,
     document::{Capability, Change, Document},
     xml,
+};
+use resync_publisher::{
+    BaseUrl, HubUrl, Settings,
+    watch::{Patience, watch},
 };
 
 use crate::{
@@ -115,6 +120,34 @@ fn cn013_a_burst_of_10_000_files_arrives_whole() {
             assert!(change == Change::Updated || told.insert(name), "each is created once");
         }
     }
+}
+
+#[test]
+fn a_hub_that_is_away_keeps_no_other_waiting() {
+    let (place, hub, away) = (Place::new(), Hub::start(), Hub::start());
+    away.answers("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let base_url = BaseUrl::parse(BASE).unwrap();
+    let settings =
+        [&hub, &away].into_iter().fold(Settings::new(place.collection(), base_url), |settings, hub| {
+            settings.hub(HubUrl::parse(&hub.url()).unwrap())
+        });
+    // Nobody waits for its end.
+    let patience = Patience { first_pause: Duration::from_secs(3600), ..Patience::default() };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let sets = vec![(place.out(), settings)];
+    let watching = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let stopped = async { drop(stopped.await) };
+        runtime.block_on(watch(sets, Vec::new(), patience, stopped, drop)).unwrap();
+    });
+    hub.next();
+    away.next();
+    for name in ["one", "two"] {
+        place.put(name, "x");
+        assert_eq!(next_changes(&hub), [(Change::Created, name.to_owned())]);
+    }
+    drop(stop);
+    watching.join().unwrap();
 }
 
 #[test]
