@@ -140,15 +140,16 @@ fn run(what: &str, folder: &Path, entries: u64) {
         for change in 0..CHANGES {
             let number = change * (entries / CHANGES) + day;
             let item = item(number, what);
-            match change % 16 {
+            let collected = match change % 16 {
                 0 => set.deleted(item.loc),
                 1 => set.change(Change::Created, Item { loc: item.loc.replace(".pdf", "-v2.pdf"), ..item }),
                 _ => {
                     let Item { hashes, length, media_type, .. } = item;
                     let metadata = Metadata { hash: hashes, length, media_type, ..Metadata::default() };
-                    set.updated(item.loc, metadata);
+                    set.updated(item.loc, metadata)
                 }
-            }
+            };
+            collected.unwrap();
         }
         set.publish().unwrap().unwrap()
     };

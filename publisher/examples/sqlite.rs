@@ -77,16 +77,16 @@ impl Repository {
             })?;
         self.database.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", [&uri, content])?;
         if is_new {
-            self.set.created(uri, metadata(content));
+            self.set.created(uri, metadata(content))?;
         } else {
-            self.set.updated(uri, metadata(content));
+            self.set.updated(uri, metadata(content))?;
         }
         Ok(())
     }
 
     fn remove(&self, number: u64) -> Result<(), Box<dyn Error>> {
         if self.database.execute("DELETE FROM records WHERE uri = ?", [uri(number)])? > 0 {
-            self.set.deleted(uri(number));
+            self.set.deleted(uri(number))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! A run keeps the next inventory beside the last one, and beside both what differs. Files that are as they were are not read again.
 
 mod kept;
+mod moments;
 mod patches;
 
 use std::{
@@ -11,7 +12,6 @@ use std::{
     io::{self, BufWriter},
     path::{Path, PathBuf},
     sync::mpsc::channel,
-    time::Duration,
 };
 
 use resync_core::{
@@ -26,10 +26,12 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     kept::{First, Line, Side, Stored, write_line},
+    moments::{Moments, later},
     patches::Patches,
 };
 pub(crate) use self::{
     kept::{Kept, is_whole},
+    moments::length,
     patches::{PATCH_FOLDER, PATCH_TYPE},
 };
 use crate::{
@@ -41,10 +43,6 @@ use crate::{
 
 /// What differs between the last inventory and the next one.
 const CHANGES: &str = "changes.jsonl";
-
-/// Changes that are told to have happened at one moment, so that a burst can be cut into notifications (CN-014). With the longest URLs and all
-/// digests they stay below the 1 MiB that a hub takes.
-pub(crate) const CHANGES_OF_A_MOMENT: u64 = 250;
 
 /// A snapshot of a collection. Every state in it is at least as new as `started` (RS-021).
 #[derive(Clone, Debug)]
@@ -109,8 +107,8 @@ impl Changes {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Before {
     /// All changes up to this moment: what differs from its inventory, with so many resources and bytes, is told. To be told `swiftly`, the whole
-    /// inventory is written only when as much as that has changed.
-    Told { until: DateTime, resources: u64, bytes: u64, swiftly: bool },
+    /// inventory is written only when as much as that has changed. `relinked`: the resources get other links than they had.
+    Told { until: DateTime, resources: u64, bytes: u64, swiftly: bool, relinked: bool },
     /// Nothing that could go on.
     Nothing,
 }
@@ -155,11 +153,12 @@ pub(crate) fn take(
     };
     let mut patches = Patches::of(settings, out);
     let compared = match (known, before) {
-        (Some(known), Before::Told { until, resources, bytes, swiftly }) => {
-            let news = of_scope(started.max(later(until, 1)), known, next, &mut patches)?;
+        (Some(known), Before::Told { until, resources, bytes, swiftly, .. }) => {
+            let moments = Moments::new(started.max(later(until, 1)), settings);
+            let news = of_scope(moments, known, next, &mut patches)?;
             news.keep(out, &last, (resources, bytes), last.is_due(swiftly))?
         }
-        _ => compare(started, next, out, before, &mut patches, heard)?,
+        _ => compare((started, settings), next, out, before, &mut patches, heard)?,
     };
     // What vanished is no news.
     let mut skipped: Vec<_> = skipped.iter().filter(|one| one.reason != SkipReason::Dangling).collect();
@@ -173,6 +172,7 @@ pub(crate) fn take(
 /// The same for resources that are no files, in the order of their URIs.
 pub(crate) fn take_from(
     mut resources: impl Inventory,
+    settings: &Settings,
     out: &Path,
     before: Before,
     heard: Heard<'_>,
@@ -185,20 +185,21 @@ pub(crate) fn take_from(
         tell(looked);
         resources.next().map(|item| item.map(|item| Known { item, stamp: None }))
     };
-    Ok(Taken::of(started, &compare(started, next, out, before, &mut Patches::none(), heard)?))
+    Ok(Taken::of(started, &compare((started, settings), next, out, before, &mut Patches::none(), heard)?))
 }
 
 /// The same where changes are told and everything else is as it was. They are told as they are, in their order.
 pub(crate) fn take_changes(
     told: &[(Change, Item)],
+    settings: &Settings,
     out: &Path,
     before: (DateTime, u64, u64),
 ) -> Result<Taken, BuildError> {
     let started = DateTime::now();
     let (until, resources, bytes) = before;
-    let mut news = News::new(started.max(later(until, 1)));
+    let mut news = News::new(Moments::new(started.max(later(until, 1)), settings));
     for (change, item) in told {
-        news.tell(*change, item.clone());
+        news.tell(*change, item.clone())?;
         let known = (*change != Change::Deleted).then(|| Known { item: item.clone(), stamp: None });
         news.outcome.insert(item.loc.clone(), known);
     }
@@ -207,6 +208,10 @@ pub(crate) fn take_changes(
     Ok(Taken::of(started, &compared))
 }
 
+impl Taken {
+    /// Of resources that are no files.
+    fn of(started: DateTime, compared: &Compared) -> Self {
+        let Compared { resources, bytes, changes, until } = *compared;
 /// Files, and folders with all in them, by their paths below the collection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
@@ -246,10 +251,6 @@ impl Scope {
     }
 }
 
-impl Taken {
-    /// Of resources that are no files.
-    fn of(started: DateTime, compared: &Compared) -> Self {
-        let Compared { resources, bytes, changes, until } = *compared;
         let completed = DateTime::now().max(started);
         let (skipped, unportable) = (Vec::new(), Vec::new());
         Self { started, completed, until, resources, bytes, reads: 0, changes, skipped, unportable }
@@ -265,8 +266,7 @@ struct Compared {
 
 /// Few changes, in memory.
 struct News {
-    first: DateTime,
-    until: DateTime,
+    moments: Moments,
     changes: Changes,
     events: Vec<Event>,
     /// How the resources are now, and which are gone.
@@ -274,15 +274,16 @@ struct News {
 }
 
 impl News {
-    fn new(first: DateTime) -> Self {
+    fn new(moments: Moments) -> Self {
         let (changes, events, outcome) = Default::default();
-        Self { first, until: first, changes, events, outcome }
+        Self { moments, changes, events, outcome }
     }
 
-    fn tell(&mut self, change: Change, item: Item) {
-        self.until = later(self.first, self.changes.total() / CHANGES_OF_A_MOMENT);
+    fn tell(&mut self, change: Change, item: Item) -> Result<(), BuildError> {
+        let moment = self.moments.next(change, &item)?;
         self.changes.count(change);
-        self.events.push(Event::new(change, self.until, item));
+        self.events.push(Event::new(change, moment, item));
+        Ok(())
     }
 
     /// Keeps the changes and the next inventory, in which everything else is as it was.
@@ -293,7 +294,8 @@ impl News {
         (resources, bytes): (u64, u64),
         is_whole: bool,
     ) -> Result<Compared, BuildError> {
-        let Self { until, changes, events, outcome, .. } = self;
+        let Self { moments, changes, events, outcome } = self;
+        let until = moments.last();
         let (mut resources, mut bytes) = (resources, bytes);
         let mut finder = last.finder()?;
         for (loc, now) in &outcome {
@@ -336,23 +338,23 @@ fn with_outcome(
 
 /// What differs between what is known of a few resources and what they are.
 fn of_scope(
-    first: DateTime,
+    moments: Moments,
     known: Vec<Known>,
     next: impl FnMut() -> Option<Result<Known, BuildError>>,
     patches: &mut Patches,
 ) -> Result<News, BuildError> {
-    let mut news = News::new(first);
+    let mut news = News::new(moments);
     let after = std::iter::from_fn(next);
     for pair in joined(known.into_iter().map(Ok), after, loc_of, loc_of) {
         match pair? {
             (Some(before), None) => {
                 patches.forget(&before.item);
                 news.outcome.insert(before.item.loc.clone(), None);
-                news.tell(Change::Deleted, Item::new(before.item.loc));
+                news.tell(Change::Deleted, Item::new(before.item.loc))?;
             }
             (before, Some(after)) => {
                 if let Some((change, item)) = patches.change(before.as_ref(), &after.item)? {
-                    news.tell(change, item);
+                    news.tell(change, item)?;
                 }
                 if before.as_ref() != Some(&after) {
                     news.outcome.insert(after.item.loc.clone(), Some(after));
@@ -366,7 +368,7 @@ fn of_scope(
 
 /// One pass over both inventories: what the new one has another way is kept, and what differs is told.
 fn compare(
-    started: DateTime,
+    (started, settings): (DateTime, &Settings),
     next: impl FnMut() -> Option<Result<Known, BuildError>>,
     out: &Path,
     before: Before,
@@ -381,8 +383,10 @@ fn compare(
         Before::Nothing => (Box::new(std::iter::empty()), started, true),
     };
     let is_told = matches!(before, Before::Told { .. });
+    let is_relinked = matches!(before, Before::Told { relinked: true, .. });
     let mut kept = Writing::begin(out, is_whole)?;
-    let (mut resources, mut bytes, mut changes, mut until) = (0, 0, Changes::default(), first);
+    let mut moments = Moments::new(first, settings);
+    let (mut resources, mut bytes, mut changes) = (0, 0, Changes::default());
     for pair in joined(sides, Ordered::new(std::iter::from_fn(next)), |side: &Side| side.loc.as_str(), loc_of)
     {
         let (side, after) = pair?;
@@ -406,6 +410,9 @@ fn compare(
                     First::Nothing => false,
                 });
                 let before = side.and_then(Side::into_now);
+                if is_told && (is_relinked || before.as_ref() != Some(&after)) {
+                    moments.check(&after.item)?;
+                }
                 if is_told || patches.are_wanted() {
                     told = patches.change(before.as_ref(), &after.item)?;
                 }
@@ -417,14 +424,14 @@ fn compare(
             (None, None) => {}
         }
         if let Some((change, item)) = told.filter(|_| is_told) {
-            until = later(first, changes.total() / CHANGES_OF_A_MOMENT);
+            let moment = moments.next(change, &item)?;
             changes.count(change);
-            kept.event(&Event::new(change, until, item))?;
+            kept.event(&Event::new(change, moment, item))?;
         }
     }
     heard(started, None)?;
     kept.publish()?;
-    Ok(Compared { resources, bytes, changes, until })
+    Ok(Compared { resources, bytes, changes, until: moments.last() })
 }
 
 fn loc_of(known: &Known) -> &str {
@@ -525,11 +532,6 @@ impl Writing {
     }
 }
 
-/// So many milliseconds after a moment.
-fn later(moment: DateTime, milliseconds: u64) -> DateTime {
-    DateTime::from_system_time(moment.to_system_time() + Duration::from_millis(milliseconds))
-}
-
 /// The inventory of the run that is not through, or of the last one.
 pub(crate) fn newest(
     out: &Path,
@@ -594,7 +596,7 @@ mod tests {
     }
 
     fn told_until(until: DateTime) -> Before {
-        Before::Told { until, resources: 0, bytes: 0, swiftly: false }
+        Before::Told { until, resources: 0, bytes: 0, swiftly: false, relinked: false }
     }
 
     fn told(out: &Path) -> Vec<(Change, String)> {
@@ -651,23 +653,5 @@ mod tests {
         advance(&out).unwrap();
         let third = taken(&data, &out, told_until(second.until));
         assert_eq!((third.changes.total(), told(&out)), (0, vec![]));
-    }
-
-    #[test]
-    fn cn014_a_burst_has_so_many_moments_that_it_can_be_cut() {
-        let place = tempfile::tempdir().unwrap();
-        let (data, out) = (place.path().join("data"), place.path().join("out"));
-        fs::create_dir(&data).unwrap();
-        let first = taken(&data, &out, Before::Nothing);
-        advance(&out).unwrap();
-        for number in 0..=2 * CHANGES_OF_A_MOMENT {
-            fs::write(data.join(format!("{number:04}")), "").unwrap();
-        }
-        let burst = taken(&data, &out, told_until(first.until));
-        let mut moments: Vec<_> = changes(&out).unwrap().map(|event| event.unwrap().moment).collect();
-        assert!(moments.is_sorted() && moments[0] > first.until);
-        assert_eq!(moments.last(), Some(&burst.until));
-        moments.dedup();
-        assert_eq!(moments.len(), 3);
     }
 }

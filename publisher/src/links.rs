@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use resync_core::{
     build::{BuildError, Event, Item, path_of},
-    document::{Change, Link, Relation},
+    document::{Capability, Change, Entry, Header, Link, Relation, Root},
+    rules::{Checker, Rule},
 };
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -65,12 +66,25 @@ pub enum LinkError {
     Pattern(String),
 }
 
+/// A URL that breaks no rule.
+const SAMPLE: &str = "http://example.org/x";
+
+/// Whether a link breaks a rule in a list.
+fn breaks(rule: Rule, rel: &Relation, href: &str) -> bool {
+    let entry = Entry { links: vec![Link::new(rel.clone(), href)], ..Entry::new(SAMPLE) };
+    let mut checker = Checker::new(&Header::new(Root::UrlSet, Capability::ResourceList));
+    checker.entry(&entry, None);
+    checker.violations().iter().any(|violation| violation.rule == rule)
+}
+
 impl LinkTemplate {
     /// A link of every resource.
     pub fn new(rel: &str, href: &str) -> Result<Self, LinkError> {
         let relation = Relation::from(rel);
         let relates = match &relation {
-            Relation::Other(uri) => Url::parse(uri).is_ok(),
+            Relation::Other(uri) => {
+                Url::parse(uri).is_ok() && !breaks(Rule::RelationShape, &relation, SAMPLE)
+            }
             // A patch is made between two versions, and no template knows them.
             Relation::Up
             | Relation::Index
@@ -90,7 +104,7 @@ impl LinkTemplate {
         if let Some((_, rest)) = filled.split_once('{') {
             return Err(LinkError::Part(rest.split('}').next().unwrap_or_default().to_owned()));
         }
-        if Url::parse(&filled).is_err() {
+        if Url::parse(&filled).is_err() || breaks(Rule::LinkTarget, &relation, &filled) {
             return Err(LinkError::Target(href.to_owned()));
         }
         let (rel, href) = (rel.to_owned(), href.to_owned());
@@ -269,10 +283,14 @@ mod tests {
     #[test]
     fn templates_that_cannot_be_are_refused_by_cause() {
         let refused = |rel, href| LinkTemplate::new(rel, href).unwrap_err();
-        for rel in ["up", "hub", "http://www.openarchives.org/rs/terms/patch", "mirror"] {
+        for rel in
+            ["up", "hub", "http://www.openarchives.org/rs/terms/patch", "mirror", "http://example.org/my rel"]
+        {
             assert_eq!(refused(rel, "http://example.org/"), LinkError::Relation(rel.to_owned()));
         }
-        assert_eq!(refused("via", "{path}"), LinkError::Target("{path}".to_owned()));
+        for href in ["{path}", "http://example.org/a b/{path}"] {
+            assert_eq!(refused("via", href), LinkError::Target(href.to_owned()));
+        }
         assert_eq!(refused("via", "http://example.org/{id}"), LinkError::Part("id".to_owned()));
         let fine = LinkTemplate::new("via", "http://example.org/").unwrap();
         assert_eq!(fine.clone().pri(0).unwrap_err(), LinkError::Priority);

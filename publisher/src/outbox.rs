@@ -34,7 +34,7 @@ pub(crate) enum OutboxError {
 }
 
 /// Most bytes of a notification that tells of several moments. A hub takes 1 MiB, and one moment stays below that.
-const MOST: usize = 512 * 1024;
+pub(crate) const MOST: usize = 512 * 1024;
 
 /// Writes what `events` are told as, after number `last`, and gives the number of the last one now. The first covers the time from `from` on.
 ///

@@ -243,7 +243,7 @@ pub(crate) fn build_from<I: Inventory>(
     let resources = open()?;
     let mut listing = run.listing()?;
     let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
-    let taken = inventory::take_from(resources, out, run.told(), &mut heard, &|_| ())?;
+    let taken = inventory::take_from(resources, settings, out, run.told(), &mut heard, &|_| ())?;
     let listed = listing.map(Listing::finish).transpose()?;
     run.carry_out(taken, listed, rest, &|_| (), kept)
 }
@@ -263,7 +263,7 @@ pub(crate) fn record(
     let Before::Told { until, resources, bytes, .. } = run.told() else {
         return Err(StateError::NotBuilt { out: out.to_owned() }.into());
     };
-    let taken = inventory::take_changes(changes, out, (until, resources, bytes))?;
+    let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes))?;
     run.carry_out(taken, None, rest, &|_| (), kept)
 }
 
@@ -314,6 +314,10 @@ impl Run {
                 resources: *resources,
                 bytes: *bytes,
                 swiftly: self.pace == Pace::Swift,
+                relinked: self
+                    .before
+                    .as_ref()
+                    .is_some_and(|before| before.settings.links != self.settings.links),
             },
             _ => Before::Nothing,
         }

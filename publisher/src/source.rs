@@ -8,10 +8,13 @@ use std::{
 
 use resync_core::{
     build::{self, Inventory, Item},
+    datetime::DateTime,
     document::{Change, Metadata},
+    rules::Violations,
 };
 
 use crate::{
+    inventory,
     notify::{NotifyError, Token, Told, notify},
     publish::{self, BuildError, Built, Rest},
     settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, SetNameError, Settings},
@@ -33,9 +36,9 @@ use crate::{
 /// assert_eq!(set.list(|| Ok(database.iter().map(item)))?.resources, 2);
 ///
 /// database.insert("https://example.org/records/2", 9);
-/// set.updated("https://example.org/records/2", Metadata { length: Some(9), ..Metadata::default() });
+/// set.updated("https://example.org/records/2", Metadata { length: Some(9), ..Metadata::default() })?;
 /// database.remove("https://example.org/records/1");
-/// set.deleted("https://example.org/records/1");
+/// set.deleted("https://example.org/records/1")?;
 /// let published = set.publish()?.expect("there are changes");
 /// assert_eq!((published.changes.updated, published.changes.deleted, published.resources), (1, 1, 1));
 ///
@@ -129,24 +132,26 @@ impl Set {
         Ok(built)
     }
 
-    /// A resource is new.
-    pub fn created(&self, uri: impl Into<String>, metadata: Metadata) {
-        self.change(Change::Created, item(uri.into(), metadata));
+    /// A resource is new. What no document may tell of, such as a URI that is not absolute (RS-047), is refused and not collected.
+    pub fn created(&self, uri: impl Into<String>, metadata: Metadata) -> Result<(), Violations> {
+        self.change(Change::Created, item(uri.into(), metadata))
     }
 
-    /// A resource has another representation.
-    pub fn updated(&self, uri: impl Into<String>, metadata: Metadata) {
-        self.change(Change::Updated, item(uri.into(), metadata));
+    /// A resource has another representation. Refuses the same as [`created`](Self::created).
+    pub fn updated(&self, uri: impl Into<String>, metadata: Metadata) -> Result<(), Violations> {
+        self.change(Change::Updated, item(uri.into(), metadata))
     }
 
-    /// A resource is gone.
-    pub fn deleted(&self, uri: impl Into<String>) {
-        self.change(Change::Deleted, Item::new(uri));
+    /// A resource is gone. Refuses the same as [`created`](Self::created).
+    pub fn deleted(&self, uri: impl Into<String>) -> Result<(), Violations> {
+        self.change(Change::Deleted, Item::new(uri))
     }
 
-    /// A change of a resource of which more is known: its time, its links.
-    pub fn change(&self, change: Change, item: Item) {
+    /// A change of a resource of which more is known: its time, its links. Refuses the same as [`created`](Self::created).
+    pub fn change(&self, change: Change, item: Item) -> Result<(), Violations> {
+        inventory::length(build::Event::new(change, DateTime::now(), item.clone()))?;
         self.collected().push((change, item));
+        Ok(())
     }
 
     /// Tells the changes that were collected, in their order; `None` when there are none. What cannot be told now stays collected, or is kept on
@@ -257,9 +262,9 @@ mod tests {
         };
         listed(&["a", "c"]);
         assert_eq!(set.publish().unwrap().map(|built| built.resources), None);
-        set.created("http://example.org/b", metadata("one"));
-        set.updated("http://example.org/b", metadata("b"));
-        set.deleted("http://example.org/c");
+        set.created("http://example.org/b", metadata("one")).unwrap();
+        set.updated("http://example.org/b", metadata("b")).unwrap();
+        set.deleted("http://example.org/c").unwrap();
         let built = set.publish().unwrap().unwrap();
         assert_eq!((built.resources, built.changes.total()), (2, 3));
         let expected = [(Change::Created, "b"), (Change::Updated, "b"), (Change::Deleted, "c")];
@@ -267,6 +272,23 @@ mod tests {
         assert_eq!(listed(&["a", "b"]).changes.total(), 0, "the inventory has followed");
         assert_eq!(listed(&["a"]).changes.deleted, 1);
         assert!(set.out().join(".resync-source/outbox").read_dir().unwrap().count() == 2);
+    }
+
+    #[test]
+    fn rs047_what_no_document_may_tell_of_is_refused_and_is_in_the_way_of_nothing() {
+        let (_out, set) = place();
+        let list = |uris: &[&str]| {
+            let items: Vec<_> = uris.iter().map(|uri| Ok(Item::new(*uri))).collect();
+            set.list(|| Ok(items.into_iter()))
+        };
+        list(&["http://example.org/a"]).unwrap();
+        for uri in ["records/1", "http://example.org/a b", "http://a/b"] {
+            assert!(set.updated(uri, metadata("x")).is_err(), "{uri}");
+            assert!(list(&["http://example.org/a", uri]).is_err(), "{uri}");
+        }
+        set.created("http://example.org/b", metadata("b")).unwrap();
+        assert_eq!(set.publish().unwrap().unwrap().changes.created, 1);
+        assert_eq!(list(&["http://example.org/a", "http://example.org/b"]).unwrap().resources, 2);
     }
 
     #[test]
@@ -283,7 +305,7 @@ mod tests {
         let set = source.set("one").unwrap();
         set.list(|| Ok(std::iter::empty())).unwrap();
         for name in ["a", "b", "c"] {
-            set.created(format!("http://example.org/{name}"), metadata(name));
+            set.created(format!("http://example.org/{name}"), metadata(name)).unwrap();
             set.publish().unwrap();
         }
         let archive = fs::read(set.out().join("resync/changelist-archive.xml")).unwrap();
@@ -321,7 +343,7 @@ mod tests {
         let link = Link::new(Relation::Alternate, "http://example.org/a.html");
         let listed = Item { links: vec![link.clone()], ..Item::new("http://example.org/a") };
         set.list(|| Ok([Ok(listed.clone())].into_iter())).unwrap();
-        set.change(Change::Updated, Item { length: Some(3), ..listed });
+        set.change(Change::Updated, Item { length: Some(3), ..listed }).unwrap();
         set.publish().unwrap();
         for name in ["resourcelist.xml", "changelist-1.xml"] {
             let bytes = fs::read(set.out().join("resync").join(name)).unwrap();
@@ -333,10 +355,10 @@ mod tests {
     #[test]
     fn changes_of_a_set_that_was_never_listed_stay_collected() {
         let (_out, set) = place();
-        set.deleted("http://example.org/c");
+        set.deleted("http://example.org/c").unwrap();
         assert!(set.publish().is_err());
         set.list(|| Ok([Ok(Item::new("http://example.org/c"))].into_iter())).unwrap();
-        set.deleted("http://example.org/c");
+        set.deleted("http://example.org/c").unwrap();
         assert_eq!(set.publish().unwrap().unwrap().changes.deleted, 1);
     }
 
@@ -368,8 +390,8 @@ mod tests {
         for acts in 0.. {
             let (_out, set) = place();
             set.list(|| Ok(listed(&["a", "c"]).into_iter())).unwrap();
-            set.created("http://example.org/b", metadata("b"));
-            set.deleted("http://example.org/c");
+            set.created("http://example.org/b", metadata("b")).unwrap();
+            set.deleted("http://example.org/c").unwrap();
             cut_short_after(Some(acts));
             let cut = run(&set);
             cut_short_after(None);
@@ -404,12 +426,12 @@ mod tests {
     fn changes_stay_collected_when_a_list_cannot_be_opened_or_ends_with_an_error() {
         let (_out, set) = place();
         set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
-        set.created("http://example.org/b", metadata("b"));
+        set.created("http://example.org/b", metadata("b")).unwrap();
         let broken = || build::BuildError::from(std::io::Error::other("the database is gone"));
         let ends = [Ok(Item::new("http://example.org/a")), Err(broken())];
         assert!(set.list(|| Ok(ends.into_iter())).is_err());
         assert!(set.list(|| Err::<std::vec::IntoIter<_>, _>(broken())).is_err());
-        set.deleted("http://example.org/a");
+        set.deleted("http://example.org/a").unwrap();
         set.publish().unwrap();
         assert_eq!(told(&set), changes([(Change::Created, "b"), (Change::Deleted, "a")]));
     }
@@ -418,10 +440,10 @@ mod tests {
     fn changes_that_are_told_once_a_list_is_open_are_not_part_of_it_and_stay_collected() {
         let (_out, set) = place();
         set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
-        set.created("http://example.org/b", metadata("b"));
+        set.created("http://example.org/b", metadata("b")).unwrap();
         let open = || {
             let snapshot = listed(&["a", "b"]);
-            set.created("http://example.org/c", metadata("c"));
+            set.created("http://example.org/c", metadata("c")).unwrap();
             Ok(snapshot.into_iter())
         };
         assert_eq!(set.list(open).unwrap().changes.created, 1);
@@ -437,7 +459,7 @@ mod tests {
         std::thread::scope(|scope| {
             let open = || {
                 let snapshot = listed(&["a"]);
-                set.created("http://example.org/b", metadata("b"));
+                set.created("http://example.org/b", metadata("b")).unwrap();
                 scope.spawn(|| set.publish().unwrap());
                 Ok(snapshot.into_iter())
             };

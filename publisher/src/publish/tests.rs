@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, fs};
 use resync_core::{document::Change, xml};
 
 use super::*;
-use crate::{BaseUrl, HubUrl, files::tests::cut_short_after, settings::Rules};
+use crate::{BaseUrl, HubUrl, files::tests::cut_short_after, links::LinkTemplate, settings::Rules};
 
 struct Place {
     folder: tempfile::TempDir,
@@ -452,6 +452,23 @@ fn cn008_cn015_a_resource_list_that_brings_no_news_leaves_the_chain_of_change_no
     };
     assert_eq!(interval(1).1, interval(2).0);
     assert!(interval(2).1 > interval(2).0);
+}
+
+#[test]
+fn links_that_no_document_may_have_are_refused_before_anything_is_planned() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    let link = LinkTemplate::new("collection", "http://example.org/").unwrap();
+    let with = |media_type: &str| {
+        build(
+            &Settings { links: vec![link.clone().media_type(media_type)], ..place.settings() },
+            &place.out(),
+        )
+    };
+    assert!(with("text/html\u{1}").is_err());
+    assert_eq!(with("text/html").unwrap().resources, 1);
+    assert_eq!(place.read("resync/resourcelist.xml").entries()[0].links.len(), 1);
 }
 
 #[test]
