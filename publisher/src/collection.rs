@@ -1,10 +1,15 @@
 //! Which files of a folder are resources of a site. The inventory and the server ask the same folder, so they cannot disagree.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use resync_core::build::Folder;
 
-use crate::{inventory::Scope, publish, settings::Settings, site::DOCUMENT_FOLDER};
+use crate::{
+    inventory::Scope,
+    publish,
+    settings::Settings,
+    site::{self, DOCUMENT_FOLDER},
+};
 
 /// The collection of `settings`, whose site is written to `out`. Both folders must exist.
 ///
@@ -37,8 +42,24 @@ pub(crate) fn open_within(
         let folder = folder.reserve(DOCUMENT_FOLDER);
         return Ok(if out.starts_with(&root) { folder.leave_out(out)? } else { folder });
     }
-    let documents = root.join(DOCUMENT_FOLDER);
-    Ok(if documents.exists() { folder.leave_out(documents)? } else { folder })
+    for set in documented(settings, &root)? {
+        let documents = set.join(DOCUMENT_FOLDER);
+        if documents.exists() {
+            folder = folder.leave_out(documents)?;
+        }
+    }
+    Ok(folder)
+}
+
+/// The folders of a site, which is the collection itself, that have documents.
+fn documented(settings: &Settings, site: &Path) -> Result<Vec<PathBuf>, publish::BuildError> {
+    let mut sets = vec![site.to_owned()];
+    if let Some(own) = &settings.root {
+        let unread = |source| publish::BuildError::Collection { path: site.to_owned(), source };
+        sets.extend(site::outs(site).map_err(unread)?);
+        sets.push(site.join(own.name.as_str()));
+    }
+    Ok(sets)
 }
 
 #[cfg(test)]
@@ -48,6 +69,7 @@ mod tests {
     use resync_core::build::{Refusal, SkipReason};
 
     use super::{Folder, Path, Settings, publish};
+    use crate::settings::{Root, SetName};
 
     fn open(directory: &Path, out: &Path) -> Result<Folder, publish::BuildError> {
         let base_url = crate::BaseUrl::parse("http://example.org/").unwrap();
@@ -94,6 +116,24 @@ mod tests {
         fs::create_dir(place.path().join("resync")).unwrap();
         let collection = open(place.path(), place.path()).unwrap();
         assert_eq!(refusal(&collection, "resync"), Some(Refusal::Hidden));
+    }
+
+    #[test]
+    fn the_documents_of_every_set_are_left_out_where_the_site_is_the_collection() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("a"), "x").unwrap();
+        let base_url = crate::BaseUrl::parse("http://example.org/").unwrap();
+        let sets = ["one", "two"].map(|name| {
+            let name = SetName::parse(name).unwrap();
+            let out = place.path().join(name.as_str());
+            let root = Some(Root { base_url: base_url.clone(), name, described_by: None });
+            (out, Settings { root, ..Settings::new(place.path(), base_url.clone()) })
+        });
+        for round in 0..2 {
+            for (out, settings) in &sets {
+                assert_eq!(publish::build(settings, out).unwrap().resources, 1, "round {round}");
+            }
+        }
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! So an event too many does no harm, and a rescan now and then, which looks at all files, finds what no event told. Building waits for a
 //! pause in the events, though not for long; telling the hubs goes on beside it, so that a hub that is away holds up no build.
 
+mod listening;
 mod telling;
 
 use std::{
-    collections::HashSet,
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,12 +19,14 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
-use watcher::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use self::telling::tell_hubs;
+use self::{
+    listening::{Heard, Listener},
+    telling::tell_hubs,
+};
 use crate::{
     notify::{NotifyError, Token, Told, unblocked},
-    publish::{self, BuildError, Built, Pace, Rest, build_again},
+    publish::{BuildError, Built, Pace, Rest, build_again},
     settings::Settings,
 };
 
@@ -58,7 +61,7 @@ impl Default for Patience {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Report {
-    /// The events of a collection cannot be had; only rescans see its changes.
+    /// Events of a collection cannot be had, or not all of them; rescans see what they do not tell, and try again to have them.
     Blind(PathBuf, String),
     /// A build is through.
     Built(PathBuf, Box<Built>),
@@ -83,9 +86,6 @@ impl Report {
     }
 }
 
-/// More names than this are not kept apart: all files are looked at.
-const MOST_PATHS: usize = 100_000;
-
 /// When a Resource List or a dump is written that is due: changes are told first.
 #[derive(Clone, Copy, Debug)]
 struct PutOff {
@@ -108,44 +108,14 @@ impl PutOff {
     }
 }
 
-/// Where something has changed since the last build.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Heard {
-    Everywhere,
-    /// Paths below the collection.
-    At(HashSet<PathBuf>),
-}
-
-impl Heard {
-    fn nothing() -> Self {
-        Self::At(HashSet::new())
-    }
-
-    fn hear(&mut self, event: &watcher::Result<watcher::Event>, folder: &Path) {
-        let Self::At(known) = self else { return };
-        let named = event.as_ref().ok().filter(|event| !event.need_rescan() && !event.paths.is_empty());
-        let below = |path: &PathBuf| {
-            let path = path.strip_prefix(folder).ok()?;
-            (!path.as_os_str().is_empty()).then(|| path.to_owned())
-        };
-        let paths = named.and_then(|event| event.paths.iter().map(below).collect::<Option<Vec<_>>>());
-        match paths {
-            Some(paths) if known.len() < MOST_PATHS => known.extend(paths),
-            _ => *self = Self::Everywhere,
-        }
-    }
-}
-
 /// One set under watch.
 struct Watched {
     out: PathBuf,
     settings: Settings,
-    heard: Arc<Mutex<Heard>>,
+    listener: Listener,
     has_news: Arc<Notify>,
     rest: Rest,
     put_off: Option<PutOff>,
-    /// Events end when this is dropped.
-    _watcher: Option<RecommendedWatcher>,
 }
 
 /// Builds every set, tells its hubs, and goes on with that whenever a file changes, until `shutdown` is ready. Reports go to `tell` as they come.
@@ -160,11 +130,14 @@ pub async fn watch(
     let (report, mut reports) = mpsc::unbounded_channel();
     let mut tellers = JoinSet::new();
     let mut watched = Vec::new();
+    let outs = all_outs(&sets);
     for (out, settings) in sets {
-        let one = Watched::start(out, settings, &changed, &report);
-        let (out, news) = (one.out.clone(), Arc::clone(&one.has_news));
-        tellers.spawn(tell_hubs(out, news, tokens.clone(), patience, report.clone()));
-        watched.push(one);
+        let folders = (out.clone(), settings.directory.clone());
+        let listener = Listener::new(folders, outs.clone(), Arc::clone(&changed), report.clone());
+        let has_news = Arc::new(Notify::new());
+        let news = Arc::clone(&has_news);
+        tellers.spawn(tell_hubs(out.clone(), news, tokens.clone(), patience, report.clone()));
+        watched.push(Watched { out, settings, listener, has_news, rest: Rest::default(), put_off: None });
     }
     let building = keep_built(watched, &changed, patience, &report);
     tokio::pin!(building, shutdown);
@@ -177,34 +150,15 @@ pub async fn watch(
     }
 }
 
-impl Watched {
-    /// Events are listened to before anything is looked at, so that nothing falls in between.
-    fn start(
-        out: PathBuf,
-        settings: Settings,
-        changed: &Arc<Notify>,
-        report: &mpsc::UnboundedSender<Report>,
-    ) -> Self {
-        let heard = Arc::new(Mutex::new(Heard::Everywhere));
-        let (hears, changed) = (Arc::clone(&heard), Arc::clone(changed));
-        let (own, folder) = (own_folder(&out), own_folder(&settings.directory));
-        let at = folder.clone();
-        let hear = move |event: watcher::Result<watcher::Event>| {
-            if is_of_interest(&event, &own) {
-                hears.lock().unwrap_or_else(PoisonError::into_inner).hear(&event, &at);
-                changed.notify_one();
-            }
-        };
-        let listening = watcher::recommended_watcher(hear).and_then(|mut watcher| {
-            watcher.watch(&folder, RecursiveMode::Recursive)?;
-            Ok(watcher)
-        });
-        let watcher =
-            listening.map_err(|error| report.send(Report::Blind(out.clone(), error.to_string()))).ok();
-        let (has_news, rest) = (Arc::new(Notify::new()), Rest::default());
-        Self { out, settings, heard, has_news, rest, put_off: None, _watcher: watcher }
-    }
+/// The folders of the documents of all sets, and those of the sites that they are part of: any of them may lie in any collection.
+fn all_outs(sets: &[(PathBuf, Settings)]) -> Vec<PathBuf> {
+    let whole = sets.iter().filter(|(_, settings)| settings.root.is_some());
+    let whole = whole.filter_map(|(out, _)| out.parent());
+    let outs: BTreeSet<_> = sets.iter().map(|(out, _)| out.as_path()).chain(whole).collect();
+    outs.into_iter().map(Path::to_owned).collect()
+}
 
+impl Watched {
     /// Looks where something was heard of, and tells of it.
     async fn build(&mut self, heard: Heard, pace: Pace, report: &mpsc::UnboundedSender<Report>) {
         let (out, settings, mut rest) =
@@ -224,7 +178,7 @@ impl Watched {
         };
         if built.is_err() {
             // Where this was to look is forgotten.
-            self.replace(Heard::Everywhere);
+            self.listener.replace(Heard::Everywhere);
         }
         // Who listens no more has ended the watch.
         let _ = report.send(match built {
@@ -233,31 +187,7 @@ impl Watched {
         });
         self.has_news.notify_one();
     }
-
-    /// What was heard since it was asked the last time; from now on this is what was heard before anything else is.
-    fn replace(&self, heard: Heard) -> Heard {
-        std::mem::replace(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner), heard)
-    }
 }
-
-/// What a build itself writes is no change of the collection, even should it lie inside.
-fn own_folder(out: &Path) -> PathBuf {
-    out.canonicalize().unwrap_or_else(|_| out.to_owned())
-}
-
-fn is_of_interest(event: &watcher::Result<watcher::Event>, own: &Path) -> bool {
-    let Ok(event) = event else { return true };
-    let is_own = |path: &PathBuf| {
-        path.strip_prefix(own).is_ok_and(|below| {
-            let first = below.components().next().map(|name| name.as_os_str().to_owned());
-            first.is_none_or(|name| OWN.iter().any(|own| name == *own))
-        })
-    };
-    !matches!(event.kind, EventKind::Access(_)) && (event.paths.is_empty() || !event.paths.iter().all(is_own))
-}
-
-/// The names under OUT that builds and servers write to.
-const OWN: [&str; 3] = publish::OWN_FOLDERS;
 
 /// Builds what has changed, again and again: soon where something was heard of, and thoroughly when there is time for that.
 async fn keep_built(
@@ -269,7 +199,11 @@ async fn keep_built(
     let mut rescan = Instant::now() + patience.rescan;
     loop {
         for set in &mut watched {
-            let heard = set.replace(Heard::nothing());
+            let heard = set.listener.replace(Heard::nothing());
+            if heard == Heard::Everywhere {
+                // Before anything is looked at, so that nothing falls in between.
+                set.listener.listen();
+            }
             if heard != Heard::nothing() {
                 set.build(heard, Pace::Swift, report).await;
             }
@@ -286,8 +220,9 @@ async fn keep_built(
         }
         if rescan <= Instant::now() {
             rescan = Instant::now() + patience.rescan;
-            for set in &watched {
-                set.replace(Heard::Everywhere);
+            for set in &mut watched {
+                set.listener.listen_again();
+                set.listener.replace(Heard::Everywhere);
             }
         }
     }
@@ -295,24 +230,9 @@ async fn keep_built(
 
 #[cfg(test)]
 mod tests {
-    use watcher::event::{AccessKind, CreateKind, Event};
+    use crate::settings::{Root, SetName};
 
     use super::*;
-
-    #[test]
-    fn where_something_changed_is_kept_until_that_cannot_be_told() {
-        let folder = Path::new("/srv/data");
-        let at = |path: &str| Ok(Event::new(EventKind::Create(CreateKind::Any)).add_path(path.into()));
-        let mut heard = Heard::nothing();
-        heard.hear(&at("/srv/data/b/c"), folder);
-        heard.hear(&at("/srv/data/a"), folder);
-        assert_eq!(heard, Heard::At(["a", "b/c"].map(PathBuf::from).into()));
-        for cannot in [at("/srv/data"), at("/srv/other"), Err(watcher::Error::generic("overflow"))] {
-            let mut heard = heard.clone();
-            heard.hear(&cannot, folder);
-            assert_eq!(heard, Heard::Everywhere, "{cannot:?}");
-        }
-    }
 
     #[test]
     fn what_is_put_off_waits_for_a_pause_of_the_changes_though_not_for_long() {
@@ -326,15 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_build_writes_and_who_reads_is_no_change_and_all_else_is() {
-        let own = Path::new("/srv/data");
-        let hears = |kind, path: &str| is_of_interest(&Ok(Event::new(kind).add_path(path.into())), own);
-        let created = EventKind::Create(CreateKind::Any);
-        assert!(hears(created, "/srv/data/a.txt") && hears(created, "/srv/other"));
-        for path in ["resync/changelist.xml", ".resync-source/plan.json", ".well-known/resourcesync"] {
-            assert!(!hears(created, &format!("/srv/data/{path}")), "{path}");
-        }
-        assert!(!hears(EventKind::Access(AccessKind::Any), "/srv/data/a.txt"));
-        assert!(is_of_interest(&Err(watcher::Error::generic("overflow")), own));
+    fn what_any_set_writes_is_no_change_of_any_other() {
+        let base_url = crate::BaseUrl::parse("http://example.org/").unwrap();
+        let set = |name: &str| {
+            let root =
+                Root { base_url: base_url.clone(), name: SetName::parse(name).unwrap(), described_by: None };
+            let settings = Settings { root: Some(root), ..Settings::new("/data", base_url.clone()) };
+            (Path::new("/data/site").join(name), settings)
+        };
+        let expected = ["/data/site", "/data/site/one", "/data/site/two"].map(PathBuf::from);
+        assert_eq!(all_outs(&[set("two"), set("one")]), expected);
+        let alone = ("/site".into(), Settings::new("/data", base_url.clone()));
+        assert_eq!(all_outs(&[alone]), [PathBuf::from("/site")]);
     }
 }

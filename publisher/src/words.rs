@@ -72,7 +72,7 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
         Report::Blind(_, reason) => complain(
             "warning",
             &format!(
-                "changes cannot be heard of ({reason}); they are found when all files are looked at, see --rescan"
+                "not all changes can be heard of ({reason}); they are found when all files are looked at, see --rescan"
             ),
         ),
         Report::Built(_, built) if built.written.is_empty() => {}

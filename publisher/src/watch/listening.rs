@@ -1,0 +1,283 @@
+//! Listening to what happens in the folder of a collection, for as long as its name stands for the same folder.
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Component, Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tokio::sync::{Notify, mpsc};
+use watcher::{Config, ErrorKind, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use super::Report;
+use crate::publish::OWN_FOLDERS;
+
+/// More names than this are not kept apart: all files are looked at.
+const MOST_PATHS: usize = 100_000;
+
+/// Where something has changed since the last build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Everywhere,
+    /// Paths below the collection.
+    At(HashSet<PathBuf>),
+}
+
+impl Heard {
+    pub(super) fn nothing() -> Self {
+        Self::At(HashSet::new())
+    }
+
+    fn hear(&mut self, event: &watcher::Result<watcher::Event>, folder: &Path) {
+        let Self::At(known) = self else { return };
+        let named = event.as_ref().ok().filter(|event| !event.need_rescan() && !event.paths.is_empty());
+        let below = |path: &PathBuf| {
+            let path = path.strip_prefix(folder).ok()?;
+            (!path.as_os_str().is_empty()).then(|| path.to_owned())
+        };
+        let paths = named.and_then(|event| event.paths.iter().map(below).collect::<Option<Vec<_>>>());
+        match paths {
+            Some(paths) if known.len() < MOST_PATHS => known.extend(paths),
+            _ => *self = Self::Everywhere,
+        }
+    }
+}
+
+/// Who listens to one collection, and keeps what was heard.
+pub(super) struct Listener {
+    /// The folder of the set's documents, for reports.
+    out: PathBuf,
+    directory: PathBuf,
+    /// The folders of all documents.
+    outs: Vec<PathBuf>,
+    heard: Arc<Mutex<Heard>>,
+    changed: Arc<Notify>,
+    report: mpsc::UnboundedSender<Report>,
+    ear: Option<Ear>,
+}
+
+/// Events end when this is dropped.
+struct Ear {
+    at: Place,
+    /// Not all that is there can be heard.
+    is_deaf: Arc<AtomicBool>,
+    _watcher: RecommendedWatcher,
+}
+
+/// What the name of a folder stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    path: PathBuf,
+    /// Its device and number there, on systems that tell.
+    number: (u64, u64),
+}
+
+impl Listener {
+    /// Nothing has been looked at yet, and nothing is heard before the first [`listen`](Self::listen). `changed` is told of whatever is heard later.
+    pub(super) fn new(
+        (out, directory): (PathBuf, PathBuf),
+        outs: Vec<PathBuf>,
+        changed: Arc<Notify>,
+        report: mpsc::UnboundedSender<Report>,
+    ) -> Self {
+        let heard = Arc::new(Mutex::new(Heard::Everywhere));
+        Self { out, directory, outs, heard, changed, report, ear: None }
+    }
+
+    /// What was heard; from now on it is this.
+    pub(super) fn replace(&self, heard: Heard) -> Heard {
+        std::mem::replace(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner), heard)
+    }
+
+    /// Listens to the folder that the collection's name stands for now, if that is not being done; reports where it cannot be.
+    pub(super) fn listen(&mut self) {
+        if let Err(error) = self.listen_to_the_present() {
+            // Who listens no more has ended the watch.
+            let _ = self.report.send(Report::Blind(self.out.clone(), error.to_string()));
+        }
+    }
+
+    /// Tries once more to hear all that is there, where that was impossible.
+    pub(super) fn listen_again(&mut self) {
+        if let Some(deaf) = self.ear.take_if(|ear| ear.is_deaf.load(Ordering::Relaxed)) {
+            self.listen();
+            // Some is more than nothing.
+            self.ear.get_or_insert(deaf);
+        } else {
+            self.listen();
+        }
+    }
+
+    fn listen_to_the_present(&mut self) -> watcher::Result<()> {
+        let at = Place::of(&self.directory).map_err(watcher::Error::io);
+        if at.as_ref().ok() == self.ear.as_ref().map(|ear| &ear.at) && at.is_ok() {
+            return Ok(());
+        }
+        self.ear = None;
+        let at = at?;
+        let is_deaf = Arc::new(AtomicBool::new(false));
+        let own: Vec<_> = self.outs.iter().map(|out| real(out)).collect();
+        let (heard, changed, folder) = (Arc::clone(&self.heard), Arc::clone(&self.changed), at.path.clone());
+        let (deaf, report, out) = (Arc::clone(&is_deaf), self.report.clone(), self.out.clone());
+        let hear = move |event: watcher::Result<watcher::Event>| {
+            if let Err(error) = &event
+                && matches!(error.kind, ErrorKind::MaxFilesWatch)
+                && !deaf.swap(true, Ordering::Relaxed)
+            {
+                let _ = report.send(Report::Blind(out.clone(), error.to_string()));
+            }
+            if is_of_interest(&event, &own) {
+                heard.lock().unwrap_or_else(PoisonError::into_inner).hear(&event, &folder);
+                changed.notify_one();
+            }
+        };
+        // A link to a folder is no resource, and the folder itself would be heard of under the name of the link only.
+        let mut watcher = RecommendedWatcher::new(hear, Config::default().with_follow_symlinks(false))?;
+        watcher.watch(&at.path, RecursiveMode::Recursive)?;
+        self.ear = Some(Ear { at, is_deaf, _watcher: watcher });
+        Ok(())
+    }
+}
+
+impl Place {
+    fn of(folder: &Path) -> io::Result<Self> {
+        let path = folder.canonicalize()?;
+        let number = number(&fs::metadata(&path)?);
+        Ok(Self { path, number })
+    }
+}
+
+#[cfg(unix)]
+fn number(metadata: &fs::Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn number(_: &fs::Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
+fn real(folder: &Path) -> PathBuf {
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+}
+
+/// What builds themselves write is no change of a collection, even should it lie inside.
+fn is_of_interest(event: &watcher::Result<watcher::Event>, outs: &[PathBuf]) -> bool {
+    let Ok(event) = event else { return true };
+    let is_own = |path: &PathBuf| outs.iter().any(|out| path.strip_prefix(out).is_ok_and(is_written));
+    !matches!(event.kind, EventKind::Access(_)) && (event.paths.is_empty() || !event.paths.iter().all(is_own))
+}
+
+/// Whether builds or servers write to a path below OUT.
+fn is_written(below: &Path) -> bool {
+    let first = below.components().next().map(Component::as_os_str);
+    first.is_none_or(|name| OWN_FOLDERS.iter().any(|own| name == *own))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+    use watcher::event::{AccessKind, CreateKind, Event};
+
+    use super::*;
+
+    #[test]
+    fn where_something_changed_is_kept_until_that_cannot_be_told() {
+        let folder = Path::new("/srv/data");
+        let at = |path: &str| Ok(Event::new(EventKind::Create(CreateKind::Any)).add_path(path.into()));
+        let mut heard = Heard::nothing();
+        heard.hear(&at("/srv/data/b/c"), folder);
+        heard.hear(&at("/srv/data/a"), folder);
+        assert_eq!(heard, Heard::At(["a", "b/c"].map(PathBuf::from).into()));
+        for cannot in [at("/srv/data"), at("/srv/other"), Err(watcher::Error::generic("overflow"))] {
+            let mut heard = heard.clone();
+            heard.hear(&cannot, folder);
+            assert_eq!(heard, Heard::Everywhere, "{cannot:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_build_writes_and_who_reads_is_no_change_and_all_else_is() {
+        let outs = ["/srv/data", "/srv/data/one", "/srv/data/two"].map(PathBuf::from);
+        let hears = |kind, path: &str| is_of_interest(&Ok(Event::new(kind).add_path(path.into())), &outs);
+        let created = EventKind::Create(CreateKind::Any);
+        assert!(hears(created, "/srv/data/a.txt") && hears(created, "/srv/other"));
+        for path in
+            ["resync/changelist.xml", ".resync-source/plan.json", ".well-known/resourcesync", "two/resync/x"]
+        {
+            assert!(!hears(created, &format!("/srv/data/{path}")), "{path}");
+        }
+        assert!(!hears(EventKind::Access(AccessKind::Any), "/srv/data/a.txt"));
+        assert!(is_of_interest(&Err(watcher::Error::generic("overflow")), &outs));
+    }
+
+    struct Place {
+        folder: tempfile::TempDir,
+        changed: Arc<Notify>,
+        reports: mpsc::UnboundedReceiver<Report>,
+        listener: Listener,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let (changed, (report, reports)) = (Arc::new(Notify::new()), mpsc::unbounded_channel());
+            let places = (folder.path().join("site"), folder.path().join("data"));
+            let listener = Listener::new(places, Vec::new(), Arc::clone(&changed), report);
+            Self { folder, changed, reports, listener }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+
+        /// Whether a file is heard of by its name.
+        async fn hears_of(&self, name: &str) -> bool {
+            self.listener.replace(Heard::nothing());
+            fs::write(self.path("data").join(name), "x").unwrap();
+            let is_named = || {
+                let heard = self.listener.heard.lock().unwrap();
+                matches!(&*heard, Heard::At(paths) if paths.contains(Path::new(name)))
+            };
+            let heard = async {
+                while !is_named() {
+                    self.changed.notified().await;
+                }
+            };
+            timeout(Duration::from_secs(10), heard).await.is_ok()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_was_not_there_or_was_replaced_is_listened_to_when_it_is_there() {
+        let mut place = Place::new();
+        place.listener.listen();
+        assert!(matches!(place.reports.try_recv(), Ok(Report::Blind(..))));
+        for round in 0..2 {
+            fs::create_dir(place.path("data")).unwrap();
+            place.listener.listen();
+            assert!(place.hears_of("a").await, "round {round}");
+            fs::rename(place.path("data"), place.path(&format!("old{round}"))).unwrap();
+        }
+        assert!(place.reports.try_recv().is_err(), "nothing else was reported");
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_link_to_a_folder_makes_nobody_deaf_to_the_folder() {
+        let mut place = Place::new();
+        fs::create_dir_all(place.path("data/real")).unwrap();
+        for name in ["a", "z", "zz"] {
+            std::os::unix::fs::symlink("real", place.path("data").join(name)).unwrap();
+        }
+        place.listener.listen();
+        assert!(place.hears_of("real/x").await);
+    }
+}
