@@ -246,6 +246,9 @@ pub(crate) struct Tokens {
 pub(crate) struct NotifyArgs {
     #[command(flatten)]
     pub(crate) out: OutArgs,
+    /// Leave out the Change Notification of this number, which a hub has refused, and send those after it; `status` names it
+    #[arg(long, env = "RESYNC_SOURCE_SKIP", value_name = "NUMBER")]
+    pub(crate) skip: Option<u64>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
 }
@@ -319,6 +322,8 @@ pub(crate) enum Failure {
     Log(String),
     #[error("cannot write to stdout: {0}")]
     Output(#[from] io::Error),
+    #[error("no hub has refused Change Notification {0}, so it is not left out: see `resync-source status`")]
+    NotRefused(u64),
     /// Each hub's answer has been reported already.
     #[error("{failed} of {all} hubs could not be told")]
     Hubs { failed: usize, all: usize },

@@ -21,7 +21,7 @@ use cli::{
 use progress::Bar;
 use resync_publisher::{
     BaseUrl, HubUrl, check, config,
-    notify::Token,
+    notify::{self, Token},
     publish::{Built, Dump, build_telling, describe, dump_telling},
     serve, status, watch,
 };
@@ -223,7 +223,11 @@ fn ask(question: &str, what: &'static str, flag: &'static str) -> Result<String,
 }
 
 async fn run_notify(arguments: &NotifyArgs) -> Result<(), Failure> {
-    let telling = notify_all(&arguments.out.outs()?, &arguments.token).await;
+    let outs = arguments.out.outs()?;
+    if let Some(number) = arguments.skip {
+        skip_refused(&outs, number)?;
+    }
+    let telling = notify_all(&outs, &arguments.token).await;
     if arguments.out.json {
         let object = telling.json().into_iter().map(|(key, values)| (key.to_owned(), json!(values)));
         say_json(&Value::Object(object.collect()))?;
@@ -233,6 +237,19 @@ async fn run_notify(arguments: &NotifyArgs) -> Result<(), Failure> {
         }
     }
     telling.outcome
+}
+
+/// Leaves a Change Notification out for the hubs that have refused it.
+fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
+    let (skipped, failed) = sets::each(outs, |out| notify::skip(out, number));
+    let hubs = skipped.concat();
+    for hub in &hubs {
+        eprintln!("Change Notification {number} is left out for {hub}");
+    }
+    if !hubs.is_empty() {
+        return Ok(());
+    }
+    sets::outcome(failed, outs.len(), "cannot be read").and(Err(Failure::NotRefused(number)))
 }
 
 async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {

@@ -350,13 +350,15 @@ fn settle(out: &Path, telling: &Telling, posted: &Posted, outcome: &Outcome) -> 
     let Some(record) = state.hubs.get_mut(&telling.hub).filter(|record| record.topic == telling.topic) else {
         return Ok(());
     };
+    let refused = posted.failed.as_ref().filter(|error| error.is_final());
     let failed = match outcome {
-        Outcome::Failed(error) => Some(error),
+        Outcome::Failed(error) => refused.or(Some(error)),
         _ => posted.failed.as_ref(),
     };
     record.trouble = failed.map(|error| Trouble {
         since: record.trouble.as_ref().map_or_else(DateTime::now, |trouble| trouble.since),
         reason: error.to_string(),
+        refused: refused.and(telling.waiting.get(posted.sent).copied()),
     });
     let given_up = match (outcome, &telling.message) {
         (Outcome::NothingChanged, _) | (_, None) => false,
@@ -409,6 +411,40 @@ fn note_sent(
         state.changes_on = Some(change_topic);
     }
     Ok(state.save(&lock)?)
+}
+
+/// Leaves out a Change Notification that hubs of the site in `out` have refused, so that those after it are posted; gives these hubs. Destinations see
+/// that the interval after it does not follow (CN-008), and look at the Change List.
+pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, NotifyError> {
+    let has_refused =
+        |record: &HubRecord| record.trouble.as_ref().is_some_and(|trouble| trouble.refused == Some(number));
+    let hubs: Vec<_> = State::load(out)?.hubs.into_iter().filter(|(_, record)| has_refused(record)).collect();
+    let mut skipped = Vec::new();
+    for (hub, _) in hubs {
+        let _turn = Turn::acquire(out, &hub)?;
+        let lock = Lock::acquire(out)?;
+        let mut state = State::load(out)?;
+        if let Some(record) = state.hubs.get_mut(&hub).filter(|record| has_refused(record)) {
+            record.sent = record.sent.max(number);
+            record.trouble = None;
+            state.save(&lock)?;
+            skipped.push(hub);
+        }
+        outbox::sweep(out, &state).map_err(|source| NotifyError::Write { path: out.to_owned(), source })?;
+    }
+    Ok(skipped)
+}
+
+/// Whether no other hub knows of a newer version of a document.
+fn is_newest(state: &State, telling: &Telling) -> bool {
+    let others =
+        state.hubs.iter().filter(|(hub, record)| **hub != telling.hub && record.topic == telling.topic);
+    others.into_iter().all(|(_, record)| {
+        record
+            .told
+            .iter()
+            .all(|(url, known)| telling.told.get(url).is_none_or(|told| told.version >= known.version))
+    })
 }
 
 /// Whether a hub that the site has left was told of the present Capability List, which says so.

@@ -171,6 +171,9 @@ pub struct Trouble {
     pub since: DateTime,
     /// What came of it the last time.
     pub reason: String,
+    /// The number of the Change Notification that it refused, and will refuse again: those after it wait.
+    #[serde(default)]
+    pub refused: Option<u64>,
 }
 
 /// A notification that a hub took.

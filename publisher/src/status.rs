@@ -70,6 +70,8 @@ pub struct HubTrouble {
     pub since: String,
     /// What came of it the last time.
     pub reason: String,
+    /// The number of the Change Notification that it refused, and will refuse again: those after it wait.
+    pub refused: Option<u64>,
 }
 
 /// A change that a hub does not know yet.
@@ -124,6 +126,7 @@ fn hubs(state: &State) -> Vec<HubStatus> {
             trouble: record.trouble.as_ref().map(|trouble| HubTrouble {
                 since: trouble.since.to_string(),
                 reason: trouble.reason.clone(),
+                refused: trouble.refused,
             }),
         }
     };

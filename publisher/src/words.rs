@@ -241,7 +241,16 @@ fn hub_standing(hub: &HubStatus) -> String {
     let waiting: Vec<_> =
         waiting.iter().filter(|(number, _)| *number > 0).map(|(number, what)| many(*number, what)).collect();
     // What was in the way comes with what to do.
-    let advice = if hub.trouble.is_some() { "" } else { "; run `resync-source notify`" };
+    let refused = hub.trouble.as_ref().map(|trouble| trouble.refused);
+    let advice = match refused {
+        None => "; run `resync-source notify`".to_owned(),
+        Some(None) => String::new(),
+        Some(Some(number)) => {
+            format!(
+                "; it refuses Change Notification {number}, and `resync-source notify --skip {number}` leaves that out"
+            )
+        }
+    };
     if waiting.is_empty() {
         return format!("{last}, knows everything");
     }

@@ -67,6 +67,17 @@ pub enum PostError {
 }
 
 impl PostError {
+    /// Whether the hub will say the same of the same notification again: it is too long for it, say.
+    pub fn is_final(&self) -> bool {
+        let may_pass = [
+            StatusCode::REQUEST_TIMEOUT,
+            StatusCode::TOO_EARLY,
+            StatusCode::TOO_MANY_REQUESTS,
+            StatusCode::NOT_FOUND,
+        ];
+        matches!(self, Self::Refused { status, .. } if status.is_client_error() && !may_pass.contains(status))
+    }
+
     /// Whether the hub may have taken the notification all the same.
     pub fn leaves_doubt(&self) -> bool {
         match self {

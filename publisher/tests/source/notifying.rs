@@ -228,6 +228,36 @@ pub(crate) fn until_end_of_document(stream: &mut TcpStream) -> String {
 }
 
 #[test]
+fn a_change_notification_that_a_hub_refuses_for_good_is_named_and_can_be_left_out() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let out = place.out();
+    let build = |name: &str| {
+        place.put(name, "x");
+        place.build(&["--hub", &hub.url()]).succeeded();
+    };
+    build("first");
+    place.notify().succeeded();
+    hub.next();
+    build("refused");
+    hub.answers("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    place.notify().failed_with(1, "413");
+    build("later");
+    place.notify().failed_with(1, "413");
+    for _ in 0..4 {
+        hub.next_of_any();
+    }
+    let status = run(&["status", "--out", text(&out)]).succeeded();
+    assert!(status.out.contains("`resync-source notify --skip 1`"), "{}", status.out);
+    hub.answers(ACCEPTED);
+    let skip = |number: &str| run(&["notify", "--out", text(&out), "--skip", number]);
+    skip("2").failed_with(1, "no hub has refused Change Notification 2");
+    hub.heard_nothing_more();
+    skip("1").succeeded();
+    let heard = hub.next_of_any();
+    assert!(heard.is_of_changes() && heard.body.contains("/later") && !heard.body.contains("/refused"));
+}
+
+#[test]
 fn a_second_notify_waits_for_the_first_and_then_has_nothing_to_send() {
     let place = Place::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
