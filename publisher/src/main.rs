@@ -326,8 +326,7 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
             words::watched(name.as_deref(), &report);
         }
     };
-    watch::watch(sets, token, patience, stop, tell).await;
-    Ok(())
+    Ok(watch::watch(sets, token, patience, stop, tell).await?)
 }
 
 async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {

@@ -36,9 +36,10 @@ use crate::{
     state::{self, Acknowledgement, HubRecord, State, StateError, Trouble},
 };
 
+pub(crate) use self::token::Hubs;
 pub use self::{
     post::{CONNECT_TIMEOUT, IDEMPOTENCY_KEY, PostError, TIMEOUT},
-    token::Token,
+    token::{Token, tokens_for},
 };
 
 /// How long a hub that the site has left is tried before it is given up. It is tried at least once.

@@ -7,7 +7,7 @@ use std::{
 
 use resync_publisher::{
     notify,
-    notify::{NotifyError, Outcome, Token, Told},
+    notify::{NotifyError, Outcome, Token, Told, tokens_for},
 };
 use serde_json::{Value, json};
 
@@ -33,6 +33,11 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
+    /// Nobody was told.
+    fn none(failure: Failure) -> Self {
+        Self { told: Vec::new(), untold: Vec::new(), is_said: false, outcome: Err(failure) }
+    }
+
     /// What the hubs of each set said, unless it has been said.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (Option<&str>, String)> {
         let unsaid = self.told.iter().filter(|_| !self.is_said);
@@ -51,10 +56,14 @@ impl Telling {
 
 /// Tells the hubs of the sets in `outs`. Those that could not be told have been named on stderr when this is ready.
 pub(crate) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> Telling {
+    let tokens = match tokens_for(outs, &token.tokens.token) {
+        Ok(tokens) => tokens,
+        Err(error) => return Telling::none(error.into()),
+    };
     let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        let (told, untold) = tell(outs, &token.tokens.token).await;
+        let (told, untold) = tell(outs, &tokens).await;
         let hubs = || told.iter().flat_map(|(_, hubs)| hubs);
         let (all, failed) =
             (hubs().count(), hubs().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count());

@@ -25,9 +25,10 @@ use self::{
     telling::tell_hubs,
 };
 use crate::{
-    notify::{NotifyError, Token, Told, unblocked},
+    notify::{Hubs, NotifyError, Token, Told, unblocked},
     publish::{BuildError, Built, Pace, Rest, build_again},
     settings::Settings,
+    state::State,
 };
 
 /// How patient a watch is.
@@ -119,13 +120,16 @@ struct Watched {
 }
 
 /// Builds every set, tells its hubs, and goes on with that whenever a file changes, until `shutdown` is ready. Reports go to `tell` as they come.
+///
+/// A token without a URL is refused where the sets have more than one hub together.
 pub async fn watch(
     sets: Vec<(PathBuf, Settings)>,
     tokens: Vec<Token>,
     patience: Patience,
     shutdown: impl Future<Output = ()>,
     mut tell: impl FnMut(Report),
-) {
+) -> Result<(), NotifyError> {
+    let tokens = all_hubs(&sets).name(&tokens)?;
     let changed = Arc::new(Notify::new());
     let (report, mut reports) = mpsc::unbounded_channel();
     let mut tellers = JoinSet::new();
@@ -143,11 +147,20 @@ pub async fn watch(
     tokio::pin!(building, shutdown);
     loop {
         tokio::select! {
-            () = &mut building => return,
-            () = &mut shutdown => return,
+            () = &mut building => return Ok(()),
+            () = &mut shutdown => return Ok(()),
             Some(one) = reports.recv() => tell(one),
         }
     }
+}
+
+/// The hubs of all sets: those of the settings, and those that are leaving as far as that is known.
+fn all_hubs(sets: &[(PathBuf, Settings)]) -> Hubs {
+    let staying: BTreeSet<_> = sets.iter().flat_map(|(_, settings)| settings.hubs.iter().cloned()).collect();
+    let states = sets.iter().filter_map(|(out, _)| State::load(out).ok());
+    let known = states.flat_map(|state| state.hubs.into_keys());
+    let all = staying.iter().cloned().chain(known).collect();
+    Hubs { staying, all }
 }
 
 /// The folders of the documents of all sets, and those of the sites that they are part of: any of them may lie in any collection.

@@ -1,6 +1,6 @@
 //! Bearer tokens, and which hub each of them is for.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
 
 use http::HeaderValue;
 
@@ -25,6 +25,48 @@ impl fmt::Debug for Token {
     }
 }
 
+/// The same tokens for the sets in `outs`, each named with its hub: one without a URL is for the only hub of them all, or else for the only one that
+/// is leaving. With more than one it is refused, so that it reaches none that it is not meant for. Of a set without a state nobody is told.
+pub fn tokens_for(outs: &[PathBuf], tokens: &[Token]) -> Result<Vec<Token>, NotifyError> {
+    let mut hubs = Hubs::default();
+    for out in outs {
+        if let Ok(state) = State::load(out) {
+            hubs.staying.extend(state.settings.hubs.iter().cloned());
+            hubs.all.extend(state.hubs_to_tell().cloned());
+        }
+    }
+    hubs.name(tokens)
+}
+
+/// The hubs of several sets.
+#[derive(Default)]
+pub(crate) struct Hubs {
+    /// Those of the settings.
+    pub(crate) staying: BTreeSet<HubUrl>,
+    /// And those that are leaving.
+    pub(crate) all: BTreeSet<HubUrl>,
+}
+
+impl Hubs {
+    /// Tokens with the names of their hubs; where nobody is to be told, as they are.
+    pub(crate) fn name(&self, tokens: &[Token]) -> Result<Vec<Token>, NotifyError> {
+        let meant = if self.staying.is_empty() { &self.all } else { &self.staying };
+        let name = |token: &Token| match (meant.first(), meant.len()) {
+            (Some(hub), 1) if token.is_bare() => Ok(Token(format!("{hub}={}", token.0))),
+            (Some(_), hubs) if token.is_bare() => Err(NotifyError::WhoseToken { hubs }),
+            _ => Ok(token.clone()),
+        };
+        tokens.iter().filter(|token| !token.0.is_empty()).map(name).collect()
+    }
+}
+
+impl Token {
+    /// Whether it says no hub.
+    fn is_bare(&self) -> bool {
+        !self.0.starts_with("http://") && !self.0.starts_with("https://")
+    }
+}
+
 /// The hubs of a site that may have something to hear, each with what its `Authorization` header says. A token without a URL is for the only hub
 /// of the settings, or else for the only one that is leaving.
 pub(super) fn credentials(
@@ -43,17 +85,17 @@ fn assign(
     tokens: &[Token],
 ) -> Result<Vec<(HubUrl, Option<HeaderValue>)>, NotifyError> {
     let mut credentials: Vec<_> = hubs.iter().map(|hub| (hub.clone(), None)).collect();
-    for Token(token) in tokens.iter().filter(|token| !token.0.is_empty()) {
-        let named = |hub: &HubUrl| token.strip_prefix(hub.as_str()).and_then(|rest| rest.strip_prefix('='));
+    for token in tokens.iter().filter(|token| !token.0.is_empty()) {
+        let named = |hub: &HubUrl| token.0.strip_prefix(hub.as_str()).and_then(|rest| rest.strip_prefix('='));
         let (position, secret) = match hubs.iter().position(|hub| named(hub).is_some()) {
             Some(position) => (position, named(&hubs[position]).unwrap_or_default()),
             // A hub that has taken its leave may still be named in a timer's settings: the others are told all the same.
-            None if token.starts_with("http://") || token.starts_with("https://") => {
+            None if !token.is_bare() => {
                 tracing::warn!("a token names none of the site's hubs, and is not used");
                 continue;
             }
             None if meant > 1 => return Err(NotifyError::WhoseToken { hubs: meant }),
-            None => (0, token.as_str()),
+            None => (0, token.0.as_str()),
         };
         let mut value =
             HeaderValue::from_str(&format!("Bearer {secret}")).map_err(|_| NotifyError::BadToken)?;
@@ -87,6 +129,24 @@ mod tests {
         assert_eq!(sent(&two, &["http://c.example/=s3cret"]).unwrap(), [None, None]);
         assert_eq!(sent(&two[..1], &["s3cret"]).unwrap(), [Some("Bearer s3cret".to_owned())]);
         assert!(matches!(sent(&two[..1], &["a\nb"]), Err(NotifyError::BadToken)));
+    }
+
+    #[test]
+    fn a_token_without_url_reaches_no_hub_of_another_set() {
+        let [first, second, left] = ["http://a.example/hub", "http://b.example/hub", "http://c.example/hub"]
+            .map(|url| HubUrl::parse(url).unwrap());
+        let named = |staying: &[&HubUrl], leaving: &[&HubUrl]| {
+            let of = |hubs: &[&HubUrl]| hubs.iter().map(|hub| (*hub).clone()).collect::<BTreeSet<_>>();
+            let (staying, leaving) = (of(staying), of(leaving));
+            let all = staying.union(&leaving).cloned().collect();
+            let tokens = Hubs { staying, all }.name(&["s3cret".parse().unwrap()])?;
+            Ok::<_, NotifyError>(tokens.into_iter().map(|token| token.0).collect::<Vec<_>>())
+        };
+        assert!(matches!(named(&[&first, &second], &[]), Err(NotifyError::WhoseToken { hubs: 2 })));
+        assert_eq!(named(&[&first, &first], &[&left]).unwrap(), ["http://a.example/hub=s3cret"]);
+        assert_eq!(named(&[], &[&left]).unwrap(), ["http://c.example/hub=s3cret"]);
+        assert!(matches!(named(&[], &[&left, &first]), Err(NotifyError::WhoseToken { hubs: 2 })));
+        assert_eq!(named(&[], &[]).unwrap(), ["s3cret"]);
     }
 
     #[test]

@@ -192,6 +192,25 @@ fn a_set_that_cannot_be_built_keeps_no_other_from_being_published_and_told() {
 }
 
 #[test]
+fn a_token_without_url_is_refused_where_the_sets_have_different_hubs() {
+    let (place, one, other) = (Place::new(), Hub::start(), Hub::start());
+    with_images(&place);
+    let images = format!("hubs = [\"{}\"]\nname = \"images\"", other.url());
+    let content = two_sets(&format!("\"{}\"", one.url())).replace("name = \"images\"", &images);
+    let config = configured(&place, &content);
+    run(&["build", "--config", text(&config)]).succeeded();
+    for command in ["notify", "publish", "watch"] {
+        run(&[command, "--config", text(&config), "--token", "s3cret"]).failed_with(64, "there are 2 hubs");
+    }
+    one.heard_nothing_more();
+    other.heard_nothing_more();
+    let named = format!("{}=s3cret", one.url());
+    run(&["notify", "--config", text(&config), "--token", &named]).succeeded();
+    assert_eq!(one.next().headers["authorization"], "Bearer s3cret");
+    assert!(!other.next().headers.contains_key("authorization"));
+}
+
+#[test]
 fn the_damaged_state_of_one_set_is_named_and_stops_no_other() {
     let (place, hub) = (Place::new(), Hub::start());
     with_images(&place);
