@@ -30,7 +30,7 @@ use crate::{
     changes, files,
     lock::{Lock, Turn},
     outbox,
-    publish::is_in_place,
+    publish::{BuildError, describe_again, is_in_place},
     settings::HubUrl,
     site::Site,
     state::{self, Acknowledgement, HubRecord, State, StateError, Trouble},
@@ -112,6 +112,9 @@ pub enum NotifyError {
     /// The HTTP client cannot be made.
     #[error("cannot set up the HTTP client: {0}")]
     Client(String),
+    /// The Source Description cannot be brought in step with the sets of the site.
+    #[error(transparent)]
+    Describe(#[from] BuildError),
     /// A notification that waits cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
     Read {
@@ -320,7 +323,7 @@ fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(Turn, Tel
     State::load(out)?;
     let turn = Turn::acquire(out, hub)?;
     let lock = Lock::acquire(out)?;
-    let mut state = State::load(out)?;
+    let mut state = describe_again(&lock, State::load(out)?)?;
     let credentials = token::credentials(&state, tokens)?;
     let Some((_, authorization)) = credentials.into_iter().find(|(known, _)| known == hub) else {
         return Ok(None);

@@ -376,6 +376,16 @@ pub fn describe(out: &Path) -> Result<Vec<Written>, BuildError> {
     run::describe(&lock)
 }
 
+/// The same for who is about to tell hubs of the set: another set may have written the Source Description since (FN-004). A run that was cut short
+/// has to be completed first, by a build.
+pub(crate) fn describe_again(lock: &Lock, state: State) -> Result<State, BuildError> {
+    if state.settings.root.is_none() || Plan::is_kept(lock.out()) {
+        return Ok(state);
+    }
+    run::describe(lock)?;
+    Ok(State::load(lock.out())?)
+}
+
 /// Completes a run that was cut short.
 fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
     let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };

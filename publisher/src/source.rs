@@ -224,7 +224,7 @@ mod tests {
 
     use resync_core::{
         digest::{Algorithm, Digest},
-        document::{Link, Relation},
+        document::{Capability, Link, Relation},
         xml,
     };
 
@@ -289,6 +289,22 @@ mod tests {
         set.created("http://example.org/b", metadata("b")).unwrap();
         assert_eq!(set.publish().unwrap().unwrap().changes.created, 1);
         assert_eq!(list(&["http://example.org/a", "http://example.org/b"]).unwrap().resources, 2);
+    }
+
+    #[tokio::test]
+    async fn fn004_a_source_description_that_another_set_wrote_keeps_nobody_from_telling() {
+        let out = tempfile::tempdir().unwrap();
+        // Nobody listens there.
+        let hub = HubUrl::parse("http://127.0.0.1:1/").unwrap();
+        let source = Source::new(out.path(), BaseUrl::parse("http://example.org/").unwrap()).hub(hub);
+        let sets = ["one", "two"].map(|name| source.set(name).unwrap());
+        for set in &sets {
+            set.list(|| Ok(std::iter::empty())).unwrap();
+        }
+        for set in &sets {
+            let told = set.notify(&[]).await.unwrap();
+            assert!(told[0].changes.iter().any(|change| change.capability == Capability::Description));
+        }
     }
 
     #[test]

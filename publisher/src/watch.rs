@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use resync_core::document::Capability;
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinSet,
@@ -26,7 +27,7 @@ use self::{
 };
 use crate::{
     notify::{Hubs, NotifyError, Token, Told, unblocked},
-    publish::{BuildError, Built, Pace, Rest, build_again},
+    publish::{BuildError, Built, Pace, Rest, Written, build_again},
     settings::Settings,
     state::State,
 };
@@ -171,9 +172,12 @@ fn all_outs(sets: &[(PathBuf, Settings)]) -> Vec<PathBuf> {
     outs.into_iter().map(Path::to_owned).collect()
 }
 
+/// Who hears of builds: who started the watch, and the tellers of all sets.
+type Hearers<'a> = (&'a mpsc::UnboundedSender<Report>, &'a [Arc<Notify>]);
+
 impl Watched {
     /// Looks where something was heard of, and tells of it.
-    async fn build(&mut self, heard: Heard, pace: Pace, report: &mpsc::UnboundedSender<Report>) {
+    async fn build(&mut self, heard: Heard, pace: Pace, (report, all_news): Hearers<'_>) {
         let (out, settings, mut rest) =
             (self.out.clone(), self.settings.clone(), std::mem::take(&mut self.rest));
         let paths = match heard {
@@ -193,11 +197,19 @@ impl Watched {
             // Where this was to look is forgotten.
             self.listener.replace(Heard::Everywhere);
         }
+        let is_description = |written: &Written| written.capability == Capability::Description;
+        let is_described = built.as_ref().is_ok_and(|built| built.written.iter().any(is_description));
         // Who listens no more has ended the watch.
         let _ = report.send(match built {
             Ok(built) => Report::Built(self.out.clone(), Box::new(built)),
             Err(error) => Report::NotBuilt(self.out.clone(), error),
         });
+        if is_described {
+            // It is that of all sets (FN-004).
+            for news in all_news {
+                news.notify_one();
+            }
+        }
         self.has_news.notify_one();
     }
 }
@@ -209,6 +221,8 @@ async fn keep_built(
     patience: Patience,
     report: &mpsc::UnboundedSender<Report>,
 ) {
+    let all_news: Vec<_> = watched.iter().map(|set| Arc::clone(&set.has_news)).collect();
+    let hearers = (report, all_news.as_slice());
     let mut rescan = Instant::now() + patience.rescan;
     loop {
         for set in &mut watched {
@@ -218,10 +232,10 @@ async fn keep_built(
                 set.listener.listen();
             }
             if heard != Heard::nothing() {
-                set.build(heard, Pace::Swift, report).await;
+                set.build(heard, Pace::Swift, hearers).await;
             }
             if set.put_off.is_some_and(|put_off| put_off.due() <= Instant::now()) {
-                set.build(Heard::nothing(), Pace::Thorough, report).await;
+                set.build(Heard::nothing(), Pace::Thorough, hearers).await;
             }
         }
         let next = watched.iter().filter_map(|set| set.put_off).map(PutOff::due).fold(rescan, Instant::min);
