@@ -186,6 +186,13 @@ impl BuildArgs {
         sets.collect()
     }
 
+    /// The folder of the site of which a configuration names all sets. Of one that is only named beside it nobody knows that.
+    pub(crate) fn configured_site(&self) -> Result<Option<PathBuf>, Failure> {
+        let is_said = self.directory.is_some() || self.out.out.is_some();
+        let config = if is_said { None } else { self.out.config()? };
+        Ok(config.map(|config| config.out))
+    }
+
     /// What the flags say; what they leave out stays as in the last build of the site.
     fn settings(&self, out: &Path) -> Result<Chosen, Failure> {
         let stored = State::load_if_built(out)?.map(|state| state.settings);

@@ -22,7 +22,7 @@ use progress::Bar;
 use resync_publisher::{
     BaseUrl, HubUrl, check, config,
     notify::{self, Token},
-    publish::{Built, Dump, build_telling, describe, dump_telling},
+    publish::{Built, Dump, build_telling, clear, describe, dump_telling, retire},
     serve, status, watch,
 };
 use serde_json::{Value, json};
@@ -137,6 +137,11 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
     let sets = arguments.chosen()?;
     let are_several = sets.len() > 1;
     let mut said = Said::default();
+    let site = arguments.configured_site()?;
+    if let Some(site) = site.clone() {
+        let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
+        unblocked(move || retire(&site, &staying)).await?;
+    }
     for (out, chosen) in sets {
         let (settings, place) = (chosen.settings.clone(), out.clone());
         let built = unblocked(move || {
@@ -162,6 +167,10 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
                 said.fail(name_of(&chosen), error.into());
             }
         }
+    }
+    // One that was built has written a Source Description that does not lead there.
+    if let Some(site) = site.filter(|_| said.failed.is_empty()) {
+        unblocked(move || clear(&site)).await?;
     }
     Ok(said)
 }

@@ -454,8 +454,15 @@ fn is_newest(state: &State, telling: &Telling) -> bool {
 /// Whether a hub that the site has left was told of the present Capability List, which says so.
 fn has_taken_leave(state: &State, hub: &HubUrl) -> bool {
     let Some(record) = state.hubs.get(hub).filter(|record| record.left.is_some()) else { return false };
-    let list = state.document(&Capability::CapabilityList);
-    list.is_some_and(|list| record.told.get(&list.url).is_some_and(|told| told.version == list.version))
+    match state.document(&Capability::CapabilityList) {
+        Some(list) => record.told.get(&list.url).is_some_and(|told| told.version == list.version),
+        // The set itself is left, and with it its list.
+        None if state.left.is_some() => {
+            let mut heard = record.told.values().chain(record.doubt.values());
+            heard.all(|told| told.capability != Capability::CapabilityList)
+        }
+        None => false,
+    }
 }
 
 fn has_passed(time: Duration, since: DateTime) -> bool {

@@ -7,6 +7,7 @@ mod desk;
 mod dump_archive;
 mod dumps;
 mod listing;
+mod retire;
 mod run;
 mod sets;
 mod upkeep;
@@ -27,6 +28,8 @@ use resync_core::{
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 use self::listing::{Listed, Listing};
+pub(crate) use self::retire::left;
+pub use self::retire::{clear, retire};
 pub(crate) use self::run::is_in_place;
 use self::upkeep::Besides;
 pub(crate) use self::upkeep::Rest;
@@ -379,7 +382,8 @@ pub fn describe(out: &Path) -> Result<Vec<Written>, BuildError> {
 /// The same for who is about to tell hubs of the set: another set may have written the Source Description since (FN-004). A run that was cut short
 /// has to be completed first, by a build.
 pub(crate) fn describe_again(lock: &Lock, state: State) -> Result<State, BuildError> {
-    if state.settings.root.is_none() || Plan::is_kept(lock.out()) {
+    let is_shared = state.settings.root.is_some() || state.left.is_some();
+    if !is_shared || Plan::is_kept(lock.out()) {
         return Ok(state);
     }
     run::describe(lock)?;

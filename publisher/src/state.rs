@@ -55,6 +55,9 @@ pub struct State {
     /// How far the Change Lists have come; absent before the first and in sites of older programs.
     #[serde(default)]
     pub series: Option<Series>,
+    /// When the configuration named the set no more. What is left of it waits for its hubs to be told.
+    #[serde(default, with = "text_option")]
+    pub left: Option<DateTime>,
 }
 
 /// The Change Lists of a site, and the Resource List that they follow.
@@ -261,6 +264,7 @@ impl State {
             changes_on,
             outbox,
             series,
+            left: None,
         }
     }
 

@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     notify::{Hubs, NotifyError, Token, Told, unblocked},
-    publish::{BuildError, Built, Pace, Rest, Written, build_again},
+    publish::{self, BuildError, Built, Pace, Rest, Written, build_again},
     settings::Settings,
     state::State,
 };
@@ -144,6 +144,11 @@ pub async fn watch(
         tellers.spawn(tell_hubs(out.clone(), news, tokens.clone(), patience, report.clone()));
         watched.push(Watched { out, settings, listener, has_news, rest: Rest::default(), put_off: None });
     }
+    for out in left_sets(&outs) {
+        let news = Arc::new(Notify::new());
+        news.notify_one();
+        tellers.spawn(tell_hubs(out, news, tokens.clone(), patience, report.clone()));
+    }
     let building = keep_built(watched, &changed, patience, &report);
     tokio::pin!(building, shutdown);
     loop {
@@ -162,6 +167,11 @@ fn all_hubs(sets: &[(PathBuf, Settings)]) -> Hubs {
     let known = states.flat_map(|state| state.hubs.into_keys());
     let all = staying.iter().cloned().chain(known).collect();
     Hubs { staying, all }
+}
+
+/// The sets that the configuration names no more, and whose hubs may not know that yet.
+fn left_sets(outs: &[PathBuf]) -> BTreeSet<PathBuf> {
+    outs.iter().filter_map(|out| publish::left(out).ok()).flatten().collect()
 }
 
 /// The folders of the documents of all sets, and those of the sites that they are part of: any of them may lie in any collection.

@@ -120,7 +120,12 @@ pub(super) fn describe(lock: &Lock) -> Result<Vec<Written>, BuildError> {
     let site = Site::of(&plan.settings);
     let (now, done) = (plan.started, Done::default());
     let mut run = Run { out, plan: &plan, site: &site, before: Some(&before), now, done };
-    run.source_description()?;
+    if before.left.is_some() {
+        // It is what the other sets say.
+        run.note(site.source_description(), Capability::Description, Part::Whole)?;
+    } else {
+        run.source_description()?;
+    }
     let Done { records, written } = run.done;
     if !written.is_empty() {
         let mut state = before;

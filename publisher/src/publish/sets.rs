@@ -26,6 +26,7 @@ pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, BuildEr
     for other in folders(above).map_err(unread)? {
         let is_other = other.file_name() != out.file_name();
         sets.extend(match State::load(&other) {
+            Ok(State { left: Some(_), .. }) => None,
             Ok(State { settings, .. }) => (is_other && is_of(&settings, root)).then(|| told(&settings)),
             Err(error) => {
                 if !matches!(error, StateError::NotBuilt { .. }) {

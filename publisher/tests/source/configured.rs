@@ -211,6 +211,58 @@ fn a_token_without_url_is_refused_where_the_sets_have_different_hubs() {
 }
 
 #[test]
+fn rs070_fn010_a_set_that_leaves_the_configuration_is_told_of_as_deleted_and_then_forgotten() {
+    let (place, hub) = (Place::new(), Hub::start());
+    with_images(&place);
+    let both = two_sets(&format!("\"{}\"", hub.url()));
+    let config = configured(&place, &both);
+    let publish = || run(&["publish", "--config", text(&config)]).succeeded();
+    publish();
+    hub.next();
+    hub.next();
+    configured(&place, &both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]"));
+    publish();
+    assert_eq!(locs(&document(&place, ".well-known/resourcesync")).len(), 1);
+    assert!(!place.out().join("images/resync").exists());
+    let (articles, images) = (hub.next(), hub.next());
+    assert_eq!(told(&articles), [(Change::Updated, Capability::Description)]);
+    assert!(images.headers["link"].contains("/images/resync/framework/>; rel=\"self\""));
+    let expected =
+        [(Change::Updated, Capability::Description), (Change::Deleted, Capability::CapabilityList)];
+    assert_eq!(told(&images), expected);
+    publish();
+    assert!(!place.out().join("images").exists());
+    hub.heard_nothing_more();
+    configured(&place, &both);
+    publish();
+    assert_eq!(told(&hub.next()), [(Change::Updated, Capability::Description)]);
+    assert_eq!(told(&hub.next()).len(), 4, "it is a new one");
+}
+
+#[test]
+fn rs070_a_site_of_one_set_becomes_one_of_several_and_again_one_of_one() {
+    let (place, hub) = (Place::new(), Hub::start());
+    with_images(&place);
+    let quoted = format!("\"{}\"", hub.url());
+    let one = format!(
+        "out = \"site\"\nbase_url = \"http://source.example/\"\ndirectory = \"collection\"\nhubs = [{quoted}]\n"
+    );
+    let (two, mut heard) = (two_sets(&quoted), Vec::new());
+    for (content, notifications) in [(&one, 1), (&two, 3), (&one, 3)] {
+        let config = configured(&place, content);
+        run(&["publish", "--config", text(&config)]).succeeded();
+        for _ in 0..notifications {
+            heard.push(told(&hub.next()));
+        }
+        run(&["publish", "--config", text(&config)]).succeeded();
+        run(&["check", text(&place.out())]).succeeded();
+        hub.heard_nothing_more();
+    }
+    let is_deleted = |changes: &&Vec<_>| changes.contains(&(Change::Deleted, Capability::CapabilityList));
+    assert_eq!(heard.iter().filter(is_deleted).count(), 3);
+}
+
+#[test]
 fn the_damaged_state_of_one_set_is_named_and_stops_no_other() {
     let (place, hub) = (Place::new(), Hub::start());
     with_images(&place);

@@ -1,0 +1,88 @@
+//! Sets that the configuration names no more: the Source Description leads to them no longer, their documents go, the hubs are told so (RS-070, FN-010),
+//! and then nothing of them is left.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use resync_core::{datetime::DateTime, document::Capability};
+
+use super::BuildError;
+use crate::{
+    lock::Lock,
+    plan::Plan,
+    site::{self, DOCUMENT_FOLDER},
+    state::{FOLDER, HubRecord, State},
+};
+
+/// Takes leave of the sets that have documents in the site in `out` and are none of `staying`. Builds write a Source Description without them from then
+/// on; once one has, [`clear`] does the rest.
+pub fn retire(out: &Path, staying: &[PathBuf]) -> Result<(), BuildError> {
+    for set in sets(out)?.into_iter().filter(|set| !staying.contains(set)) {
+        let lock = Lock::acquire(&set)?;
+        let state = State::load(&set)?;
+        if state.left.is_none() {
+            tracing::info!(out = %set.display(), "the configuration names this set no more");
+            leave(state).save(&lock)?;
+            // What a run had still to do is of no use now.
+            Plan::remove(&lock)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the documents of sets that were taken leave of in the site in `out`, and what is remembered of those whose hubs all know it.
+pub fn clear(out: &Path) -> Result<(), BuildError> {
+    for set in left(out)? {
+        // The Source Description is that of the others too.
+        remove(&set.join(DOCUMENT_FOLDER))?;
+        if State::load(&set)?.hubs.is_empty() {
+            remove(&set.join(FOLDER))?;
+            // A folder in which something else lies stays.
+            let _ = fs::remove_dir(&set);
+        }
+    }
+    Ok(())
+}
+
+/// The sets of the site in `out` that were taken leave of and of which something is left.
+pub(crate) fn left(out: &Path) -> Result<Vec<PathBuf>, BuildError> {
+    let is_left = |set: &PathBuf| State::load(set).is_ok_and(|state| state.left.is_some());
+    Ok(sets(out)?.into_iter().filter(is_left).collect())
+}
+
+fn sets(out: &Path) -> Result<Vec<PathBuf>, BuildError> {
+    site::outs(out).map_err(|source| BuildError::Write { path: out.to_owned(), source })
+}
+
+/// Without documents but the Source Description, and with hubs that are leaving.
+fn leave(mut state: State) -> State {
+    let now = DateTime::now();
+    state.left = Some(now);
+    state.builds += 1;
+    state.series = None;
+    state.settings.hubs.clear();
+    state.documents.retain(|record| record.capability == Capability::Description);
+    let knows_it = |record: &HubRecord| {
+        record
+            .told
+            .values()
+            .chain(record.doubt.values())
+            .any(|told| told.capability == Capability::CapabilityList)
+    };
+    state.hubs.retain(|_, record| knows_it(record));
+    for record in state.hubs.values_mut() {
+        record.left.get_or_insert(now);
+    }
+    state
+}
+
+fn remove(folder: &Path) -> Result<(), BuildError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(BuildError::Write { path: folder.to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
