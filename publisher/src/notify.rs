@@ -30,7 +30,7 @@ use crate::{
     changes, files,
     lock::{Lock, Turn},
     outbox,
-    publish::{BuildError, describe_again, is_in_place},
+    publish::{BuildError, describe_again, is_in_place, restamp},
     settings::HubUrl,
     site::Site,
     state::{self, Acknowledgement, HubRecord, State, StateError, Trouble},
@@ -328,6 +328,9 @@ fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(Turn, Tel
     let Some((_, authorization)) = credentials.into_iter().find(|(known, _)| known == hub) else {
         return Ok(None);
     };
+    if restamp(&mut state, out) {
+        state.save(&lock)?;
+    }
     if let Some(record) = state.documents.iter().find(|record| !is_in_place(out, record)) {
         return Err(NotifyError::NotInPlace { path: out.join(&record.path) });
     }

@@ -30,7 +30,7 @@ pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 use self::listing::{Listed, Listing};
 pub(crate) use self::retire::left;
 pub use self::retire::{clear, retire};
-pub(crate) use self::run::is_in_place;
+pub(crate) use self::run::{is_in_place, restamp};
 use self::upkeep::Besides;
 pub(crate) use self::upkeep::Rest;
 pub use self::upkeep::{Undone, Upkeep};
@@ -298,7 +298,12 @@ impl Run {
     fn begin(settings: Settings, lock: Lock) -> Result<Self, BuildError> {
         sweep(lock.out())?;
         let (changes, written) = complete(&lock)?;
-        let before = State::load_if_built(lock.out())?;
+        let mut before = State::load_if_built(lock.out())?;
+        if let Some(before) = &mut before
+            && run::restamp(before, lock.out())
+        {
+            before.save(&lock)?;
+        }
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
         Ok(Self { lock, settings, before, series, pace: Pace::Thorough, changes, written })
     }

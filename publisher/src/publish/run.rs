@@ -477,6 +477,25 @@ pub(crate) fn is_in_place(out: &Path, record: &DocumentRecord) -> bool {
         || digest_of(&path).is_ok_and(|content| content == record.content)
 }
 
+/// Takes down the stamps of documents that hold the very bytes that were written and have another owner or time since, so that they are not read each
+/// time; says whether there are any.
+pub(crate) fn restamp(state: &mut State, out: &Path) -> bool {
+    let mut is_any = false;
+    for record in &mut state.documents {
+        let path = out.join(&record.path);
+        // Before it is read, so that what changes meanwhile is read again.
+        let stamp = stamp_of(&path);
+        if stamp.is_some()
+            && stamp != record.stamp
+            && digest_of(&path).is_ok_and(|content| content == record.content)
+        {
+            record.stamp = stamp;
+            is_any = true;
+        }
+    }
+    is_any
+}
+
 fn stamp_of(path: &Path) -> Option<Stamp> {
     Stamp::of(&fs::metadata(path).ok()?).ok()
 }

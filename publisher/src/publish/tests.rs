@@ -472,6 +472,28 @@ fn links_that_no_document_may_have_are_refused_before_anything_is_planned() {
 }
 
 #[test]
+fn documents_that_only_got_another_time_are_read_once_and_not_each_time() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    let list = place.out().join("resync/resourcelist.xml");
+    fs::File::options()
+        .write(true)
+        .open(&list)
+        .unwrap()
+        .set_modified(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let is_known = || {
+        let state = State::load(&place.out()).unwrap();
+        let stamp = state.document(&Capability::ResourceList).unwrap().stamp;
+        stamp == build::Stamp::of(&fs::metadata(&list).unwrap()).ok()
+    };
+    assert!(!is_known());
+    assert!(place.build().unwrap().written.is_empty());
+    assert!(is_known());
+}
+
+#[test]
 fn a_swift_build_tells_of_changes_and_leaves_the_resource_list_to_a_thorough_one() {
     let place = Place::new();
     place.put("a", "1");
