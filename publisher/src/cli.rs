@@ -82,7 +82,7 @@ pub(crate) struct OutArgs {
     /// The folder of the site: documents, and the state in `.resync-source`
     #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// What `init` wrote, read where no --out is given [default: source.toml, if there is one]
+    /// What `init` wrote; --out replaces the folder of the site that it names [default: source.toml, if there is one and no --out]
     #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON
@@ -93,14 +93,12 @@ pub(crate) struct OutArgs {
 impl OutArgs {
     /// The configuration, where that says which site is meant.
     fn config(&self) -> Result<Option<Config>, Failure> {
-        let named = self.config.clone();
         let found = || Some(PathBuf::from(config::FILE)).filter(|path| path.exists());
-        match self.out {
-            Some(_) => Ok(None),
-            None => match named.or_else(found) {
-                Some(path) => Ok(Some(Config::load(&path)?)),
-                None => Err(Failure::NoSite),
-            },
+        match (&self.config, &self.out) {
+            (Some(path), None) => Ok(Some(Config::load(path)?)),
+            (Some(path), Some(out)) => Ok(Some(Config::load(path)?.at(out))),
+            (None, Some(_)) => Ok(None),
+            (None, None) => Ok(Some(Config::load(&found().ok_or(Failure::NoSite)?)?)),
         }
     }
 
@@ -278,8 +276,11 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Files, the folder of a site, or the URL of a document, best of a Source Description; Change Notifications in the order they were sent
-    #[arg(env = "RESYNC_SOURCE_CHECK", value_name = "FILE|DIR|URL", required = true)]
-    pub(crate) targets: Vec<OsString>,
+    /// [default: the site that --out or the configuration names]
+    #[arg(env = "RESYNC_SOURCE_CHECK", value_name = "FILE|DIR|URL")]
+    targets: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) out: OutArgs,
     /// The URL under which the folder is published [default: that of the last build, or what its Source Description tells]
     #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
     pub(crate) base_url: Option<String>,
@@ -295,9 +296,13 @@ pub(crate) struct CheckArgs {
     /// How many bytes of packages the check of a URL may fetch, such as 500MB; 0 for none
     #[arg(long, env = "RESYNC_SOURCE_PACKAGES", value_name = "BYTES", default_value_t = ByteSize(PACKAGE_BYTES))]
     pub(crate) packages: ByteSize,
-    /// Print JSON
-    #[arg(long, env = "RESYNC_SOURCE_JSON")]
-    pub(crate) json: bool,
+}
+
+impl CheckArgs {
+    /// What is to be checked, at least one.
+    pub(crate) fn targets(&self) -> Result<Vec<OsString>, Failure> {
+        if self.targets.is_empty() { Ok(vec![self.out.out()?.into()]) } else { Ok(self.targets.clone()) }
+    }
 }
 
 /// Everything that ends a run without success.

@@ -102,6 +102,17 @@ impl Config {
         Self::parse(&text, path)
     }
 
+    /// The same for a site in another folder.
+    #[must_use]
+    pub fn at(self, out: &Path) -> Self {
+        let moved = |set: PathBuf| match set.strip_prefix(&self.out) {
+            Ok(below) if !below.as_os_str().is_empty() => out.join(below),
+            _ => out.to_owned(),
+        };
+        let sets = self.sets.into_iter().map(|(set, settings)| (moved(set), settings)).collect();
+        Self { out: out.to_owned(), sets }
+    }
+
     fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
             path: path.to_owned(),

@@ -372,8 +372,8 @@ async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {
 }
 
 async fn run_check(arguments: &CheckArgs) -> Result<(), Failure> {
-    let targets = arguments.targets.iter().map(|target| check::Target::parse(target));
-    let targets = targets.collect::<Result<Vec<_>, _>>()?;
+    let targets = arguments.targets()?;
+    let targets = targets.iter().map(|target| check::Target::parse(target)).collect::<Result<Vec<_>, _>>()?;
     let options = check::Options {
         base_url: arguments.base_url.as_deref().map(BaseUrl::parse).transpose()?,
         deadline: arguments.deadline,
@@ -384,7 +384,7 @@ async fn run_check(arguments: &CheckArgs) -> Result<(), Failure> {
     let bar = Bar::new();
     let checking = check::check(&targets, &options, move |asked| bar.ask(asked)).await;
     let findings = checking?;
-    if arguments.json {
+    if arguments.out.json {
         say(&serde_json::to_string_pretty(&findings).map_err(io::Error::from)?)?;
     } else {
         say(&findings.text(takes_colour(&io::stdout())).to_string())?;

@@ -403,7 +403,7 @@ fn cn008_cn010_notifications_of_a_site_follow_each_other_where_they_name_their_s
 
 #[test]
 fn what_cannot_be_checked_is_refused_by_cause() {
-    run(&["check"]).failed_with(2, "Usage");
+    run(&["check"]).failed_with(2, "no site is named");
     run(&["check", "ftp://source.example/"]).failed_with(64, "`ftp`");
     run(&["check", "http://me:hunter2@source.example/"]).failed_with(64, "user name or password");
     run(&["check", "a.xml", "--deadline", "soon"]).failed_with(2, "--deadline");

@@ -428,6 +428,32 @@ fn rs146_rs174_a_changed_json_file_comes_with_a_patch_in_the_list_and_in_the_dum
 }
 
 #[test]
+fn the_folder_of_the_site_that_is_given_goes_before_the_one_in_the_file_and_the_rest_stays() {
+    let place = Place::new();
+    with_images(&place);
+    let config = configured(&place, &two_sets(""));
+    let elsewhere = place.out().with_file_name("elsewhere");
+    run(&["build", "--config", text(&config), "--out", text(&elsewhere)]).succeeded();
+    assert!(elsewhere.join("articles/resync/resourcelist.xml").exists() && !place.out().exists());
+    let status = run(&["status", "--config", text(&config), "--out", text(&elsewhere)]).succeeded();
+    assert!(status.out.contains("http://images.example/"), "{}", status.out);
+}
+
+#[test]
+fn check_looks_at_the_site_of_the_configuration_where_nothing_is_named() {
+    let place = Place::new();
+    with_images(&place);
+    let config = configured(&place, &two_sets(""));
+    run(&["build", "--config", text(&config)]).succeeded();
+    run(&["check", "--config", text(&config)]).succeeded();
+    fs::write(place.out().join("articles/resync/resourcelist.xml"), "<oops/>").unwrap();
+    let here = program(&["check"]).current_dir(config.parent().unwrap()).output().unwrap();
+    Run::from(here).failed_with(1, "rules are broken");
+    let nowhere = program(&["check"]).current_dir(place.collection()).output().unwrap();
+    Run::from(nowhere).failed_with(2, "no site is named");
+}
+
+#[test]
 fn what_is_wrong_with_a_file_is_named_at_once() {
     let place = Place::new();
     let config =
