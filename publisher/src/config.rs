@@ -39,7 +39,7 @@ const TOP: [&str; 15] = [
 ];
 const SET: [&str; 9] =
     ["name", "directory", "base_url", "described_by", "hubs", "hash", "ignore", "json_patch", "link"];
-const LINK: [&str; 6] = ["rel", "href", "pri", "type", "only", "sidecar"];
+const LINK: [&str; 7] = ["rel", "href", "pri", "type", "only", "sidecar", "modified"];
 const CHANGE_LIST: [&str; 2] = ["entries", "age"];
 const RESOURCE_DUMP: [&str; 2] = ["every", "keep"];
 const RESOURCE_LIST: [&str; 3] = ["small", "percent", "age"];
@@ -284,8 +284,10 @@ impl Reader<'_> {
         let only = self.list(link, "only", place, |text| Ok::<_, std::convert::Infallible>(text.to_owned()));
         let media_type = link.contains_key("type").then(|| self.text(link, "type", place)).flatten();
         let is_sidecar = self.is_so(link, "sidecar", place);
+        let has_time = self.is_so(link, "modified", place);
         let template = LinkTemplate::new(rel?, href?).and_then(|template| template.only(only));
         let template = template.map(|template| if is_sidecar { template.sidecar() } else { template });
+        let template = template.map(|template| if has_time { template.modified() } else { template });
         let template = template.and_then(|template| match pri {
             Some(pri) => template.pri(u32::try_from(pri).unwrap_or(u32::MAX)),
             None => Ok(template),
@@ -596,11 +598,10 @@ mod tests {
     #[test]
     fn links_are_read_and_what_is_wrong_with_one_is_named_with_its_number() {
         let top = "out = \"o\"\nbase_url = \"http://example.org/\"\ndirectory = \"d\"\n";
-        let link =
-            "[[link]]\nrel = \"duplicate\"\nhref = \"http://m.example/{path}\"\npri = 2\ntype = \"a/b\"\n";
+        let link = "[[link]]\nrel = \"duplicate\"\nhref = \"http://m.example/{path}\"\npri = 2\ntype = \"a/b\"\nmodified = true\n";
         let config = parse(&format!("{top}{link}")).unwrap();
         let expected = LinkTemplate::new("duplicate", "http://m.example/{path}").unwrap().pri(2).unwrap();
-        assert_eq!(config.sets[0].1.links, [expected.media_type("a/b")]);
+        assert_eq!(config.sets[0].1.links, [expected.media_type("a/b").modified()]);
         let problems =
             parse(&format!("{top}{link}[[link]]\nrel = \"up\"\nhref = \"http://m.example/\"\n")).unwrap_err();
         assert!(problems[0].starts_with("link 2: `up` relates no resources"), "{problems:?}");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use resync_core::{
     build::{BuildError, Event, Item, path_of},
+    datetime::DateTime,
     document::{Capability, Change, Entry, Header, Link, Relation, Root},
     rules::{Checker, Rule},
 };
@@ -14,12 +15,13 @@ use url::Url;
 use crate::settings::Settings;
 
 /// What stands for a part of the resource's URL in a template.
-const PARTS: [&str; 3] = ["path", "stem", "name"];
+const PARTS: [&str; 5] = ["path", "stem", "name", "lastmod", "timestamp"];
 
 /// A link that each resource gets, or those whose paths match.
 ///
 /// In the target, `{path}` stands for the resource's URL below that of the set, `{stem}` for the same without the extension, and `{name}` for its
-/// last part.
+/// last part; `{lastmod}` for when it was last modified, as the lists write it, and `{timestamp}` for the same in the 14 digits of web archives. A
+/// resource of which that is not known gets no link that needs it.
 ///
 /// ```
 /// use resync_publisher::links::LinkTemplate;
@@ -41,6 +43,8 @@ pub struct LinkTemplate {
     only: Vec<String>,
     #[serde(default)]
     sidecar: bool,
+    #[serde(default)]
+    modified: bool,
 }
 
 /// Why a template cannot be used.
@@ -56,7 +60,7 @@ pub enum LinkError {
     #[error("`{0}` becomes no absolute URL: write it as https://example.org/{{path}}")]
     Target(String),
     /// Braces around something else.
-    #[error("`{{{0}}}` stands for nothing: write {{path}}, {{stem}} or {{name}}")]
+    #[error("`{{{0}}}` stands for nothing: write {{path}}, {{stem}}, {{name}}, {{lastmod}} or {{timestamp}}")]
     Part(String),
     /// Out of range (RS-041).
     #[error("pri is a number from 1 to 999999")]
@@ -108,7 +112,7 @@ impl LinkTemplate {
             return Err(LinkError::Target(href.to_owned()));
         }
         let (rel, href) = (rel.to_owned(), href.to_owned());
-        Ok(Self { rel, href, pri: None, media_type: None, only: Vec::new(), sidecar: false })
+        Ok(Self { rel, href, pri: None, media_type: None, only: Vec::new(), sidecar: false, modified: false })
     }
 
     /// Preference among links of the same relation, 1 (first) to 999999.
@@ -141,6 +145,14 @@ impl LinkTemplate {
         self
     }
 
+    /// The link says when the resource was last modified, which is the time of a memento (RS-178) and of the original that a `via` link leads to
+    /// (RS-180).
+    #[must_use]
+    pub fn modified(mut self) -> Self {
+        self.modified = true;
+        self
+    }
+
     fn patterns(&self) -> Result<Option<Gitignore>, LinkError> {
         if self.only.is_empty() {
             return Ok(None);
@@ -153,17 +165,23 @@ impl LinkTemplate {
         patterns.build().map(Some).map_err(wrong)
     }
 
-    /// The link of the resource at a path below the URL of the set.
-    fn of(&self, path: &str) -> Link {
+    /// The link of the resource at a path below the URL of the set; none where it needs a time that is not known.
+    fn of(&self, path: &str, lastmod: Option<DateTime>) -> Option<Link> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let stem =
             name.rfind('.').filter(|dot| *dot > 0).map_or(path, |dot| &path[..path.len() - name.len() + dot]);
-        let href = self.href.replace("{path}", path).replace("{stem}", stem).replace("{name}", name);
-        Link {
+        let mut href = self.href.replace("{path}", path).replace("{stem}", stem).replace("{name}", name);
+        if self.modified || href.contains("{lastmod}") || href.contains("{timestamp}") {
+            let text = lastmod?.truncate_to_seconds().to_string();
+            let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+            href = href.replace("{lastmod}", &lastmod?.to_string()).replace("{timestamp}", &digits);
+        }
+        Some(Link {
             pri: self.pri,
             media_type: self.media_type.clone(),
+            modified: lastmod.filter(|_| self.modified),
             ..Link::new(Relation::from(self.rel.as_str()), href)
-        }
+        })
     }
 }
 
@@ -197,7 +215,8 @@ impl Linker {
             (Some(_), None) => false,
         };
         let links = self.templates.iter().filter(|(_, patterns)| applies(patterns));
-        let links = links.map(|(template, _)| (template.sidecar, template.of(path)));
+        let links =
+            links.filter_map(|(template, _)| Some((template.sidecar, template.of(path, item.lastmod)?)));
         let links = links.filter(|(is_sidecar, link)| !is_sidecar || self.is_there(&link.href));
         item.links.extend(links.map(|(_, link)| link));
         item
@@ -278,6 +297,29 @@ mod tests {
         let links = |name: &str| linker.item(Item::new(format!("http://example.org/{name}"))).links;
         assert_eq!(links("a%20b.pdf")[0].href, "http://example.org/a%20b.xml");
         assert_eq!(links("c.pdf"), []);
+    }
+
+    #[test]
+    fn rs178_rs180_a_memento_has_the_time_of_its_version_in_its_uri_and_in_its_date() {
+        let mut settings = Settings::new("/data", BaseUrl::parse("http://example.org/").unwrap());
+        let new = |rel, href| LinkTemplate::new(rel, href).unwrap().modified();
+        settings.links = vec![
+            new("memento", "http://archive.example/{timestamp}/http://example.org/{path}"),
+            new("via", "http://origin.example/{path}?of={lastmod}"),
+            LinkTemplate::new("timegate", "http://archive.example/{path}").unwrap(),
+        ];
+        let linker = Linker::of(&settings);
+        let lastmod: DateTime = "2026-01-03T12:30:05.25Z".parse().unwrap();
+        let known = linker.item(Item { lastmod: Some(lastmod), ..Item::new("http://example.org/a") }).links;
+        let hrefs: Vec<_> = known.iter().map(|link| (link.href.as_str(), link.modified)).collect();
+        let expected = [
+            ("http://archive.example/20260103123005/http://example.org/a", Some(lastmod)),
+            ("http://origin.example/a?of=2026-01-03T12:30:05.25Z", Some(lastmod)),
+            ("http://archive.example/a", None),
+        ];
+        assert_eq!(hrefs, expected);
+        let unknown = linker.item(Item::new("http://example.org/a")).links;
+        assert_eq!(unknown.len(), 1, "only the link that needs no time");
     }
 
     #[test]
