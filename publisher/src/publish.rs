@@ -123,6 +123,20 @@ pub enum BuildError {
     /// The state cannot be read or written.
     #[error(transparent)]
     State(#[from] StateError),
+    /// Changes cannot be told without the Change Lists that they go on from.
+    #[error("the Change Lists in `{}` cannot go on, since they are not as they were written: list all resources again", out.display())]
+    NotListed {
+        /// The folder of the set.
+        out: PathBuf,
+    },
+    /// A document, or the folder of a site, cannot be read.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read {
+        /// The document or folder.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
     /// A document cannot be written.
     #[error("cannot write `{}`: {source}", path.display())]
     Write {
@@ -264,7 +278,7 @@ pub(crate) fn record(
     }
     let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
     let Before::Told { until, resources, bytes, .. } = run.told() else {
-        return Err(StateError::NotBuilt { out: out.to_owned() }.into());
+        return Err(BuildError::NotListed { out: out.to_owned() });
     };
     let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes))?;
     run.carry_out(taken, None, rest, &|_| (), kept)

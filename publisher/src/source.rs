@@ -378,6 +378,17 @@ mod tests {
         assert_eq!(set.publish().unwrap().unwrap().changes.deleted, 1);
     }
 
+    #[test]
+    fn changes_that_cannot_follow_what_was_told_ask_for_a_list_of_all() {
+        let (_out, set) = place();
+        set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
+        fs::write(set.out().join("resync/changelist-1.xml"), "<oops/>").unwrap();
+        set.deleted("http://example.org/a").unwrap();
+        let error = set.publish().unwrap_err();
+        assert!(matches!(error, BuildError::NotListed { .. }), "{error}");
+        assert_eq!(set.list(|| Ok(listed(&["a"]).into_iter())).unwrap().resources, 1);
+    }
+
     /// What the Change Notifications tell, in their order.
     fn notified(set: &Set) -> Vec<(Change, String)> {
         let folder = set.out().join(".resync-source/outbox").read_dir().unwrap();

@@ -53,7 +53,7 @@ pub(crate) fn left(out: &Path) -> Result<Vec<PathBuf>, BuildError> {
 }
 
 fn sets(out: &Path) -> Result<Vec<PathBuf>, BuildError> {
-    site::outs(out).map_err(|source| BuildError::Write { path: out.to_owned(), source })
+    site::outs(out).map_err(|source| BuildError::Read { path: out.to_owned(), source })
 }
 
 /// Without documents but the Source Description, and with hubs that are leaving.

@@ -396,7 +396,7 @@ impl Run<'_> {
             return Ok(());
         }
         let full = self.out.join(&path);
-        let content = digest_of(&full).map_err(|source| BuildError::Write { path: full.clone(), source })?;
+        let content = digest_of(&full).map_err(|source| BuildError::Read { path: full.clone(), source })?;
         self.wrote(DocumentRecord {
             stamp: stamp_of(&full),
             path,

@@ -22,7 +22,7 @@ use crate::{
 pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, BuildError> {
     let mut sets = Sets::from([told(settings)]);
     let (Some(root), Some(above)) = (&settings.root, out.parent()) else { return Ok(sets) };
-    let unread = |source| BuildError::Write { path: above.to_owned(), source };
+    let unread = |source| BuildError::Read { path: above.to_owned(), source };
     for other in folders(above).map_err(unread)? {
         let is_other = other.file_name() != out.file_name();
         sets.extend(match State::load(&other) {
