@@ -5,12 +5,13 @@
 mod kept;
 mod moments;
 mod patches;
+mod scope;
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::BTreeMap,
     io::{self, BufWriter},
-    path::{Path, PathBuf},
+    path::Path,
     sync::mpsc::channel,
 };
 
@@ -33,13 +34,9 @@ pub(crate) use self::{
     kept::{Kept, is_whole},
     moments::length,
     patches::{PATCH_FOLDER, PATCH_TYPE},
+    scope::Scope,
 };
-use crate::{
-    files,
-    settings::{BaseUrl, Settings},
-    state::FOLDER,
-    stored::text,
-};
+use crate::{files, settings::Settings, state::FOLDER, stored::text};
 
 /// What differs between the last inventory and the next one.
 const CHANGES: &str = "changes.jsonl";
@@ -212,45 +209,6 @@ impl Taken {
     /// Of resources that are no files.
     fn of(started: DateTime, compared: &Compared) -> Self {
         let Compared { resources, bytes, changes, until } = *compared;
-/// Files, and folders with all in them, by their paths below the collection.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Scope {
-    named: HashSet<PathBuf>,
-    above: HashSet<PathBuf>,
-}
-
-impl Scope {
-    pub(crate) fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        let named: HashSet<PathBuf> = paths.into_iter().collect();
-        let above = named.iter().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
-        Self { named, above }
-    }
-
-    /// Whether a path has to be looked at, if only to come to one that is named.
-    pub(crate) fn contains(&self, path: &Path) -> bool {
-        self.above.contains(path) || path.ancestors().any(|path| self.named.contains(path))
-    }
-
-    /// What the last inventory knows of it.
-    fn known(&self, last: &Kept, base: &BaseUrl) -> Result<Vec<Known>, BuildError> {
-        let mut known = BTreeMap::new();
-        let mut finder = last.finder()?;
-        let locs: BTreeSet<_> = self.named.iter().map(|path| base.join(path)).collect();
-        for loc in &locs {
-            if let Some(one) = finder.find(loc)? {
-                known.insert(one.item.loc.clone(), one);
-            }
-        }
-        let folders: BTreeSet<_> = locs.into_iter().map(|loc| loc + "/").collect();
-        let mut finder = last.finder()?;
-        for folder in &folders {
-            let of_folder = finder.below(folder)?;
-            known.extend(of_folder.into_iter().map(|one| (one.item.loc.clone(), one)));
-        }
-        Ok(known.into_values().collect())
-    }
-}
-
         let completed = DateTime::now().max(started);
         let (skipped, unportable) = (Vec::new(), Vec::new());
         Self { started, completed, until, resources, bytes, reads: 0, changes, skipped, unportable }
@@ -585,7 +543,7 @@ mod tests {
     use resync_core::digest::{Algorithm, Digest};
 
     use super::*;
-    use crate::collection;
+    use crate::{BaseUrl, collection};
 
     fn taken(data: &Path, out: &Path, before: Before) -> Taken {
         fs::create_dir_all(out).unwrap();
