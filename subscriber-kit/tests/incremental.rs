@@ -10,7 +10,7 @@ use resync_subscriber_kit::sync::{
 };
 use support::copy::counts;
 use support::site::ChangingSource;
-use support::{client, document, files};
+use support::{client, document, files, status};
 use tempfile::TempDir;
 use url::Url;
 
@@ -285,6 +285,27 @@ async fn rs199_what_changes_while_it_is_fetched_is_found_in_the_change_list_by_t
     let report = mirror.follows().await;
     assert_eq!(counts(&report), [0, 2, 0, 0, 0]);
     assert_eq!(report.resources, 2);
+}
+
+#[tokio::test]
+async fn rs199_what_was_told_too_early_is_asked_for_by_every_run_until_it_is_there() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
+    for (told, answer) in [("b", "404 Not Found"), ("c", "403 Forbidden"), ("d", "410 Gone")] {
+        mirror.site.tell(&[(told, Some("1"))]);
+        mirror.site.source.raw(&format!("/{told}"), status(answer, ""));
+    }
+    for _ in 0..2 {
+        let report = mirror.run(Look::Changes).await;
+        assert_eq!((counts(&report), report.in_step()), ([0, 0, 0, 0, 3], false), "{report:?}");
+    }
+    // The baseline does not forget them either.
+    assert_eq!(mirror.run(Look::Everything).await.failed, 3);
+    assert_eq!(mirror.run(Look::Changes).await.failed, 3);
+    for path in ["/b", "/c", "/d"] {
+        mirror.site.source.put(path, b"1");
+    }
+    assert_eq!(counts(&mirror.follows().await), [3, 0, 0, 0, 0]);
+    assert_eq!(counts(&mirror.follows().await), [0, 0, 0, 0, 0]);
 }
 
 #[tokio::test]

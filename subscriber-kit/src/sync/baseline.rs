@@ -29,7 +29,8 @@ pub enum Look {
     /// [`Look::AtNewList`].
     Changes,
     /// Do nothing if the list is still the one that was dealt with as far as was possible: what failed then
-    /// and needs a new list, such as a 404, is not tried again. Changes since the list are dealt with all the same.
+    /// and needs a new list, such as a 404, is not tried again where the Source tells of no changes. Changes since the
+    /// list are dealt with all the same.
     AtNewList,
     /// Do nothing if the list is still the one that the copy was in step with (RS-096).
     UnlessInStep,
@@ -193,7 +194,7 @@ impl Work<'_> {
             learnt.settled =
                 Some(Settled { scope: self.scope.clone(), validators, digest, report: report.clone() });
         }
-        let standing = point.and_then(|point| made.standing(&self.scope, point));
+        let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
         self.keep(made.changed, Some(learnt), standing).await?;
         Ok(report)
     }

@@ -104,6 +104,16 @@ impl ResourceError {
             | Self::Write(_) => true,
         }
     }
+
+    /// Whether a later run is to try it again. A 404 ends when the resource is put where it was told to be, and what is
+    /// in the way here may be moved; until then the copy is not in step.
+    pub(crate) fn is_for_later(&self) -> bool {
+        match self {
+            Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
+            Self::Path(error) => error.is_about_what_is_there(),
+            _ => true,
+        }
+    }
 }
 
 /// Something to fetch into the work folder, checked against what is listed.

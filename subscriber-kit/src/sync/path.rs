@@ -56,6 +56,13 @@ pub enum PathError {
     Collision(PathBuf),
 }
 
+impl PathError {
+    /// Whether it is not the name that is at fault but what stands in its place, or on the way there.
+    pub(crate) fn is_about_what_is_there(&self) -> bool {
+        matches!(self, Self::Symlink(_) | Self::InTheWay(..) | Self::Collision(_))
+    }
+}
+
 /// The path of `loc` relative to the directory that stands for `base`.
 ///
 /// A URI that ends in `/` becomes `index.html`; a query becomes part of the name (`a?x=1`).

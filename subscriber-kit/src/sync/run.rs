@@ -48,15 +48,39 @@ pub(super) struct Run<'s> {
 pub(super) struct Made {
     /// The folders that were changed.
     pub(super) changed: HashSet<PathBuf>,
-    /// What failed and may mend, at most one more than is remembered.
+    /// What failed and is to be tried again, as much as is remembered.
     undone: Vec<Line>,
+    /// Whether more failed than that.
+    is_too_much: bool,
+    /// Whether some of that may mend by itself.
+    is_too_much_to_mend: bool,
 }
 
 impl Made {
-    /// Where the copy stands after that; `None` if too much failed to be remembered.
+    fn failed(&mut self, line: &Line, error: &ResourceError) {
+        if !error.is_for_later() {
+            return;
+        }
+        if self.undone.len() < MAX_UNDONE {
+            self.undone.push(line.clone().for_later());
+        } else {
+            self.is_too_much = true;
+            self.is_too_much_to_mend |= error.may_mend();
+        }
+    }
+
+    /// Where the copy stands after a run over changes; `None` if too much failed to be remembered, so that they must be
+    /// read again.
     pub(super) fn standing(&mut self, scope: &Scope, point: Point) -> Option<Standing> {
         let undone = std::mem::take(&mut self.undone);
-        (undone.len() <= MAX_UNDONE).then(|| Standing::new(scope.clone(), point, undone))
+        (!self.is_too_much).then(|| Standing::new(scope.clone(), point, undone))
+    }
+
+    /// The same after a baseline. Of what only a new list mends, as much is remembered as there is room for, since that
+    /// list leads to all of it.
+    pub(super) fn standing_of_all(&mut self, scope: &Scope, point: Point) -> Option<Standing> {
+        self.is_too_much = self.is_too_much_to_mend;
+        self.standing(scope, point)
     }
 }
 
@@ -216,8 +240,8 @@ impl<'s> Run<'s> {
         let Done { line, relative, result } = done;
         let Some(result) = result else { return };
         self.options.progress.one_done();
-        if result.as_ref().is_err_and(ResourceError::may_mend) && made.undone.len() <= MAX_UNDONE {
-            made.undone.push(line.clone().for_later());
+        if let Err(error) = &result {
+            made.failed(&line, error);
         }
         let outcome = result.map(|Brought { outcome, known, hashed }| {
             let is_filled = relative.as_ref().is_some_and(|relative| self.filled.contains_key(relative));

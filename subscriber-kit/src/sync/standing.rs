@@ -24,7 +24,7 @@ pub(crate) struct Standing {
     format: u32,
     scope: Scope,
     pub(crate) point: Point,
-    /// What failed and may mend.
+    /// What failed and is to be tried again.
     pub(crate) undone: Vec<Line>,
 }
 
