@@ -315,6 +315,40 @@ async fn rs197_a_change_dump_that_begins_later_leads_back_to_the_whole_dump() {
     assert_eq!(files(directory.path()), site.files);
 }
 
+/// The last package of a kind of dump is of another type, and its manifest nowhere but in it.
+fn retype(site: &ChangingSource, dump: &str, before: &str, media_type: &str) {
+    for path in site.source.paths().iter().filter(|path| path.starts_with(dump) && path.contains(".xml")) {
+        let page = String::from_utf8(site.source.page(path)).unwrap();
+        let (_, body) = page.split_once("\r\n\r\n").unwrap();
+        let Some((head, last)) = body.rsplit_once("<url>") else { continue };
+        let last = last.replace(before, media_type).replace(r#""contents""#, r#""describedby""#);
+        site.source.put(path, format!("{head}<url>{last}").as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn rs101_a_package_of_another_format_deletes_nothing_and_loses_no_change() {
+    let (mut site, directory) = copied(10, &[("a", Some("1")), ("b", Some("1"))]).await;
+    site.dump_in(PackageLimits { bitstreams: 1, ..PackageLimits::default() });
+    let [zip, also_zip, tar] = ["application/zip", "application/x-zip-compressed", "application/x-tar"];
+    retype(&site, "/resourcedump", zip, also_zip);
+    assert_eq!(counts(&follow(&site, &directory, Look::Everything).await.unwrap()), [0, 0, 0, 2, 0]);
+    retype(&site, "/resourcedump", also_zip, tar);
+    let report = follow(&site, &directory, Look::Everything).await.unwrap();
+    assert_eq!(counts(&report), [0, 0, 0, 1, 1], "{report:?}");
+    assert!(report.deletion_skipped.is_some() && report.failures[0].cause.contains(tar));
+    assert_eq!(files(directory.path()), site.files);
+
+    site.dump();
+    follow(&site, &directory, Look::Everything).await.unwrap();
+    site.tell(&[("a", Some("2")), ("b", None)]);
+    retype(&site, "/changedump", zip, tar);
+    site.dump();
+    let report = follow(&site, &directory, Look::Changes).await.unwrap();
+    assert_eq!((report.method, report.failed), (Method::Baseline, 0), "{report:?}");
+    assert_eq!(files(directory.path()), site.files);
+}
+
 #[tokio::test]
 async fn a_dump_of_a_thousand_packages_is_unpacked_whole() {
     let mut site = ChangingSource::start(5000).await;

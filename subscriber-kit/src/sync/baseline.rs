@@ -224,7 +224,7 @@ impl Work<'_> {
         let Reached { collector, point, .. } = match Box::pin(changes.since(collector, &standing.point)).await
         {
             Ok(reached) => reached,
-            Err(error @ SyncError::LostChanges { .. }) => {
+            Err(error @ (SyncError::LostChanges { .. } | SyncError::PackageFormat { .. })) => {
                 tracing::warn!(%error, "changes were lost: the copy is synchronised as a whole");
                 return Ok(None);
             }

@@ -284,7 +284,7 @@ fn inspect(mut fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
     let (mut parts, mut packages) = (Vec::new(), Vec::new());
     if is_dump {
         for entry in reader.by_ref() {
-            packages.extend(Listed::of(&entry.map_err(unreadable)?, &url)?);
+            packages.push(Listed::of(&entry.map_err(unreadable)?, &url)?);
         }
     } else if is_index || is_archive {
         for entry in reader.by_ref() {

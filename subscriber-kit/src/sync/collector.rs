@@ -134,7 +134,7 @@ impl Collector {
                 };
                 page.components.push(Component { url: component, at });
             } else if is_dump {
-                page.packages.extend(Listed::of(&entry, &url)?);
+                page.packages.push(Listed::of(&entry, &url)?);
             } else {
                 self.take(entry, resolved)?;
             }
@@ -184,6 +184,12 @@ impl Collector {
         let rule = first.rule.code();
         tracing::warn!(%list, errors, warnings, unreadable, rule, first = first.detail, "a list breaks rules");
         self.report.unreadable(list, unreadable, first);
+    }
+
+    /// What a package holds is not known: each of its resources may be any.
+    pub(crate) fn cannot_read(&mut self, package: &Url, why: &SyncError) {
+        tracing::warn!(%package, error = %why, "what a package holds is not known");
+        self.report.not_read(package, why);
     }
 
     pub(crate) fn take(&mut self, entry: Entry, url: Result<Url, url::ParseError>) -> Result<(), SyncError> {

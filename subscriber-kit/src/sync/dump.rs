@@ -101,7 +101,7 @@ fn read(fetched: Fetched) -> Result<(Vec<Listed>, Vec<Url>), SyncError> {
             let place = url.join(entry.loc.trim());
             dumps.push(place.map_err(|_| SyncError::Component { index: url.clone(), loc: entry.loc })?);
         } else {
-            packages.extend(Listed::of(&entry, &url)?);
+            packages.extend(Some(Listed::of(&entry, &url)?).filter(|listed| listed.other_format.is_none()));
         }
     }
     Ok((packages, dumps))

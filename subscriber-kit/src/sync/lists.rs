@@ -199,7 +199,14 @@ impl Lists<'_> {
         mut collector: Collector,
         listed: &Listed,
     ) -> Result<(Collector, Option<DateTime>), SyncError> {
-        let (manifest, file) = self.manifest(listed).await?;
+        let (manifest, file) = match self.manifest(listed).await {
+            Ok(read) => read,
+            Err(error @ SyncError::PackageFormat { .. }) => {
+                collector.cannot_read(&listed.url, &error);
+                return Ok((collector, listed.at));
+            }
+            Err(error) => return Err(error),
+        };
         let at = manifest.metadata().at;
         let number = collector.packages.add(listed, file);
         let (collector, _) = blocking(move || collector.manifest(manifest, number, Of::Snapshot)).await?;

@@ -279,6 +279,14 @@ pub enum SyncError {
         /// The capability that its manifest states.
         found: String,
     },
+    /// A package is of a format that cannot be read, and has no manifest beside it (RS-101).
+    #[error("the package {url} is a file of type {media_type}: only ZIP packages can be read")]
+    PackageFormat {
+        /// The package.
+        url: Url,
+        /// What the dump says that it is.
+        media_type: String,
+    },
     /// A package that the run cannot do without cannot be fetched.
     #[error("the package {url} cannot be fetched: {source}")]
     PackageFetch {

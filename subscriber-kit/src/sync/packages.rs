@@ -14,10 +14,21 @@ use tempfile::{NamedTempFile, TempPath};
 use url::Url;
 
 use super::download::{Came, Transfer, blocking};
+use super::filter::matches_type;
 use super::folder::{CopyFolder, Room};
 use super::lists::Lists;
 use super::local::Facts;
 use super::{ResourceError, SyncError};
+
+/// What servers call a ZIP file; the last says nothing, so that it may be one.
+const ZIP_TYPES: [&str; 6] = [
+    "application/zip",
+    "application/x-zip",
+    "application/x-zip-compressed",
+    "application/zip-compressed",
+    "multipart/x-zip",
+    "application/octet-stream",
+];
 
 /// A package that was opened.
 pub(crate) type Opened = Package<BufReader<File>>;
@@ -31,25 +42,28 @@ pub(crate) struct Listed {
     pub(crate) until: Option<DateTime>,
     /// Where its manifest is too (RS-103).
     contents: Option<Url>,
+    /// What it is if not a ZIP file: other formats are a matter of communities (RS-101).
+    pub(crate) other_format: Option<String>,
 }
 
 impl Listed {
-    /// `None` for other formats than ZIP, which are a matter of communities (RS-101).
-    pub(crate) fn of(entry: &Entry, dump: &Url) -> Result<Option<Self>, SyncError> {
+    pub(crate) fn of(entry: &Entry, dump: &Url) -> Result<Self, SyncError> {
         let nameless = || SyncError::Component { index: dump.clone(), loc: entry.loc.clone() };
         let metadata = entry.metadata.clone().unwrap_or_default();
-        if metadata.media_type.is_some_and(|one| !one.eq_ignore_ascii_case("application/zip")) {
-            return Ok(None);
-        }
         let contents = entry.link(&Relation::Contents);
-        Ok(Some(Self {
+        Ok(Self {
             url: dump.join(entry.loc.trim()).map_err(|_| nameless())?,
             facts: Facts::of(entry),
             at: metadata.at,
             until: metadata.until,
             contents: contents.and_then(|link| dump.join(link.href.trim()).ok()),
-        }))
+            other_format: metadata.media_type.filter(|written| !may_be_zip(written)),
+        })
     }
+}
+
+fn may_be_zip(written: &str) -> bool {
+    ZIP_TYPES.iter().any(|pattern| matches_type(pattern, Some(written)))
 }
 
 /// Where a bitstream lies.
@@ -84,7 +98,8 @@ impl Packages {
     /// Gives a package its number; what was fetched of it is kept.
     pub(crate) fn add(&mut self, listed: &Listed, file: Option<TempPath>) -> u32 {
         let (url, facts) = (listed.url.clone(), listed.facts.clone());
-        self.slots.push(Slot { url, facts, file, is_useless: false, has_patches: false });
+        let is_useless = listed.other_format.is_some();
+        self.slots.push(Slot { url, facts, file, is_useless, has_patches: false });
         u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
     }
 
@@ -232,6 +247,9 @@ impl Lists<'_> {
                     tracing::warn!(%error, "the manifest beside a package is of no use: the package is fetched");
                 }
             }
+        }
+        if let Some(media_type) = listed.other_format.clone() {
+            return Err(SyncError::PackageFormat { url: listed.url.clone(), media_type });
         }
         let came = self.package(&listed.url, &listed.facts).await?;
         let package = open_package(came.file.reopen()?, &listed.url, &self.room).await?;
@@ -397,7 +415,16 @@ mod tests {
 
     fn listed() -> Listed {
         let url = Url::parse("http://a.example/1.zip").unwrap();
-        Listed { url, facts: Facts::default(), at: None, until: None, contents: None }
+        Listed { url, facts: Facts::default(), at: None, until: None, contents: None, other_format: None }
+    }
+
+    #[test]
+    fn rs102_a_zip_file_is_known_by_any_name_that_servers_have_for_it() {
+        for written in ["application/zip", "Application/ZIP; charset=binary", "application/x-zip-compressed"]
+        {
+            assert!(may_be_zip(written), "{written}");
+        }
+        assert!(!may_be_zip("application/x-tar") && !may_be_zip("application/zip+xml"));
     }
 
     #[test]

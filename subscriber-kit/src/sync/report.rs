@@ -4,7 +4,7 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::ResourceError;
+use super::{ResourceError, SyncError};
 
 /// How many failures a report spells out; all are counted.
 pub(crate) const FAILURES_KEPT: usize = 100;
@@ -111,6 +111,14 @@ impl Report {
         if entries > 0 && self.failures.len() < FAILURES_KEPT {
             let cause = format!("{entries} entries of this list cannot be understood; {first}");
             self.failures.push(Failure { loc: list.to_string(), cause });
+        }
+    }
+
+    /// Counts a package whose resources are not known.
+    pub(crate) fn not_read(&mut self, package: &Url, why: &SyncError) {
+        self.failed += 1;
+        if self.failures.len() < FAILURES_KEPT {
+            self.failures.push(Failure { loc: package.to_string(), cause: why.to_string() });
         }
     }
 
