@@ -372,6 +372,7 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
+            self.options.reach.check(&at)?;
             let request = self.http.post(at.clone()).header(CONTENT_TYPE, FORM_CONTENT_TYPE);
             let sent = request.body(form.to_owned()).timeout(self.options.idle_timeout).send().await;
             let mut response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -474,6 +475,17 @@ mod tests {
         let at = http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         assert_eq!(at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(), 784_111_777);
         assert_eq!(http_date("yesterday"), None);
+    }
+
+    #[tokio::test]
+    async fn b32_a_hub_that_is_not_public_is_not_posted_to() {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let hub = format!("http://{}/", nobody.local_addr().unwrap());
+        let options = ClientOptions { reach: Reach::PublicOnly, ..ClientOptions::default() };
+        let posted = Client::new(options).unwrap().post_form(&Url::parse(&hub).unwrap(), "hub.mode=x").await;
+        assert!(matches!(posted, Err(FetchError::NotPublic { .. })), "{posted:?}");
+        nobody.set_nonblocking(true).unwrap();
+        assert!(nobody.accept().is_err(), "it was not even asked");
     }
 
     #[test]
