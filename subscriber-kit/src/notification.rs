@@ -1,10 +1,11 @@
 //! What a notification means for a Destination that keeps a copy: when to look again (FN-001), and where.
 //!
 //! A Change Notification is taken as news that the Change List has more, which is read from where the copy stands. So
-//! whatever was lost, came twice or came late, the list has it once and in order (CN-016).
+//! whatever was lost, came twice or came late, the list has it once and in order (CN-016). What it tells that the list does
+//! not have yet, since that is written now and then only, is taken from the notification itself; the list repeats it.
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Capability, FrameworkChange, FrameworkNotification};
+use resync_core::document::{Capability, Entry, FrameworkChange, FrameworkNotification};
 use resync_core::xml;
 use url::Url;
 
@@ -66,6 +67,17 @@ pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotUnderstood> {
         .ok_or_else(|| NotUnderstood::OtherKind(document.capability().to_string()))?;
     let meanings = changes.iter().map(|change| meaning_of(change, set));
     Ok(meanings.max_by_key(weight).unwrap_or(Meaning::NotUsed))
+}
+
+/// The changes that Change Notifications tell of and when they happened, oldest first. What does not say when it happened
+/// is left to the list.
+pub(crate) fn changes(bodies: &[Vec<u8>]) -> Vec<(DateTime, Entry)> {
+    let documents = bodies.iter().filter_map(|body| xml::read(body.as_slice()).ok()?.into_document().ok());
+    let entries = documents.flat_map(|document| document.into_raw().entries);
+    let dated = |entry: Entry| Some((entry.metadata.as_ref()?.datetime?, entry));
+    let mut changes: Vec<_> = entries.filter_map(dated).collect();
+    changes.sort_by_key(|(at, _)| *at);
+    changes
 }
 
 fn weight(meaning: &Meaning) -> u8 {

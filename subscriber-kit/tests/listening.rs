@@ -181,9 +181,14 @@ async fn fn006_a_list_that_changed_under_an_index_is_read_although_the_index_did
 }
 
 #[tokio::test]
-async fn a_notification_that_cannot_be_used_is_acknowledged_and_left_aside() {
+async fn a_notification_that_cannot_be_used_is_acknowledged_and_what_it_may_have_told_is_looked_for() {
     let mut copy = Following::of(&[("/a", "1")]).await;
-    copy.deliver("a.1", "<hello/>").await;
+    for (number, body) in ["<hello/>", &copy.source.notification().replace("updated", "moved")].iter().enumerate() {
+        publish(&copy.source, &[("/a", &format!("after {number}"))]);
+        copy.deliver(&format!("b.{number}"), body).await;
+        assert_eq!(copy.destination.synchronised().await.updated, 1, "{body}");
+    }
+    copy.source.asked();
     let of_a_change_list =
         copy.source.notification().replace(r#"capability="resourcelist""#, r#"capability="changelist""#);
     copy.deliver("a.2", &of_a_change_list).await;
@@ -285,6 +290,54 @@ async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_li
     while !matches!(destination.event().await, Event::Gap { .. }) {}
     assert_eq!(destination.synchronised().await.updated, 1);
     destination.stop().await;
+}
+
+#[tokio::test]
+async fn cn001_what_the_change_list_does_not_have_yet_is_taken_from_the_notification() {
+    let mut hub = Hub::start().await;
+    let source = source_of_changes(&hub).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+
+    // The list is written now and then, and notifications come at once.
+    let first = of_minute(&source, "/a", "2", 1);
+    assert_eq!(at.deliver("a.1", &first).await.status(), 204);
+    assert_eq!(destination.synchronised().await.updated, 1);
+    let gone = format!(
+        r#"<url><loc>{}</loc><rs:md change="deleted" datetime="2026-11-20T10:02:00Z"/></url>"#,
+        source.url("/a")
+    );
+    let second = notification_of(&[gone, told(&source, "/b", "1", 2)], 2);
+    assert_eq!(at.deliver("a.2", &second).await.status(), 204);
+    let report = destination.synchronised().await;
+    assert_eq!((report.created, report.deleted), (1, 1));
+    assert_eq!(files(directory.path()), expected(&[("b", "1")]));
+
+    // Then the list has them too, and more; what it told is not believed again from an old notification.
+    change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/b", "2", 3), ("/a", "3", 3)]);
+    assert_eq!(at.deliver("a.3", &of_minute(&source, "/b", "2", 3)).await.status(), 204);
+    destination.synchronised().await;
+    assert_eq!(files(directory.path()), expected(&[("a", "3"), ("b", "2")]));
+    assert_eq!(at.deliver("b.1", &second).await.status(), 204);
+    assert_eq!(destination.synchronised().await.failed, 0);
+    assert_eq!(files(directory.path()), expected(&[("a", "3"), ("b", "2")]));
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn a_notification_stays_open_while_what_it_told_of_may_mend() {
+    let mut copy = Following::of(&[("/a", "1")]).await;
+    publish(&copy.source, &[("/a", "2")]);
+    copy.source.put("/a", b"not what is listed");
+    copy.notify("a.1").await;
+    assert_eq!(copy.destination.synchronised().await.failed, 1);
+    assert_eq!(copy.last(), None);
+    copy.source.put("/a", b"2");
+    assert_eq!(copy.destination.synchronised().await.updated, 1);
+    assert_eq!(copy.last(), Some(1));
+    copy.destination.stop().await;
 }
 
 /// A notification of these entries in the minute before this one.

@@ -9,8 +9,9 @@ use super::pause::Pause;
 use super::{Event, ListenError, ListenOptions};
 use crate::discover::{Channel, Known, Set, discover};
 use crate::fetch::Client;
+use crate::notification::changes;
 use crate::state::Subscriptions;
-use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, look};
+use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, blocking, look_told};
 
 /// The longest pause between two looks for a Source.
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
@@ -104,8 +105,14 @@ impl Mirror {
         self.offer.changes(self.options.changes).is_some()
     }
 
-    pub(super) async fn synchronise(&self, how: Look) -> Result<Report, SyncError> {
-        look(&self.client, &self.offer, &self.target, &self.options, how).await
+    /// Also what these Change Notifications tell of, where the lists do not have it yet.
+    pub(super) async fn synchronise(
+        &self,
+        how: Look,
+        notifications: Vec<Vec<u8>>,
+    ) -> Result<Report, SyncError> {
+        let told = blocking(move || changes(&notifications)).await;
+        look_told(&self.client, &self.offer, &self.target, &self.options, how, &told).await
     }
 }
 

@@ -44,10 +44,19 @@ type Running = Pin<Box<dyn Future<Output = (Mirror, Result<Report, SyncError>)> 
 /// A hook that is running. It gives back what it was about.
 type Telling = Pin<Box<dyn Future<Output = (Receipt, Result<(), HookError>)> + Send>>;
 
-/// A notification that a synchronisation handles, and what the hook hears of it after that.
+/// How many synchronisations a notification waits for one that leaves nothing undone which may mend. With a resource that
+/// stays wrong it must not wait for ever.
+const MAX_RUNS: u32 = 6;
+
+/// A notification that a synchronisation handles.
 struct Waiting {
     receipt: Receipt,
+    /// Where a hook is to hear of it after that, or the synchronisation needs to know what it tells.
     heard: Option<Heard>,
+    /// Whether it tells of changed resources, of which the list of changes may not know yet.
+    tells_of_changes: bool,
+    /// How many synchronisations handled it and left something undone.
+    runs: u32,
 }
 
 /// What is to be done and what is being done.
@@ -142,7 +151,7 @@ impl Work {
             tokio::select! {
                 result = &mut keep => match result { Err(error) => return Err(error.into()), Ok(never) => match never {} },
                 Some((topic, until)) = leases.recv() => self.subscribed(topic, until, events),
-                Some(delivery) = deliveries.next(), if self.waiting.len() + self.to_tell.len() < MAX_WAITING => {
+                Some(delivery) = deliveries.next(), if self.has_room() => {
                     self.take(delivery, events).await;
                 }
                 (mirror, result) = ended(&mut self.running) => {
@@ -177,8 +186,15 @@ impl Work {
         events(Event::Subscribed { topic, until });
     }
 
+    fn has_room(&self) -> bool {
+        self.waiting.len() + self.handled.len() + self.to_tell.len() < MAX_WAITING
+    }
+
     async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(Event) + Send)) {
-        match meaning(delivery.body.body(), &self.mirror.set) {
+        let meaning = meaning(delivery.body.body(), &self.mirror.set);
+        let tells_of_changes =
+            matches!(meaning, Ok(Meaning::Told(_) | Meaning::Changes)) && self.mirror.tells_of_changes();
+        match meaning {
             // What was skipped may have been of use.
             Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => self.ask(Look::UnlessInStep),
             Ok(Meaning::Told(interval)) => self.told(interval, delivery.skipped > 0, events),
@@ -186,8 +202,10 @@ impl Work {
                 tracing::info!("a notification about documents that are not used here");
                 return self.saved(delivery.done().await);
             }
+            // Whoever sent it had something to tell, and it may not be the first.
             Err(error) => {
-                tracing::warn!(%error, "a notification that cannot be understood is left aside");
+                tracing::warn!(%error, "a notification that cannot be understood: the lists are looked at");
+                self.ask(Look::UnlessInStep);
                 return self.saved(delivery.done().await);
             }
             Ok(Meaning::Changes) => self.ask(Look::Changes),
@@ -199,7 +217,8 @@ impl Work {
             }
         }
         let (receipt, heard) = delivery.into_heard();
-        self.waiting.push(Waiting { receipt, heard: self.hook.is_some().then_some(heard) });
+        let heard = (self.hook.is_some() || tells_of_changes).then_some(heard);
+        self.waiting.push(Waiting { receipt, heard, tells_of_changes, runs: 0 });
         events(Event::Notified);
     }
 
@@ -224,11 +243,13 @@ impl Work {
         let again = std::mem::take(&mut self.discover_again);
         self.running_look = std::mem::replace(&mut self.look, Look::Changes);
         let how = self.running_look;
+        let told = self.handled.iter().filter(|one| one.tells_of_changes).filter_map(|one| one.heard.as_ref());
+        let told = told.map(|heard| heard.body.clone()).collect();
         self.running = Some(Box::pin(async move {
             if again {
                 mirror.find_again().await;
             }
-            let result = mirror.synchronise(how).await;
+            let result = mirror.synchronise(how, told).await;
             (mirror, result)
         }));
     }
@@ -268,7 +289,7 @@ impl Work {
                     self.pause.is_over();
                 }
                 self.repaired().await;
-                self.handled().await;
+                self.handled(report.may_mend).await;
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
                 events(Event::Synchronised(report));
@@ -291,11 +312,18 @@ impl Work {
         self.saved(kept);
     }
 
-    /// What was handled is done with, but for what the hook is to hear of.
-    async fn handled(&mut self) {
+    /// What was handled is done with, but for what the hook is to hear of. What the copy may not be in step with waits for
+    /// further synchronisations, though not for any number of them.
+    async fn handled(&mut self, may_mend: bool) {
         let mut done = Vec::new();
-        for Waiting { receipt, heard } in std::mem::take(&mut self.handled) {
-            match heard {
+        for waiting in std::mem::take(&mut self.handled) {
+            let runs = waiting.runs + 1;
+            if may_mend && runs < MAX_RUNS {
+                self.handled.push(Waiting { runs, ..waiting });
+                continue;
+            }
+            let Waiting { receipt, heard, .. } = waiting;
+            match heard.filter(|_| self.hook.is_some()) {
                 Some(heard) => self.to_tell.push_back((receipt, heard)),
                 None => done.push(receipt),
             }

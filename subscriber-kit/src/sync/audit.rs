@@ -161,6 +161,7 @@ async fn whole_audit(
         changes: offer.changes(options.changes),
         base: &target.base,
         options,
+        told: &[],
         room: Room::Temporary,
         bytes: AtomicU64::new(0),
         counted: Counted::default(),

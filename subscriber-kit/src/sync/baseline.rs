@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use resync_core::datetime::DateTime;
+use resync_core::document::Entry;
 use url::Url;
 
 use super::changes::{Changes, Gap, Reached};
@@ -69,50 +71,24 @@ pub async fn look(
     options: &SyncOptions,
     look: Look,
 ) -> Result<Report, SyncError> {
-    let max = options.max_run_time;
-    let run = Box::pin(whole_run(client, offer, target, options, look));
-    tokio::time::timeout(max, run).await.unwrap_or(Err(SyncError::TooLong { max }))
+    look_told(client, offer, target, options, look, &[]).await
 }
 
-async fn whole_run(
+/// The same, with the changes that notifications told of, oldest first: the lists may not have them yet.
+pub(crate) async fn look_told(
     client: &Client,
     offer: &Offer,
     target: &Target,
     options: &SyncOptions,
     look: Look,
+    told: &[(DateTime, Entry)],
 ) -> Result<Report, SyncError> {
-    let work = Work::open(client, offer, target, options).await?;
-    let list = work.lists.list;
-    let standing = work.standing().await;
-    let standing = standing.filter(|_| work.lists.changes.is_some());
-    if let (Look::Changes, Some(standing)) = (look, &standing)
-        && let Some(report) = Box::pin(work.incremental(standing)).await?
-    {
-        return work.settle(report).await;
-    }
-    let loading = Arc::clone(&work.folder);
-    let memory = blocking(move || Memory::load(&loading)).await;
-    let enough = memory.settled_for(&work.scope).filter(|settled| match look {
-        Look::Everything => false,
-        Look::UnlessInStep => settled.report.in_step(),
-        Look::Changes | Look::AtNewList => true,
-    });
-    let seen = enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
-    let snapshot = match (work.lists.read(seen).await?, enough, &standing) {
-        (Reading::New(snapshot), ..) => *snapshot,
-        (Reading::Known, _, Some(standing)) => match Box::pin(work.incremental(standing)).await? {
-            Some(report) => return work.settle(report).await,
-            None => work.lists.read_anew().await?,
-        },
-        (Reading::Known, Some(settled), None) => return Ok(settled.report.clone().repeated()),
-        // Only what was seen can be known.
-        (Reading::Known, None, None) => return Ok(Report::default()),
+    let max = options.max_run_time;
+    let run = async {
+        let work = Work::open(client, offer, target, options, told).await?;
+        work.run(look).await
     };
-    if options.delete && snapshot.places.is_empty() {
-        return Err(SyncError::Empty { url: list.clone() });
-    }
-    let report = Box::pin(work.baseline(snapshot, memory)).await?;
-    work.settle(report).await
+    tokio::time::timeout(max, Box::pin(run)).await.unwrap_or(Err(SyncError::TooLong { max }))
 }
 
 impl Scope {
@@ -149,6 +125,7 @@ impl<'s> Work<'s> {
         offer: &'s Offer,
         target: &'s Target,
         options: &'s SyncOptions,
+        told: &'s [(DateTime, Entry)],
     ) -> Result<Self, SyncError> {
         let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
         let changes = offer.changes(options.changes);
@@ -157,7 +134,8 @@ impl<'s> Work<'s> {
         let folder = Arc::new(blocking(move || CopyFolder::open(&opening)).await?);
         let (room, bytes) = (Room::Copy(Arc::clone(&folder)), AtomicU64::new(0));
         let counted = Counted::default();
-        let lists = Lists { client, list, changes, base: &target.base, options, room, bytes, counted };
+        let base = &target.base;
+        let lists = Lists { client, list, changes, base, options, told, room, bytes, counted };
         // The dump that is the list itself has nothing to add to it.
         let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
         Ok(Self { client, target, options, lists, dump, scope, folder })
@@ -171,6 +149,39 @@ impl<'s> Work<'s> {
 }
 
 impl Work<'_> {
+    async fn run(&self, look: Look) -> Result<Report, SyncError> {
+        let standing = self.standing().await;
+        let standing = standing.filter(|_| self.lists.changes.is_some());
+        if let (Look::Changes, Some(standing)) = (look, &standing)
+            && let Some(report) = Box::pin(self.incremental(standing)).await?
+        {
+            return self.settle(report).await;
+        }
+        let loading = Arc::clone(&self.folder);
+        let memory = blocking(move || Memory::load(&loading)).await;
+        let enough = memory.settled_for(&self.scope).filter(|settled| match look {
+            Look::Everything => false,
+            Look::UnlessInStep => settled.report.in_step(),
+            Look::Changes | Look::AtNewList => true,
+        });
+        let seen = enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
+        let snapshot = match (self.lists.read(seen).await?, enough, &standing) {
+            (Reading::New(snapshot), ..) => *snapshot,
+            (Reading::Known, _, Some(standing)) => match Box::pin(self.incremental(standing)).await? {
+                Some(report) => return self.settle(report).await,
+                None => self.lists.read_anew().await?,
+            },
+            (Reading::Known, Some(settled), None) => return Ok(settled.report.clone().repeated()),
+            // Only what was seen can be known.
+            (Reading::Known, None, None) => return Ok(Report::default()),
+        };
+        if self.options.delete && snapshot.places.is_empty() {
+            return Err(SyncError::Empty { url: self.lists.list.clone() });
+        }
+        let report = Box::pin(self.baseline(snapshot, memory)).await?;
+        self.settle(report).await
+    }
+
     async fn baseline(&self, snapshot: Snapshot, memory: Memory) -> Result<Report, SyncError> {
         let Snapshot { places, plan, mut report, packages, bytes, unity, validators, digest, point } =
             snapshot;
@@ -230,6 +241,7 @@ impl Work<'_> {
             }
             Err(error) => return Err(error),
         };
+        let collector = self.lists.take_told(collector, &point)?;
         let (report, mut made) = self.deal(collector).await?;
         let next = made.standing(&self.scope, point).filter(|next| next != standing);
         self.keep(made.changed, None, next).await?;

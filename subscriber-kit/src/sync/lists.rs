@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
+use resync_core::document::{Change, Entry};
 use url::Url;
 
 use super::changes::{Changes, Gap, Point};
@@ -89,6 +90,8 @@ pub(crate) struct Lists<'s> {
     pub(crate) changes: Option<&'s Url>,
     pub(crate) base: &'s Url,
     pub(crate) options: &'s SyncOptions,
+    /// The changes that notifications told of, oldest first.
+    pub(crate) told: &'s [(DateTime, Entry)],
     /// Where entries and packages are kept meanwhile.
     pub(crate) room: Room,
     /// How many bytes of resources and packages came.
@@ -182,7 +185,8 @@ impl Lists<'_> {
         if let (Some(root), Some(begin)) = (self.changes, &point) {
             let changes = Changes { lists: self, root, gap: Gap::Tolerated };
             let reached = Box::pin(changes.since(collector, begin)).await?;
-            (collector, point) = (reached.collector, Some(reached.point));
+            collector = self.take_told(reached.collector, &reached.point)?;
+            point = Some(reached.point);
             if let Some(why) = reached.gap {
                 tracing::warn!(why, "changes may be missing: a newer list will have them");
                 (point, unity) = (None, Unity::Gap(why));
@@ -191,6 +195,15 @@ impl Lists<'_> {
         let Collected { places, plan, report, packages, bytes } = blocking(move || collector.end()).await?;
         let places = Arc::new(places);
         Ok(Snapshot { places, plan, report, packages, bytes, point, unity, validators, digest })
+    }
+
+    /// Adds what notifications told of that happened after all that the lists have.
+    pub(super) fn take_told(&self, mut collector: Collector, point: &Point) -> Result<Collector, SyncError> {
+        for (_, entry) in self.told.iter().filter(|(at, _)| *at > point.since) {
+            let is_gone = entry.change() == Some(Change::Deleted);
+            collector.change(entry.clone(), Url::parse(entry.loc.trim()), is_gone)?;
+        }
+        Ok(collector)
     }
 
     /// Reads what a package of a Resource Dump holds, and from when that is.

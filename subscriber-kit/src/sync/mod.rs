@@ -39,7 +39,9 @@ use resync_core::xml::ReadError;
 use url::Url;
 
 pub use audit::{AuditReport, Verdict, audit};
+pub(crate) use baseline::look_told;
 pub use baseline::{Look, baseline, look};
+pub(crate) use download::blocking;
 pub use download::ResourceError;
 pub use filter::Filter;
 pub use path::PathError;
