@@ -340,6 +340,28 @@ async fn a_notification_stays_open_while_what_it_told_of_may_mend() {
     copy.destination.stop().await;
 }
 
+#[tokio::test]
+async fn one_resource_that_is_wrong_does_not_make_every_try_a_look_at_all_of_them() {
+    let mut hub = Hub::start().await;
+    let source = source_of_changes(&hub).await;
+    publish(&source, &[("/a", "1"), ("/b", "1")]);
+    source.put("/b", b"not what is listed");
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    assert_eq!(destination.synchronised().await.failed, 1);
+    source.asked();
+    assert_eq!(destination.synchronised().await.failed, 1);
+    assert_eq!(at.deliver("a.1", &of_minute(&source, "/c", "1", 1)).await.status(), 204);
+    while destination.synchronised().await.created == 0 {}
+    let asked = source.asked();
+    assert!(asked.contains(&"/b".to_owned()) && !asked.contains(&"/resourcelist.xml".to_owned()), "{asked:?}");
+    source.put("/b", b"1");
+    while destination.synchronised().await.created == 0 {}
+    assert_eq!(files(directory.path()), expected(&[("a", "1"), ("b", "1"), ("c", "1")]));
+    destination.stop().await;
+}
+
 /// A notification of these entries in the minute before this one.
 fn notification_of(entries: &[String], minute: u32) -> String {
     let root = format!(

@@ -231,7 +231,7 @@ impl Work {
         tracing::warn!(%told_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
         events(Event::Gap { told_until, from });
         self.look = self.look.max(if self.mirror.tells_of_changes() { look } else { Look::Everything });
-        self.due = self.due.or(Some(Instant::now() + REORDERING));
+        self.due = Some(sooner(self.due, Instant::now() + REORDERING));
     }
 
     fn start(&mut self) {
@@ -284,7 +284,9 @@ impl Work {
         match result {
             Ok(report) => {
                 if report.may_mend {
-                    self.try_again(LONGEST_MENDING);
+                    // A baseline would compare every file again for the few that failed.
+                    let look = if report.is_remembered { Look::Changes } else { self.running_look };
+                    self.try_again(look, LONGEST_MENDING);
                 } else {
                     self.pause.is_over();
                 }
@@ -296,7 +298,7 @@ impl Work {
             }
             // The notifications stay in `handled`, unacknowledged, for the next try.
             Err(error) => {
-                let retry_in = self.try_again(LONGEST_RETRY);
+                let retry_in = self.try_again(self.running_look, LONGEST_RETRY);
                 events(Event::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
@@ -361,10 +363,10 @@ impl Work {
         self.tell_hook();
     }
 
-    /// As close a look as the last, after a pause. A notification that came meanwhile asks for an earlier one.
-    fn try_again(&mut self, longest: Duration) -> Duration {
+    /// A look as close as this, after a pause. A notification that came meanwhile asks for an earlier one.
+    fn try_again(&mut self, look: Look, longest: Duration) -> Duration {
         let pause = self.pause.after_failure(longest);
-        self.look = self.look.max(self.running_look);
+        self.look = self.look.max(look);
         self.due = self.due.or(Some(Instant::now() + pause));
         pause
     }
@@ -402,6 +404,10 @@ fn spread(poll: Duration) -> Duration {
     poll.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
+fn sooner(due: Option<Instant>, other: Instant) -> Instant {
+    due.map_or(other, |due| due.min(other))
+}
+
 async fn ended<T>(work: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
     match work {
         Some(work) => work.await,
@@ -419,6 +425,13 @@ async fn at(due: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cn016_a_gap_does_not_wait_for_a_try_that_is_far_away_nor_hold_up_one_that_is_near() {
+        let now = Instant::now();
+        let [soon, later] = [2, 3600].map(|seconds| now + Duration::from_secs(seconds));
+        assert_eq!([sooner(None, soon), sooner(Some(later), soon), sooner(Some(now), soon)], [soon, soon, now]);
+    }
 
     #[test]
     fn two_destinations_with_one_poll_do_not_keep_step() {

@@ -206,6 +206,7 @@ impl Work<'_> {
                 Some(Settled { scope: self.scope.clone(), validators, digest, report: report.clone() });
         }
         let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
+        report.is_remembered = standing.is_some();
         self.keep(made.changed, Some(learnt), standing).await?;
         Ok(report)
     }
@@ -242,9 +243,10 @@ impl Work<'_> {
             Err(error) => return Err(error),
         };
         let collector = self.lists.take_told(collector, &point)?;
-        let (report, mut made) = self.deal(collector).await?;
-        let next = made.standing(&self.scope, point).filter(|next| next != standing);
-        self.keep(made.changed, None, next).await?;
+        let (mut report, mut made) = self.deal(collector).await?;
+        let next = made.standing(&self.scope, point);
+        report.is_remembered = next.is_some();
+        self.keep(made.changed, None, next.filter(|next| next != standing)).await?;
         Ok(Some(report))
     }
 

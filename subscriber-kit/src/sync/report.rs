@@ -70,6 +70,9 @@ pub struct Report {
     pub bytes_hashed: u64,
     /// The failures, at most the first hundred.
     pub failures: Vec<Failure>,
+    /// Whether what failed and may mend is remembered, so that dealing with the changes tries it again.
+    #[serde(skip)]
+    pub(crate) is_remembered: bool,
     /// Whether something came that is not what was told.
     #[serde(skip)]
     pub(crate) mismatched: bool,
@@ -137,6 +140,7 @@ impl Report {
             unchanged: self.unchanged + next.unchanged,
             failed: self.failed.saturating_sub(count) + next.failed,
             may_mend: next.may_mend,
+            is_remembered: next.is_remembered,
             patched: self.patched + next.patched,
             // These are counted over both.
             bytes_fetched: next.bytes_fetched,
