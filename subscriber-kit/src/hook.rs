@@ -63,10 +63,14 @@ impl Hook {
     async fn whole(&self, heard: &Heard) -> Result<(), HookError> {
         let mut command = shell();
         command.arg(&self.command).stdin(Stdio::piped()).kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
         command.env("RESYNC_TOPIC", heard.topic.as_str());
         command.env("RESYNC_CONTENT_TYPE", heard.content_type.as_deref().unwrap_or_default());
         command.env("RESYNC_ID", heard.id.map(|id| id.to_string()).unwrap_or_default());
         let mut child = command.spawn()?;
+        #[cfg(unix)]
+        let group = Group(child.id());
         let input = child.stdin.take();
         let write = async {
             if let Some(mut input) = input
@@ -77,8 +81,33 @@ impl Hook {
             }
         };
         let (status, ()) = tokio::join!(child.wait(), write);
+        #[cfg(unix)]
+        group.ended();
         let status = status?;
         if status.success() { Ok(()) } else { Err(HookError::Failed(status)) }
+    }
+}
+
+/// All processes of a command line, not just its shell: they are killed with it, unless it ends by itself.
+#[cfg(unix)]
+struct Group(Option<u32>);
+
+#[cfg(unix)]
+impl Group {
+    fn ended(mut self) {
+        self.0 = None;
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Group {
+    fn drop(&mut self) {
+        let leader = self.0.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        if let Some(leader) = leader
+            && let Err(error) = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL)
+        {
+            tracing::debug!(%error, "what the command began cannot be killed");
+        }
     }
 }
 
@@ -96,20 +125,49 @@ fn shell() -> Command {
     command
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
+
+    fn heard() -> Heard {
+        Heard {
+            id: Some("000000000000000a.7".parse().unwrap()),
+            topic: TopicUrl::parse("http://source.example/topic").unwrap(),
+            content_type: Some("text/plain".to_owned()),
+            body: b"hello".to_vec(),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_it_began_is_killed_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let hook = Hook::new(format!("(echo begun; exec sleep 600) > {}; true", pipe.display()));
+        let (tell, begun) = tokio::sync::oneshot::channel();
+        let reading = tokio::task::spawn_blocking(move || {
+            use std::io::Read as _;
+            let mut pipe = std::fs::File::open(pipe).unwrap();
+            pipe.read_exact(&mut [0; 6]).unwrap();
+            tell.send(()).unwrap();
+            // Until nobody can write into it any more.
+            pipe.read_to_end(&mut Vec::new()).unwrap()
+        });
+        let heard = heard();
+        tokio::select! {
+            ended = hook.run(&heard) => panic!("{ended:?}"),
+            told = begun => told.unwrap(),
+        }
+        let read = tokio::time::timeout(Duration::from_secs(20), reading).await;
+        assert_eq!(read.expect("its child has ended").unwrap(), 0);
+    }
 
     #[tokio::test]
     async fn it_gets_the_body_and_what_is_known_of_it_and_its_exit_code_counts() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out");
-        let heard = Heard {
-            id: Some("000000000000000a.7".parse().unwrap()),
-            topic: TopicUrl::parse("http://source.example/topic").unwrap(),
-            content_type: Some("text/plain".to_owned()),
-            body: b"hello".to_vec(),
-        };
+        let heard = heard();
         let command =
             format!("echo \"$RESYNC_TOPIC $RESYNC_ID $RESYNC_CONTENT_TYPE $(cat)\" > {}", out.display());
         Hook::new(command).run(&heard).await.unwrap();

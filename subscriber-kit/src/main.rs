@@ -192,7 +192,9 @@ fn event_line(event: Event) -> Option<String> {
             format!("not told what changed from {told_until} to {from}: it is found out")
         }
         Event::Synchronised(report) => show::report(&report),
-        Event::HookFailed { cause } => format!("the command failed: {cause}"),
+        Event::HookFailed { cause, retry_in } => {
+            format!("the command failed: {cause}; next try in {retry_in:.0?}")
+        }
         Event::SyncFailed { cause, retry_in } => format!("not in step: {cause}; next try in {retry_in:.0?}"),
         Event::Stopped { cause } => format!("stopped: {cause}"),
         _ => return None,

@@ -183,7 +183,9 @@ async fn fn006_a_list_that_changed_under_an_index_is_read_although_the_index_did
 #[tokio::test]
 async fn a_notification_that_cannot_be_used_is_acknowledged_and_what_it_may_have_told_is_looked_for() {
     let mut copy = Following::of(&[("/a", "1")]).await;
-    for (number, body) in ["<hello/>", &copy.source.notification().replace("updated", "moved")].iter().enumerate() {
+    for (number, body) in
+        ["<hello/>", &copy.source.notification().replace("updated", "moved")].iter().enumerate()
+    {
         publish(&copy.source, &[("/a", &format!("after {number}"))]);
         copy.deliver(&format!("b.{number}"), body).await;
         assert_eq!(copy.destination.synchronised().await.updated, 1, "{body}");
@@ -355,7 +357,10 @@ async fn one_resource_that_is_wrong_does_not_make_every_try_a_look_at_all_of_the
     assert_eq!(at.deliver("a.1", &of_minute(&source, "/c", "1", 1)).await.status(), 204);
     while destination.synchronised().await.created == 0 {}
     let asked = source.asked();
-    assert!(asked.contains(&"/b".to_owned()) && !asked.contains(&"/resourcelist.xml".to_owned()), "{asked:?}");
+    assert!(
+        asked.contains(&"/b".to_owned()) && !asked.contains(&"/resourcelist.xml".to_owned()),
+        "{asked:?}"
+    );
     source.put("/b", b"1");
     while destination.synchronised().await.created == 0 {}
     assert_eq!(files(directory.path()), expected(&[("a", "1"), ("b", "1"), ("c", "1")]));
@@ -423,6 +428,27 @@ async fn a_hook_hears_of_a_notification_when_the_copy_is_in_step_with_it() {
     copy.destination.hook_done().await;
     assert_eq!(std::fs::read_to_string(heard).unwrap(), copy.source.notification());
     assert_eq!(copy.last(), Some(1));
+    copy.destination.stop().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_hook_that_fails_is_run_again_for_the_same_notification_before_the_next() {
+    let out = tempfile::tempdir().unwrap();
+    let (there, heard) = (out.path().join("there"), out.path().join("heard"));
+    let hook = format!("test -e {} && echo \"$RESYNC_ID\" >> {}", there.display(), heard.display());
+    let with_hook = |options: &mut ListenOptions| options.service.hook = Some(Hook::new(hook));
+    let mut copy = Following::with(&[("/a", "1")], with_hook).await;
+    for id in ["a.1", "a.2"] {
+        copy.notify(id).await;
+        copy.destination.synchronised().await;
+    }
+    while !matches!(copy.destination.event().await, Event::HookFailed { .. }) {}
+    std::fs::write(there, "").unwrap();
+    copy.destination.hook_done().await;
+    copy.destination.hook_done().await;
+    assert_eq!(std::fs::read_to_string(heard).unwrap(), "000000000000000a.1\n000000000000000a.2\n");
+    assert_eq!(copy.last(), Some(2));
     copy.destination.stop().await;
 }
 

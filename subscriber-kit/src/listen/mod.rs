@@ -99,10 +99,12 @@ pub enum Event {
     Synchronised(Report),
     /// The hook has dealt with a notification.
     HookDone,
-    /// The hook failed; the notification stays open, and is handed over again at the next start.
+    /// The hook failed; the notification stays open and the first, and the hook is run for it again.
     HookFailed {
         /// Why.
         cause: String,
+        /// After how long that is.
+        retry_in: Duration,
     },
     /// The copy cannot be kept any longer; others go on.
     Stopped {

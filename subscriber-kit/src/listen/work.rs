@@ -42,7 +42,7 @@ const MAX_WAITING: usize = 4096;
 type Running = Pin<Box<dyn Future<Output = (Mirror, Result<Report, SyncError>)> + Send>>;
 
 /// A hook that is running. It gives back what it was about.
-type Telling = Pin<Box<dyn Future<Output = (Receipt, Result<(), HookError>)> + Send>>;
+type Telling = Pin<Box<dyn Future<Output = (Receipt, Heard, Result<(), HookError>)> + Send>>;
 
 /// How many synchronisations a notification waits for one that leaves nothing undone which may mend. With a resource that
 /// stays wrong it must not wait for ever.
@@ -80,6 +80,9 @@ pub(super) struct Work {
     /// Notifications that were handled, and of which the hook is to hear, in their order.
     to_tell: VecDeque<(Receipt, Heard)>,
     telling: Option<Telling>,
+    /// When a hook that failed is run again.
+    tell_again: Option<Instant>,
+    hook_pause: Pause,
     running: Option<Running>,
     pause: Pause,
     active_until: Option<DateTime>,
@@ -120,6 +123,8 @@ impl Work {
             handled: Vec::new(),
             to_tell: VecDeque::new(),
             telling: None,
+            tell_again: None,
+            hook_pause: Pause::default(),
             running: None,
             pause: Pause::default(),
             active_until: None,
@@ -159,7 +164,13 @@ impl Work {
                     self.found(mirror).await;
                     self.synchronised(result, events).await;
                 }
-                (receipt, told) = ended(&mut self.telling) => self.told_hook(receipt, told, events).await,
+                (receipt, heard, told) = ended(&mut self.telling) => {
+                    self.told_hook(receipt, heard, told, events).await;
+                }
+                () = at(self.tell_again) => {
+                    self.tell_again = None;
+                    self.tell_hook();
+                }
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
                 () = tokio::time::sleep_until(next_poll), if !self.poll.is_zero() => {
@@ -337,30 +348,39 @@ impl Work {
 
     /// One at a time, and beside everything else: it may take as long as it likes.
     fn tell_hook(&mut self) {
-        let Some(hook) = self.hook.clone().filter(|_| self.telling.is_none()) else { return };
+        let may_tell = self.telling.is_none() && self.tell_again.is_none();
+        let Some(hook) = self.hook.clone().filter(|_| may_tell) else { return };
         let Some((receipt, heard)) = self.to_tell.pop_front() else { return };
         self.telling = Some(Box::pin(async move {
             let told = hook.run(&heard).await;
-            (receipt, told)
+            (receipt, heard, told)
         }));
     }
 
     async fn told_hook(
         &mut self,
         receipt: Receipt,
+        heard: Heard,
         told: Result<(), HookError>,
         events: &mut (impl FnMut(Event) + Send),
     ) {
         self.telling = None;
         match told {
             Ok(()) => {
+                self.hook_pause.is_over();
                 let done = receipt.done().await;
                 self.saved(done);
                 events(Event::HookDone);
+                self.tell_hook();
             }
-            Err(error) => events(Event::HookFailed { cause: error.to_string() }),
+            // It stays the first, so that the order is kept.
+            Err(error) => {
+                self.to_tell.push_front((receipt, heard));
+                let retry_in = self.hook_pause.after_failure(LONGEST_RETRY);
+                self.tell_again = Some(Instant::now() + retry_in);
+                events(Event::HookFailed { cause: error.to_string(), retry_in });
+            }
         }
-        self.tell_hook();
     }
 
     /// A look as close as this, after a pause. A notification that came meanwhile asks for an earlier one.
