@@ -6,6 +6,7 @@
 //! | [`discover`] | from any URL of a Source to its sets, lists and channels |
 //! | [`subscription`] | where a subscription stands |
 //! | [`subscriber`] | asking hubs, renewing leases, unsubscribing |
+//! | [`topic`] | staying subscribed to a topic wherever it moves |
 //! | [`callback`] | the handler that a hub talks to, for axum and hyper |
 //! | [`inbox`] | notifications handed over once, and what is guaranteed about them |
 //! | [`notification`] | what a Framework Notification means for a copy |
@@ -68,6 +69,7 @@ pub mod hook;
 pub mod inbox;
 pub mod listen;
 pub mod notification;
+mod pause;
 pub mod relay;
 mod server;
 pub mod service;
@@ -76,3 +78,4 @@ pub mod state;
 pub mod subscriber;
 pub mod subscription;
 pub mod sync;
+pub mod topic;

@@ -173,9 +173,11 @@ async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
     let mut options = RelayOptions::new(flags.topics, flags.state);
     options.service = flags.service.options();
     let shutdown = shutdown_signal()?;
+    let has_hook = options.service.hook.is_some();
     let tell = |event| {
-        // A reader that went away is no reason to end a subscription.
-        let _ = say(if flags.json { show::relayed_json(event).to_string() } else { show::relayed(event) });
+        let said = say(if flags.json { show::relayed_json(event).to_string() } else { show::relayed(event) });
+        // Without a command, what nobody reads is lost; with one, that is no reason to end a subscription.
+        if has_hook { Ok(()) } else { said }
     };
     relay(options, tell, shutdown).await.map_err(|error| {
         if error.is_configuration() { Failure::configuration(error) } else { error.into() }

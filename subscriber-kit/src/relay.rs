@@ -1,9 +1,12 @@
 //! Notifications without a copy: subscribes to any WebSub topics, of several Sources and at several hubs, and hands what
 //! they send to whoever wants it, one after another.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
@@ -11,21 +14,20 @@ use resync_core::websub::identity::NotificationId;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
+use url::Url;
 
-use crate::channel::keep_at_some_hub;
-use crate::discover::{Channel, DiscoverError, channels};
+use crate::discover::DiscoverError;
 use crate::fetch::{Client, FetchError};
-use crate::hook::{Heard, Hook};
-use crate::inbox::{Deliveries, Receipt};
+use crate::hook::{Heard, Hook, HookError};
+use crate::inbox::{Deliveries, Delivery, Receipt};
+use crate::pause::{LONGEST_RETRY, Pause, at, ended};
 use crate::service::{Party, Service, ServiceOptions};
 use crate::state::{StateError, Subscriptions};
-use crate::subscriber::{SubscribeError, Subscriber, jittered};
+use crate::topic::{TopicError, TopicEvent, keep_topic};
 
-/// How often the hook is run for one notification, before that is left for the next start.
-const HOOK_TRIES: u32 = 5;
-
-/// The pause after the first failure of a hook; doubled after each further one.
-const HOOK_PAUSE: Duration = Duration::from_secs(1);
+/// How many notifications wait for a hook; more stay in the callback's channel, and when that is full the hub waits.
+const MAX_WAITING: usize = 4096;
 
 /// What [`relay`] is to do.
 #[derive(Clone, Debug)]
@@ -75,19 +77,30 @@ pub enum Relayed {
         /// How many before it did not come.
         skipped: u64,
     },
-    /// The hook failed for good; the notification is handed over again at the next start.
+    /// The hook failed; the notification stays open and the first, and the hook is run for it again.
     HookFailed {
         /// Why.
         cause: String,
+        /// After how long that is.
+        retry_in: Duration,
+    },
+    /// A topic was not found, or its hubs refuse; it is tried again, and others go on.
+    TopicFailed {
+        /// What was asked for.
+        topic: String,
+        /// Why.
+        cause: String,
+        /// After how long it is tried again.
+        retry_in: Duration,
     },
 }
 
 /// Why relaying could not begin or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// A topic was not found.
+    /// No topic can be subscribed to, and none of them may mend by itself.
     #[error(transparent)]
-    Discover(#[from] DiscoverError),
+    Topic(#[from] TopicError),
     /// The HTTP client could not be set up.
     #[error(transparent)]
     Client(#[from] FetchError),
@@ -102,14 +115,9 @@ pub enum RelayError {
     /// The state cannot be opened.
     #[error(transparent)]
     State(#[from] StateError),
-    /// A subscription failed for good.
-    #[error("{topic}: {source}")]
-    Subscribe {
-        /// The topic.
-        topic: String,
-        /// Why.
-        source: Box<SubscribeError>,
-    },
+    /// Nobody hears what happens.
+    #[error("what happens cannot be told: {0}")]
+    Untold(std::io::Error),
 }
 
 impl RelayError {
@@ -119,111 +127,214 @@ impl RelayError {
         matches!(self, Self::Client(_) | Self::Bind { .. } | Self::State(_))
             || matches!(
                 self,
-                Self::Discover(DiscoverError::Url { .. } | DiscoverError::Fetch(FetchError::Scheme(_)))
+                Self::Topic(TopicError::Discover(
+                    DiscoverError::Url { .. } | DiscoverError::Fetch(FetchError::Scheme(_))
+                ))
             )
     }
 }
 
-/// Subscribes to all topics and hands over their notifications until `shutdown` ends. `events` hears what happens.
+/// Subscribes to all topics and hands over their notifications until `shutdown` ends. `events` hears what happens; where
+/// there is no hook, a notification is done when it has heard of it, and open when it could not.
+///
+/// Each topic is kept by itself (see [`keep_topic`]): one that is away, or whose hubs refuse, is told of and tried again.
 ///
 /// # Errors
-/// [`RelayError`]: a topic that is not found, or one whose hubs all refuse for good. A hub that is away is asked again.
+/// [`RelayError`]: a topic that is no URL; when no topic can be subscribed to and none may mend by itself; and when `events`
+/// fails.
 pub async fn relay(
     options: RelayOptions,
-    mut events: impl FnMut(Relayed) + Send,
+    mut events: impl FnMut(Relayed) -> io::Result<()> + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), RelayError> {
+    for topic in &options.topics {
+        let no_url = |reason| DiscoverError::Url { text: topic.clone(), reason };
+        Url::parse(topic).map_err(|reason| TopicError::from(no_url(reason)))?;
+    }
     let client = Client::new(options.service.client.clone())?;
     let subscriptions = Subscriptions::open(&options.state)?;
     let bind_error = |source| RelayError::Bind { address: options.service.listen, source };
     let bound = Service::bind(&options.service, &client, [subscriptions]).await.map_err(bind_error)?;
     let (service, mut parties) = bound;
-    events(Relayed::Listening { address: service.address });
+    events(Relayed::Listening { address: service.address }).map_err(RelayError::Untold)?;
+    // One state was given.
+    let Some((party, deliveries)) = parties.pop() else { return Ok(()) };
+    let (mut keeping, news) = keep_all(&options.topics, &client, &party);
     let work = async {
-        // One state was given.
-        let Some((Party { subscriptions, subscriber }, deliveries)) = parties.pop() else { return Ok(()) };
-        let mut found = Vec::new();
-        for topic in &options.topics {
-            found.extend(channels(&client, topic).await?);
-        }
-        run(found, &subscriber, &subscriptions, deliveries, options.service.hook.as_ref(), &mut events).await
+        let hook = options.service.hook.clone();
+        let work = Work { topics: &options.topics, hook, ..Work::default() };
+        work.run(news, deliveries, &mut events).await.map(|never| match never {})
     };
-    service.run(pin!(work), shutdown, options.service.unsubscribe_on_exit).await
+    let result = service.run(pin!(work), shutdown, options.service.unsubscribe_on_exit).await;
+    // They hold the state, which whoever begins next asks for.
+    keeping.shutdown().await;
+    result
 }
 
-async fn run(
-    channels: Vec<Channel>,
-    subscriber: &Subscriber,
-    subscriptions: &Subscriptions,
-    mut deliveries: Deliveries,
-    hook: Option<&Hook>,
-    events: &mut (impl FnMut(Relayed) + Send),
-) -> Result<(), RelayError> {
-    let (granted, mut leases) = mpsc::unbounded_channel();
+/// What is new of a topic, by its number.
+type News = mpsc::UnboundedReceiver<(usize, TopicEvent)>;
+
+/// Each topic by itself, until the tasks are dropped.
+fn keep_all(topics: &[String], client: &Client, party: &Party) -> (JoinSet<Infallible>, News) {
+    let (tell, news) = mpsc::unbounded_channel();
     let mut keeping = JoinSet::new();
-    for channel in channels {
-        let (subscriber, subscriptions, granted) =
-            (subscriber.clone(), subscriptions.clone(), granted.clone());
+    for (number, topic) in topics.iter().cloned().enumerate() {
+        let (client, party, tell) = (client.clone(), party.clone(), tell.clone());
         keeping.spawn(async move {
-            let tell = |topic: &TopicUrl, until| {
-                // The receiver lives as long as this task.
-                let _ = granted.send((topic.clone(), until));
-            };
-            let result = keep_at_some_hub(&subscriber, &subscriptions, &channel, tell).await;
-            (channel.topic, result)
+            // Who hears of it ends with these tasks.
+            let tell = |event| drop(tell.send((number, event)));
+            keep_topic(&client, &party.subscriber, &party.subscriptions, &topic, tell).await
         });
     }
-    loop {
-        tokio::select! {
-            Some((topic, until)) = leases.recv() => events(Relayed::Subscribed { topic, until }),
-            Some(Ok((topic, Err(source)))) = keeping.join_next() => {
-                let topic = topic.as_str().to_owned();
-                return Err(RelayError::Subscribe { topic, source: Box::new(source) });
-            }
-            Some(delivery) = deliveries.next() => {
-                let skipped = delivery.skipped;
-                let (receipt, heard) = delivery.into_heard();
-                hand_over(receipt, heard, skipped, hook, events).await;
-            }
-            else => return Ok(()),
-        }
-    }
+    (keeping, news)
 }
 
-/// One after another, so that the order is kept.
-async fn hand_over(
+/// A notification that is not done.
+struct Open {
     receipt: Receipt,
     heard: Heard,
     skipped: u64,
-    hook: Option<&Hook>,
-    events: &mut (impl FnMut(Relayed) + Send),
-) {
-    if let Some(hook) = hook
-        && let Err(cause) = insist(hook, &heard).await
-    {
-        events(Relayed::HookFailed { cause });
-        return;
+}
+
+/// A hook that is running. It gives back what it was about.
+type Telling = Pin<Box<dyn Future<Output = (Open, Result<(), HookError>)> + Send>>;
+
+/// What is under way.
+#[derive(Default)]
+struct Work<'o> {
+    topics: &'o [String],
+    /// Those that will not mend by themselves, and why.
+    hopeless: BTreeMap<usize, TopicError>,
+    hook: Option<Hook>,
+    /// What the hook is to hear of, in its order.
+    to_tell: VecDeque<Open>,
+    telling: Option<Telling>,
+    /// When a hook that failed is run again.
+    tell_again: Option<Instant>,
+    pause: Pause,
+}
+
+impl Work<'_> {
+    async fn run(
+        mut self,
+        mut news: News,
+        mut deliveries: Deliveries,
+        events: &mut (impl FnMut(Relayed) -> io::Result<()> + Send),
+    ) -> Result<Infallible, RelayError> {
+        loop {
+            tokio::select! {
+                Some((number, event)) = news.recv() => self.topic(number, event, events)?,
+                Some(delivery) = deliveries.next(), if self.to_tell.len() < MAX_WAITING => {
+                    let open = Open::from(delivery);
+                    if self.hook.is_none() {
+                        hand_over(open, events).await?;
+                    } else {
+                        self.to_tell.push_back(open);
+                        self.tell_hook();
+                    }
+                }
+                (open, told) = ended(&mut self.telling) => self.told_hook(open, told, events).await?,
+                () = at(self.tell_again) => {
+                    self.tell_again = None;
+                    self.tell_hook();
+                }
+            }
+        }
     }
-    let Heard { id, topic, content_type, body } = heard;
-    events(Relayed::Notification { id, topic, content_type, body, skipped });
-    if let Err(error) = receipt.done().await {
-        tracing::error!(%error, "that a notification is done is not kept: it is handed over again after a restart");
+
+    fn topic(
+        &mut self,
+        number: usize,
+        event: TopicEvent,
+        events: &mut impl FnMut(Relayed) -> io::Result<()>,
+    ) -> Result<(), RelayError> {
+        match event {
+            TopicEvent::Subscribed { topic, until } => {
+                self.hopeless.remove(&number);
+                events(Relayed::Subscribed { topic, until }).map_err(RelayError::Untold)
+            }
+            TopicEvent::Failed { error, retry_in } => {
+                let (topic, cause) = (self.topics[number].clone(), error.to_string());
+                if error.is_transient() {
+                    self.hopeless.remove(&number);
+                } else {
+                    self.hopeless.insert(number, error);
+                }
+                if self.hopeless.len() == self.topics.len()
+                    && let Some((_, first)) = self.hopeless.pop_first()
+                {
+                    return Err(first.into());
+                }
+                events(Relayed::TopicFailed { topic, cause, retry_in }).map_err(RelayError::Untold)
+            }
+        }
+    }
+
+    /// One at a time, so that the order is kept.
+    fn tell_hook(&mut self) {
+        let may_tell = self.telling.is_none() && self.tell_again.is_none();
+        let Some(hook) = self.hook.clone().filter(|_| may_tell) else { return };
+        let Some(open) = self.to_tell.pop_front() else { return };
+        self.telling = Some(Box::pin(async move {
+            let told = hook.run(&open.heard).await;
+            (open, told)
+        }));
+    }
+
+    async fn told_hook(
+        &mut self,
+        open: Open,
+        told: Result<(), HookError>,
+        events: &mut (impl FnMut(Relayed) -> io::Result<()> + Send),
+    ) -> Result<(), RelayError> {
+        self.telling = None;
+        match told {
+            Ok(()) => {
+                self.pause.is_over();
+                let (receipt, notification) = open.told();
+                done(receipt).await;
+                self.tell_hook();
+                events(notification).map_err(RelayError::Untold)
+            }
+            // It stays the first, so that the order is kept.
+            Err(error) => {
+                self.to_tell.push_front(open);
+                let retry_in = self.pause.after_failure(LONGEST_RETRY);
+                self.tell_again = Some(Instant::now() + retry_in);
+                events(Relayed::HookFailed { cause: error.to_string(), retry_in }).map_err(RelayError::Untold)
+            }
+        }
     }
 }
 
-async fn insist(hook: &Hook, heard: &Heard) -> Result<(), String> {
-    let mut pause = HOOK_PAUSE;
-    let mut tries = HOOK_TRIES;
-    loop {
-        tries -= 1;
-        match hook.run(heard).await {
-            Ok(()) => return Ok(()),
-            Err(error) if tries == 0 => return Err(error.to_string()),
-            Err(error) => {
-                tracing::warn!(%error, ?pause, "the command is run again");
-                tokio::time::sleep(jittered(pause)).await;
-                pause *= 2;
-            }
-        }
+/// Without a hook a notification is dealt with when it was told.
+async fn hand_over(
+    open: Open,
+    events: &mut (impl FnMut(Relayed) -> io::Result<()> + Send),
+) -> Result<(), RelayError> {
+    let (receipt, notification) = open.told();
+    events(notification).map_err(RelayError::Untold)?;
+    done(receipt).await;
+    Ok(())
+}
+
+impl From<Delivery> for Open {
+    fn from(delivery: Delivery) -> Self {
+        let skipped = delivery.skipped;
+        let (receipt, heard) = delivery.into_heard();
+        Self { receipt, heard, skipped }
+    }
+}
+
+impl Open {
+    fn told(self) -> (Receipt, Relayed) {
+        let Self { receipt, heard: Heard { id, topic, content_type, body }, skipped } = self;
+        (receipt, Relayed::Notification { id, topic, content_type, body, skipped })
+    }
+}
+
+async fn done(receipt: Receipt) {
+    if let Err(error) = receipt.done().await {
+        tracing::error!(%error, "that a notification is done is not kept: it is handed over again after a restart");
     }
 }

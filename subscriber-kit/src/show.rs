@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use indicatif::HumanBytes;
 use resync_core::document::Capability;
 use resync_core::websub::key::TopicUrl;
@@ -150,7 +151,12 @@ pub(crate) fn relayed(event: Relayed) -> String {
     match event {
         Relayed::Listening { address } => format!("listening on http://{address}"),
         Relayed::Subscribed { topic, until } => subscribed(&topic, until),
-        Relayed::HookFailed { cause } => format!("the command failed: {cause}"),
+        Relayed::HookFailed { cause, retry_in } => {
+            format!("the command failed: {cause}; next try in {retry_in:.0?}")
+        }
+        Relayed::TopicFailed { topic, cause, retry_in } => {
+            format!("not subscribed to {topic}: {cause}; next try in {retry_in:.0?}")
+        }
         Relayed::Notification { topic, body, skipped, .. } => {
             let missed =
                 if skipped > 0 { format!(", {skipped} before it did not come") } else { String::new() };
@@ -160,23 +166,33 @@ pub(crate) fn relayed(event: Relayed) -> String {
     }
 }
 
-/// The same as one JSON object a line. A body that is no text is left out.
+/// The same as one JSON object a line. A body that is no text is in base64, in a member of its own.
 pub(crate) fn relayed_json(event: Relayed) -> Value {
     match event {
         Relayed::Listening { address } => json!({ "event": "listening", "address": address.to_string() }),
         Relayed::Subscribed { topic, until } => {
             json!({ "event": "subscribed", "topic": topic.as_str(), "until": until.to_string() })
         }
-        Relayed::HookFailed { cause } => json!({ "event": "command-failed", "cause": cause }),
-        Relayed::Notification { id, topic, content_type, body, skipped } => json!({
-            "event": "notification",
-            "id": id.map(|id| id.to_string()),
-            "topic": topic.as_str(),
-            "content_type": content_type,
-            "skipped": skipped,
-            "length": body.len(),
-            "body": String::from_utf8(body).ok(),
+        Relayed::HookFailed { cause, retry_in } => {
+            json!({ "event": "command-failed", "cause": cause, "retry_in_seconds": retry_in.as_secs() })
+        }
+        Relayed::TopicFailed { topic, cause, retry_in } => json!({
+            "event": "topic-failed", "topic": topic, "cause": cause, "retry_in_seconds": retry_in.as_secs(),
         }),
+        Relayed::Notification { id, topic, content_type, body, skipped } => {
+            let length = body.len();
+            let body = String::from_utf8(body).map_err(|error| BASE64_STANDARD.encode(error.as_bytes()));
+            json!({
+                "event": "notification",
+                "id": id.map(|id| id.to_string()),
+                "topic": topic.as_str(),
+                "content_type": content_type,
+                "skipped": skipped,
+                "length": length,
+                "body": body.as_ref().ok(),
+                "body_base64": body.as_ref().err(),
+            })
+        }
         other => json!({ "event": format!("{other:?}") }),
     }
 }
@@ -265,4 +281,21 @@ fn subscription_json(subscription: &Subscription) -> Value {
         "callback_origin": subscription.callback_origin,
         "last_notification": subscription.last.map(|id| id.to_string()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_that_is_no_text_is_told_whole() {
+        let told = |body: &[u8]| {
+            let topic = TopicUrl::parse("http://source.example/topic").unwrap();
+            let body = body.to_vec();
+            relayed_json(Relayed::Notification { id: None, topic, content_type: None, body, skipped: 0 })
+        };
+        let (text, other) = (told(b"news"), told(b"\xff\x00"));
+        assert_eq!((&text["body"], &text["body_base64"]), (&json!("news"), &Value::Null));
+        assert_eq!((&other["body"], &other["body_base64"]), (&Value::Null, &json!("/wA=")));
+    }
 }

@@ -148,10 +148,14 @@ impl Subscriptions {
 
     /// Those of them that are no part of this channel.
     pub(crate) fn not_of(&self, channel: &Channel) -> Vec<SubscriptionId> {
-        self.ids_of(|record| {
-            let is_hub = channel.hubs.iter().any(|hub| hub.as_str() == record.hub);
-            !is_hub || record.topic != channel.topic
-        })
+        self.ids_of(|record| !channel.is_of(record))
+    }
+
+    /// Those that are active, of the channels as they were `before` and not as they are `now`.
+    pub(crate) fn only_of(&self, before: &[Channel], now: &[Channel]) -> Vec<SubscriptionId> {
+        let any =
+            |channels: &[Channel], record: &Record| channels.iter().any(|channel| channel.is_of(record));
+        self.ids_of(|record| any(before, record) && !any(now, record))
     }
 
     fn ids_of(&self, wanted: impl Fn(&Record) -> bool) -> Vec<SubscriptionId> {
@@ -290,6 +294,12 @@ fn in_the_future(time: Duration) -> i64 {
 
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Channel {
+    fn is_of(&self, record: &Record) -> bool {
+        self.topic == record.topic && self.hubs.iter().any(|hub| hub.as_str() == record.hub)
+    }
 }
 
 #[cfg(test)]

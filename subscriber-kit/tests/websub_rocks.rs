@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use resync_subscriber_kit::relay::{RelayError, RelayOptions, Relayed, relay};
+use resync_subscriber_kit::topic::TopicError;
 use support::{Message, PATIENCE, get, ok, post, serve_slowly, signature, status};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -127,6 +128,7 @@ impl Subscriber {
         let tell = move |event| {
             // A test that has seen enough no longer listens.
             let _ = sender.send(event);
+            Ok(())
         };
         let stopped = async move {
             let _ = stopped.await;
@@ -236,7 +238,7 @@ async fn w115_w117_s205_the_verification_of_a_topic_that_nobody_asked_for_is_404
     assert_eq!(rocks.request().await.verified, 404);
     // The hub refuses for good after that, and so does the subscriber.
     let ended = tokio::time::timeout(PATIENCE, subscriber.task).await.unwrap().unwrap();
-    assert!(matches!(ended, Err(RelayError::Subscribe { .. })), "{ended:?}");
+    assert!(matches!(ended, Err(RelayError::Topic(TopicError::Subscribe { .. }))), "{ended:?}");
 }
 
 #[tokio::test]

@@ -1,20 +1,16 @@
 //! What is copied from where: found at the start, and again whenever it may have moved.
 
 use std::path::Path;
-use std::time::Duration;
 
 use url::Url;
 
-use super::pause::Pause;
 use super::{Event, ListenError, ListenOptions};
 use crate::discover::{Channel, Known, Set, discover};
 use crate::fetch::Client;
 use crate::notification::changes;
+use crate::pause::{LONGEST_RETRY, Pause};
 use crate::state::Subscriptions;
 use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, blocking, look_told};
-
-/// The longest pause between two looks for a Source.
-const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// The copy and what it is a copy of.
 #[derive(Clone, Debug)]

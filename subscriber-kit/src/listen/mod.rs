@@ -3,7 +3,6 @@
 
 mod chain;
 mod mirror;
-mod pause;
 mod work;
 
 use std::net::SocketAddr;

@@ -11,22 +11,19 @@ use tokio::time::Instant;
 
 use super::chain::{Chain, Link};
 use super::mirror::Mirror;
-use super::pause::Pause;
 use super::{Event, ListenError, ListenOptions};
 use crate::channel::follow;
 use crate::discover::Channel;
 use crate::hook::{Heard, Hook, HookError};
 use crate::inbox::{Deliveries, Delivery, Receipt};
 use crate::notification::{Interval, Meaning, meaning};
+use crate::pause::{LONGEST_RETRY, Pause, at, ended, sooner};
 use crate::state::{StateError, Subscriptions};
 use crate::subscriber::Subscriber;
 use crate::sync::{Look, Report, SyncError};
 
 /// How long the first synchronisation waits for the subscription, so that one look serves both.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
-
-/// The longest pause after a synchronisation that could not be done, or a state that could not be kept.
-const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// The longest pause after one that left something undone: each further one asks for much the same again.
 const LONGEST_MENDING: Duration = Duration::from_secs(3600);
@@ -254,7 +251,8 @@ impl Work {
         let again = std::mem::take(&mut self.discover_again);
         self.running_look = std::mem::replace(&mut self.look, Look::Changes);
         let how = self.running_look;
-        let told = self.handled.iter().filter(|one| one.tells_of_changes).filter_map(|one| one.heard.as_ref());
+        let told =
+            self.handled.iter().filter(|one| one.tells_of_changes).filter_map(|one| one.heard.as_ref());
         let told = told.map(|heard| heard.body.clone()).collect();
         self.running = Some(Box::pin(async move {
             if again {
@@ -424,34 +422,9 @@ fn spread(poll: Duration) -> Duration {
     poll.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
-fn sooner(due: Option<Instant>, other: Instant) -> Instant {
-    due.map_or(other, |due| due.min(other))
-}
-
-async fn ended<T>(work: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
-    match work {
-        Some(work) => work.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn at(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cn016_a_gap_does_not_wait_for_a_try_that_is_far_away_nor_hold_up_one_that_is_near() {
-        let now = Instant::now();
-        let [soon, later] = [2, 3600].map(|seconds| now + Duration::from_secs(seconds));
-        assert_eq!([sooner(None, soon), sooner(Some(later), soon), sooner(Some(now), soon)], [soon, soon, now]);
-    }
 
     #[test]
     fn two_destinations_with_one_poll_do_not_keep_step() {

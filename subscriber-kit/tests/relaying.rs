@@ -1,0 +1,158 @@
+//! Notifications without a copy: several topics, each kept by itself, and handed on until somebody took them.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use std::io;
+use std::path::Path;
+
+use resync_subscriber_kit::hook::Hook;
+use resync_subscriber_kit::relay::{RelayError, RelayOptions, Relayed, relay};
+use support::{Hub, PATIENCE, Source, ok, status};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// A running relay and what it says.
+struct Relay {
+    events: mpsc::UnboundedReceiver<Relayed>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), RelayError>>,
+}
+
+impl Relay {
+    fn start(options: RelayOptions) -> Self {
+        let (sender, events) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let tell = move |event| {
+            // A test that has seen enough no longer listens.
+            let _ = sender.send(event);
+            Ok(())
+        };
+        let task = tokio::spawn(relay(options, tell, async move { drop(stopped.await) }));
+        Self { events, stop, task }
+    }
+
+    fn of(topics: &[String], state: &Path) -> Self {
+        Self::start(RelayOptions::new(topics.to_vec(), state))
+    }
+
+    async fn event(&mut self, wanted: impl Fn(&Relayed) -> bool) -> Relayed {
+        let event = async {
+            loop {
+                let event = self.events.recv().await.expect("it is running");
+                if wanted(&event) {
+                    return event;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, event).await.expect("an event in time")
+    }
+
+    async fn body(&mut self) -> Vec<u8> {
+        match self.event(|event| matches!(event, Relayed::Notification { .. })).await {
+            Relayed::Notification { body, .. } => body,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("it stops in time").unwrap().unwrap();
+    }
+}
+
+/// The topic at `path` says that these are its hub and itself.
+fn topic(source: &Source, path: &str, hub: &Hub, canonical: &str) {
+    let links = format!("Link: <{}>; rel=\"hub\", <{}>; rel=\"self\"\r\n", hub.url(), source.url(canonical));
+    source.raw(path, ok(&links, b"news"));
+}
+
+#[tokio::test]
+async fn w134_before_a_renewal_the_topic_is_looked_for_anew_and_followed_to_its_new_hub() {
+    let (mut old, mut new) = (Hub::start().await, Hub::start().await);
+    let source = Source::start().await;
+    topic(&source, "/blog", &old, "/blog");
+    let state = tempfile::tempdir().unwrap();
+    let mut relay = Relay::of(&[source.url("/blog")], state.path());
+    let before = old.accept(3).await;
+    topic(&source, "/blog", &new, "/moved");
+    let (after, left) = tokio::join!(new.accept(600), old.accept(0));
+    assert_eq!((&after.topic, &left.path), (&source.url("/moved"), &before.path));
+    assert_eq!(after.deliver("b.1", "more").await.status(), 204);
+    assert_eq!(relay.body().await, b"more");
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn a_topic_that_is_not_there_is_told_of_and_tried_again_and_ends_no_other() {
+    let mut hub = Hub::start().await;
+    let source = Source::start().await;
+    topic(&source, "/blog", &hub, "/blog");
+    let state = tempfile::tempdir().unwrap();
+    let mut relay = Relay::of(&[source.url("/blog"), source.url("/later")], state.path());
+    let blog = hub.accept(600).await;
+    relay
+        .event(|event| matches!(event, Relayed::TopicFailed { topic, .. } if topic.ends_with("/later")))
+        .await;
+    assert_eq!(blog.deliver("a.1", "news").await.status(), 204);
+    assert_eq!(relay.body().await, b"news");
+    topic(&source, "/later", &hub, "/later");
+    assert_eq!(hub.accept(600).await.topic, source.url("/later"));
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn when_no_topic_can_be_had_that_is_said() {
+    let source = Source::start().await;
+    source.raw("/blog", status("404 Not Found", ""));
+    let state = tempfile::tempdir().unwrap();
+    let relay = Relay::of(&[source.url("/blog"), source.url("/other")], state.path());
+    let ended = tokio::time::timeout(PATIENCE, relay.task).await.unwrap().unwrap();
+    assert!(matches!(&ended, Err(error @ RelayError::Topic(_)) if !error.is_configuration()), "{ended:?}");
+    let relay = Relay::of(&[source.url("/blog"), "blog".to_owned()], state.path());
+    let ended = tokio::time::timeout(PATIENCE, relay.task).await.unwrap().unwrap();
+    assert!(ended.is_err_and(|error| error.is_configuration()));
+}
+
+#[tokio::test]
+async fn a_notification_that_nobody_heard_of_is_not_done() {
+    let mut hub = Hub::start().await;
+    let source = Source::start().await;
+    topic(&source, "/blog", &hub, "/blog");
+    let state = tempfile::tempdir().unwrap();
+    let deaf = |event| match event {
+        Relayed::Notification { .. } => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+        _ => Ok(()),
+    };
+    let options = RelayOptions::new(vec![source.url("/blog")], state.path());
+    let first = tokio::spawn(relay(options, deaf, std::future::pending()));
+    assert_eq!(hub.accept(600).await.deliver("a.1", "news").await.status(), 204);
+    let ended = tokio::time::timeout(PATIENCE, first).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(RelayError::Untold(_))), "{ended:?}");
+    let mut second = Relay::of(&[source.url("/blog")], state.path());
+    assert_eq!(second.body().await, b"news");
+    second.stop().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_hook_that_fails_is_run_again_and_the_order_is_kept() {
+    let mut hub = Hub::start().await;
+    let source = Source::start().await;
+    topic(&source, "/blog", &hub, "/blog");
+    let folder = tempfile::tempdir().unwrap();
+    let (there, heard) = (folder.path().join("there"), folder.path().join("heard"));
+    let hook = format!("test -e {} && cat >> {}", there.display(), heard.display());
+    let mut options = RelayOptions::new(vec![source.url("/blog")], folder.path().join("state"));
+    options.service.hook = Some(Hook::new(hook));
+    let mut relay = Relay::start(options);
+    let at = hub.accept(600).await;
+    for (id, body) in [("a.1", "one "), ("a.2", "two ")] {
+        assert_eq!(at.deliver(id, body).await.status(), 204);
+    }
+    relay.event(|event| matches!(event, Relayed::HookFailed { .. })).await;
+    std::fs::write(there, "").unwrap();
+    assert_eq!([relay.body().await, relay.body().await], [b"one ", b"two "]);
+    assert_eq!(std::fs::read_to_string(heard).unwrap(), "one two ");
+    relay.stop().await;
+}
