@@ -199,12 +199,14 @@ pub(crate) fn relayed_json(event: Relayed) -> Value {
 
 /// A line that scripts may wait for; its beginning says whether all is well.
 pub(crate) fn report(report: &Report) -> String {
-    let Report { resources, created, updated, deleted, failed, .. } = report;
+    let Report { resources, created, updated, deleted, not_deleted, failed, .. } = report;
+    let stuck =
+        if *not_deleted > 0 { format!(", {not_deleted} files cannot be removed") } else { String::new() };
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
         format!("in step: {resources} resources {done}")
     } else {
-        format!("not in step: {failed} of {resources} resources failed {done}")
+        format!("not in step: {failed} of {resources} resources failed{stuck} {done}")
     }];
     lines.extend(report.failures.iter().map(|failure| format!("  {}: {}", failure.loc, failure.cause)));
     lines.extend(report.deletion_skipped.iter().map(|why| format!("  nothing was deleted: {why}")));

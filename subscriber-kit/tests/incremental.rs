@@ -308,6 +308,29 @@ async fn rs199_what_was_told_too_early_is_asked_for_by_every_run_until_it_is_the
     assert_eq!(counts(&mirror.follows().await), [0, 0, 0, 0, 0]);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_cannot_be_removed_is_named_and_remembered_and_keeps_nothing_else() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    // So deep that a path may become longer than the system takes.
+    let deep = (0..15).fold(mirror.directory.path().to_owned(), |path, _| path.join("d".repeat(240)));
+    std::fs::create_dir_all(&deep).unwrap();
+    let directory = tempfile::tempdir_in(deep).unwrap();
+    let target = Target::open(directory.path(), Url::parse(&mirror.site.source.url("/")).unwrap()).unwrap();
+    let run = async |mirror: &Mirror, how| {
+        look(&client(), &mirror.site.offer(), &target, &mirror.options, how).await.unwrap()
+    };
+    assert!(run(&mirror, Look::Everything).await.in_step());
+    let too_deep = format!("{0}/{0}", "x".repeat(250));
+    mirror.site.tell(&[(&too_deep, None), ("a", None), ("b", Some("2"))]);
+    for (round, expected) in [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]].into_iter().enumerate() {
+        let report = run(&mirror, Look::Changes).await;
+        assert_eq!((counts(&report), report.not_deleted), (expected, 1), "{round}: {report:?}");
+        assert!(!report.in_step() && report.failures[0].loc.ends_with(&too_deep));
+    }
+    assert_eq!(files(directory.path()), mirror.site.files);
+}
+
 #[tokio::test]
 async fn rs202_a_dry_run_tells_what_would_be_done_and_does_nothing() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;

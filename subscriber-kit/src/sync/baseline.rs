@@ -18,10 +18,13 @@ use super::filter::Filter;
 use super::folder::{CopyFolder, Room};
 use super::lists::{Counted, LastSeen, Lists, Reading, Snapshot, Unity};
 use super::memory::{Memory, Scope, Settled};
+use super::path::url_of;
+use super::places::Places;
+use super::plan::Line;
 use super::report::{Method, Report};
 use super::run::{Made, Run};
 use super::standing::{MAX_UNDONE, Standing};
-use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target, delete};
+use super::{Authority, ChangesFrom, Offer, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
 /// How closely to look.
@@ -191,10 +194,10 @@ impl Work<'_> {
         run.filled = self.fill(&run, places.wanted(), bytes).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
         let mut learnt = Memory::default();
-        let mut made = Box::pin(run.resources(&plan, &mut report, Some(&mut learnt))).await?;
+        let mut made = Made::default();
+        Box::pin(run.resources(&plan, &mut report, &mut made, Some(&mut learnt))).await?;
         if may_remove {
-            let (target, really) = (self.target.clone(), !self.options.dry_run);
-            report.deleted = blocking(move || delete::unlisted(&target, &places, really)).await?;
+            self.unlisted(places, &mut report, &mut made).await;
         }
         run.account(&mut report);
         report.deletion_skipped = deletion_skipped;
@@ -209,6 +212,23 @@ impl Work<'_> {
         report.is_remembered = standing.is_some();
         self.keep(made.changed, Some(learnt), standing).await?;
         Ok(report)
+    }
+
+    /// Removes what is not listed.
+    async fn unlisted(&self, places: Arc<Places>, report: &mut Report, made: &mut Made) {
+        let (target, really) = (self.target.clone(), !self.options.dry_run);
+        let found = blocking(move || delete::unlisted(&target, &places, really)).await;
+        report.deleted = found.deleted;
+        for (path, error) in found.failures {
+            let error = ResourceError::Remove(error);
+            let url = url_of(&path, &self.target.base).map(String::from);
+            if let Some(url) = &url {
+                let line = Line { loc: url.clone(), url: url.clone(), is_gone: true, ..Line::default() };
+                made.failed(&line, &error);
+            }
+            report.not_removed(&url.unwrap_or_else(|| path.display().to_string()), &error);
+        }
+        report.not_deleted = found.failed;
     }
 
     /// Fills a copy that has no files yet from a Resource Dump, if that is the cheaper way (RS-190).
@@ -256,11 +276,11 @@ impl Work<'_> {
         report.method = Method::Incremental;
         let mut run = Run::new(self, Arc::new(places), Memory::default(), false);
         // First, since a folder may stand where a file belongs now, or the other way round.
-        let deleted = run.deletions(&plan, &mut report).await?;
+        let mut made = Made::default();
+        run.deletions(&plan, &mut report, &mut made).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
-        let mut made = Box::pin(run.resources(&plan, &mut report, None)).await?;
+        Box::pin(run.resources(&plan, &mut report, &mut made, None)).await?;
         run.account(&mut report);
-        made.changed.extend(deleted);
         Ok((report, made))
     }
 
@@ -275,9 +295,8 @@ impl Work<'_> {
         let Some(standing) = self.standing().await.filter(|standing| !standing.undone.is_empty()) else {
             return Ok(report);
         };
-        let undone: Vec<&str> = standing.undone.iter().map(|line| line.loc.as_str()).collect();
         Ok(match Box::pin(self.incremental(&standing)).await {
-            Ok(Some(next)) => report.followed_by(next, &undone),
+            Ok(Some(next)) => report.followed_by(next, &standing.undone),
             Ok(None) => report,
             Err(error) => {
                 tracing::warn!(%error, "what changed meanwhile cannot be found out: the next run does");

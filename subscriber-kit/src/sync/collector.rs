@@ -239,8 +239,9 @@ impl Collector {
     pub(crate) fn again(&mut self, line: &Line) -> Result<(), SyncError> {
         let Ok(url) = Url::parse(&line.url) else { return Ok(()) };
         let number = self.number(true)?;
-        match self.places.change(&line.loc, &url, &self.ground, number, false) {
+        match self.places.change(&line.loc, &url, &self.ground, number, line.is_gone) {
             Ok(()) => self.push(line)?,
+            Err(_) if line.is_gone => {}
             Err(error) => self.report.count(&line.loc, Err(error)),
         }
         Ok(())

@@ -8,24 +8,69 @@ use walkdir::{DirEntry, WalkDir};
 use super::Target;
 use super::path::obstacle;
 use super::places::Places;
+use super::standing::MAX_UNDONE;
 use crate::state::{STATE_FOLDER, is_state_folder};
 
-/// Removes every file under the directory that no place needs, and the folders this empties. Only counts them unless
-/// it is to be done `really`.
-pub(crate) fn unlisted(target: &Target, places: &Places, really: bool) -> io::Result<u64> {
-    let mut deleted = 0;
-    for entry in local_files(target) {
-        let entry = entry?;
-        if relative(target, &entry).is_some_and(|path| places.needs(&path)) {
-            continue;
+/// What became of the files that are not listed.
+#[derive(Debug, Default)]
+pub(crate) struct Unlisted {
+    pub(crate) deleted: u64,
+    /// How many could not be removed, or not even be looked at.
+    pub(crate) failed: u64,
+    /// Which, as far as they are remembered, and why.
+    pub(crate) failures: Vec<(PathBuf, io::Error)>,
+}
+
+impl Unlisted {
+    fn failed(&mut self, path: Option<PathBuf>, error: io::Error) {
+        // What is gone already need not be removed.
+        if error.kind() == io::ErrorKind::NotFound {
+            return;
         }
-        deleted += 1;
-        if really {
-            std::fs::remove_file(entry.path())?;
-            remove_empty_folders(&target.directory, entry.path());
+        self.failed += 1;
+        if self.failures.len() < MAX_UNDONE {
+            self.failures.push((path.unwrap_or_default(), error));
         }
     }
-    Ok(deleted)
+}
+
+/// Removes every file under the directory that no place needs, and the folders this empties. Only counts them unless
+/// it is to be done `really`. One that cannot be removed keeps no other.
+pub(crate) fn unlisted(target: &Target, places: &Places, really: bool) -> Unlisted {
+    unlisted_by(target, places, |path| if really { remove(target, path) } else { Ok(()) })
+}
+
+fn unlisted_by(
+    target: &Target,
+    places: &Places,
+    mut remove: impl FnMut(&Path) -> io::Result<()>,
+) -> Unlisted {
+    let mut found = Unlisted::default();
+    let relative = |path: &Path| path.strip_prefix(&target.directory).ok().map(Path::to_owned);
+    for entry in local_files(target) {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                found.failed(error.path().and_then(relative), error.into());
+                continue;
+            }
+        };
+        let path = relative(entry.path());
+        if path.as_ref().is_some_and(|path| places.needs(path)) {
+            continue;
+        }
+        match remove(entry.path()) {
+            Ok(()) => found.deleted += 1,
+            Err(error) => found.failed(path, error),
+        }
+    }
+    found
+}
+
+fn remove(target: &Target, path: &Path) -> io::Result<()> {
+    std::fs::remove_file(path)?;
+    remove_empty_folders(&target.directory, path);
+    Ok(())
 }
 
 /// Removes the file of one resource, if there is one and nothing on the way to it is in the way; says whether there is
@@ -38,15 +83,11 @@ pub(crate) fn one(target: &Target, relative: &Path, really: bool) -> io::Result<
     if !really {
         return Ok(path.symlink_metadata().is_ok());
     }
-    match std::fs::remove_file(&path) {
-        Ok(()) => {}
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(false);
-        }
-        Err(error) => return Err(error),
+    match remove(target, &path) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => Err(error),
     }
-    remove_empty_folders(&target.directory, &path);
-    Ok(true)
 }
 
 /// How many files under the directory are not listed, and the first of them.
@@ -58,7 +99,7 @@ pub(crate) fn count_unlisted(
     let (mut count, mut first) = (0, Vec::new());
     for entry in local_files(target) {
         let entry = entry?;
-        let path = relative(target, &entry);
+        let path = entry.path().strip_prefix(&target.directory).ok().map(Path::to_owned);
         if path.as_ref().is_some_and(|path| places.lists(path)) {
             continue;
         }
@@ -71,7 +112,7 @@ pub(crate) fn count_unlisted(
 }
 
 /// All that is no folder, symbolic links as themselves; no state is looked into, whoever's it is.
-fn local_files(target: &Target) -> impl Iterator<Item = io::Result<DirEntry>> {
+fn local_files(target: &Target) -> impl Iterator<Item = walkdir::Result<DirEntry>> {
     let state = target.state.clone();
     WalkDir::new(&target.directory)
         .min_depth(1)
@@ -82,11 +123,6 @@ fn local_files(target: &Target) -> impl Iterator<Item = io::Result<DirEntry>> {
             !is_own && !is_state && state.as_deref() != Some(entry.path())
         })
         .filter(|entry| entry.as_ref().map_or(true, |entry| !entry.file_type().is_dir()))
-        .map(|entry| entry.map_err(io::Error::from))
-}
-
-fn relative(target: &Target, entry: &DirEntry) -> Option<PathBuf> {
-    entry.path().strip_prefix(&target.directory).ok().map(Path::to_owned)
 }
 
 /// Upward as long as folders are empty: removing one that is not fails, which ends it.
@@ -132,7 +168,7 @@ mod tests {
         crate::state::mark(&at("another")).unwrap();
         let target = target(&folder).with_state(&at("given"));
         assert_eq!(count_unlisted(&target, &places(&["keep"]), 1).unwrap().0, 3, "strangers are counted");
-        assert_eq!(unlisted(&target, &places(&["keep"]), true).unwrap(), 3);
+        assert_eq!(unlisted(&target, &places(&["keep"]), true).deleted, 3);
         assert!(at("keep").exists() && at(&own).exists());
         assert!(at("given/state.json").exists());
         assert!(at("another/state.json").exists(), "of another program with another --state");
@@ -144,8 +180,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, &["was-a-folder/old", "was-a-file", "gone"]);
         let places = places(&["was-a-folder", "was-a-file/new"]);
-        assert_eq!(unlisted(&target(&folder), &places, true).unwrap(), 1);
+        assert_eq!(unlisted(&target(&folder), &places, true).deleted, 1);
         assert!(folder.path().join("was-a-folder/old").exists() && folder.path().join("was-a-file").exists());
+    }
+
+    #[test]
+    fn one_that_cannot_be_removed_is_named_and_the_others_go_and_one_that_vanished_is_no_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder, &["a", "deep/stuck", "vanished", "z"]);
+        let target = target(&folder);
+        let found = unlisted_by(&target, &places(&["keep"]), |path| match path.file_name().unwrap().to_str() {
+            Some("stuck") => Err(io::ErrorKind::PermissionDenied.into()),
+            Some("vanished") => Err(io::ErrorKind::NotFound.into()),
+            _ => remove(&target, path),
+        });
+        assert_eq!((found.deleted, found.failed), (2, 1));
+        assert_eq!(found.failures[0].0, Path::new("deep/stuck"));
+        assert!(!folder.path().join("a").exists() && !folder.path().join("z").exists());
     }
 
     #[cfg(unix)]
@@ -155,7 +206,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("link")).unwrap();
-        assert_eq!(unlisted(&target(&folder), &places(&["x"]), true).unwrap(), 1);
+        assert_eq!(unlisted(&target(&folder), &places(&["x"]), true).deleted, 1);
         assert!(elsewhere.path().join("precious").exists());
     }
 }

@@ -70,6 +70,9 @@ pub enum ResourceError {
     /// It could not be written.
     #[error("it cannot be written: {0}")]
     Write(#[from] std::io::Error),
+    /// It was deleted, and cannot be removed here.
+    #[error("it cannot be removed: {0}")]
+    Remove(std::io::Error),
 }
 
 fn describe(sent: Option<u64>) -> String {
@@ -101,7 +104,8 @@ impl ResourceError {
             | Self::Hash { .. }
             | Self::RunFull { .. }
             | Self::NoSpace { .. }
-            | Self::Write(_) => true,
+            | Self::Write(_)
+            | Self::Remove(_) => true,
         }
     }
 

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use url::Url;
 
 use crate::state::STATE_FOLDER;
@@ -101,6 +101,13 @@ pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<PathBuf,
         return Err(PathError::TooLong);
     }
     Ok(path)
+}
+
+/// The URI of a file under the directory that stands for `base`; `None` for one that no URI leads to.
+pub(crate) fn url_of(relative: &Path, base: &Url) -> Option<Url> {
+    let names = relative.iter().map(|name| percent_encode(name.as_encoded_bytes(), NON_ALPHANUMERIC).to_string());
+    let url = base.join(".").ok()?.join(&format!("./{}", names.collect::<Vec<_>>().join("/"))).ok()?;
+    (relative_path(url.as_str(), &url, base).ok()? == relative).then_some(url)
 }
 
 /// What stands between the authority and the query, as it was written.
@@ -230,6 +237,16 @@ mod tests {
         assert_eq!(place("http://a.example/data/gr%C3%BC%C3%9Fe%20.txt"), "grüße .txt");
         assert_eq!(place("http://a.example/data/"), "index.html");
         assert_eq!(place("http://a.example/data/a?x=/1#part"), "a?x=%2F1");
+    }
+
+    #[test]
+    fn a_file_under_the_directory_has_the_uri_that_leads_to_it() {
+        let base = Url::parse("http://a.example/data/list.xml").unwrap();
+        for name in ["x", "x/y.txt", "grüße 100%?.txt", "a:b/c#d"] {
+            let url = url_of(Path::new(name), &base).unwrap();
+            assert_eq!(relative_path(url.as_str(), &url, &base).unwrap(), Path::new(name), "{url}");
+        }
+        assert_eq!(url_of(Path::new(".resync-destination/x"), &base), None);
     }
 
     #[test]

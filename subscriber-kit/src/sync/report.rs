@@ -4,6 +4,7 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::plan::Line;
 use super::{ResourceError, SyncError};
 
 /// How many failures a report spells out; all are counted.
@@ -46,6 +47,9 @@ pub struct Report {
     /// Files whose resources are told to be deleted, and that stay because deletion was not asked for.
     #[serde(default)]
     pub kept: u64,
+    /// Files that should be removed and cannot be; they are among the failures.
+    #[serde(default)]
+    pub not_deleted: u64,
     /// Files that were right already.
     pub unchanged: u64,
     /// Resources that are not in step.
@@ -90,7 +94,7 @@ impl Report {
     /// Whether the copy holds everything the Source lists and, where deletion was asked for, nothing else.
     #[must_use]
     pub fn in_step(&self) -> bool {
-        self.failed == 0 && self.deletion_skipped.is_none()
+        self.failed + self.not_deleted == 0 && self.deletion_skipped.is_none()
     }
 
     pub(crate) fn count(&mut self, loc: &str, outcome: Result<Outcome, ResourceError>) {
@@ -106,6 +110,14 @@ impl Report {
                 note(&mut self.failures, loc, &error);
             }
         }
+    }
+
+    /// Tells of a file that cannot be removed.
+    pub(crate) fn not_removed(&mut self, loc: &str, error: &ResourceError) {
+        tracing::warn!(%loc, %error, "a file stays that should be removed");
+        self.not_deleted += 1;
+        self.may_mend |= error.may_mend();
+        note(&mut self.failures, loc, error);
     }
 
     /// Counts the entries of a list that cannot be understood (RS-050).
@@ -126,9 +138,10 @@ impl Report {
     }
 
     /// The findings of a run that went on at once with what had been left `undone`.
-    pub(crate) fn followed_by(mut self, next: Self, undone: &[&str]) -> Self {
-        let count = undone.len() as u64;
-        self.failures.retain(|failure| !undone.contains(&failure.loc.as_str()));
+    pub(crate) fn followed_by(mut self, next: Self, undone: &[Line]) -> Self {
+        let gone = undone.iter().filter(|line| line.is_gone).count() as u64;
+        let count = undone.len() as u64 - gone;
+        self.failures.retain(|failure| !undone.iter().any(|line| line.loc == failure.loc));
         self.failures.extend(next.failures);
         self.failures.truncate(FAILURES_KEPT);
         Self {
@@ -137,6 +150,7 @@ impl Report {
             updated: self.updated + next.updated,
             deleted: self.deleted + next.deleted,
             kept: self.kept + next.kept,
+            not_deleted: self.not_deleted.saturating_sub(gone) + next.not_deleted,
             unchanged: self.unchanged + next.unchanged,
             failed: self.failed.saturating_sub(count) + next.failed,
             may_mend: next.may_mend,

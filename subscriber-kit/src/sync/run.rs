@@ -57,7 +57,7 @@ pub(super) struct Made {
 }
 
 impl Made {
-    fn failed(&mut self, line: &Line, error: &ResourceError) {
+    pub(super) fn failed(&mut self, line: &Line, error: &ResourceError) {
         if !error.is_for_later() {
             return;
         }
@@ -150,13 +150,13 @@ impl<'s> Run<'s> {
         report.patched = self.patched.load(Ordering::Relaxed);
     }
 
-    /// Removes the files of what was deleted, if that is asked for; gives the folders that were changed.
+    /// Removes the files of what was deleted, if that is asked for.
     pub(super) async fn deletions(
         &self,
         plan: &Plan,
         report: &mut Report,
-    ) -> Result<HashSet<PathBuf>, SyncError> {
-        let mut changed = HashSet::new();
+        made: &mut Made,
+    ) -> Result<(), SyncError> {
         let mut steps = plan.begin(true)?;
         while let Some(Planned { number, url, line, .. }) = steps.next().await? {
             let Ok(relative) = relative_path(&line.loc, &url, &self.target.base) else { continue };
@@ -165,17 +165,22 @@ impl<'s> Run<'s> {
             }
             let (target, path) = (self.target.clone(), relative.clone());
             let really = self.options.delete && !self.options.dry_run;
-            let was_there = blocking(move || delete::one(&target, &path, really)).await?;
+            let was_there = blocking(move || delete::one(&target, &path, really)).await;
             match (was_there, self.options.delete) {
-                (true, true) => {
+                (Ok(true), true) => {
                     report.deleted += 1;
-                    changed.extend(folders_above(&self.target.directory, &relative));
+                    made.changed.extend(folders_above(&self.target.directory, &relative));
                 }
-                (true, false) => report.kept += 1,
-                (false, _) => {}
+                (Ok(true), false) => report.kept += 1,
+                (Ok(false), _) => {}
+                (Err(error), _) => {
+                    let error = ResourceError::Remove(error);
+                    report.not_removed(&line.loc, &error);
+                    made.failed(&line, &error);
+                }
             }
         }
-        Ok(changed)
+        Ok(())
     }
 
     /// Brings every resource in step.
@@ -183,9 +188,9 @@ impl<'s> Run<'s> {
         &self,
         plan: &Plan,
         report: &mut Report,
+        made: &mut Made,
         mut learnt: Option<&mut Memory>,
-    ) -> Result<Made, SyncError> {
-        let mut made = Made::default();
+    ) -> Result<(), SyncError> {
         let (mut work, mut placing) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut waiting = Vec::new();
         let (looking, base) = (Arc::clone(&self.placing), self.target.base.clone());
@@ -204,13 +209,13 @@ impl<'s> Run<'s> {
                     None => planning = false,
                 },
                 Some(step) = work.next(), if !work.is_empty() => match step {
-                    Step::Done(done) => self.note(done, &mut made, report, learnt.as_deref_mut()),
+                    Step::Done(done) => self.note(done, made, report, learnt.as_deref_mut()),
                     Step::New(line, new) => waiting.push((line, new)),
                 },
                 Some(put) = placing.next(), if !placing.is_empty() => for done in put {
-                    self.note(done, &mut made, report, learnt.as_deref_mut());
+                    self.note(done, made, report, learnt.as_deref_mut());
                 },
-                else => return Ok(made),
+                else => return Ok(()),
             }
         }
     }
