@@ -240,6 +240,43 @@ async fn rs201_a_change_list_that_cannot_be_read_changes_nothing() {
 }
 
 #[tokio::test]
+async fn rs197_changes_that_cannot_be_read_keep_nobody_from_the_list_and_delete_nothing() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2")), ("b", None)]);
+    let changes = mirror.site.source.page("/changelist-1.xml");
+    let broken = support::ok("", &changes[changes.len() / 2..]);
+    for (answer, how) in [
+        (broken, Look::AtNewList),
+        (status("404 Not Found", ""), Look::UnlessInStep),
+        (support::ok("", b"<html>"), Look::Everything),
+    ] {
+        mirror.site.source.raw("/changelist-1.xml", answer);
+        mirror.site.source.raw("/changelist.xml", support::ok("", b""));
+        mirror.site.source.put("/a", b"1");
+        mirror.site.source.put("/b", b"1");
+        let report = mirror.run(how).await;
+        assert_eq!((report.method, counts(&report)), (Method::Baseline, [0, 0, 0, 2, 0]), "{how:?}");
+        assert!(report.uncertain.is_some() && report.deletion_skipped.is_some(), "{how:?}: {report:?}");
+    }
+    // Who is away is asked again, and changes nothing.
+    mirror.site.source.raw("/changelist.xml", status("503 Service Unavailable", ""));
+    assert!(mirror.try_run(Look::Everything).await.is_err());
+}
+
+#[tokio::test]
+async fn rs192_where_the_index_of_a_closed_list_is_broken_the_capability_list_s_leads_on() {
+    let mut mirror = Mirror::of(2, &[("a", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2")), ("b", Some("1")), ("c", Some("1"))]);
+    let page = String::from_utf8(mirror.site.source.page("/changelist-1.xml")).unwrap();
+    let body = page.split_once("\r\n\r\n").unwrap().1;
+    let index = mirror.site.source.url("/changelist.xml");
+    mirror.site.source.put("/changelist-1.xml", body.replace(&index, &format!("{index}.old")).as_bytes());
+    mirror.follows().await;
+    let asked = mirror.site.source.asked();
+    assert!(asked.contains(&"/changelist.xml.old".to_owned()), "{asked:?}");
+}
+
+#[tokio::test]
 async fn the_lists_of_changes_are_bounded_too() {
     let mut mirror = Mirror::of(2, &[("a", Some("1"))]).await;
     for body in ["2", "3", "4", "5", "6", "7"] {

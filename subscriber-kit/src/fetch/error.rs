@@ -128,6 +128,20 @@ impl FetchError {
         }
     }
 
+    /// Whether the server answered, and what it answered is of no use and stays so.
+    pub(crate) fn is_about_the_answer(&self) -> bool {
+        match self {
+            Self::Status { .. } => !self.is_transient(),
+            Self::TooLarge { .. }
+            | Self::TooManyRedirects { .. }
+            | Self::BadRedirect { .. }
+            | Self::ForeignRedirect { .. }
+            | Self::NotPublic { .. }
+            | Self::Scheme(_) => true,
+            _ => false,
+        }
+    }
+
     pub(super) fn from_send(url: &Url, error: &reqwest::Error) -> Self {
         if error.is_timeout() {
             return Self::Timeout { url: url.clone() };

@@ -170,9 +170,14 @@ impl Work<'_> {
         let seen = enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
         let snapshot = match (self.lists.read(seen).await?, enough, &standing) {
             (Reading::New(snapshot), ..) => *snapshot,
-            (Reading::Known, _, Some(standing)) => match Box::pin(self.incremental(standing)).await? {
-                Some(report) => return self.settle(report).await,
-                None => self.lists.read_anew().await?,
+            (Reading::Known, _, Some(standing)) => match Box::pin(self.incremental(standing)).await {
+                Ok(Some(report)) => return self.settle(report).await,
+                Ok(None) => self.lists.read_anew().await?,
+                Err(error) if error.is_about_a_document() => {
+                    tracing::warn!(%error, "changes cannot be read: the copy is synchronised as a whole");
+                    self.lists.read_anew().await?
+                }
+                Err(error) => return Err(error),
             },
             (Reading::Known, Some(settled), None) => return Ok(settled.report.clone().repeated()),
             // Only what was seen can be known.

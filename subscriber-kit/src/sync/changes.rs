@@ -153,16 +153,43 @@ impl Changes<'_> {
             None => Ok(feed.reached()),
             // RS-192: its index knows what follows, or else the Capability List, from which the root is.
             Some(until) => {
-                let root = index.as_ref().unwrap_or(self.root);
-                self.walk(feed.collector, until.max(point.since), root).await
+                let (root, opened) = self.next(index.as_ref()).await?;
+                self.walk_from(feed.collector, until.max(point.since), root, opened).await
             }
         }
     }
 
+    /// The index of a closed list, or the root where there is none that can be read.
+    async fn next<'u>(&'u self, index: Option<&'u Url>) -> Result<(&'u Url, (Fetched, Head)), SyncError> {
+        if let Some(index) = index {
+            match self.open(index).await {
+                Ok(opened) => return Ok((index, opened)),
+                Err(error) if error.is_about_a_document() => {
+                    tracing::warn!(%error, root = %self.root, "the index of a list of changes is of no use");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((self.root, self.open(self.root).await?))
+    }
+
+    async fn open(&self, url: &Url) -> Result<(Fetched, Head), SyncError> {
+        self.inspect(self.fetch(url).await?).await
+    }
+
     /// From an index, or from the only list.
     async fn walk(&self, collector: Collector, since: DateTime, root: &Url) -> Result<Reached, SyncError> {
-        let fetched = self.fetch(root).await?;
-        let (fetched, head) = self.inspect(fetched).await?;
+        let opened = self.open(root).await?;
+        self.walk_from(collector, since, root, opened).await
+    }
+
+    async fn walk_from(
+        &self,
+        collector: Collector,
+        since: DateTime,
+        root: &Url,
+        (fetched, head): (Fetched, Head),
+    ) -> Result<Reached, SyncError> {
         let mut feed = Feed::new(collector, since);
         if let Some(from) = head.from.filter(|from| *from > since) {
             let archived = self.archived(&head, since, from).await?;
@@ -182,7 +209,7 @@ impl Changes<'_> {
                 (false, _) => {}
             }
             for part in archived {
-                let (fetched, head) = self.inspect(self.fetch(&part.url).await?).await?;
+                let (fetched, head) = self.open(&part.url).await?;
                 feed = feed.document(self.lists, fetched, head, None, &part.url).await?;
             }
         }
@@ -191,7 +218,7 @@ impl Changes<'_> {
         }
         let parts = head.parts.into_iter().filter(|part| part.until.is_none_or(|until| until >= since));
         for part in parts {
-            let (fetched, inner) = self.inspect(self.fetch(&part.url).await?).await?;
+            let (fetched, inner) = self.open(&part.url).await?;
             if inner.is_index {
                 return Err(SyncError::NestedIndex { url: part.url });
             }
@@ -208,7 +235,7 @@ impl Changes<'_> {
         // An archive may have an index, and that is all (RS-044).
         for is_top in [true, false] {
             for place in std::mem::take(&mut places) {
-                let (_, head) = self.inspect(self.fetch(&place).await?).await?;
+                let (_, head) = self.open(&place).await?;
                 match head.is_index {
                     true if is_top => places.extend(head.parts.into_iter().map(|part| part.url)),
                     true => return Err(SyncError::NestedIndex { url: place }),

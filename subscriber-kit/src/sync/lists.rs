@@ -14,7 +14,7 @@ use resync_core::datetime::DateTime;
 use resync_core::document::{Change, Entry};
 use url::Url;
 
-use super::changes::{Changes, Gap, Point};
+use super::changes::{Changes, Gap, Point, Reached};
 use super::collector::{Collected, Collector, Of};
 use super::download::blocking;
 use super::folder::Room;
@@ -150,6 +150,36 @@ impl Lists<'_> {
     }
 
     async fn once(&self, root: Fetched) -> Result<Snapshot, SyncError> {
+        let mut listing = self.listing(root).await?;
+        let begin = listing.at.filter(|_| listing.unity == Unity::One).map(Point::at);
+        let (Some(root), Some(begin)) = (self.changes, &begin) else { return listing.end(begin).await };
+        let changes = Changes { lists: self, root, gap: Gap::Tolerated };
+        let why = match Box::pin(changes.since(listing.collector, begin)).await {
+            Ok(Reached { collector, point, gap: None }) => {
+                listing.collector = self.take_told(collector, &point)?;
+                return listing.end(Some(point)).await;
+            }
+            Ok(Reached { collector, gap: Some(why), .. }) => {
+                listing.collector = collector;
+                why
+            }
+            Err(error) if error.is_about_a_document() => {
+                // What was taken of the changes is not known, so the list is read without them.
+                self.counted.begin_again();
+                listing = self.listing(self.fetch_anew(self.list).await?).await?;
+                format!("what changed since the list is not known: {error}")
+            }
+            Err(error) => return Err(error),
+        };
+        tracing::warn!(why, "changes may be missing: a newer list will have them");
+        if listing.unity == Unity::One {
+            listing.unity = Unity::Gap(why);
+        }
+        listing.end(None).await
+    }
+
+    /// Reads what is listed, without the changes since.
+    async fn listing(&self, root: Fetched) -> Result<Listing, SyncError> {
         let (validators, digest) = (root.validators.clone(), root.digest.clone());
         let home = root.url.origin();
         let collector = Collector::new(self, home.clone(), self.room.scratch()?);
@@ -181,20 +211,7 @@ impl Lists<'_> {
                 unity = index.holds(&Component { url: listed.url, at: listed.at }, at);
             }
         }
-        let mut point = index.at.filter(|_| unity == Unity::One).map(Point::at);
-        if let (Some(root), Some(begin)) = (self.changes, &point) {
-            let changes = Changes { lists: self, root, gap: Gap::Tolerated };
-            let reached = Box::pin(changes.since(collector, begin)).await?;
-            collector = self.take_told(reached.collector, &reached.point)?;
-            point = Some(reached.point);
-            if let Some(why) = reached.gap {
-                tracing::warn!(why, "changes may be missing: a newer list will have them");
-                (point, unity) = (None, Unity::Gap(why));
-            }
-        }
-        let Collected { places, plan, report, packages, bytes } = blocking(move || collector.end()).await?;
-        let places = Arc::new(places);
-        Ok(Snapshot { places, plan, report, packages, bytes, point, unity, validators, digest })
+        Ok(Listing { collector, unity, at: index.at, validators, digest })
     }
 
     /// Adds what notifications told of that happened after all that the lists have.
@@ -273,6 +290,24 @@ impl Lists<'_> {
             pause = (pause * 2).min(Duration::from_secs(30));
         }
         Ok(self.client.document_unless(url, known, &folder).await?)
+    }
+}
+
+/// What the lists say, before the changes since.
+struct Listing {
+    collector: Collector,
+    unity: Unity,
+    at: Option<DateTime>,
+    validators: Validators,
+    digest: String,
+}
+
+impl Listing {
+    async fn end(self, point: Option<Point>) -> Result<Snapshot, SyncError> {
+        let Self { collector, unity, validators, digest, .. } = self;
+        let Collected { places, plan, report, packages, bytes } = blocking(move || collector.end()).await?;
+        let places = Arc::new(places);
+        Ok(Snapshot { places, plan, report, packages, bytes, point, unity, validators, digest })
     }
 }
 

@@ -406,3 +406,26 @@ pub enum SyncError {
     #[error("the directory cannot be worked on: {0}")]
     Directory(#[from] std::io::Error),
 }
+
+impl SyncError {
+    /// Whether a document of the Source is at fault, and not that it is away, or that a bound was reached.
+    fn is_about_a_document(&self) -> bool {
+        match self {
+            Self::Fetch(error) => error.is_about_the_answer(),
+            Self::PackageFetch { source, .. } => match &**source {
+                ResourceError::Fetch(error) => error.is_about_the_answer(),
+                error => error.is_mismatch() || matches!(error, ResourceError::TooLarge { .. }),
+            },
+            Self::List { .. }
+            | Self::NotAChangeList { .. }
+            | Self::NestedIndex { .. }
+            | Self::ForeignComponent { .. }
+            | Self::Component { .. }
+            | Self::OtherManifest { .. }
+            | Self::Package { .. }
+            | Self::PackageFormat { .. }
+            | Self::LostChanges { .. } => true,
+            _ => false,
+        }
+    }
+}
