@@ -34,6 +34,28 @@ async fn rs160_from_every_document_and_from_the_base_the_same_set_is_found() {
 }
 
 #[tokio::test]
+async fn of_a_capability_list_without_end_little_is_remembered() {
+    let source = announced().await;
+    let mut named: Vec<String> = (0..1000)
+        .flat_map(|number| {
+            let loc = source.url(&format!("/{number}"));
+            [
+                entry(&loc, r#"capability="changelist""#),
+                entry(&loc, &format!(r#"capability="mine-{number}""#)),
+            ]
+        })
+        .collect();
+    named.push(entry(&source.url("/resourcelist.xml"), r#"capability="resourcelist""#));
+    let root = r#"<rs:md capability="capabilitylist"/>"#;
+    source.put("/capabilitylist.xml", document("urlset", root, &named).as_bytes());
+    let found = discover(&client(), &source.url("/")).await.unwrap();
+    let set = found.choose(None).unwrap();
+    assert_eq!(set.capabilities.len(), 34, "two that are known, and 32 others");
+    assert_eq!(set.capabilities[0].1.as_str(), source.url("/0"));
+    assert_eq!(set.resource_list.as_ref().unwrap().as_str(), source.url("/resourcelist.xml"));
+}
+
+#[tokio::test]
 async fn rs161_a_link_header_leads_to_the_capability_list_also_when_relative() {
     let source = announced().await;
     source.remove("/.well-known/resourcesync");

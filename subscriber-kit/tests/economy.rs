@@ -148,6 +148,24 @@ async fn one_run_has_bounds_and_names_the_one_it_met() {
 }
 
 #[tokio::test]
+async fn a_compressed_list_counts_as_long_as_it_is() {
+    let mut copy = Copy::start().await;
+    let entries: Vec<String> =
+        (0..400).map(|number| copy.source.entry(&format!("/{number}"), b"x")).collect();
+    copy.source.resource_list("/resourcelist.xml", &entries);
+    let plain = copy.source.page("/resourcelist.xml");
+    let body = plain.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::Write::write_all(&mut gzip, &plain[body..]).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let max = 2 * gzip.len() as u64;
+    copy.source.put("/resourcelist.xml", &gzip);
+    copy.options.max_list_bytes = max;
+    let result = copy.try_sync(false).await;
+    assert!(matches!(result, Err(SyncError::ListsTooLarge { max: told, .. }) if told == max), "{result:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_drips_is_given_up() {
     let drip = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = drip.local_addr().unwrap();

@@ -234,7 +234,9 @@ impl Search<'_> {
             for url in document.locations().into_iter().take(MAX_DESCRIPTIONS) {
                 match self.read(&url).await {
                     Ok(part) if part.capability() == Some(&Capability::Description) => {
-                        lists.extend(part.locations());
+                        // One more than are read, so that this shows.
+                        let room = (MAX_SETS + 1).saturating_sub(lists.len());
+                        lists.extend(part.locations().into_iter().take(room));
                     }
                     Ok(_) => source.cannot_read(url, Unfit::of("not a Source Description")),
                     Err(unfit) => source.cannot_read(url, unfit),

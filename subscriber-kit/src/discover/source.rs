@@ -9,6 +9,9 @@ use url::Url;
 use super::Parsed;
 use crate::fetch::FetchError;
 
+/// How many capabilities of a set are remembered that are not ResourceSync's own.
+const MAX_UNKNOWN: usize = 32;
+
 /// What a Source offers.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -31,7 +34,7 @@ pub struct Set {
     pub capability_list: Option<Url>,
     /// The Resource List or its index (RS-014: only reading it tells).
     pub resource_list: Option<Url>,
-    /// Everything the Capability List names, in its order.
+    /// What the Capability List names, in its order: of each capability the first, and a bounded number of unknown ones.
     pub capabilities: Vec<(Capability, Url)>,
     /// Where Framework Notifications are sent (FN-060).
     pub framework_channel: Option<Channel>,
@@ -205,10 +208,17 @@ impl Set {
             Self { capability_list: Some(document.url.clone()), ..Self::bare(document.url.clone()) };
         set.resource_list = None;
         set.described_by = document.link(&Relation::DescribedBy);
+        let mut unknown = 0;
         for entry in &document.entries {
             let (Some(capability), Some(url)) = (entry.capability(), document.resolve(&entry.loc)) else {
                 continue;
             };
+            let is_unknown = matches!(capability, Capability::Other(_));
+            if set.offers(capability) || (is_unknown && unknown == MAX_UNKNOWN) {
+                tracing::debug!(%capability, %url, "a capability that is named twice, or one of too many");
+                continue;
+            }
+            unknown += usize::from(is_unknown);
             match capability {
                 Capability::ResourceList => set.resource_list = Some(url.clone()),
                 Capability::FrameworkNotification => set.framework_channel = document.channel(entry),

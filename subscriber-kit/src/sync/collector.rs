@@ -39,6 +39,9 @@ pub(crate) struct Collector {
     filter: Filter,
     prefer: Vec<String>,
     max: u64,
+    /// Of what is kept of the documents: compressed they may be much shorter than that.
+    max_bytes: u64,
+    list: Url,
     places: Places,
     report: Report,
     plan: Draft,
@@ -78,13 +81,15 @@ pub(crate) struct Collected {
 impl Collector {
     /// For documents of the origin `home`.
     pub(crate) fn new(lists: &Lists<'_>, home: Origin, scratch: File) -> Self {
-        let Lists { base, options, .. } = lists;
+        let Lists { list, base, options, .. } = lists;
         Self {
             ground: Ground { home, base: (*base).clone(), authority: options.authority },
             filter: options.filter.clone(),
             prefer: options.prefer.clone(),
             // One number means that there is no line.
             max: options.max_resources.min(u64::from(UNWANTED - 1)),
+            max_bytes: options.max_list_bytes,
+            list: (*list).clone(),
             places: Places::default(),
             report: Report::default(),
             plan: Draft::new(scratch),
@@ -288,6 +293,9 @@ impl Collector {
     fn push(&mut self, line: &Line) -> Result<(), SyncError> {
         self.plan.push(line)?;
         self.lines += 1;
+        if self.plan.bytes() > self.max_bytes {
+            return Err(SyncError::ListsTooLarge { url: self.list.clone(), max: self.max_bytes });
+        }
         Ok(())
     }
 }

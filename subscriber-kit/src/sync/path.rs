@@ -16,6 +16,9 @@ use crate::state::STATE_FOLDER;
 const MAX_NAME: usize = 255;
 const MAX_PATH: usize = 4000;
 
+/// How many folders deep a file may lie, and one: each of them is remembered.
+const MAX_SEGMENTS: usize = 128;
+
 /// Why a resource has no file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
@@ -40,7 +43,7 @@ pub enum PathError {
     /// A name that this program uses itself.
     #[error("its path is one of this program's own names ({0:?})")]
     Reserved(String),
-    /// Longer than file systems take.
+    /// Longer than file systems take, or too many folders deep.
     #[error("its path is too long for a file")]
     TooLong,
     /// A folder on its way is a symbolic link, which may lead anywhere.
@@ -96,6 +99,9 @@ pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<PathBuf,
         name.extend_from_slice(query.replace('/', "%2F").as_bytes());
     }
     segments.push(name);
+    if segments.len() > MAX_SEGMENTS {
+        return Err(PathError::TooLong);
+    }
     let path = segments.into_iter().map(name_of).collect::<Result<PathBuf, _>>()?;
     if path.as_os_str().len() > MAX_PATH {
         return Err(PathError::TooLong);
@@ -298,6 +304,8 @@ mod tests {
             assert!(matches!(place(loc), Err(PathError::Reserved(_))), "{loc}");
         }
         assert_eq!(place(&format!("http://a.example/data/{}", "a".repeat(256))), Err(PathError::TooLong));
+        assert!(place(&format!("http://a.example/data/{}", "a/".repeat(127))).is_ok());
+        assert_eq!(place(&format!("http://a.example/data/{}", "a/".repeat(128))), Err(PathError::TooLong));
     }
 
     #[test]

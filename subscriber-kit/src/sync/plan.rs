@@ -72,20 +72,30 @@ impl Line {
 
 /// A plan that is being written.
 #[derive(Debug)]
-pub(crate) struct Draft(BufWriter<File>);
+pub(crate) struct Draft {
+    out: BufWriter<File>,
+    bytes: u64,
+}
 
 impl Draft {
     pub(crate) fn new(scratch: File) -> Self {
-        Self(BufWriter::new(scratch))
+        Self { out: BufWriter::new(scratch), bytes: 0 }
     }
 
     pub(crate) fn push(&mut self, line: &Line) -> io::Result<()> {
-        serde_json::to_writer(&mut self.0, line)?;
-        self.0.write_all(b"\n")
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        self.bytes += text.len() as u64;
+        self.out.write_all(&text)
+    }
+
+    /// How many bytes were written.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(crate) fn end(self) -> io::Result<Plan> {
-        Ok(Plan(self.0.into_inner().map_err(io::IntoInnerError::into_error)?))
+        Ok(Plan(self.out.into_inner().map_err(io::IntoInnerError::into_error)?))
     }
 }
 
