@@ -222,6 +222,22 @@ async fn rs201_a_deletion_is_only_done_where_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn what_is_filtered_out_by_its_uri_is_not_deleted_with_the_source_s() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("own/b", Some("1")), ("c", Some("1"))]).await;
+    mirror.options.filter.exclude = vec!["*/own/*".to_owned()];
+    mirror.run(Look::Everything).await;
+    mirror.site.tell(&[("own/b", None), ("c", None)]);
+    mirror.site.list();
+    for (how, deleted) in [(Look::Changes, 1), (Look::Everything, 0)] {
+        let report = mirror.run(how).await;
+        assert_eq!((report.deleted, report.in_step()), (deleted, true), "{how:?}: {report:?}");
+        assert_eq!(files(mirror.directory.path()), support::expected(&[("a", "1"), ("own/b", "1")]), "{how:?}");
+    }
+    let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
+    assert_eq!((found.verdict, found.extra), (Verdict::InStep, 0), "{found:?}");
+}
+
+#[tokio::test]
 async fn rs201_a_change_list_that_cannot_be_read_changes_nothing() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
     let before = files(mirror.directory.path());

@@ -196,8 +196,8 @@ async fn whole_audit(
             },
         }
     }
-    let (target, places) = (target.clone(), snapshot.places);
-    let counted = blocking(move || delete::count_unlisted(&target, &places, EXTRA_SHOWN)).await?;
+    let (target, places, filter) = (target.clone(), snapshot.places, options.filter.clone());
+    let counted = blocking(move || delete::count_unlisted(&target, &places, &filter, EXTRA_SHOWN)).await?;
     (report.extra, report.extra_files) = counted;
     Ok(report.judged())
 }

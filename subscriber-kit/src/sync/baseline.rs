@@ -221,8 +221,9 @@ impl Work<'_> {
 
     /// Removes what is not listed.
     async fn unlisted(&self, places: Arc<Places>, report: &mut Report, made: &mut Made) {
-        let (target, really) = (self.target.clone(), !self.options.dry_run);
-        let found = blocking(move || delete::unlisted(&target, &places, really)).await;
+        let (target, filter) = (self.target.clone(), self.options.filter.clone());
+        let really = !self.options.dry_run;
+        let found = blocking(move || delete::unlisted(&target, &places, &filter, really)).await;
         report.deleted = found.deleted;
         for (path, error) in found.failures {
             let error = ResourceError::Remove(error);

@@ -219,7 +219,9 @@ impl Collector {
         url: Result<Url, url::ParseError>,
         is_gone: bool,
     ) -> Result<(), SyncError> {
-        let number = self.number(is_gone || self.filter.admits(&entry))?;
+        let is_wanted =
+            if is_gone { self.filter.has_a_wanted_uri(&entry.loc) } else { self.filter.admits(&entry) };
+        let number = self.number(is_wanted)?;
         let placed = match &url {
             Ok(url) => self.places.change(&entry.loc, url, &self.ground, number, is_gone),
             Err(error) => Err(PathError::Uri(*error).into()),

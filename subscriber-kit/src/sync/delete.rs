@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
 use super::Target;
-use super::path::obstacle;
+use super::filter::Filter;
+use super::path::{obstacle, url_of};
 use super::places::Places;
 use super::standing::MAX_UNDONE;
 use crate::state::{STATE_FOLDER, is_state_folder};
@@ -34,15 +35,22 @@ impl Unlisted {
     }
 }
 
-/// Removes every file under the directory that no place needs, and the folders this empties. Only counts them unless
-/// it is to be done `really`. One that cannot be removed keeps no other.
-pub(crate) fn unlisted(target: &Target, places: &Places, really: bool) -> Unlisted {
-    unlisted_by(target, places, |path| if really { remove(target, path) } else { Ok(()) })
+/// Removes every file under the directory that no place needs and the filter does not keep, and the folders this empties.
+/// Only counts them unless it is to be done `really`. One that cannot be removed keeps no other.
+pub(crate) fn unlisted(target: &Target, places: &Places, filter: &Filter, really: bool) -> Unlisted {
+    unlisted_by(target, places, filter, |path| if really { remove(target, path) } else { Ok(()) })
+}
+
+/// Whether the filter leaves out what this file would be of.
+fn is_left_out(target: &Target, filter: &Filter, relative: &Path) -> bool {
+    !filter.wants_every_uri()
+        && url_of(relative, &target.base).is_some_and(|url| !filter.has_a_wanted_uri(url.as_str()))
 }
 
 fn unlisted_by(
     target: &Target,
     places: &Places,
+    filter: &Filter,
     mut remove: impl FnMut(&Path) -> io::Result<()>,
 ) -> Unlisted {
     let mut found = Unlisted::default();
@@ -56,7 +64,7 @@ fn unlisted_by(
             }
         };
         let path = relative(entry.path());
-        if path.as_ref().is_some_and(|path| places.needs(path)) {
+        if path.as_ref().is_some_and(|path| places.needs(path) || is_left_out(target, filter, path)) {
             continue;
         }
         match remove(entry.path()) {
@@ -85,7 +93,9 @@ pub(crate) fn one(target: &Target, relative: &Path, really: bool) -> io::Result<
     }
     match remove(target, &path) {
         Ok(()) => Ok(true),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }
@@ -94,13 +104,14 @@ pub(crate) fn one(target: &Target, relative: &Path, really: bool) -> io::Result<
 pub(crate) fn count_unlisted(
     target: &Target,
     places: &Places,
+    filter: &Filter,
     show: usize,
 ) -> io::Result<(u64, Vec<String>)> {
     let (mut count, mut first) = (0, Vec::new());
     for entry in local_files(target) {
         let entry = entry?;
         let path = entry.path().strip_prefix(&target.directory).ok().map(Path::to_owned);
-        if path.as_ref().is_some_and(|path| places.lists(path)) {
+        if path.as_ref().is_some_and(|path| places.lists(path) || is_left_out(target, filter, path)) {
             continue;
         }
         count += 1;
@@ -167,8 +178,12 @@ mod tests {
         write(&folder, &[".resync-unfinished-a"]);
         crate::state::mark(&at("another")).unwrap();
         let target = target(&folder).with_state(&at("given"));
-        assert_eq!(count_unlisted(&target, &places(&["keep"]), 1).unwrap().0, 3, "strangers are counted");
-        assert_eq!(unlisted(&target, &places(&["keep"]), true).deleted, 3);
+        assert_eq!(
+            count_unlisted(&target, &places(&["keep"]), &Filter::default(), 1).unwrap().0,
+            3,
+            "strangers are counted"
+        );
+        assert_eq!(unlisted(&target, &places(&["keep"]), &Filter::default(), true).deleted, 3);
         assert!(at("keep").exists() && at(&own).exists());
         assert!(at("given/state.json").exists());
         assert!(at("another/state.json").exists(), "of another program with another --state");
@@ -180,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, &["was-a-folder/old", "was-a-file", "gone"]);
         let places = places(&["was-a-folder", "was-a-file/new"]);
-        assert_eq!(unlisted(&target(&folder), &places, true).deleted, 1);
+        assert_eq!(unlisted(&target(&folder), &places, &Filter::default(), true).deleted, 1);
         assert!(folder.path().join("was-a-folder/old").exists() && folder.path().join("was-a-file").exists());
     }
 
@@ -189,10 +204,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, &["a", "deep/stuck", "vanished", "z"]);
         let target = target(&folder);
-        let found = unlisted_by(&target, &places(&["keep"]), |path| match path.file_name().unwrap().to_str() {
-            Some("stuck") => Err(io::ErrorKind::PermissionDenied.into()),
-            Some("vanished") => Err(io::ErrorKind::NotFound.into()),
-            _ => remove(&target, path),
+        let found = unlisted_by(&target, &places(&["keep"]), &Filter::default(), |path| {
+            match path.file_name().unwrap().to_str() {
+                Some("stuck") => Err(io::ErrorKind::PermissionDenied.into()),
+                Some("vanished") => Err(io::ErrorKind::NotFound.into()),
+                _ => remove(&target, path),
+            }
         });
         assert_eq!((found.deleted, found.failed), (2, 1));
         assert_eq!(found.failures[0].0, Path::new("deep/stuck"));
@@ -206,7 +223,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("link")).unwrap();
-        assert_eq!(unlisted(&target(&folder), &places(&["x"]), true).deleted, 1);
+        assert_eq!(unlisted(&target(&folder), &places(&["x"]), &Filter::default(), true).deleted, 1);
         assert!(elsewhere.path().join("precious").exists());
     }
 }

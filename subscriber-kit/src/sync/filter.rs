@@ -38,7 +38,13 @@ impl Filter {
         self.types.is_empty() || self.types.iter().any(|pattern| matches_type(pattern, written))
     }
 
-    fn has_a_wanted_uri(&self, loc: &str) -> bool {
+    /// Whether it leaves out no URI.
+    pub(crate) fn wants_every_uri(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty()
+    }
+
+    /// Whether its URI is wanted, which may be all that is known of what was deleted.
+    pub(crate) fn has_a_wanted_uri(&self, loc: &str) -> bool {
         let fits = |pattern: &String| matches(pattern, loc);
         (self.include.is_empty() || self.include.iter().any(fits)) && !self.exclude.iter().any(fits)
     }

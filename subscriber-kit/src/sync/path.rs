@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use url::Url;
 
 use crate::state::STATE_FOLDER;
@@ -18,6 +18,21 @@ const MAX_PATH: usize = 4000;
 
 /// How many folders deep a file may lie, and one: each of them is remembered.
 const MAX_SEGMENTS: usize = 128;
+
+/// What a segment of a URI cannot have as it is.
+const IN_SEGMENT: AsciiSet = CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'/')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'`')
+    .add(b'{')
+    .add(b'}');
 
 /// Why a resource has no file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,8 +126,8 @@ pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<PathBuf,
 
 /// The URI of a file under the directory that stands for `base`; `None` for one that no URI leads to.
 pub(crate) fn url_of(relative: &Path, base: &Url) -> Option<Url> {
-    let names = relative.iter().map(|name| percent_encode(name.as_encoded_bytes(), NON_ALPHANUMERIC).to_string());
-    let url = base.join(".").ok()?.join(&format!("./{}", names.collect::<Vec<_>>().join("/"))).ok()?;
+    let names = relative.iter().map(|name| percent_encode(name.as_encoded_bytes(), &IN_SEGMENT).to_string());
+    let url = base.join(&format!("./{}", names.collect::<Vec<_>>().join("/"))).ok()?;
     (relative_path(url.as_str(), &url, base).ok()? == relative).then_some(url)
 }
 
@@ -248,7 +263,11 @@ mod tests {
     #[test]
     fn a_file_under_the_directory_has_the_uri_that_leads_to_it() {
         let base = Url::parse("http://a.example/data/list.xml").unwrap();
-        for name in ["x", "x/y.txt", "grüße 100%?.txt", "a:b/c#d"] {
+        assert_eq!(
+            url_of(Path::new("x-1/y_z.txt"), &base).unwrap().as_str(),
+            "http://a.example/data/x-1/y_z.txt"
+        );
+        for name in ["x", "grüße 100%?.txt", "a:b/c#d"] {
             let url = url_of(Path::new(name), &base).unwrap();
             assert_eq!(relative_path(url.as_str(), &url, &base).unwrap(), Path::new(name), "{url}");
         }
