@@ -5,6 +5,7 @@ mod support;
 
 use std::time::Duration;
 
+use resync_core::datetime::DateTime;
 use resync_subscriber_kit::sync::{
     Look, Method, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
 };
@@ -184,6 +185,39 @@ async fn rs197_what_changed_between_a_list_and_the_oldest_change_is_told_to_be_u
     mirror.site.list();
     assert!(mirror.run(Look::AtNewList).await.in_step());
     assert!(point.exists());
+}
+
+#[tokio::test]
+async fn rs197_a_list_that_is_missing_in_the_index_leads_back_to_the_whole_list() {
+    let mut mirror = Mirror::of(2, &[("a", Some("1")), ("b", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2")), ("b", None), ("c", Some("1")), ("d", Some("1")), ("e", Some("1"))]);
+    mirror.site.list();
+    mirror.site.tell(&[("f", Some("1"))]);
+    let page = String::from_utf8(mirror.site.source.page("/changelist.xml")).unwrap();
+    let body = page.split_once("\r\n\r\n").unwrap().1;
+    let missing = mirror.site.source.url("/changelist-2.xml");
+    let pieces: Vec<&str> = body.split_inclusive("</sitemap>").filter(|one| !one.contains(&missing)).collect();
+    assert!(pieces.concat().len() < body.len(), "{body}");
+    mirror.site.source.put("/changelist.xml", pieces.concat().as_bytes());
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!((report.method, report.failed), (Method::Baseline, 0));
+    mirror.assert_same();
+}
+
+#[tokio::test]
+async fn a_change_that_is_told_of_the_future_hides_none_that_come_before() {
+    let mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    let source = &mirror.site.source;
+    source.remove("/changelist-1.xml");
+    let soon = || DateTime::from_unix_millis(DateTime::now().unix_millis() + 2000).unwrap().to_string();
+    for (path, at) in [("/a", (|| "2099-01-01T00:00:00Z".to_owned()) as fn() -> String), ("/b", soon)] {
+        let at = at();
+        let metadata = format!(r#"change="updated" datetime="{at}" "#);
+        let entry = source.resource(path, b"2").replace("<rs:md ", &format!("<rs:md {metadata}"));
+        let root = r#"<rs:md capability="changelist" from="2026-01-01T00:00:00Z"/>"#;
+        source.put("/changelist.xml", document("urlset", root, &[entry]).as_bytes());
+        assert_eq!(counts(&mirror.run(Look::Changes).await), [0, 1, 0, 0, 0], "{path}");
+    }
 }
 
 #[tokio::test]

@@ -154,7 +154,8 @@ impl Changes<'_> {
             // RS-192: its index knows what follows, or else the Capability List, from which the root is.
             Some(until) => {
                 let (root, opened) = self.next(index.as_ref()).await?;
-                self.walk_from(feed.collector, until.max(point.since), root, opened).await
+                let since = until.min(DateTime::now()).max(point.since);
+                self.walk_from(feed.collector, since, root, opened).await
             }
         }
     }
@@ -191,40 +192,54 @@ impl Changes<'_> {
         (fetched, head): (Fetched, Head),
     ) -> Result<Reached, SyncError> {
         let mut feed = Feed::new(collector, since);
-        if let Some(from) = head.from.filter(|from| *from > since) {
+        let mut passed = 0;
+        let mut told = Some(since);
+        if let Some((number, from)) = head.hole(since) {
             let archived = self.archived(&head, since, from).await?;
-            match (archived.is_empty(), self.gap) {
-                (true, Gap::Refused) => {
-                    return Err(SyncError::LostChanges {
-                        url: Box::new(root.clone()),
-                        from: from.to_string(),
-                        since: since.to_string(),
-                    });
-                }
-                (true, Gap::Tolerated) => {
-                    feed.gap = Some(format!(
-                        "{root} tells of changes since {from}, but the list is of {since}: what changed between is not known"
-                    ));
-                }
-                (false, _) => {}
+            if archived.is_empty() {
+                feed.gap = Some(self.lost(root, since, from)?);
+            } else {
+                passed = number;
             }
             for part in archived {
                 let (fetched, head) = self.open(&part.url).await?;
                 feed = feed.document(self.lists, fetched, head, None, &part.url).await?;
             }
+            told = None;
         }
         if !head.is_index {
             return Ok(feed.document(self.lists, fetched, head, None, root).await?.reached());
         }
-        let parts = head.parts.into_iter().filter(|part| part.until.is_none_or(|until| until >= since));
-        for part in parts {
+        let parts = head.parts.into_iter().skip(passed);
+        for part in parts.filter(|part| part.until.is_none_or(|until| until >= since)) {
             let (fetched, inner) = self.open(&part.url).await?;
             if inner.is_index {
                 return Err(SyncError::NestedIndex { url: part.url });
             }
+            if let Some((told, from)) =
+                told.zip(part.from.or(inner.from)).filter(|(told, from)| lies_after(*from, *told))
+            {
+                let why = self.lost(&part.url, told, from)?;
+                feed.gap = feed.gap.or(Some(why));
+            }
+            told = part.until.or(inner.until);
             feed = feed.document(self.lists, fetched, inner, None, &part.url).await?;
         }
         Ok(feed.reached())
+    }
+
+    /// What happened between these moments is told nowhere: why, if that is tolerated.
+    fn lost(&self, url: &Url, since: DateTime, from: DateTime) -> Result<String, SyncError> {
+        match self.gap {
+            Gap::Refused => Err(SyncError::LostChanges {
+                url: Box::new(url.clone()),
+                from: from.to_string(),
+                since: since.to_string(),
+            }),
+            Gap::Tolerated => Ok(format!(
+                "{url} tells of changes since {from}, but what is known is of {since}: what changed between is not known"
+            )),
+        }
     }
 
     /// The archived lists from `since` to where the living ones begin; none if they do not reach that far.
@@ -281,6 +296,30 @@ struct Head {
     packages: Option<Vec<Listed>>,
 }
 
+impl Head {
+    /// Where what it tells does not follow what is known up to `since`: the number of the first part behind the hole, and
+    /// when that begins.
+    fn hole(&self, since: DateTime) -> Option<(usize, DateTime)> {
+        if let Some(from) = self.from.filter(|from| *from > since) {
+            return Some((0, from));
+        }
+        let mut told = Some(since);
+        let is_needed = |part: &Part| part.until.is_none_or(|until| until >= since);
+        for (number, part) in self.parts.iter().enumerate().filter(|(_, part)| is_needed(part)) {
+            if let Some((_, from)) = told.zip(part.from).filter(|(told, from)| lies_after(*from, *told)) {
+                return Some((number, from));
+            }
+            told = part.until;
+        }
+        None
+    }
+}
+
+/// Whether one list does not follow the other; times may be rounded to seconds.
+fn lies_after(from: DateTime, told_until: DateTime) -> bool {
+    from.unix_millis() > told_until.unix_millis() + 1000
+}
+
 struct Part {
     url: Url,
     from: Option<DateTime>,
@@ -325,6 +364,10 @@ fn inspect(mut fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
     }
     drop(reader);
     fetched.file.rewind()?;
+    // Oldest first (RS-128), also where the index has them otherwise.
+    if parts.iter().all(|part: &Part| part.from.is_some()) {
+        parts.sort_by_key(|part| part.from);
+    }
     let link = |relation| header_link(&header, &url, &relation);
     let (index, archives) = (link(Relation::Index), link(Relation::Archives));
     let (from, until) = (header.metadata.from, header.metadata.until);
@@ -418,7 +461,9 @@ impl Feed {
     }
 
     fn reached(self) -> Reached {
-        let since = self.reached.map_or(self.since, |reached| reached.max(self.since));
+        // What is told to happen later must not hide what does until then.
+        let reached = self.reached.map(|reached| reached.min(DateTime::now()));
+        let since = reached.map_or(self.since, |reached| reached.max(self.since));
         Reached { collector: self.collector, point: Point { since, open: self.open }, gap: self.gap }
     }
 }
