@@ -254,7 +254,7 @@ impl Work<'_> {
     /// Deals with what changed since the last run; `None` where changes were lost (RS-197).
     async fn incremental(&self, standing: &Standing) -> Result<Option<Report>, SyncError> {
         let Some(root) = self.lists.changes else { return Ok(None) };
-        let mut collector = Collector::new(&self.lists, self.lists.list.origin(), self.lists.room.scratch()?);
+        let mut collector = Collector::new(&self.lists, self.lists.room.scratch()?);
         for line in &standing.undone {
             collector.again(line)?;
         }

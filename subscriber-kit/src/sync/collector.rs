@@ -8,7 +8,7 @@ use resync_core::digest::Agreement;
 use resync_core::document::{Capability, Change, Entry, Link, Relation, Root};
 use resync_core::rules::Violations;
 use resync_core::xml::Reader;
-use url::{Origin, Url};
+use url::Url;
 
 use super::filter::{Filter, matches_type};
 use super::lists::{Component, Lists, Page};
@@ -79,11 +79,11 @@ pub(crate) struct Collected {
 }
 
 impl Collector {
-    /// For documents of the origin `home`.
-    pub(crate) fn new(lists: &Lists<'_>, home: Origin, scratch: File) -> Self {
+    /// For documents of the Source whose list this is: a redirect of the list makes it no other.
+    pub(crate) fn new(lists: &Lists<'_>, scratch: File) -> Self {
         let Lists { list, base, options, .. } = lists;
         Self {
-            ground: Ground { home, base: (*base).clone(), authority: options.authority },
+            ground: Ground { home: list.origin(), base: (*base).clone(), authority: options.authority },
             filter: options.filter.clone(),
             prefer: options.prefer.clone(),
             // One number means that there is no line.

@@ -181,8 +181,7 @@ impl Lists<'_> {
     /// Reads what is listed, without the changes since.
     async fn listing(&self, root: Fetched) -> Result<Listing, SyncError> {
         let (validators, digest) = (root.validators.clone(), root.digest.clone());
-        let home = root.url.origin();
-        let collector = Collector::new(self, home.clone(), self.room.scratch()?);
+        let collector = Collector::new(self, self.room.scratch()?);
         let (mut collector, mut index) = blocking(move || collector.read(root, true)).await?;
         self.count_parts(index.components.len() + index.packages.len())?;
         let mut packages = std::mem::take(&mut index.packages);
@@ -191,9 +190,7 @@ impl Lists<'_> {
             let list = self.fetch(&component.url, None).await?;
             // Without conditions there is always a document.
             let Some(list) = list else { continue };
-            if !self.options.authority.allows(&list.url, &home) {
-                return Err(SyncError::ForeignComponent { url: list.url });
-            }
+            self.check_origin(&list.url)?;
             let url = list.url.clone();
             let (next, page) = blocking(move || collector.read(list, false)).await?;
             collector = next;

@@ -36,13 +36,13 @@ use std::time::Duration;
 use resync_core::document::Capability;
 use resync_core::package::PackageError;
 use resync_core::xml::ReadError;
-use url::Url;
+use url::{Origin, Url};
 
 pub use audit::{AuditReport, Verdict, audit};
 pub(crate) use baseline::look_told;
 pub use baseline::{Look, baseline, look};
-pub(crate) use download::blocking;
 pub use download::ResourceError;
+pub(crate) use download::blocking;
 pub use filter::Filter;
 pub use path::PathError;
 pub use progress::Progress;
@@ -105,7 +105,8 @@ impl Offer {
 /// Whose resources a list may name (RS-200).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
-    /// Only those of its own scheme, host and port.
+    /// Only those of its own scheme, host and port; `http` and `https` of one host are one where both have their usual ports,
+    /// since Sources move from the one to the other.
     #[default]
     SameOrigin,
     /// Anyone's: for a Source that is trusted to send this Destination anywhere.
@@ -114,9 +115,20 @@ pub enum Authority {
 
 impl Authority {
     /// Whether a list of the origin `home` may lead to `url`.
-    pub(crate) fn allows(self, url: &Url, home: &url::Origin) -> bool {
-        self == Self::Any || url.origin() == *home
+    pub(crate) fn allows(self, url: &Url, home: &Origin) -> bool {
+        let origin = url.origin();
+        self == Self::Any || origin == *home || is_usual_host(&origin, home)
     }
+}
+
+fn is_usual_host(one: &Origin, other: &Origin) -> bool {
+    let host = |origin: &Origin| match origin {
+        Origin::Tuple(scheme, host, port) => {
+            matches!((scheme.as_str(), port), ("http", 80) | ("https", 443)).then(|| host.clone())
+        }
+        Origin::Opaque(_) => None,
+    };
+    host(one).is_some_and(|one| host(other) == Some(one))
 }
 
 /// From what a copy that has no files yet is made.
@@ -426,6 +438,27 @@ impl SyncError {
             | Self::PackageFormat { .. }
             | Self::LostChanges { .. } => true,
             _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rs200_a_source_that_moved_to_https_is_the_same_and_other_hosts_and_ports_are_not() {
+        let is_allowed = |url: &str, home: &str| {
+            let [url, home] = [url, home].map(|text| Url::parse(text).unwrap());
+            Authority::SameOrigin.allows(&url, &home.origin())
+        };
+        assert!(is_allowed("http://a.example/x", "https://a.example/list.xml"));
+        assert!(is_allowed("https://a.example/x", "http://a.example:80/list.xml"));
+        for other in
+            ["https://b.example/x", "http://a.example:8080/x", "https://a.example:80/x", "ftp://a.example/x"]
+        {
+            assert!(!is_allowed(other, "https://a.example/list.xml"), "{other}");
+            assert!(!is_allowed("https://a.example/list.xml", other), "{other}");
         }
     }
 }

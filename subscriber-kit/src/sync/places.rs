@@ -9,7 +9,7 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::hash::BuildHasher as _;
 use std::path::{Path, PathBuf};
 
-use url::{Origin, Url};
+use url::{Origin, Position, Url};
 
 use super::path::relative_path;
 use super::{Authority, PathError, ResourceError};
@@ -40,7 +40,7 @@ pub(crate) struct Places {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// A hash of the URI.
+    /// A hash of the URI without its scheme, which changes when a Source moves to https.
     owner: u32,
     line: u32,
     is_gone: bool,
@@ -87,12 +87,12 @@ impl Places {
     }
 
     fn place(&self, loc: &str, url: &Url, ground: &Ground) -> Result<(PathBuf, u32), ResourceError> {
-        if ground.authority == Authority::SameOrigin && url.origin() != ground.home {
+        if !ground.authority.allows(url, &ground.home) {
             return Err(ResourceError::OtherOrigin { list: ground.home.ascii_serialization() });
         }
         let relative = relative_path(loc, url, &ground.base)?;
         #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
-        let owner = self.keys.hash_one(url) as u32;
+        let owner = self.keys.hash_one(&url[Position::BeforeHost..]) as u32;
         Ok((relative, owner))
     }
 
@@ -191,6 +191,20 @@ pub(crate) fn places_of(base: &str, listed: &[&str]) -> Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rs200_a_resource_that_moved_to_https_is_still_the_same() {
+        let mut places = places_of("http://a.example/", &["x"]);
+        let base = Url::parse("http://a.example/").unwrap();
+        let ground = Ground { home: base.origin(), base, authority: Authority::SameOrigin };
+        let moved = Url::parse("https://a.example/x").unwrap();
+        assert!(!places.take(moved.as_str(), &moved, &ground, 1).unwrap(), "it is listed already");
+        let other = Url::parse("https://b.example/x").unwrap();
+        assert!(matches!(
+            places.take(other.as_str(), &other, &ground, 2),
+            Err(ResourceError::OtherOrigin { .. })
+        ));
+    }
 
     #[test]
     fn rs198_the_last_word_on_a_resource_counts_and_folders_come_and_go_with_their_files() {

@@ -329,7 +329,7 @@ impl<'s> Run<'s> {
     fn elsewhere(&self, line: &Line, places: &[String]) -> Vec<Url> {
         let is_proven = line.facts.algorithm().is_some();
         let is_allowed = |place: &Url| {
-            place.origin() == self.home
+            Authority::SameOrigin.allows(place, &self.home)
                 || (is_proven && (self.options.mirrors || self.options.authority == Authority::Any))
         };
         places.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
