@@ -196,7 +196,8 @@ async fn rs197_a_list_that_is_missing_in_the_index_leads_back_to_the_whole_list(
     let page = String::from_utf8(mirror.site.source.page("/changelist.xml")).unwrap();
     let body = page.split_once("\r\n\r\n").unwrap().1;
     let missing = mirror.site.source.url("/changelist-2.xml");
-    let pieces: Vec<&str> = body.split_inclusive("</sitemap>").filter(|one| !one.contains(&missing)).collect();
+    let pieces: Vec<&str> =
+        body.split_inclusive("</sitemap>").filter(|one| !one.contains(&missing)).collect();
     assert!(pieces.concat().len() < body.len(), "{body}");
     mirror.site.source.put("/changelist.xml", pieces.concat().as_bytes());
     let report = mirror.run(Look::Changes).await;
@@ -245,6 +246,19 @@ async fn rs197_what_is_archived_is_taken_from_the_archive() {
 }
 
 #[tokio::test]
+async fn rs195_what_was_followed_and_is_old_now_is_stale_and_what_was_changed_here_is_corrupt() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2")), ("c", Some("2"))]);
+    mirror.follows().await;
+    mirror.site.tell(&[("a", Some("3"))]);
+    for changed in ["b", "c"] {
+        std::fs::write(mirror.directory.path().join(changed), "x").unwrap();
+    }
+    let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
+    assert_eq!((found.same, found.stale, found.corrupt), (0, 1, 2), "{found:?}");
+}
+
+#[tokio::test]
 async fn rs201_a_deletion_is_only_done_where_it_is_asked_for() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
     mirror.options.delete = false;
@@ -265,7 +279,11 @@ async fn what_is_filtered_out_by_its_uri_is_not_deleted_with_the_source_s() {
     for (how, deleted) in [(Look::Changes, 1), (Look::Everything, 0)] {
         let report = mirror.run(how).await;
         assert_eq!((report.deleted, report.in_step()), (deleted, true), "{how:?}: {report:?}");
-        assert_eq!(files(mirror.directory.path()), support::expected(&[("a", "1"), ("own/b", "1")]), "{how:?}");
+        assert_eq!(
+            files(mirror.directory.path()),
+            support::expected(&[("a", "1"), ("own/b", "1")]),
+            "{how:?}"
+        );
     }
     let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
     assert_eq!((found.verdict, found.extra), (Verdict::InStep, 0), "{found:?}");

@@ -17,7 +17,7 @@ use super::dump::{Dumps, Filled, fill, is_empty};
 use super::filter::Filter;
 use super::folder::{CopyFolder, Room};
 use super::lists::{Counted, LastSeen, Lists, Reading, Snapshot, Unity};
-use super::memory::{Memory, Scope, Settled};
+use super::memory::{Memory, More, Scope, Settled};
 use super::path::url_of;
 use super::places::Places;
 use super::plan::Line;
@@ -167,7 +167,8 @@ impl Work<'_> {
             Look::UnlessInStep => settled.report.in_step(),
             Look::Changes | Look::AtNewList => true,
         });
-        let seen = enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
+        let seen =
+            enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
         let snapshot = match (self.lists.read(seen).await?, enough, &standing) {
             (Reading::New(snapshot), ..) => *snapshot,
             (Reading::Known, _, Some(standing)) => match Box::pin(self.incremental(standing)).await {
@@ -200,7 +201,7 @@ impl Work<'_> {
         Box::pin(run.unpack(&plan, packages)).await?;
         let mut learnt = Memory::default();
         let mut made = Made::default();
-        Box::pin(run.resources(&plan, &mut report, &mut made, Some(&mut learnt))).await?;
+        Box::pin(run.resources(&plan, &mut report, &mut made, &mut learnt)).await?;
         if may_remove {
             self.unlisted(places, &mut report, &mut made).await;
         }
@@ -285,7 +286,8 @@ impl Work<'_> {
         let mut made = Made::default();
         run.deletions(&plan, &mut report, &mut made).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
-        Box::pin(run.resources(&plan, &mut report, &mut made, None)).await?;
+        let mut learnt = More::new(&self.folder);
+        Box::pin(run.resources(&plan, &mut report, &mut made, &mut learnt)).await?;
         run.account(&mut report);
         Ok((report, made))
     }

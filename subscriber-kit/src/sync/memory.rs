@@ -21,6 +21,11 @@ use crate::fetch::Validators;
 use crate::state::STATE_FOLDER;
 
 const FILE_NAME: &str = "files.jsonl";
+/// What runs over changes learnt since that was written.
+const MORE_NAME: &str = "files-more.jsonl";
+/// How much longer than the first the second file may become; then all in it is forgotten, since a run over changes does
+/// not read what is remembered.
+const MOST_MORE: u64 = 64 << 20;
 const FORMAT: u32 = 1;
 const IN_PATHS: AsciiSet = CONTROLS.add(b'%');
 
@@ -97,6 +102,57 @@ pub(crate) struct Memory {
     pub(crate) files: HashMap<Box<Path>, Known>,
 }
 
+/// Hears what is now known of files.
+pub(crate) trait Learn: Send {
+    /// Of one file, and whether that is another than before.
+    fn learn(&mut self, path: &Path, known: Known, is_new: bool);
+}
+
+impl Learn for Memory {
+    fn learn(&mut self, path: &Path, known: Known, _: bool) {
+        self.files.insert(path.into(), known);
+    }
+}
+
+/// Adds to what is remembered, without reading it.
+#[derive(Debug)]
+pub(crate) struct More {
+    path: PathBuf,
+    /// Once something was learnt.
+    out: Option<BufWriter<File>>,
+}
+
+impl More {
+    pub(crate) fn new(folder: &CopyFolder) -> Self {
+        Self { path: folder.file(MORE_NAME), out: None }
+    }
+
+    fn write(&mut self, path: &Path, known: &Known) -> io::Result<()> {
+        let out = match &mut self.out {
+            Some(out) => out,
+            None => self.out.insert(BufWriter::new(self.open()?)),
+        };
+        write_file(out, path, known)
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let length = |path: &Path| path.metadata().map_or(0, |found| found.len());
+        let is_too_long = length(&self.path) > length(&self.path.with_file_name(FILE_NAME)) + MOST_MORE;
+        let mut how = File::options();
+        if is_too_long { how.write(true).truncate(true) } else { how.append(true) }
+            .create(true)
+            .open(&self.path)
+    }
+}
+
+impl Learn for More {
+    fn learn(&mut self, path: &Path, known: Known, is_new: bool) {
+        if is_new && let Err(error) = self.write(path, &known) {
+            tracing::info!(%error, "what is known of a file is not kept: it is read again");
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Head {
     format: u32,
@@ -119,15 +175,18 @@ impl Memory {
     }
 
     fn load_from(path: &Path) -> Self {
-        match read(path) {
-            Ok(memory) => memory,
-            Err(error) => {
-                if error.kind() != io::ErrorKind::NotFound {
-                    tracing::info!(%error, "what was known of the copy's files cannot be used: all are read again");
-                }
-                Self::default()
+        let mut memory = read(path).unwrap_or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::info!(%error, "what was known of the copy's files cannot be used: all are read again");
             }
+            Self::default()
+        });
+        if let Ok(more) = File::open(path.with_file_name(MORE_NAME)) {
+            // A run that was killed left half a line.
+            let lines = BufReader::new(more).split(b'\n').map_while(Result::ok);
+            memory.files.extend(lines.filter_map(|line| read_file(&line).ok()));
         }
+        memory
     }
 
     pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
@@ -135,10 +194,14 @@ impl Memory {
         let mut out = BufWriter::new(file);
         write_line(&mut out, &Head { format: FORMAT, settled: self.settled.clone() })?;
         for (path, known) in &self.files {
-            let path = percent_encode(path.as_os_str().as_encoded_bytes(), &IN_PATHS).to_string();
-            write_line(&mut out, &Line(path, known.stamp, known.hashes.to_string()))?;
+            write_file(&mut out, path, known)?;
         }
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        // Before that, since it would count as newer.
+        match std::fs::remove_file(folder.file(MORE_NAME)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         file.persist(folder.file(FILE_NAME)).map_err(|error| error.error)?;
         Ok(())
     }
@@ -157,11 +220,20 @@ fn read(path: &Path) -> io::Result<Memory> {
     }
     let mut files = HashMap::new();
     for line in lines {
-        let Line(path, stamp, hashes) = serde_json::from_str(&line?)?;
-        let path = from_bytes(percent_decode_str(&path).collect()).map_err(io::Error::other)?;
-        files.insert(PathBuf::from(path).into(), Known { stamp, hashes: Hashes::parse(&hashes) });
+        files.extend([read_file(line?.as_bytes())?]);
     }
     Ok(Memory { settled: head.settled, files })
+}
+
+fn read_file(line: &[u8]) -> io::Result<(Box<Path>, Known)> {
+    let Line(path, stamp, hashes) = serde_json::from_slice(line)?;
+    let path = from_bytes(percent_decode_str(&path).collect()).map_err(io::Error::other)?;
+    Ok((PathBuf::from(path).into(), Known { stamp, hashes: Hashes::parse(&hashes) }))
+}
+
+fn write_file(out: &mut impl io::Write, path: &Path, known: &Known) -> io::Result<()> {
+    let path = percent_encode(path.as_os_str().as_encoded_bytes(), &IN_PATHS).to_string();
+    write_line(out, &Line(path, known.stamp, known.hashes.to_string()))
 }
 
 fn write_line(out: &mut impl io::Write, line: &impl Serialize) -> io::Result<()> {
@@ -189,6 +261,19 @@ mod tests {
         memory.save(&folder).unwrap();
         let loaded = Memory::load(&folder);
         assert_eq!(loaded.files[Path::new("a\n%/ü")].stamp, stamp);
+
+        let newer: Hashes = [Digest::of(Algorithm::Sha256, b"y")].into_iter().collect();
+        let mut more = More::new(&folder);
+        more.learn(Path::new("more"), Known { stamp, hashes: newer.clone() }, true);
+        more.learn(Path::new("a\n%/ü"), Known { stamp, hashes: newer.clone() }, false);
+        drop(more);
+        let torn = std::fs::read(folder.file(MORE_NAME)).unwrap();
+        std::fs::write(folder.file(MORE_NAME), [&torn[..], &torn[..10]].concat()).unwrap();
+        let loaded = Memory::load(&folder);
+        assert_eq!((loaded.files.len(), &loaded.files[Path::new("more")].hashes), (2, &newer));
+        assert_ne!(loaded.files[Path::new("a\n%/ü")].hashes, newer, "that is no news");
+        memory.save(&folder).unwrap();
+        assert_eq!(Memory::load(&folder).files.len(), 1, "what is newer than the rest goes with it");
 
         let whole = std::fs::read(folder.file(FILE_NAME)).unwrap();
         std::fs::write(folder.file(FILE_NAME), &whole[..whole.len() - 5]).unwrap();

@@ -15,7 +15,7 @@ use super::download::{Transfer, blocking};
 use super::dump::Filled;
 use super::lists::Lists;
 use super::local::{self, Facts, Local};
-use super::memory::{Known, Memory, Scope};
+use super::memory::{Known, Learn, Memory, Scope};
 use super::packages::Packages;
 use super::path::relative_path;
 use super::places::Places;
@@ -189,7 +189,7 @@ impl<'s> Run<'s> {
         plan: &Plan,
         report: &mut Report,
         made: &mut Made,
-        mut learnt: Option<&mut Memory>,
+        learnt: &mut dyn Learn,
     ) -> Result<(), SyncError> {
         let (mut work, mut placing) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut waiting = Vec::new();
@@ -209,11 +209,11 @@ impl<'s> Run<'s> {
                     None => planning = false,
                 },
                 Some(step) = work.next(), if !work.is_empty() => match step {
-                    Step::Done(done) => self.note(done, made, report, learnt.as_deref_mut()),
+                    Step::Done(done) => self.note(done, made, report, learnt),
                     Step::New(line, new) => waiting.push((line, new)),
                 },
                 Some(put) = placing.next(), if !placing.is_empty() => for done in put {
-                    self.note(done, made, report, learnt.as_deref_mut());
+                    self.note(done, made, report, learnt);
                 },
                 else => return Ok(()),
             }
@@ -241,7 +241,7 @@ impl<'s> Run<'s> {
         put.into_iter().zip(before).map(brought).collect()
     }
 
-    fn note(&self, done: Done, made: &mut Made, report: &mut Report, learnt: Option<&mut Memory>) {
+    fn note(&self, done: Done, made: &mut Made, report: &mut Report, learnt: &mut dyn Learn) {
         let Done { line, relative, result } = done;
         let Some(result) = result else { return };
         self.options.progress.one_done();
@@ -256,8 +256,8 @@ impl<'s> Run<'s> {
                 if outcome != Outcome::Unchanged {
                     made.changed.extend(folders_above(&self.target.directory, &relative));
                 }
-                if let Some((known, learnt)) = known.zip(learnt) {
-                    learnt.files.insert(relative.into(), known);
+                if let Some(known) = known {
+                    learnt.learn(&relative, known, outcome != Outcome::Unchanged);
                 }
             }
             outcome
