@@ -67,8 +67,8 @@ pub(crate) enum Command {
     /// Shows the subscriptions and the last synchronisation of a directory
     Status {
         /// The directory that is kept in step
-        #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
-        into: PathBuf,
+        #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR", required_unless_present = "state")]
+        into: Option<PathBuf>,
         /// Where the state is kept [default: DIR/.resync-destination]
         #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
         state: Option<PathBuf>,

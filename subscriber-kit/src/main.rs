@@ -114,7 +114,8 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Subscribe(flags) => hand_on(*flags).await,
         Command::Listen(flags) => Box::pin(keep_in_step(*flags)).await,
         Command::Status { into, state, json } => {
-            let folder = state.unwrap_or_else(|| into.join(STATE_FOLDER));
+            // One of the two was given.
+            let folder = state.unwrap_or_else(|| into.unwrap_or_default().join(STATE_FOLDER));
             let found = status(&folder).map_err(Failure::configuration)?;
             let Some(found) = found else {
                 return Err(Failure { code: FAILED, text: format!("no state in {}", folder.display()) });

@@ -100,6 +100,8 @@ async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
         (64, vec!["audit", &nothing.url("/"), in_a_file.to_str().unwrap()]),
         (64, vec!["discover", &nothing.url("/"), "--log", "a=b=c"]),
         (1, vec!["status", "--into", into]),
+        (1, vec!["status", "--state", into]),
+        (2, vec!["status"]),
     ] {
         let output = run(&arguments).await;
         assert_eq!(code(&output), expected, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
