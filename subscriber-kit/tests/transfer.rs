@@ -11,7 +11,7 @@ use resync_core::digest::{Algorithm, Digest};
 use resync_subscriber_kit::fetch::{Client, ClientOptions, FetchError, Reach};
 use resync_subscriber_kit::sync::{Filter, Offer, SyncError, SyncOptions, Target, baseline};
 use support::copy::{Copy, counts};
-use support::{Source, document, entry, expected, files, ok, serve};
+use support::{Source, document, entry, expected, files, ok, serve, status};
 use url::Url;
 
 const LIST: &str = r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>"#;
@@ -133,6 +133,21 @@ async fn rs171_mirrors_are_asked_by_their_pri_and_what_they_send_must_be_proven(
     list(&copy, r#"length="4""#);
     copy.sync().await;
     assert_eq!(first.asked(), Vec::<String>::new(), "without a hash nothing is proven");
+}
+
+#[tokio::test]
+async fn a_source_that_asks_to_be_left_alone_is_left_alone() {
+    let copy = Copy::start().await;
+    for path in ["/resourcelist.xml", "/a"] {
+        copy.list_of(&[("/a", "1")]);
+        let (busy, page) = (status("503 Service Unavailable", "Retry-After: 1\r\n"), copy.source.page(path));
+        copy.source.raw(path, busy);
+        copy.source.raw_after(path, path, page);
+        let begun = std::time::Instant::now();
+        assert_eq!(copy.sync().await.failed, 0, "{path}");
+        assert!(begun.elapsed() >= Duration::from_secs(1), "{path}: {:?}", begun.elapsed());
+        std::fs::remove_file(copy.path().join("a")).unwrap();
+    }
 }
 
 #[tokio::test]

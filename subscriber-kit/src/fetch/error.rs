@@ -1,8 +1,12 @@
 //! Why a request had no usable answer, and whether a later one may have.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use url::Url;
+
+/// The longest that a server is left alone because it asks for it.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Why a request had no usable answer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -80,6 +84,8 @@ pub enum FetchError {
         url: Url,
         /// The status it answered.
         status: u16,
+        /// How long it asks to be left alone.
+        retry_after: Option<Duration>,
     },
     /// The body is larger than allowed.
     #[error("{url} is larger than {max} bytes")]
@@ -125,6 +131,18 @@ impl FetchError {
             Self::Network { .. } | Self::Timeout { .. } | Self::TooSlow { .. } | Self::CutOff { .. } => true,
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
             _ => false,
+        }
+    }
+
+    pub(crate) fn of_status(url: &Url, status: u16) -> Self {
+        Self::Status { url: url.clone(), status, retry_after: None }
+    }
+
+    /// How long to wait before the next try: `pause`, or longer if the server asks for that, but not for ever.
+    pub(crate) fn pause(&self, pause: Duration) -> Duration {
+        match self {
+            Self::Status { retry_after: Some(asked), .. } => pause.max((*asked).min(LONGEST_WAIT)),
+            _ => pause,
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    IF_RANGE, LAST_MODIFIED, LINK, LOCATION, RANGE,
+    IF_RANGE, LAST_MODIFIED, LINK, LOCATION, RANGE, RETRY_AFTER,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use resync_core::digest::{Algorithm, Hasher};
@@ -255,7 +255,7 @@ impl Client {
     ) -> Result<Answer, FetchError> {
         let answer = self.ask(url, follow, rest.map(Rest::headers).unwrap_or_default()).await?;
         // A 304 to a question without a condition.
-        answer.ok_or_else(|| FetchError::Status { url: url.clone(), status: 304 })
+        answer.ok_or_else(|| FetchError::of_status(url, 304))
     }
 
     /// The same, but `None` if what is there is still what `known` says.
@@ -296,7 +296,8 @@ impl Client {
                 _ => None,
             };
             let Some(start) = start else {
-                return Err(FetchError::Status { url: at, status: status.as_u16() });
+                let retry_after = text(response.headers(), &RETRY_AFTER).and_then(retry_after);
+                return Err(FetchError::Status { url: at, status: status.as_u16(), retry_after });
             };
             return Ok(Some(answer(at, response, start, turn, &self.options)));
         }
@@ -310,7 +311,7 @@ impl Client {
     /// A whole document, at most [`MAX_DOCUMENT_BYTES`], within the document time; kept among the system's temporary files.
     pub(crate) async fn document(&self, url: &Url) -> Result<Fetched, FetchError> {
         let document = self.document_unless(url, None, &std::env::temp_dir()).await?;
-        document.ok_or_else(|| FetchError::Status { url: url.clone(), status: 304 })
+        document.ok_or_else(|| FetchError::of_status(url, 304))
     }
 
     /// The same, kept in `folder`, but `None` if it is still what `known` says.
@@ -447,6 +448,12 @@ fn text<'h>(headers: &'h HeaderMap, name: &http::HeaderName) -> Option<&'h str> 
     headers.get(name)?.to_str().ok()
 }
 
+/// In seconds, or until a moment.
+fn retry_after(value: &str) -> Option<Duration> {
+    let seconds = value.trim().parse().map(Duration::from_secs);
+    seconds.ok().or_else(|| http_date(value)?.duration_since(SystemTime::now()).ok())
+}
+
 fn http_date(value: &str) -> Option<SystemTime> {
     let parser = jiff::fmt::rfc2822::DateTimeParser::new();
     parser.parse_timestamp(value).ok().map(SystemTime::from)
@@ -475,6 +482,21 @@ mod tests {
         let at = http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         assert_eq!(at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(), 784_111_777);
         assert_eq!(http_date("yesterday"), None);
+    }
+
+    #[test]
+    fn how_long_a_server_asks_to_be_left_alone_is_told_in_seconds_or_as_a_moment() {
+        assert_eq!(retry_after("120"), Some(Duration::from_secs(120)));
+        assert!(retry_after("Tue, 31 Dec 2199 23:59:59 GMT").unwrap() > Duration::from_secs(3600));
+        assert_eq!([retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), retry_after("soon")], [None, None]);
+        let url = Url::parse("http://a.example/").unwrap();
+        let asks = |seconds| FetchError::Status {
+            url: url.clone(),
+            status: 503,
+            retry_after: Some(Duration::from_secs(seconds)),
+        };
+        let pause = |seconds| asks(seconds).pause(Duration::from_secs(2)).as_secs();
+        assert_eq!([pause(1), pause(60), pause(1_000_000)], [2, 60, 3600]);
     }
 
     #[tokio::test]

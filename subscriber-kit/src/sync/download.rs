@@ -185,10 +185,10 @@ impl Transfer<'_> {
                 Err(error) if error.is_mismatch() && !mismatched => mismatched = true,
                 // The server has no such part.
                 Err(ResourceError::Fetch(FetchError::Status { status: 416, .. })) if was_part => {}
-                Err(error) if error.is_transient() && retries > 0 => {
+                Err(ResourceError::Fetch(error)) if error.is_transient() && retries > 0 => {
                     tracing::debug!(%error, url = %self.url, "a resource is asked for again");
                     retries -= 1;
-                    tokio::time::sleep(pause).await;
+                    tokio::time::sleep(error.pause(pause)).await;
                     pause *= 2;
                 }
                 result => return result,

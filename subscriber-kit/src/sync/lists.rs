@@ -145,7 +145,7 @@ impl Lists<'_> {
         match self.read(None).await? {
             Reading::New(snapshot) => Ok(*snapshot),
             // Nothing was known.
-            Reading::Known => Err(FetchError::Status { url: self.list.clone(), status: 304 }.into()),
+            Reading::Known => Err(FetchError::of_status(self.list, 304).into()),
         }
     }
 
@@ -243,7 +243,7 @@ impl Lists<'_> {
     /// A document, whatever is known of it.
     pub(super) async fn fetch_anew(&self, url: &Url) -> Result<Fetched, SyncError> {
         let fetched = self.fetch(url, None).await?;
-        fetched.ok_or_else(|| FetchError::Status { url: url.clone(), status: 304 }.into())
+        fetched.ok_or_else(|| FetchError::of_status(url, 304).into())
     }
 
     /// Whether lists of this Source may lead there (RS-200).
@@ -279,11 +279,12 @@ impl Lists<'_> {
     async fn insist(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, SyncError> {
         let (mut pause, folder) = (self.options.retry_pause, self.room.folder());
         for _ in 0..self.options.retries {
-            match self.client.document_unless(url, known, &folder).await {
-                Err(error) if error.is_transient() => tracing::debug!(%error, "a list is asked for again"),
+            let error = match self.client.document_unless(url, known, &folder).await {
+                Err(error) if error.is_transient() => error,
                 result => return Ok(result?),
-            }
-            tokio::time::sleep(pause).await;
+            };
+            tracing::debug!(%error, "a list is asked for again");
+            tokio::time::sleep(error.pause(pause)).await;
             pause = (pause * 2).min(Duration::from_secs(30));
         }
         Ok(self.client.document_unless(url, known, &folder).await?)
