@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use http::{HeaderName, HeaderValue};
 use resync_core::datetime::DateTime;
-use resync_subscriber_kit::fetch::{ClientOptions, Reach};
+use resync_subscriber_kit::fetch::{ClientOptions, Credentials, Reach};
 use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::service::ServiceOptions;
 use resync_subscriber_kit::sync::{Authority, Baseline, ChangesFrom, Filter, SyncOptions};
@@ -40,6 +41,8 @@ pub(crate) enum Command {
         /// Any URL of the Source
         #[arg(env = "RESYNC_DESTINATION_URL")]
         url: String,
+        #[command(flatten)]
+        manners: Manners,
         /// Do not read the lists to tell their sizes and dates
         #[arg(long, env = "RESYNC_DESTINATION_NO_SIZES")]
         no_sizes: bool,
@@ -179,7 +182,8 @@ impl Listen {
 }
 
 impl Service {
-    pub(crate) fn options(self) -> ServiceOptions {
+    /// For these Sources or topics.
+    pub(crate) fn options(self, sources: &[String]) -> ServiceOptions {
         let unless_zero = |time: Duration| Some(time).filter(|time| !time.is_zero());
         ServiceOptions {
             listen: self.address,
@@ -188,7 +192,7 @@ impl Service {
             rotate_secret_after: unless_zero(self.rotate_secret),
             hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
             unsubscribe_on_exit: self.unsubscribe_on_exit,
-            client: self.manners.client_options(),
+            client: self.manners.client_options(sources),
             ..ServiceOptions::default()
         }
     }
@@ -207,11 +211,25 @@ pub(crate) struct Manners {
     /// How long to wait between two requests to one host, such as 500ms
     #[arg(long, env = "RESYNC_DESTINATION_DELAY", default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) delay: Duration,
+    /// A bearer token that the Source asks for; only the origin of URL gets it
+    #[arg(long, env = "RESYNC_DESTINATION_TOKEN", hide_env_values = true, value_name = "TOKEN",
+          value_parser = Credentials::bearer)]
+    pub(crate) token: Option<Header>,
+    /// A header that the Source asks for; only the origin of URL gets it; may be given several times
+    #[arg(long, env = "RESYNC_DESTINATION_HEADER", hide_env_values = true, value_name = "NAME: VALUE",
+          value_delimiter = '\n', value_parser = header)]
+    pub(crate) header: Vec<Header>,
 }
 
+/// Of a request.
+pub(crate) type Header = (HeaderName, HeaderValue);
+
 impl Manners {
-    pub(crate) fn client_options(&self) -> ClientOptions {
+    /// For these Sources.
+    pub(crate) fn client_options<'u>(&self, sources: impl IntoIterator<Item = &'u String>) -> ClientOptions {
+        let sources = sources.into_iter().filter_map(|url| Url::parse(url).ok());
         ClientOptions {
+            credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources),
             reach: if self.public_only { Reach::PublicOnly } else { Reach::Everywhere },
             per_host: self.per_host.into(),
             delay: self.delay,
@@ -332,6 +350,15 @@ fn http_url(text: &str) -> Result<Url, String> {
     }
 }
 
+fn header(text: &str) -> Result<Header, String> {
+    let (name, value) = text.split_once(':').ok_or("give a header as 'Name: value'")?;
+    let name = name.trim().parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
+    let mut value: HeaderValue =
+        value.trim().parse().map_err(|_| "its value has characters that no header may have".to_owned())?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
 fn duration_or_zero(text: &str) -> Result<Duration, humantime::DurationError> {
     if text == "0" { Ok(Duration::ZERO) } else { humantime::parse_duration(text) }
 }
@@ -355,6 +382,13 @@ mod tests {
                 assert!(named, "{} {}", command.get_name(), argument.get_id());
             }
         }
+    }
+
+    #[test]
+    fn a_header_is_a_name_and_a_value() {
+        let (name, value) = header("X-Api-Key: a:b ").unwrap();
+        assert_eq!((name.as_str(), value.as_bytes()), ("x-api-key", &b"a:b"[..]));
+        assert!(value.is_sensitive() && header("no colon").is_err() && header("not a name: x").is_err());
     }
 
     #[test]

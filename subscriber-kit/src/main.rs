@@ -69,8 +69,8 @@ fn start(cli: Cli) -> Result<ExitCode, Failure> {
 
 async fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Discover { url, no_sizes, json } => {
-            let client = client(ClientOptions::default())?;
+        Command::Discover { url, manners, no_sizes, json } => {
+            let client = client(manners.client_options([&url]))?;
             let source = discover(&client, &url).await.map_err(discover_failure)?;
             let sizes = if no_sizes { Sizes::default() } else { Sizes::of(&client, &source).await };
             let told = if json {
@@ -127,7 +127,7 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
 }
 
 async fn open(copy: &Copy) -> Result<(Client, Offer, Target), Failure> {
-    let client = client(copy.manners.client_options())?;
+    let client = client(copy.manners.client_options([&copy.url]))?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
     let set = source.choose(copy.choice.set.as_deref())?;
     let offer = Offer::of(set);
@@ -164,15 +164,16 @@ async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
     };
     // Registered before anything is promised, so that no signal finds the default behaviour.
     let shutdown = shutdown_signal()?;
-    listen_all(copies, &flags.service.options(), tell, shutdown).await.map_err(|error| {
+    listen_all(copies, &flags.service.options(&flags.url), tell, shutdown).await.map_err(|error| {
         if error.is_configuration() { Failure::configuration(error) } else { error.into() }
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
+    let service = flags.service.options(&flags.topics);
     let mut options = RelayOptions::new(flags.topics, flags.state);
-    options.service = flags.service.options();
+    options.service = service;
     let shutdown = shutdown_signal()?;
     let has_hook = options.service.hook.is_some();
     let tell = |event| {

@@ -4,8 +4,9 @@
 mod support;
 
 use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use support::{Hub, PATIENCE, Source, expected, files};
+use support::{Hub, PATIENCE, Source, document, entry, expected, files, ok, serve, status};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -107,6 +108,49 @@ async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
         assert_eq!(code(&output), expected, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
+}
+
+#[tokio::test]
+async fn a_source_behind_authentication_gets_its_token_and_nobody_else_does() {
+    let others = Arc::new(Mutex::new(Vec::new()));
+    let noting = Arc::clone(&others);
+    let elsewhere = serve(move |request| {
+        noting
+            .lock()
+            .unwrap()
+            .push((request.header("authorization").is_some(), request.header("x-key").is_some()));
+        ok("", b"2")
+    })
+    .await;
+    let own = Arc::new(OnceLock::new());
+    let of = Arc::clone(&own);
+    let address = serve(move |request| {
+        if request.header("authorization") != Some("Bearer t0ken") || request.header("x-key") != Some("k") {
+            return status("401 Unauthorized", "");
+        }
+        let address = of.get().unwrap();
+        let listed = ["a", "b"].map(|path| entry(&format!("http://{address}/{path}"), r#"length="1""#));
+        match request.target() {
+            "/list.xml" => {
+                let root = r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>"#;
+                ok("", document("urlset", root, &listed).as_bytes())
+            }
+            "/a" => ok("", b"1"),
+            _ => status("302 Found", &format!("Location: http://{elsewhere}/b\r\n")),
+        }
+    })
+    .await;
+    own.set(address).unwrap();
+    let url = format!("http://{address}/list.xml");
+    let directory = tempfile::tempdir().unwrap();
+    let into = directory.path().to_str().unwrap();
+    let refused = run(&["sync", &url, into]).await;
+    assert_eq!(code(&refused), 1, "{refused:?}");
+    let headers = ["--token", "t0ken", "--header", "X-Key: k"];
+    let copied = run(&[&["sync", &url, into, "--any-origin"][..], &headers].concat()).await;
+    assert_eq!(code(&copied), 0, "{copied:?}");
+    assert_eq!(files(directory.path()), expected(&[("a", "1"), ("b", "2")]));
+    assert_eq!(*others.lock().unwrap(), [(false, false)]);
 }
 
 #[tokio::test]

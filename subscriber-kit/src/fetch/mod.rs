@@ -1,5 +1,6 @@
 //! The only way out: GET and POST with bounds on redirects, size and time.
 
+mod credentials;
 mod error;
 mod reach;
 mod turns;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use url::Url;
 
+pub use credentials::Credentials;
 pub use error::FetchError;
 use error::root_cause;
 pub use reach::Reach;
@@ -59,6 +61,8 @@ pub struct ClientOptions {
     pub per_host: usize,
     /// How long to wait between the beginnings of two requests to one host, out of politeness.
     pub delay: Duration,
+    /// What the Source asks for.
+    pub credentials: Credentials,
 }
 
 impl Default for ClientOptions {
@@ -74,6 +78,7 @@ impl Default for ClientOptions {
             reach: Reach::default(),
             per_host: 8,
             delay: Duration::ZERO,
+            credentials: Credentials::default(),
         }
     }
 }
@@ -274,7 +279,8 @@ impl Client {
             check_scheme(&at)?;
             self.options.reach.check(&at)?;
             let turn = self.turns.take(&at).await;
-            let sent = self.http.get(at.clone()).headers(headers.clone()).send().await;
+            let request = self.http.get(at.clone()).headers(headers.clone());
+            let sent = request.headers(self.options.credentials.of(&at)).send().await;
             let response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
             let status = response.status();
             if is_redirect(status) {

@@ -1,0 +1,64 @@
+//! What a Source behind authentication asks for, and nobody else gets.
+
+use std::fmt;
+
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
+use url::{Origin, Url};
+
+/// Headers for every GET to some origins, wherever else lists and redirects lead. They are never shown.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    headers: HeaderMap,
+    origins: Vec<Origin>,
+}
+
+impl Credentials {
+    /// For the origins of these URLs.
+    #[must_use]
+    pub fn new(
+        headers: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
+        sources: impl IntoIterator<Item = Url>,
+    ) -> Self {
+        let origins = sources.into_iter().map(|url| url.origin()).collect();
+        Self { headers: headers.into_iter().collect(), origins }
+    }
+
+    /// The header that carries a bearer token (RFC 6750).
+    ///
+    /// # Errors
+    /// When the token has characters that no header may have.
+    pub fn bearer(token: &str) -> Result<(HeaderName, HeaderValue), InvalidHeaderValue> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+        value.set_sensitive(true);
+        Ok((AUTHORIZATION, value))
+    }
+
+    pub(super) fn of(&self, url: &Url) -> HeaderMap {
+        if self.origins.contains(&url.origin()) { self.headers.clone() } else { HeaderMap::new() }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&HeaderName> = self.headers.keys().collect();
+        f.debug_struct("Credentials").field("headers", &names).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_source_s_own_origin_gets_them_and_nobody_sees_them() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let bearer = Credentials::bearer("t0ken").unwrap();
+        let known = Credentials::new([bearer], [url("https://a.example/data/")]);
+        assert_eq!(known.of(&url("https://a.example/x"))[AUTHORIZATION], "Bearer t0ken");
+        for other in ["http://a.example/x", "https://a.example:444/x", "https://b.example/x"] {
+            assert!(known.of(&url(other)).is_empty(), "{other}");
+        }
+        assert!(!format!("{known:?}").contains("t0ken"));
+        assert!(Credentials::bearer("two\nlines").is_err());
+    }
+}
