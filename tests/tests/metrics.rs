@@ -59,6 +59,9 @@ async fn publishes_deliveries_and_their_times_are_counted_without_naming_anybody
         ("websub_log_bytes", 6.0),
         ("websub_ready", 1.0),
         ("websub_laggards", 0.0),
+        ("websub_past_due_subscriptions", 0.0),
+        ("websub_verifications_total{result=\"confirmed\"}", 1.0),
+        ("websub_verifications_total{result=\"refused\"}", 0.0),
         ("websub_given_up_total", 0.0),
     ] {
         assert_eq!(now.get(name), Some(&value), "{name}");
@@ -83,7 +86,9 @@ async fn failures_are_told_by_their_kind() {
     assert_eq!(hub.publish(TOPIC, "news").await.unwrap().status, 202);
     eventually("the attempt has failed", || async {
         let now = series(&hub.admin("/metrics").await);
-        now["websub_deliveries_total{outcome=\"connection\"}"] >= 1.0 && now["websub_laggards"] == 1.0
+        now["websub_deliveries_total{outcome=\"connection\"}"] >= 1.0
+            && now["websub_laggards"] == 1.0
+            && now["websub_past_due_subscriptions"] == 0.0
     })
     .await;
 }

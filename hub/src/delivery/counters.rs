@@ -23,6 +23,7 @@ struct Gauges {
     subscriptions: AtomicUsize,
     laggards: AtomicUsize,
     open_breakers: AtomicUsize,
+    past_due: AtomicUsize,
 }
 
 /// The totals at one moment.
@@ -40,6 +41,8 @@ pub struct Totals {
     pub laggards: usize,
     /// Hosts that are left alone for a while.
     pub open_breakers: usize,
+    /// Subscriptions that could have been served for longer than a minute and were not.
+    pub past_due: usize,
 }
 
 impl Counters {
@@ -73,6 +76,12 @@ impl Counters {
         }
     }
 
+    pub(super) fn set_past_due(&self, shard: Shard, past_due: usize) {
+        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+            gauges.past_due.store(past_due, Ordering::Relaxed);
+        }
+    }
+
     /// How many subscriptions are in force. Counting them in the store would take time in proportion to their number.
     pub fn subscriptions(&self) -> usize {
         self.sum(|gauges| &gauges.subscriptions)
@@ -87,6 +96,7 @@ impl Counters {
             lost_to_retention: self.lost_to_retention.load(Ordering::Relaxed),
             laggards: self.sum(|gauges| &gauges.laggards),
             open_breakers: self.sum(|gauges| &gauges.open_breakers),
+            past_due: self.sum(|gauges| &gauges.past_due),
         }
     }
 

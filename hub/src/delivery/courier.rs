@@ -10,6 +10,7 @@ use http::header::{CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGEN
 use http::{HeaderMap, HeaderName, Method, Request};
 use http_body_util::Full;
 use lru::LruCache;
+use resync_core::datetime::DateTime;
 use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, TopicUrl, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 use tracing::{debug, warn};
 
@@ -17,6 +18,7 @@ use super::addressed::{self, Addressed, Addresses, Unaddressable};
 use super::attempt::{Attempt, Find, Finished};
 use super::editions::Editions;
 use super::meters::Meters;
+use super::notes::{Note, Notes};
 use super::schedule::Outcome;
 use crate::egress::{self, EgressClient, EgressError, ReadLimit};
 use crate::store::{Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, TopicId};
@@ -41,6 +43,7 @@ pub(super) struct Courier {
     meters: Meters,
     /// What was last told to be lost.
     told: Cell<Option<(TopicId, Offset)>>,
+    notes: Notes,
 }
 
 /// The header fields that all requests of a notification share, made once: by topic and offset.
@@ -69,7 +72,7 @@ impl Courier {
         client: EgressClient,
         method: SignatureMethod,
         entry_diff: Prefixes,
-        meters: Meters,
+        (meters, notes): (Meters, Notes),
     ) -> Self {
         Self {
             store,
@@ -79,6 +82,7 @@ impl Courier {
             heads: Heads::new(),
             meters,
             told: Cell::new(None),
+            notes,
         }
     }
 
@@ -185,6 +189,9 @@ impl Courier {
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);
         log(&answer, recipient, notification, number);
+        if let Some(note) = note(&answer, notification, number) {
+            self.notes.put(recipient.id, note);
+        }
         outcome
     }
 
@@ -201,6 +208,21 @@ impl Courier {
         let request = request(addressed.key.as_ref(), head, body, number)?;
         Ok((addressed, request))
     }
+}
+
+/// What is worth a note: a failure, and a success after one.
+fn note(
+    answer: &Result<egress::Answer, EgressError>,
+    notification: &Notification,
+    attempt: u16,
+) -> Option<Note> {
+    let failure = match answer {
+        Ok(answer) if answer.status.is_success() && attempt <= 1 => return None,
+        Ok(answer) if answer.status.is_success() => None,
+        Ok(answer) => Some(format!("the callback answered {}", answer.status)),
+        Err(error) => Some(error.to_string()),
+    };
+    Some(Note { at: DateTime::now(), notification: notification.id(), attempt, failure })
 }
 
 fn log(
@@ -281,7 +303,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use resync_core::datetime::DateTime;
     use resync_core::websub::Secret;
 
     use super::*;
@@ -374,7 +395,7 @@ mod tests {
     fn courier(store: Arc<dyn Store>) -> Courier {
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&[]), second, second, 1);
-        Courier::new(store, client, SignatureMethod::Sha256, Prefixes::default(), Meters::default())
+        Courier::new(store, client, SignatureMethod::Sha256, Prefixes::default(), Default::default())
     }
 
     fn attempt(topic: TopicId, offset: u64) -> Attempt {

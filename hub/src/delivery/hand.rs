@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::super::hosts::OpenHost;
-use super::super::operator::{Act, LateSubscription, Which};
+use super::super::operator::{Act, LateSubscription, Progress, TopicStanding, Waits, Which};
 use super::{Machine, Now};
 use crate::delivery::member::Phase;
-use crate::store::{Offset, Replayed, Skip, SubscriptionId, TopicId};
+use crate::store::{FailureClass, Offset, Replayed, Skip, SubscriptionId, TopicId};
 
 impl Machine {
     /// Does what the operator wants; returns how many subscriptions of this shard that concerns.
@@ -60,6 +60,51 @@ impl Machine {
     /// Whether any subscription has this origin.
     pub(in super::super) fn knows_host(&self, origin: &str) -> bool {
         self.hosts.find(origin).is_some()
+    }
+
+    /// How the subscriptions of a topic stand.
+    pub(in super::super) fn topic_standing(&self, topic: TopicId) -> TopicStanding {
+        self.topics.get(&topic).map_or_else(TopicStanding::default, |state| TopicStanding {
+            subscriptions: state.subscriptions(),
+            late: state.late_count(),
+        })
+    }
+
+    /// How far a subscription is.
+    pub(in super::super) fn progress(
+        &self,
+        topic: TopicId,
+        id: SubscriptionId,
+        now: Instant,
+    ) -> Option<Progress> {
+        let state = self.topics.get(&topic)?;
+        let slot = state.slot(id)?;
+        let left_alone_for = self.hosts.left_alone(slot.host, now);
+        let (head, paused) = (state.head(), self.paused.contains(&topic));
+        let at = |cursor, waits| Progress {
+            cursor,
+            head,
+            attempts: 0,
+            failing_since: None,
+            class: FailureClass::Slow,
+            waits,
+            left_alone_for,
+            paused,
+        };
+        let Some(member) = state.member_of(id) else {
+            let done = state.done_of(id).max(slot.start);
+            return Some(at(done, if done < head { Waits::Turn } else { Waits::Nothing }));
+        };
+        let waits = match member.phase {
+            Phase::Backoff(due) => Waits::Attempt(due.saturating_duration_since(now)),
+            Phase::InFlight => Waits::UnderWay,
+            Phase::Waiting => Waits::Host,
+            Phase::Parked | Phase::Resting(_) if member.cursor < head => Waits::Turn,
+            Phase::Parked | Phase::Resting(_) => Waits::Nothing,
+        };
+        let (attempts, class) = (member.attempts, member.class);
+        let failing_since = member.failing.map(|failing| failing.since);
+        Some(Progress { attempts, failing_since, class, ..at(member.cursor, waits) })
     }
 
     /// The hosts that are left alone.

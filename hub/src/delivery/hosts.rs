@@ -73,6 +73,8 @@ pub(super) struct Hosts {
     pauses: BinaryHeap<Reverse<(Instant, HostId)>>,
     /// Breakers that opened, for the log.
     opened: Vec<(String, Duration)>,
+    /// When hosts were woken last.
+    now: Instant,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,7 @@ impl Hosts {
             breakers: HashMap::new(),
             pauses: BinaryHeap::new(),
             opened: Vec::new(),
+            now: Instant::now(),
         }
     }
 
@@ -157,9 +160,10 @@ impl Hosts {
 
     /// Puts a subscription behind those of its topic that wait for its host; `again` if it failed before.
     pub(super) fn wait(&mut self, id: HostId, waiter: Waiter, again: bool) {
+        let now = self.now;
         let host = self.host(id);
         let queue = if again { &mut host.again } else { &mut host.first };
-        queue.push(waiter);
+        queue.push(waiter, now);
         self.mark_ready(id);
     }
 
@@ -224,6 +228,7 @@ impl Hosts {
 
     /// Lets hosts whose pause is over have a probe.
     pub(super) fn wake(&mut self, now: Instant) {
+        self.now = now;
         while let Some(Reverse((until, id))) = self.pauses.peek().copied() {
             if until > now {
                 return;
@@ -257,6 +262,11 @@ impl Hosts {
         self.by_origin.get(origin).copied()
     }
 
+    /// For how long a host is left alone.
+    pub(super) fn left_alone(&self, id: HostId, now: Instant) -> Option<Duration> {
+        Some(self.breakers.get(&id)?.until()?.saturating_duration_since(now))
+    }
+
     /// The origin of a host.
     pub(super) fn origin(&self, id: HostId) -> &str {
         &self.states[id.0 as usize].origin
@@ -288,6 +298,14 @@ impl Hosts {
             })
         };
         self.breakers.iter().filter_map(view).collect()
+    }
+
+    /// How many wait since before this moment for a place at a host that is not left alone. Looks at every host.
+    pub(super) fn waiting_since(&self, moment: Instant) -> usize {
+        let waiting = |host: &Host| host.first.since(moment) + host.again.since(moment);
+        let all: usize = self.states.iter().map(waiting).sum();
+        let left_alone = self.breakers.iter().filter(|(_, breaker)| breaker.until().is_some());
+        all - left_alone.map(|(id, _)| waiting(&self.states[id.0 as usize])).sum::<usize>()
     }
 
     fn at_once(&self, id: HostId) -> usize {

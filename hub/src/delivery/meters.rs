@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
@@ -10,6 +11,9 @@ use prometheus_client::registry::Registry;
 use crate::egress::{Answer, EgressError};
 use crate::metrics::{Kinds, request_times};
 use crate::store::Notification;
+
+/// How many outcomes of attempts there are; the first one is success.
+pub const OUTCOMES: usize = 11;
 
 /// The meters of delivery.
 #[derive(Clone, Debug)]
@@ -19,6 +23,8 @@ pub struct Meters {
     lags: Family<[(&'static str, &'static str); 1], Histogram>,
     first_attempt: Histogram,
     success: Histogram,
+    /// What `success` adds up to, in microseconds: a histogram cannot be read.
+    lag: Counter,
 }
 
 /// How an attempt ended.
@@ -39,7 +45,7 @@ enum Ending {
 
 impl Default for Meters {
     fn default() -> Self {
-        let outcomes = [
+        let outcomes: [_; OUTCOMES] = [
             (Ending::Acknowledged, "2xx"),
             (Ending::Redirected, "3xx"),
             (Ending::Gone, "410"),
@@ -59,6 +65,7 @@ impl Default for Meters {
             first_attempt: lags.get_or_create_owned(&[("until", "first_attempt")]),
             success: lags.get_or_create_owned(&[("until", "success")]),
             lags,
+            lag: Counter::default(),
         }
     }
 }
@@ -83,7 +90,19 @@ impl Meters {
         }
         if ending == Ending::Acknowledged {
             self.success.observe(age.as_secs_f64());
+            self.lag.inc_by(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
         }
+    }
+
+    /// How many attempts ended how, success first.
+    pub fn outcomes(&self) -> [(&'static str, u64); OUTCOMES] {
+        let mut each = self.outcomes.each().map(|(name, counter)| (name, counter.get()));
+        std::array::from_fn(|_| each.next().unwrap_or_default())
+    }
+
+    /// What the time from acknowledgement to success adds up to.
+    pub fn lag(&self) -> Duration {
+        Duration::from_micros(self.lag.get())
     }
 }
 

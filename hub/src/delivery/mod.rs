@@ -16,6 +16,7 @@ mod hosts;
 mod losses;
 mod member;
 mod meters;
+mod notes;
 mod operator;
 mod round;
 mod schedule;
@@ -37,8 +38,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub use breaker::BreakerPolicy;
 pub use counters::{Counters, Totals};
 pub use feed::without_known_entries;
-pub use meters::Meters;
-pub use operator::{Act, LateSubscription, OpenHost, Operator, Stopped, Which};
+pub use meters::{Meters, OUTCOMES};
+pub use notes::{Note, Notes};
+pub use operator::{
+    Act, LateSubscription, OpenHost, Operator, Progress, Stopped, TopicStanding, Waits, Which,
+};
 pub use schedule::RetryPolicy;
 
 use crate::egress::{Confirmed, EgressClient, Guard};
@@ -91,6 +95,7 @@ pub struct Settings {
 pub struct Delivery {
     counters: Arc<Counters>,
     meters: Meters,
+    notes: Notes,
     operator: Operator,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
@@ -119,7 +124,8 @@ impl Delivery {
     /// # Errors
     /// [`StoreError`] when the state of delivery cannot be read.
     pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
-        let (counters, meters) = (Arc::new(Counters::new(store.shards())), Meters::default());
+        let counters = Arc::new(Counters::new(store.shards()));
+        let (meters, notes) = (Meters::default(), Notes::default());
         let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
         let (mut workers, mut order_senders, mut halts) = (Vec::new(), Vec::new(), Halts::default());
@@ -143,6 +149,7 @@ impl Delivery {
                 settings: settings.clone(),
                 counters: Arc::clone(&counters),
                 meters: meters.clone(),
+                notes: notes.clone(),
                 max_in_flight: settings.max_in_flight.div_ceil(count),
                 max_connections: settings.max_connections.div_ceil(count),
                 owned,
@@ -155,7 +162,7 @@ impl Delivery {
             workers
                 .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
         }
-        Ok(Self { counters, meters, operator: Operator::new(order_senders), stop, workers, halts })
+        Ok(Self { counters, meters, notes, operator: Operator::new(order_senders), stop, workers, halts })
     }
 
     /// Waits until a worker has died, which it does only by a fault of ours.
@@ -176,6 +183,11 @@ impl Delivery {
     /// What attempts come to.
     pub fn meters(&self) -> Meters {
         self.meters.clone()
+    }
+
+    /// What failed lately.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
     }
 
     /// What stops requests under way.
@@ -279,6 +291,7 @@ struct Plan {
     settings: Settings,
     counters: Arc<Counters>,
     meters: Meters,
+    notes: Notes,
     max_in_flight: usize,
     max_connections: usize,
     owned: Vec<Owned>,
@@ -300,7 +313,13 @@ impl Plan {
             let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
                 .heeding(&self.guard, per_host, confirmed.clone())
                 .with_connections(self.max_connections);
-            let courier = Courier::new(Arc::clone(&self.store), client, signature, entry_diff, self.meters);
+            let courier = Courier::new(
+                Arc::clone(&self.store),
+                client,
+                signature,
+                entry_diff,
+                (self.meters, self.notes),
+            );
             let worker =
                 Worker::new(self.store, courier, confirmed, self.counters, self.max_in_flight, self.owned);
             worker.run(self.events, self.orders, self.to_halt, self.stopped, timeout.min(GRACE)).await;

@@ -1,5 +1,6 @@
 //! What an operator may see and do: subscriptions that are late, hosts that are left alone; retry, skip, replay.
 
+use std::iter::Sum;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,60 @@ pub struct LateSubscription {
     pub paused: bool,
 }
 
+/// How far one subscription is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// It is done through here …
+    pub cursor: Offset,
+    /// … and this is the newest notification.
+    pub head: Offset,
+    /// Failed attempts at the next notification.
+    pub attempts: u16,
+    /// When the present row of failures began.
+    pub failing_since: Option<DateTime>,
+    /// Why the last attempt failed.
+    pub class: FailureClass,
+    /// What it waits for.
+    pub waits: Waits,
+    /// Its host is left alone for so long.
+    pub left_alone_for: Option<Duration>,
+    /// Nothing of its topic is delivered for now.
+    pub paused: bool,
+}
+
+/// What a subscription waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// It has got everything.
+    Nothing,
+    /// Its turn in a sweep.
+    Turn,
+    /// A place at its host.
+    Host,
+    /// An answer.
+    UnderWay,
+    /// The time of its next attempt.
+    Attempt(Duration),
+}
+
+/// How the subscriptions of a topic stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TopicStanding {
+    /// How many are in force.
+    pub subscriptions: usize,
+    /// How many of them are behind the others.
+    pub late: usize,
+}
+
+impl Sum for TopicStanding {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            subscriptions: sum.subscriptions + part.subscriptions,
+            late: sum.late + part.late,
+        })
+    }
+}
+
 /// Delivery has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("delivery has stopped")]
@@ -80,6 +135,8 @@ pub(super) enum Order {
     KnowsHost(String, oneshot::Sender<bool>),
     TopicOf(SubscriptionId, oneshot::Sender<Option<TopicId>>),
     Subscriptions(TopicId, oneshot::Sender<usize>),
+    Topic(TopicId, oneshot::Sender<TopicStanding>),
+    Progress(TopicId, SubscriptionId, oneshot::Sender<Option<Progress>>),
     /// Answered once it is durable.
     Act(Act, oneshot::Sender<usize>),
 }
@@ -144,6 +201,22 @@ impl Operator {
     /// [`Stopped`]
     pub async fn subscriptions(&self, topic: TopicId) -> Result<usize, Stopped> {
         Ok(self.ask(|reply| Order::Subscriptions(topic, reply)).await?.into_iter().sum())
+    }
+
+    /// How many subscriptions a topic has.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn topic(&self, topic: TopicId) -> Result<TopicStanding, Stopped> {
+        Ok(self.ask(|reply| Order::Topic(topic, reply)).await?.into_iter().sum())
+    }
+
+    /// How far a subscription of this topic is; `None` when it is not in force.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn progress(&self, topic: TopicId, id: SubscriptionId) -> Result<Option<Progress>, Stopped> {
+        Ok(self.ask(|reply| Order::Progress(topic, id, reply)).await?.into_iter().flatten().next())
     }
 
     /// Does it; returns, once that is durable, how many subscriptions it concerns.

@@ -679,3 +679,40 @@ fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
         assert_eq!(attempts, 3 * subscriptions);
     }
 }
+
+#[test]
+fn what_could_be_served_and_is_not_is_past_due_and_what_waits_for_its_next_attempt_is_not() {
+    let (begun, topic) = (Now::read(), TopicId(1));
+    let slot = |id| Slot {
+        id: SubscriptionId(id),
+        topic,
+        origin: "http://destination.example".into(),
+        start: Offset(0),
+        lease_end: DateTime::from_unix_millis(begun.wall.unix_millis() + 1_000_000_000).unwrap(),
+        address: None,
+    };
+    let news = Topic {
+        id: topic,
+        url: "http://source.example/t".parse().unwrap(),
+        first: Offset(1),
+        head: Offset(1),
+        latest: Offset(0),
+        posted: Offset(1),
+    };
+    let state = ShardState { slots: vec![slot(1), slot(2)], topics: vec![news], ..ShardState::default() };
+    let mut machine = Machine::new(Shard(0), limits(), state, Clock::new(begun, None), begun);
+    let at = |seconds| Now { monotonic: begun.monotonic + Duration::from_secs(seconds), ..begun };
+    assert_eq!(machine.past_due(at(1).monotonic), 0);
+    assert_eq!(machine.past_due(at(50).monotonic), 0, "the sweep has not been waiting for long");
+    assert_eq!(machine.past_due(at(70).monotonic), 2, "nobody was taken up");
+
+    let attempts: Vec<_> = std::iter::from_fn(|| machine.next(at(71), OpenLanes::ALL)).collect();
+    assert_eq!(attempts.len(), 2);
+    assert_eq!(machine.past_due(at(200).monotonic), 0, "what is under way is not past due");
+    for attempt in &attempts {
+        let failed = Finished::Answered { offset: attempt.offset, outcome: Outcome::unreachable() };
+        machine.finished(attempt, failed, at(201));
+    }
+    assert_eq!(machine.past_due(at(201).monotonic), 0, "the next attempt has its time");
+    assert_eq!(machine.past_due(at(300).monotonic), 2, "that time has passed, and nobody was served");
+}

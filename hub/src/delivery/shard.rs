@@ -100,6 +100,8 @@ const WITHHELD: Duration = Duration::from_secs(30);
 /// down, and be well again: what failed then is as good as any other.
 const MOMENT: Duration = Duration::from_secs(5);
 
+/// Whoever could be served and is not for longer than this is past due.
+const PAST_DUE: Duration = Duration::from_secs(60);
 /// How long the end of a subscription may take before it is asked for again.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -269,6 +271,21 @@ impl Machine {
     /// How many subscriptions are behind the watermark.
     pub(super) fn laggards(&self) -> usize {
         self.laggards
+    }
+
+    /// How many subscriptions could have been served for a while and were not: they wait for a place at a host that is not left
+    /// alone, for their turn in a sweep, or for an attempt whose time has come. What was seen when this was asked before counts,
+    /// so it has to be asked now and then. Takes time in proportion to hosts and topics, not to subscriptions.
+    pub(super) fn past_due(&mut self, now: Instant) -> usize {
+        let Some(moment) = now.checked_sub(PAST_DUE) else { return 0 };
+        let paused = &self.paused;
+        let sweeping = self.topics.iter_mut().filter(|(id, _)| !paused.contains(*id));
+        let not_taken_up: usize = sweeping.map(|(_, topic)| topic.not_taken_up_since(moment, now)).sum();
+        let overdue = self.timers.peek().is_some_and(|Reverse((due, ..))| *due < moment);
+        // Only where nothing may be started do timers wait, and then no others matter.
+        let timers =
+            if overdue { self.timers.iter().filter(|Reverse((due, ..))| *due < moment).count() } else { 0 };
+        not_taken_up + timers + self.hosts.waiting_since(moment)
     }
 
     /// Ends all subscriptions whose lease is over (W-123); delivery itself never waits for this.

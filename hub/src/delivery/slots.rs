@@ -110,6 +110,14 @@ impl Slots {
         first.iter().chain(blocks.flatten()).map(|(id, slot)| (*id, slot))
     }
 
+    /// How many there are after this id.
+    pub(super) fn count_after(&self, id: SubscriptionId) -> usize {
+        let mut blocks = self.0[self.block_of(id)..].iter();
+        let first =
+            blocks.next().map_or(0, |block| block.len() - block.partition_point(|(other, _)| *other <= id));
+        first + blocks.map(Vec::len).sum::<usize>()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (SubscriptionId, &HotSlot)> {
         self.0.iter().flatten().map(|(id, slot)| (*id, slot))
     }

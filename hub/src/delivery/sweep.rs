@@ -53,6 +53,8 @@ struct Pass {
     exhausted: bool,
     /// It has begun anew once already.
     renewed: bool,
+    /// When it was seen to be under way for the first time.
+    seen: Option<Instant>,
 }
 
 /// The next thing that a sweep finds.
@@ -88,6 +90,7 @@ impl TopicState {
             position: sweep.through,
             exhausted: false,
             renewed: false,
+            seen: None,
         });
         Self {
             id: topic.id,
@@ -150,7 +153,7 @@ impl TopicState {
         match &mut self.pass {
             Some(pass) if !pass.renewed && self.done >= self.posted && pass.target < self.latest => {
                 let (target, position) = (self.latest, SubscriptionId(0));
-                *pass = Pass { target, position, exhausted: false, renewed: true };
+                *pass = Pass { target, position, exhausted: false, renewed: true, seen: pass.seen };
                 self.wake_parked()
             }
             Some(_) | None => Vec::new(),
@@ -250,6 +253,19 @@ impl TopicState {
         self.head
     }
 
+    /// A subscription on its way, to look at.
+    pub(super) fn member_of(&self, id: SubscriptionId) -> Option<&Member> {
+        self.members.get(&id)
+    }
+
+    /// Through where a subscription is done that is not on its way.
+    pub(super) fn done_of(&self, id: SubscriptionId) -> Offset {
+        match &self.pass {
+            Some(pass) if id <= pass.position => pass.target,
+            Some(_) | None => self.done,
+        }
+    }
+
     /// The subscriptions after this one that are behind the watermark or the sweep, and those that fail.
     pub(super) fn late(&self, after: SubscriptionId) -> impl Iterator<Item = (SubscriptionId, &Member)> {
         let on_time = |id: &SubscriptionId| self.attached.contains(id) || self.parked.contains(id);
@@ -296,10 +312,7 @@ impl TopicState {
     pub(super) fn rewind(&mut self, id: SubscriptionId, from: Offset) -> bool {
         let Some(slot) = self.slots.get(id) else { return false };
         let to = Offset(from.0.saturating_sub(1)).max(slot.start);
-        let done = match &self.pass {
-            Some(pass) if id <= pass.position => pass.target,
-            Some(_) | None => self.done,
-        };
+        let done = self.done_of(id);
         if self.members.get(&id).map_or(done, |member| member.cursor) <= to {
             return false;
         }
@@ -335,8 +348,13 @@ impl TopicState {
 
     /// How many subscriptions were behind or failing when this was asked last, and how many are now.
     pub(super) fn count_laggards(&mut self) -> (usize, usize) {
-        let now = self.members.len() - self.attached.len() - self.parked.len();
+        let now = self.late_count();
         (std::mem::replace(&mut self.laggards, now), now)
+    }
+
+    /// How many subscriptions are behind or failing.
+    pub(super) fn late_count(&self) -> usize {
+        self.members.len() - self.attached.len() - self.parked.len()
     }
 
     /// Begins the next sweep where one is due.
@@ -352,8 +370,15 @@ impl TopicState {
                 position: SubscriptionId(0),
                 exhausted: false,
                 renewed: false,
+                seen: None,
             });
         }
+    }
+
+    /// How many subscriptions a sweep that was seen before this moment has not taken up yet.
+    pub(super) fn not_taken_up_since(&mut self, moment: Instant, now: Instant) -> usize {
+        let Some(pass) = self.pass.as_mut().filter(|pass| !pass.exhausted) else { return 0 };
+        if *pass.seen.get_or_insert(now) > moment { 0 } else { self.slots.count_after(pass.position) }
     }
 
     /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval, and each

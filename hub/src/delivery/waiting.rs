@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::time::Instant;
 
 use super::hosts::Waiter;
 use crate::store::{SubscriptionId, TopicId};
@@ -11,8 +12,8 @@ use crate::store::{SubscriptionId, TopicId};
 /// A queue that is fair to topics. Empty, it takes no memory but its own.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// No entry is empty.
-    by_topic: BTreeMap<TopicId, VecDeque<SubscriptionId>>,
+    /// Who waits, and since when. No entry is empty.
+    by_topic: BTreeMap<TopicId, VecDeque<(SubscriptionId, Instant)>>,
     /// Whose turn it was last.
     turn: TopicId,
 }
@@ -23,8 +24,8 @@ impl Waiting {
     }
 
     /// Puts a subscription behind the others of its topic.
-    pub(super) fn push(&mut self, (topic, id): Waiter) {
-        self.by_topic.entry(topic).or_default().push_back(id);
+    pub(super) fn push(&mut self, (topic, id): Waiter, now: Instant) {
+        self.by_topic.entry(topic).or_default().push_back((id, now));
     }
 
     /// The first of the topic whose turn it is.
@@ -32,7 +33,7 @@ impl Waiting {
         let later = self.by_topic.range((Bound::Excluded(self.turn), Bound::Unbounded)).next();
         let topic = *later.or_else(|| self.by_topic.first_key_value())?.0;
         let queue = self.by_topic.get_mut(&topic)?;
-        let id = queue.pop_front()?;
+        let (id, _) = queue.pop_front()?;
         if queue.is_empty() {
             self.by_topic.remove(&topic);
         }
@@ -48,6 +49,12 @@ impl Waiting {
         self.by_topic.values().map(VecDeque::len).sum()
     }
 
+    /// How many have come before this moment and still wait.
+    pub(super) fn since(&self, moment: Instant) -> usize {
+        let before = |queue: &VecDeque<_>| queue.partition_point(|(_, come)| *come < moment);
+        self.by_topic.values().map(before).sum()
+    }
+
     pub(super) fn clear(&mut self) {
         self.by_topic.clear();
     }
@@ -55,20 +62,37 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn topics_take_turns_and_each_keeps_its_order() {
-        let mut waiting = Waiting::new();
+        let (mut waiting, now) = (Waiting::new(), Instant::now());
         for id in 1..=5 {
-            waiting.push((TopicId(1), SubscriptionId(id)));
+            waiting.push((TopicId(1), SubscriptionId(id)), now);
         }
         for id in 6..=7 {
-            waiting.push((TopicId(2), SubscriptionId(id)));
+            waiting.push((TopicId(2), SubscriptionId(id)), now);
         }
         assert_eq!(waiting.len(), 7);
         let order: Vec<_> = std::iter::from_fn(|| waiting.pop()).map(|(_, id)| id.0).collect();
         assert_eq!(order, [1, 6, 2, 7, 3, 4, 5]);
         assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn those_who_have_waited_long_are_counted_and_nobody_else() {
+        let (mut waiting, begun) = (Waiting::new(), Instant::now());
+        for number in 0..100 {
+            let come = begun + Duration::from_secs(number);
+            waiting.push((TopicId(number % 3), SubscriptionId(number)), come);
+        }
+        let late = begun + Duration::from_secs(60);
+        assert_eq!((waiting.since(begun), waiting.since(late)), (0, 60));
+        for _ in 0..30 {
+            waiting.pop().unwrap();
+        }
+        assert_eq!(waiting.since(late), 30);
     }
 }

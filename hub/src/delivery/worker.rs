@@ -45,6 +45,8 @@ const LAST_SAVES: usize = 5;
 const LAST_PAUSE: Duration = Duration::from_millis(300);
 /// How often idle subscriptions are looked through for leases that are over, and losses are told.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How often it is counted what is past due.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// Events and answers taken in at once before new requests are made.
 const BATCH: usize = 256;
 
@@ -197,6 +199,7 @@ impl Worker {
         let mut checkpoints = interval(CHECKPOINT_EVERY);
         checkpoints.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = interval(LOOK_EVERY);
+        let mut counts = interval(COUNT_EVERY);
         while !*stop.borrow() {
             self.start_requests();
             // A timer that is due and may not start anything would only keep the loop turning.
@@ -210,6 +213,7 @@ impl Worker {
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => self.save_progress(),
                 _ = looks.tick() => self.look(),
+                _ = counts.tick() => self.count_past_due(),
                 () = yield_now(), if self.is_interrupted() => {}
                 _ = stop.changed() => {}
             }
@@ -309,6 +313,12 @@ impl Worker {
             Order::Subscriptions(topic, reply) => {
                 let _ = reply.send(machines.map(|m| m.subscriptions_of(topic)).sum());
             }
+            Order::Topic(topic, reply) => {
+                let _ = reply.send(machines.map(|m| m.topic_standing(topic)).sum());
+            }
+            Order::Progress(topic, id, reply) => {
+                let _ = reply.send(machines.find_map(|m| m.progress(topic, id, now.monotonic)));
+            }
             Order::Act(act, reply) => {
                 let concerned = self.owned.iter_mut().map(|owned| owned.machine.act(&act, now)).sum();
                 self.carried_out.push((reply, concerned));
@@ -361,6 +371,13 @@ impl Worker {
 
     fn next_timer(&self) -> Option<Instant> {
         self.owned.iter().filter_map(|owned| owned.machine.next_timer()).min().map(Instant::from_std)
+    }
+
+    fn count_past_due(&mut self) {
+        let now = Now::read().monotonic;
+        for owned in &mut self.owned {
+            self.counters.set_past_due(owned.shard, owned.machine.past_due(now));
+        }
     }
 
     /// Whether a shard has more to look at before it knows what may be started.

@@ -45,6 +45,14 @@ impl PublishMeters {
         self.posts.count(Ending::of(status));
     }
 
+    /// How many posts and pings were accepted.
+    pub fn accepted(&self) -> impl Iterator<Item = Counter> {
+        [&self.posts, &self.pings]
+            .into_iter()
+            .filter_map(|kinds| kinds.each().next())
+            .map(|(_, counter)| counter.clone())
+    }
+
     /// A ping was answered so.
     pub(super) fn ping(&self, status: StatusCode) {
         self.pings.count(Ending::of(status));

@@ -68,7 +68,7 @@ impl Metrics {
 #[derive(Clone, Debug)]
 pub struct Kinds<K> {
     family: Family<[(&'static str, &'static str); 1], Counter>,
-    each: Arc<[(K, Counter)]>,
+    each: Arc<[(K, &'static str, Counter)]>,
 }
 
 impl<K: Copy + PartialEq> Kinds<K> {
@@ -76,16 +76,21 @@ impl<K: Copy + PartialEq> Kinds<K> {
     pub fn new(label: &'static str, kinds: &[(K, &'static str)]) -> Self {
         let family = Family::<_, Counter>::default();
         let counter =
-            |(kind, name): &(K, &'static str)| (*kind, family.get_or_create_owned(&[(label, *name)]));
+            |(kind, name): &(K, &'static str)| (*kind, *name, family.get_or_create_owned(&[(label, *name)]));
         let each = kinds.iter().map(counter).collect();
         Self { family, each }
     }
 
     /// One more of a kind.
     pub fn count(&self, kind: K) {
-        if let Some((_, counter)) = self.each.iter().find(|(known, _)| *known == kind) {
+        if let Some((.., counter)) = self.each.iter().find(|(known, ..)| *known == kind) {
             counter.inc();
         }
+    }
+
+    /// Every kind by its name, in the order in which they were given, with its counter.
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, &Counter)> {
+        self.each.iter().map(|(_, name, counter)| (*name, counter))
     }
 
     /// Gives the counters a name.

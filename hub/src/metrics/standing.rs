@@ -50,6 +50,11 @@ impl Collector for Standing {
                 count(totals.laggards as u64),
             ),
             (
+                "past_due_subscriptions",
+                "Subscriptions that could have been served for longer than a minute and were not; what waits for its next attempt, or for a host that is left alone, is not counted",
+                count(totals.past_due as u64),
+            ),
+            (
                 "hosts_open_breakers",
                 "Callback origins that are left alone for a while because they fail",
                 count(totals.open_breakers as u64),

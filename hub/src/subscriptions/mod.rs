@@ -3,6 +3,7 @@
 mod acquaintances;
 mod denial;
 mod lease;
+mod meters;
 mod policy;
 mod queues;
 mod requests;
@@ -12,6 +13,7 @@ mod verified;
 
 pub use denial::{Denials, Telling, ToTell};
 pub use lease::LeasePolicy;
+pub use meters::VerificationMeters;
 pub use policy::{EveryTopic, TopicPolicy, Verdict};
 pub use requests::{Acquaintance, NotAccepted, Requests, Waiting};
 pub use resting::Resting;

@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::denial::{Denials, Telling};
 use super::lease::LeasePolicy;
+use super::meters::{Ending, VerificationMeters};
 use super::policy::{TopicPolicy, Verdict};
 use super::queues::Queues;
 use super::requests::{Acquaintance, Waiting};
@@ -39,7 +40,7 @@ const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What the callback said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reply {
+pub(super) enum Reply {
     /// At this address.
     Confirmed(IpAddr),
     Refused(String),
@@ -81,6 +82,7 @@ pub struct Verification {
     resting: Resting,
     policy: Arc<dyn TopicPolicy>,
     queues: Queues,
+    meters: VerificationMeters,
     pause: Duration,
 }
 
@@ -95,7 +97,13 @@ impl Verification {
         by_client: bool,
     ) -> Self {
         let queues = Queues::new(by_client);
-        Self { store, ways, leases, resting, policy, queues, pause: SECOND_TRY_AFTER }
+        let meters = VerificationMeters::default();
+        Self { store, ways, leases, resting, policy, queues, meters, pause: SECOND_TRY_AFTER }
+    }
+
+    /// What verifications come to.
+    pub fn meters(&self) -> VerificationMeters {
+        self.meters.clone()
     }
 
     /// What tells callbacks about denials, in the same queues.
@@ -145,12 +153,14 @@ impl Verification {
             Verdict::Refused(reason) => reason,
             Verdict::Unknown => {
                 self.queues.done(&request);
+                self.meters.ended(Ending::Topic);
                 return self.give_up(&request, "the topic cannot be judged").await;
             }
         };
         let (topic, origin) = (request.topic.as_str(), request.callback.origin());
         debug!(topic, origin, reason, "request refused by policy");
         self.queues.done(&request);
+        self.meters.ended(Ending::Topic);
         let PendingRequest { id, topic, callback, .. } = request;
         let denial = NewDenial { topic, callback: callback.clone(), reason, refusal: Refusal::Request(id) };
         let mut told = false;
@@ -192,6 +202,7 @@ impl Verification {
             return debug!(topic = request.topic.as_str(), "a newer request for the same pair has come in");
         };
         self.queues.done(&request);
+        self.meters.ended(Ending::of(&reply));
         match reply {
             Reply::Confirmed(peer) => {
                 self.resting.confirmed(who.client, &request.callback);

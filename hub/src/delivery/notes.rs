@@ -1,0 +1,63 @@
+//! What failed lately, in words, for the operator's eyes: kept in memory for a bounded number of subscriptions.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lru::LruCache;
+use resync_core::datetime::DateTime;
+use resync_core::websub::NotificationId;
+
+use crate::store::SubscriptionId;
+
+/// Subscriptions that failed last and are remembered.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(20_000).expect("twenty thousand is not zero");
+/// What is kept of each.
+const KEPT: usize = 8;
+
+/// An attempt that failed, or the success after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// When it ended.
+    pub at: DateTime,
+    /// What was sent.
+    pub notification: NotificationId,
+    /// The first has number 1.
+    pub attempt: u16,
+    /// Why it failed; `None`: it was delivered.
+    pub failure: Option<String>,
+}
+
+/// The last notes of each subscription that failed lately.
+#[derive(Clone)]
+pub struct Notes(Arc<Mutex<LruCache<SubscriptionId, VecDeque<Note>>>>);
+
+impl Default for Notes {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(LruCache::new(REMEMBERED))))
+    }
+}
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notes").finish_non_exhaustive()
+    }
+}
+
+impl Notes {
+    /// Only what failed before is worth a note when it succeeds, so that healthy deliveries cost nothing here.
+    pub(super) fn put(&self, subscription: SubscriptionId, note: Note) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let notes = kept.get_or_insert_mut(subscription, VecDeque::new);
+        notes.push_back(note);
+        let surplus = notes.len().saturating_sub(KEPT);
+        notes.drain(..surplus);
+    }
+
+    /// The last notes of a subscription, newest first.
+    pub fn of(&self, subscription: SubscriptionId) -> Vec<Note> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.peek(&subscription).into_iter().flatten().rev().cloned().collect()
+    }
+}
