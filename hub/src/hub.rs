@@ -10,23 +10,24 @@ use std::sync::Arc;
 use resync_core::durable::{folder_of, sync_folder};
 use resync_core::websub::{Secret, SecretError};
 use rustix::process::{Resource, getrlimit};
-use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tracing::info;
+use tracing::{info, warn};
 
-use crate::config::{Config, EgressConfig, SubscribePolicy};
+use crate::config::{Config, EgressConfig, PublishPolicy, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    self, AdminState, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishMeters, PublishState,
-    Readers, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
+    self, AdminState, AdminToken, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishMeters,
+    PublishState, Readers, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
+use crate::operator::{Audit, Desk, Sources, Trends};
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
-    Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification, Waiting, Ways,
+    Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification,
+    VerificationMeters, Waiting, Ways,
 };
 use crate::topics::{
     Authority, BodyBudget, Budgets, CatchUp, ClosedHub, FanOut, Fetching, Intake, Pinged, Pings, Tickets,
@@ -69,6 +70,14 @@ pub enum StartError {
         /// How to choose another.
         flag: &'static str,
     },
+    /// The audit log cannot be used.
+    #[error("the audit log in {path} cannot be used: {reason}")]
+    Audit {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// A secret of the hub's own cannot be used.
     #[error("the secret in {path} cannot be used: {reason}")]
     OwnSecret {
@@ -100,7 +109,8 @@ impl Hub {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         let store = open_store(config).await?;
         let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
-        let token_hash = Sha256::digest(own_secret(&config.admin_token_file())?.trim()).into();
+        let token = AdminToken::new(&own_secret(&config.admin_token_file())?);
+        let audit = audit(config)?;
         let tickets = tickets(&config.ticket_key_file())?;
         let listener = listen(config.listen, "--listen")?;
         let admin_listener = listen(config.admin.listen, "[admin] listen")?;
@@ -115,7 +125,7 @@ impl Hub {
         let budgets = Budgets::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
         let policy = topic_policy(config, &guard, &url);
-        let (requests, denials) =
+        let (requests, denials, verifying) =
             start_verification(config, &store, &guard, (delivery.halts(), policy), &stopped, &mut tasks)
                 .await?;
         let pings =
@@ -126,16 +136,19 @@ impl Hub {
 
         let publishing = PublishMeters::default();
         let (storing, delivering) = (store.meters(), delivery.meters());
-        let rooms: [&dyn Meters; 3] = [&publishing, &storing, &delivering];
-        let admin_state = AdminState {
-            store: Arc::clone(&store),
+        let rooms: [&dyn Meters; 4] = [&publishing, &verifying, &storing, &delivering];
+        let metrics = Metrics::new(Arc::clone(&store), delivery.counters(), &rooms);
+        let trends = Trends::new(Sources {
+            published: publishing.accepted().collect(),
+            delivering: delivery.meters(),
             counters: delivery.counters(),
-            denials,
-            operator: delivery.operator(),
-            token_hash,
-            metrics: Metrics::new(Arc::clone(&store), delivery.counters(), &rooms),
-            secrets: config.secrets.clone(),
-        };
+        });
+        tasks.spawn(trends.clone().keep(stopped.clone()));
+        let desk = desk(config, &store, &delivery, denials, (trends, audit));
+        let admin_state = AdminState { desk, token, metrics };
+        if !admin_address.ip().is_loopback() && admin_tls.is_none() {
+            warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
+        }
         let endpoint = EndpointState {
             requests,
             publish: PublishState {
@@ -229,7 +242,7 @@ async fn start_verification(
     (halts, policy): (Halts, Arc<dyn TopicPolicy>),
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
-) -> Result<(Requests, Denials), StoreError> {
+) -> Result<(Requests, Denials, VerificationMeters), StoreError> {
     let client = EgressClient::new(
         guard.clone(),
         config.delivery.connect_timeout,
@@ -250,8 +263,9 @@ async fn start_verification(
     let (sender, receiver) = mpsc::unbounded_channel();
     // What waits is read before anything new can come in, so that nothing is verified twice.
     queue(&sender, store.requests().await?.into_iter().map(Waiting::left));
+    let meters = verification.meters();
     tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
-    Ok((Requests::new(Arc::clone(store), guard.clone(), resting, sender, limited), denials))
+    Ok((Requests::new(Arc::clone(store), guard.clone(), resting, sender, limited), denials, meters))
 }
 
 fn topic_policy(config: &Config, guard: &Guard, url: &Arc<str>) -> Arc<dyn TopicPolicy> {
@@ -337,6 +351,34 @@ fn address(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
 
 fn largest_body(config: &Config) -> usize {
     usize::try_from(config.publish.max_body).unwrap_or(usize::MAX)
+}
+
+fn desk(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    delivery: &Delivery,
+    denials: Denials,
+    (trends, audit): (Trends, Audit),
+) -> Desk {
+    Desk {
+        store: Arc::clone(store),
+        counters: delivery.counters(),
+        notes: delivery.notes(),
+        operator: delivery.operator(),
+        denials,
+        trends,
+        audit,
+        tokens: config.publisher_tokens_file(),
+        open: config.publish.policy == PublishPolicy::Open,
+        data_dir: config.data_dir.clone(),
+        secrets: config.secrets.clone(),
+    }
+}
+
+fn audit(config: &Config) -> Result<Audit, StartError> {
+    let path = config.audit_file();
+    let opened = Audit::shorten(&path).and_then(|()| Audit::open(&path));
+    opened.map_err(|error| StartError::Audit { reason: error.to_string(), path })
 }
 
 fn tickets(path: &Path) -> Result<Tickets, StartError> {

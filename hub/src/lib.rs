@@ -8,7 +8,7 @@
 //! 4. [`delivery`], which sweeps over the topic's subscriptions and keeps the laggards apart;
 //! 5. [`egress`] is the only way out, to the subscriber's callback.
 //!
-//! [`subscriptions`] is the way in for subscribers: request, verification of intent, lease.
+//! [`subscriptions`] is the way in for subscribers: request, verification of intent, lease. [`operator`] is the desk of the one who runs it.
 //!
 //! # Example
 //!
@@ -40,6 +40,7 @@ pub mod http;
 mod hub;
 mod leap;
 pub mod metrics;
+pub mod operator;
 pub mod pem;
 pub mod places;
 pub mod store;

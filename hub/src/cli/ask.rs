@@ -11,8 +11,15 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use serde::Deserialize;
 
 use super::Failure;
+
+/// What the admin API says where something is wrong.
+#[derive(Deserialize)]
+struct Problem {
+    detail: String,
+}
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,7 +46,11 @@ impl Admin<'_> {
             .map_err(|error| Failure::new(format_args!("no hub at {address}: {error}")))?;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         let body = body.trim().to_owned();
-        if head.split(' ').nth(1) == Some("200") { Ok(body) } else { Err(Failure::new(body)) }
+        if head.split(' ').nth(1) == Some("200") {
+            return Ok(body);
+        }
+        let problem: Option<Problem> = serde_json::from_str(&body).ok();
+        Err(Failure::new(problem.map_or(body, |problem| problem.detail)))
     }
 
     fn exchange(&self, method: &str, path: &str, body: &str) -> io::Result<String> {

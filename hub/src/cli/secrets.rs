@@ -6,9 +6,12 @@ use std::time::Duration;
 use clap::Subcommand;
 use resync_hub::config::Config;
 use resync_hub::store::{self, Keyring, KeyringError, StoreError};
+use serde::Deserialize;
 use tokio::runtime;
 
-use super::{Failure, ask::Admin, say, tools::WhichHub};
+use super::ask::Admin;
+use super::tools::{WhichHub, understand};
+use super::{Failure, say};
 
 /// How long a running hub may take to rewrite all secrets.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -44,7 +47,7 @@ fn rotate(config: &Config) -> Result<String, Failure> {
     };
     let runtime = runtime::Builder::new_current_thread().build().map_err(Failure::new)?;
     let rewritten = runtime.block_on(store.rotate_secrets(keys)).map_err(Failure::new)?;
-    Ok(format!("{rewritten} secrets rewritten, all are under key {key}"))
+    Ok(told(rewritten, &key.to_string()))
 }
 
 /// The hub that has the store open does it.
@@ -52,9 +55,18 @@ fn ask_running(config: &Config) -> Result<String, Failure> {
     let token = fs::read_to_string(config.admin_token_file())
         .map_err(|error| Failure::new(format_args!("the admin token cannot be read: {error}")))?;
     let (address, tls) = (config.admin.listen, &config.admin.tls);
-    Admin { address, tls, token: Some(token.trim()), patience: PATIENCE }.ask(
-        "POST",
-        "/api/v1/secrets/rotate",
-        "",
-    )
+    let admin = Admin { address, tls, token: Some(token.trim()), patience: PATIENCE };
+    let Rotated { rewritten, key } = understand(&admin.ask("POST", "/api/v1/secrets/rotate", "")?)?;
+    Ok(told(rewritten, &key))
+}
+
+fn told(rewritten: u64, key: &str) -> String {
+    format!("{rewritten} secrets rewritten, all are under key {key}")
+}
+
+/// What the admin API says of it.
+#[derive(Deserialize)]
+struct Rotated {
+    rewritten: u64,
+    key: String,
 }

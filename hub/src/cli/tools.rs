@@ -7,12 +7,17 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use resync_hub::config::{self, Config, DEFAULT_TOML};
-use resync_hub::topics::{NewToken, Tokens};
+use resync_hub::operator::{Audit, By};
+use resync_hub::topics::{NewToken, Tokens, TokensError};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::ask::Admin;
 use super::{Failure, Settings, say};
 
+/// Entries that are asked for at once.
+const PAGE: usize = 1_000;
 /// How long a healthy hub may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -123,20 +128,19 @@ impl WhichHub {
     pub(super) fn load(self) -> Result<Config, Failure> {
         Ok(Settings { config: self.config, data_dir: self.data_dir, ..Settings::default() }.load()?)
     }
-
-    fn tokens(self) -> Result<Tokens, Failure> {
-        Tokens::open(&self.load()?.publisher_tokens_file()).map_err(Failure::new)
-    }
 }
 
 pub(super) fn token(command: Token) -> Result<(), Failure> {
     match command {
         Token::Add { name, topic_prefixes, hub } => {
-            let NewToken(token) = hub.tokens()?.add(&name, topic_prefixes).map_err(Failure::new)?;
+            let config = hub.load()?;
+            let what = format!("{name} for {}", topic_prefixes.join(" "));
+            let NewToken(token) =
+                audited(&config, "token add", &what, |tokens| tokens.add(&name, topic_prefixes))?;
             say(token);
         }
         Token::List { hub } => {
-            let tokens = hub.tokens()?;
+            let tokens = Tokens::open(&hub.load()?.publisher_tokens_file()).map_err(Failure::new)?;
             let used = tokens.last_used();
             for (name, info) in tokens.list() {
                 let used = used.get(name).map_or("never", String::as_str);
@@ -148,11 +152,27 @@ pub(super) fn token(command: Token) -> Result<(), Failure> {
             }
         }
         Token::Revoke { name, hub } => {
-            hub.tokens()?.revoke(&name).map_err(Failure::new)?;
+            audited(&hub.load()?, "token revoke", &name, |tokens| tokens.revoke(&name))?;
             say(format_args!("{name} is revoked"));
         }
     }
     Ok(())
+}
+
+/// Changes the hub's tokens, and writes that down where a running hub would.
+fn audited<T>(
+    config: &Config,
+    act: &str,
+    what: &str,
+    change: impl FnOnce(&mut Tokens) -> Result<T, TokensError>,
+) -> Result<T, Failure> {
+    let mut tokens = Tokens::open(&config.publisher_tokens_file()).map_err(Failure::new)?;
+    fs::create_dir_all(&config.data_dir).map_err(Failure::new)?;
+    let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
+    let begun = audit.begin(By::Files, act, what).map_err(Failure::new)?;
+    let changed = change(&mut tokens);
+    audit.end(begun, &changed.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
+    changed.map_err(Failure::new)
 }
 
 pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
@@ -170,12 +190,12 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
 /// Topics with the bounds of their logs, and where chains of Change Notifications were broken (CN-008).
 pub(super) fn topics(command: Topics) -> Result<(), Failure> {
     let json = command.admin.json;
-    let body = command.admin.ask("GET", "/api/v1/topics", "")?;
+    let topics = command.admin.all("/api/v1/topics")?;
     if json {
-        say(body);
+        say(Value::from(topics));
         return Ok(());
     }
-    let topics: Vec<TopicLine> = understand(&body)?;
+    let topics: Vec<TopicLine> = lines(topics)?;
     for topic in topics {
         say(format_args!("{}\t{}\t{}..{}", topic.url, topic.id, topic.first, topic.head));
         let Some(chain) = topic.chain.filter(|chain| chain.broken > 0) else { continue };
@@ -195,12 +215,12 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
     match command {
         Subscriptions::List { admin } => {
             let json = admin.json;
-            let body = admin.ask("GET", "/api/v1/subscriptions", "")?;
+            let all = admin.all("/api/v1/subscriptions")?;
             if json {
-                say(body);
+                say(Value::from(all));
                 return Ok(());
             }
-            for SubscriptionLine { id, topic, callback_origin, lease_end } in understand::<Vec<_>>(&body)? {
+            for SubscriptionLine { id, topic, callback_origin, lease_end } in lines(all)? {
                 say(format_args!("{id}\t{topic}\t{callback_origin}\tuntil {lease_end}"));
             }
         }
@@ -225,22 +245,59 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
 }
 
 impl AdminApi {
+    /// Every entry of a list, page by page.
+    fn all(self, path: &str) -> Result<Vec<Value>, Failure> {
+        let config = self.hub.load()?;
+        let token = admin_token(&config)?;
+        let admin = over(&config, self.admin, &token);
+        let (mut all, mut next) = (Vec::new(), None::<String>);
+        loop {
+            let after = next.map_or_else(String::new, |next| format!("&after={next}"));
+            let page: Page = understand(&admin.ask("GET", &format!("{path}?limit={PAGE}{after}"), "")?)?;
+            all.extend(page.items);
+            next = page.next;
+            if next.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
     pub(super) fn ask(self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
         let config = self.hub.load()?;
-        let token_file = config.admin_token_file();
-        let token = fs::read_to_string(&token_file).map_err(|error| {
-            Failure::new(format_args!("the admin token in {} cannot be read: {error}", token_file.display()))
-        })?;
-        let address = self.admin.unwrap_or(config.admin.listen);
-        let admin =
-            Admin { address, tls: &config.admin.tls, token: Some(token.trim()), patience: ANSWER_TIMEOUT };
-        admin.ask(method, path, body)
+        let token = admin_token(&config)?;
+        over(&config, self.admin, &token).ask(method, path, body)
     }
 }
 
-pub(super) fn understand<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Failure> {
-    serde_json::from_str(body)
-        .map_err(|error| Failure::new(format_args!("what answers is no hub of this version: {error}")))
+fn over<'a>(config: &'a Config, address: Option<SocketAddr>, token: &'a str) -> Admin<'a> {
+    let address = address.unwrap_or(config.admin.listen);
+    Admin { address, tls: &config.admin.tls, token: Some(token.trim()), patience: ANSWER_TIMEOUT }
+}
+
+fn admin_token(config: &Config) -> Result<String, Failure> {
+    let file = config.admin_token_file();
+    fs::read_to_string(&file).map_err(|error| {
+        Failure::new(format_args!("the admin token in {} cannot be read: {error}", file.display()))
+    })
+}
+
+pub(super) fn understand<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
+    serde_json::from_str(body).map_err(|error| no_hub(&error))
+}
+
+fn lines<T: DeserializeOwned>(entries: Vec<Value>) -> Result<Vec<T>, Failure> {
+    serde_json::from_value(Value::from(entries)).map_err(|error| no_hub(&error))
+}
+
+fn no_hub(error: &serde_json::Error) -> Failure {
+    Failure::new(format_args!("what answers is no hub of this version: {error}"))
+}
+
+/// A page of a list of the admin API.
+#[derive(Debug, Deserialize)]
+struct Page {
+    items: Vec<Value>,
+    next: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

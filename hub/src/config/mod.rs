@@ -461,6 +461,11 @@ impl Config {
         self.data_dir.join("ticket-key")
     }
 
+    /// Where it is written down what operators did.
+    pub fn audit_file(&self) -> PathBuf {
+        self.data_dir.join("audit.jsonl")
+    }
+
     /// Where the publishers' tokens are.
     pub fn publisher_tokens_file(&self) -> PathBuf {
         publisher_tokens_file(&self.data_dir)

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::shard::Counts;
 use crate::store::Shard;
@@ -27,7 +28,7 @@ struct Gauges {
 }
 
 /// The totals at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Totals {
     /// Attempts answered with 2xx.
     pub delivered: u64,

@@ -4,7 +4,6 @@ mod admin;
 mod body;
 mod catch_up;
 mod client;
-mod deliveries;
 mod endpoint;
 mod limits;
 mod meters;
@@ -17,7 +16,7 @@ mod reply;
 mod server;
 mod tls;
 
-pub use admin::{AdminState, admin};
+pub use admin::{AdminState, AdminToken, admin};
 pub use body::{Bodies, Pace};
 pub use catch_up::{Asked, Readers};
 pub use client::TrustedProxies;

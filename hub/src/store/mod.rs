@@ -214,6 +214,15 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// The subscriptions of a shard in any order, for whoever only looks: commits pass while they are read.
     async fn slots(&self, shard: Shard) -> Result<Vec<Slot>>;
 
+    /// At most `limit` subscriptions of a shard, or of one topic in it, in the order of topics and ids, beginning after this one.
+    async fn slots_after(
+        &self,
+        shard: Shard,
+        of: Option<TopicId>,
+        after: Option<(TopicId, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<Slot>>;
+
     // Secrets.
 
     /// From now on secrets are written with the first of these keys. Those that are kept otherwise are rewritten in bounded

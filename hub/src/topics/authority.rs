@@ -260,11 +260,23 @@ impl Tokens {
     }
 }
 
+impl TokenInfo {
+    /// Whether it may speak for this topic.
+    pub fn covers(&self, topic: &TopicUrl) -> bool {
+        Prefixes::parse(&self.topic_prefixes).is_ok_and(|prefixes| prefixes.cover(topic))
+    }
+}
+
 pub(super) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    replace_file(path, &serde_json::to_vec_pretty(value)?)
+}
+
+/// Readers see the old content or the new, never half of it; only the hub's user may read it.
+pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
     fs::create_dir_all(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(&serde_json::to_vec_pretty(value)?)?;
+    file.write_all(content)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
     sync_folder(folder)

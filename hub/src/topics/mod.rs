@@ -15,6 +15,7 @@ mod ticket;
 mod turns;
 mod uses;
 
+pub(crate) use authority::replace_file;
 pub use authority::{Authority, Denied, Grant, NewToken, TokenInfo, Tokens, TokensError};
 pub use budget::{BodyBudget, BudgetSpent, Budgets, Reserved};
 pub use catch_up::{CatchUp, List, NotRead, Page};

@@ -346,7 +346,11 @@ impl HubProcess {
         self.order("POST", path, body).await
     }
 
-    async fn order(&self, method: &str, path: &str, body: &str) -> raw::Answer {
+    /// An answer of the admin API to any request.
+    ///
+    /// # Panics
+    /// When the hub does not answer.
+    pub async fn order(&self, method: &str, path: &str, body: &str) -> raw::Answer {
         let token =
             std::fs::read_to_string(self.data.join("admin-token")).expect("a started hub has an admin token");
         let bytes = format!(

@@ -32,6 +32,7 @@ on_every_engine!(
     a_renewal_is_seen_at_once,
     what_was_read_ahead_is_as_new_as_what_is_asked_for,
     a_recipient_has_callback_and_topic_exactly_as_they_were_written,
+    subscriptions_are_listed_in_pages_of_all_topics_and_of_one,
 );
 
 async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
@@ -316,6 +317,29 @@ async fn recipient(
     keep: Keep,
 ) -> Option<Arc<Recipient>> {
     store.recipient(shard, of.topic, of.id, ahead, keep).await.unwrap()
+}
+
+async fn subscriptions_are_listed_in_pages_of_all_topics_and_of_one(place: Place) {
+    let store = place.open();
+    let mut shard = Shard(0);
+    for number in 0..7 {
+        let name = format!("d{number}");
+        (shard, _) = subscribe(&*store, &topic(["t", "u"][number % 2]), &callback(&name)).await;
+    }
+    let of = the(&*store, &topic("t")).await.id;
+    for (of, count) in [(None, 7), (Some(of), 4), (Some(TopicId(7)), 0)] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.slots_after(shard, of, after, 2).await.unwrap();
+            assert!(page.len() <= 2);
+            let Some(last) = page.last() else { break };
+            after = Some((last.topic, last.id));
+            found.extend(page);
+        }
+        let wanted = store.slots(shard).await.unwrap();
+        let wanted: Vec<_> = wanted.into_iter().filter(|slot| of.is_none_or(|of| slot.topic == of)).collect();
+        assert_eq!((found.len(), &found), (count, &wanted));
+    }
 }
 
 async fn all_slots(store: &dyn Store) -> Vec<Slot> {

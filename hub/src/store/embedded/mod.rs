@@ -369,6 +369,24 @@ impl Store for Embedded {
         self.read(move |shared| shared.slots(shard)).await
     }
 
+    async fn slots_after(
+        &self,
+        shard: Shard,
+        of: Option<TopicId>,
+        after: Option<(TopicId, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<Slot>> {
+        let mut range = Keys::prefix(match of {
+            Some(topic) => key::shard_topic(shard, topic),
+            None => key::shard(shard),
+        });
+        if let Some((topic, id)) = after {
+            range.from =
+                range.from.max(key::subscription(shard, topic, SubscriptionId(id.0.saturating_add(1))));
+        }
+        self.read(move |shared| shared.slots_in(&range, limit)).await
+    }
+
     async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>> {
         self.shared.subscription_of(pair)
     }

@@ -324,9 +324,14 @@ impl Shared {
 
     /// The subscriptions of a shard.
     pub(super) fn slots(&self, shard: Shard) -> Result<Vec<Slot>> {
+        self.slots_in(&Keys::prefix(key::shard(shard)), usize::MAX)
+    }
+
+    /// At most so many subscriptions of a range.
+    pub(super) fn slots_in(&self, range: &Keys, limit: usize) -> Result<Vec<Slot>> {
         let keys = self.keys();
         let (mut slots, mut origins) = (Vec::new(), HashSet::new());
-        for record in self.engine.scan(Space::Subscriptions, &Keys::prefix(key::shard(shard))) {
+        for record in self.engine.scan(Space::Subscriptions, range).take(limit) {
             let (key, value) = record?;
             let mut slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, slot_of)?;
             // Many subscriptions have one origin: a copy for each would take more than all the rest.

@@ -1,0 +1,316 @@
+//! The admin API `/api/v1`. Routes and their description come from the same place: none is without the other.
+
+#![allow(clippy::unused_async, reason = "handlers are async, whether they wait or not")]
+
+use std::sync::LazyLock;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Path, Query, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{StatusCode, header};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::super::reply;
+use super::AdminState;
+use super::problem::Problem;
+use crate::operator::{
+    By, Denied, Done, Entry, Gap, Host, Late, NewPublisher, Overview, Page, Paused, Publisher, Rotated,
+    Skipped, Status, Subscription, SubscriptionDetail, ToAdd, ToDeny, Topic, TopicDetail, Turn, Wish,
+};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Admin API of resync-hub",
+        description = "What an operator may see of a hub and do about it. Every request needs the operator's token. Lists come in pages: \
+                       send `next` of one as `after` for the next. Errors are problem documents (RFC 9457)."
+    ),
+    servers((url = "/api/v1")),
+    security(("operator" = [])),
+    modifiers(&Operator),
+    components(schemas(Problem))
+)]
+struct Document;
+
+/// Says how the operator's token is sent.
+struct Operator;
+
+impl Modify for Operator {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("operator", SecurityScheme::Http(bearer));
+    }
+}
+
+/// The document, which is the same for the whole life of the process.
+static DOCUMENT: LazyLock<String> =
+    LazyLock::new(|| described().to_openapi().to_json().unwrap_or_else(|error| error.to_string()));
+
+/// Every route with its description.
+fn described() -> OpenApiRouter<AdminState> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(document))
+        .routes(routes!(status))
+        .routes(routes!(overview))
+        .routes(routes!(topics))
+        .routes(routes!(topic))
+        .routes(routes!(topic_subscriptions))
+        .routes(routes!(subscriptions))
+        .routes(routes!(subscription))
+        .routes(routes!(deny))
+        .routes(routes!(laggards))
+        .routes(routes!(skips))
+        .routes(routes!(gaps))
+        .routes(routes!(hosts))
+        .routes(routes!(paused))
+        .routes(routes!(retry))
+        .routes(routes!(skip))
+        .routes(routes!(replay))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(tokens, add_token))
+        .routes(routes!(revoke_token))
+        .routes(routes!(audit))
+        .routes(routes!(rotate_secrets))
+}
+
+/// The routes, none of which answers anybody without the token.
+pub(super) fn routes(state: &AdminState) -> Router<AdminState> {
+    let (router, _) = described().split_for_parts();
+    router
+        .fallback(|| async {
+            Problem::new(StatusCode::NOT_FOUND, "nothing here: /api/v1/openapi.json lists all")
+        })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "another method: /api/v1/openapi.json lists all")
+        })
+        .layer(from_fn_with_state(state.clone(), require_token))
+}
+
+async fn require_token(State(state): State<AdminState>, request: Request, next: Next) -> Response {
+    if state.token.is_in(request.headers()) {
+        return next.run(request).await;
+    }
+    let why = "send Authorization: Bearer and the admin token of this hub";
+    Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
+}
+
+/// What an answer is: a value as JSON, or a problem.
+type Answer<T> = Result<Json<T>, Problem>;
+
+struct Json<T>(T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        reply::json(StatusCode::OK, &self.0)
+    }
+}
+
+/// A query that can be understood.
+struct Asked<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(asked)) => Ok(Self(asked)),
+            Err(error) => Err(Problem::new(StatusCode::BAD_REQUEST, error)),
+        }
+    }
+}
+
+fn understood<T: DeserializeOwned>(body: &Bytes, example: &str) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| {
+        let why = format_args!("the body cannot be used ({error}): write for example {example}");
+        Problem::new(StatusCode::BAD_REQUEST, why)
+    })
+}
+
+/// This document
+#[utoipa::path(get, path = "/openapi.json", tag = "hub", responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value)))]
+async fn document() -> Response {
+    ([(CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], DOCUMENT.as_str())
+        .into_response()
+}
+
+/// The hub in a few numbers
+#[utoipa::path(get, path = "/status", tag = "hub", responses(
+    (status = 200, description = "The numbers", body = Status), (status = "default", description = "A problem", body = Problem)))]
+async fn status(State(state): State<AdminState>) -> Answer<Status> {
+    Ok(Json(state.desk.status()))
+}
+
+/// The hub at a glance
+#[utoipa::path(get, path = "/overview", tag = "hub", responses(
+    (status = 200, description = "The hub", body = Overview), (status = "default", description = "A problem", body = Problem)))]
+async fn overview(State(state): State<AdminState>) -> Answer<Overview> {
+    Ok(Json(state.desk.overview().await?))
+}
+
+/// Topics in the order of their URLs
+#[utoipa::path(get, path = "/topics", tag = "topics", params(Turn), responses(
+    (status = 200, description = "A page", body = Page<Topic>), (status = "default", description = "A problem", body = Problem)))]
+async fn topics(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Topic>> {
+    Ok(Json(state.desk.topics(&turn).await?))
+}
+
+/// One topic: its subscribers, its log, who may publish
+#[utoipa::path(get, path = "/topics/{topic}", tag = "topics", params(("topic" = String, Path, description = "Its id")), responses(
+    (status = 200, description = "The topic", body = TopicDetail), (status = "default", description = "A problem", body = Problem)))]
+async fn topic(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<TopicDetail> {
+    Ok(Json(state.desk.topic(&id).await?))
+}
+
+/// The subscriptions of a topic
+#[utoipa::path(get, path = "/topics/{topic}/subscriptions", tag = "topics", params(("topic" = String, Path, description = "Its id"), Turn), responses(
+    (status = 200, description = "A page", body = Page<Subscription>), (status = "default", description = "A problem", body = Problem)))]
+async fn topic_subscriptions(
+    State(state): State<AdminState>,
+    Path(id): Path<String>,
+    Asked(turn): Asked<Turn>,
+) -> Answer<Page<Subscription>> {
+    Ok(Json(state.desk.subscriptions(Some(&id), &turn).await?))
+}
+
+/// All subscriptions in force
+#[utoipa::path(get, path = "/subscriptions", tag = "subscriptions", params(Turn), responses(
+    (status = 200, description = "A page", body = Page<Subscription>), (status = "default", description = "A problem", body = Problem)))]
+async fn subscriptions(
+    State(state): State<AdminState>,
+    Asked(turn): Asked<Turn>,
+) -> Answer<Page<Subscription>> {
+    Ok(Json(state.desk.subscriptions(None, &turn).await?))
+}
+
+/// One subscription: its lease, what failed, what it waits for
+#[utoipa::path(get, path = "/subscriptions/{subscription}", tag = "subscriptions", params(("subscription" = u64, Path, description = "Its number")), responses(
+    (status = 200, description = "The subscription", body = SubscriptionDetail), (status = "default", description = "A problem", body = Problem)))]
+async fn subscription(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<SubscriptionDetail> {
+    let id = id.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, "no such subscription"))?;
+    Ok(Json(state.desk.subscription(id).await?))
+}
+
+/// End subscriptions now and tell their callbacks
+#[utoipa::path(post, path = "/subscriptions/deny", tag = "subscriptions", request_body = ToDeny, responses(
+    (status = 200, description = "How many", body = Denied), (status = "default", description = "A problem", body = Problem)))]
+async fn deny(State(state): State<AdminState>, body: Bytes) -> Answer<Denied> {
+    let example = "{\"ids\": [7], \"reason\": \"moved\"} or {\"topic\": \"https://…\"}";
+    Ok(Json(state.desk.deny(By::Api, &understood::<ToDeny>(&body, example)?).await?))
+}
+
+/// Subscriptions that are behind
+#[utoipa::path(get, path = "/deliveries/laggards", tag = "deliveries", params(Turn), responses(
+    (status = 200, description = "A page", body = Page<Late>), (status = "default", description = "A problem", body = Problem)))]
+async fn laggards(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Late>> {
+    Ok(Json(state.desk.laggards(&turn).await?))
+}
+
+/// Notifications that were given up for a subscription
+#[utoipa::path(get, path = "/deliveries/skips", tag = "deliveries", params(Turn), responses(
+    (status = 200, description = "A page", body = Page<Skipped>), (status = "default", description = "A problem", body = Problem)))]
+async fn skips(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Skipped>> {
+    Ok(Json(state.desk.skips(&turn).await?))
+}
+
+/// Notifications that were gone from the log before a subscription got them
+#[utoipa::path(get, path = "/deliveries/gaps", tag = "deliveries", params(Turn), responses(
+    (status = 200, description = "A page", body = Page<Gap>), (status = "default", description = "A problem", body = Problem)))]
+async fn gaps(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Gap>> {
+    Ok(Json(state.desk.gaps(&turn).await?))
+}
+
+/// Hosts in trouble that are left alone for a while
+#[utoipa::path(get, path = "/deliveries/hosts", tag = "deliveries", responses(
+    (status = 200, description = "All of them", body = Vec<Host>), (status = "default", description = "A problem", body = Problem)))]
+async fn hosts(State(state): State<AdminState>) -> Answer<Vec<Host>> {
+    Ok(Json(state.desk.hosts().await?))
+}
+
+/// Topics of which nothing is delivered for now
+#[utoipa::path(get, path = "/deliveries/paused", tag = "deliveries", responses(
+    (status = 200, description = "All of them", body = Vec<Paused>), (status = "default", description = "A problem", body = Problem)))]
+async fn paused(State(state): State<AdminState>) -> Answer<Vec<Paused>> {
+    Ok(Json(state.desk.paused().await?))
+}
+
+/// Try again now what waits for another attempt: of a topic, a subscription or a host
+#[utoipa::path(post, path = "/deliveries/retry", tag = "deliveries", params(Wish), responses(
+    (status = 200, description = "How many", body = Done), (status = "default", description = "A problem", body = Problem)))]
+async fn retry(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<Done> {
+    Ok(Json(state.desk.retry(By::Api, &wish).await?))
+}
+
+/// Give up the next notification for a late subscription
+#[utoipa::path(post, path = "/deliveries/skip", tag = "deliveries", params(Wish), responses(
+    (status = 200, description = "How many", body = Done), (status = "default", description = "A problem", body = Problem)))]
+async fn skip(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<Done> {
+    Ok(Json(state.desk.skip(By::Api, &wish).await?))
+}
+
+/// Deliver once more from an offset or a moment on: to a topic's subscriptions, or to one
+#[utoipa::path(post, path = "/deliveries/replay", tag = "deliveries", params(Wish), responses(
+    (status = 200, description = "How many", body = Done), (status = "default", description = "A problem", body = Problem)))]
+async fn replay(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<Done> {
+    Ok(Json(state.desk.replay(By::Api, &wish).await?))
+}
+
+/// Deliver nothing of a topic until it is resumed
+#[utoipa::path(post, path = "/deliveries/pause", tag = "deliveries", params(Wish), responses(
+    (status = 200, description = "It is paused"), (status = "default", description = "A problem", body = Problem)))]
+async fn pause(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<()> {
+    Ok(Json(state.desk.pause(By::Api, &wish).await?))
+}
+
+/// Let deliveries of a topic go on
+#[utoipa::path(post, path = "/deliveries/resume", tag = "deliveries", params(Wish), responses(
+    (status = 200, description = "It goes on"), (status = "default", description = "A problem", body = Problem)))]
+async fn resume(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<()> {
+    Ok(Json(state.desk.resume(By::Api, &wish).await?))
+}
+
+/// The publishers' tokens, without the tokens
+#[utoipa::path(get, path = "/tokens", tag = "tokens", responses(
+    (status = 200, description = "All of them", body = Vec<Publisher>), (status = "default", description = "A problem", body = Problem)))]
+async fn tokens(State(state): State<AdminState>) -> Answer<Vec<Publisher>> {
+    Ok(Json(state.desk.publishers()?))
+}
+
+/// Make a token, which is shown once
+#[utoipa::path(post, path = "/tokens", tag = "tokens", request_body = ToAdd, responses(
+    (status = 200, description = "The token", body = NewPublisher), (status = "default", description = "A problem", body = Problem)))]
+async fn add_token(State(state): State<AdminState>, body: Bytes) -> Answer<NewPublisher> {
+    let example = "{\"name\": \"library\", \"topic_prefixes\": [\"https://library.example/\"]}";
+    Ok(Json(state.desk.add_token(By::Api, understood(&body, example)?).await?))
+}
+
+/// Make a token worthless, at once
+#[utoipa::path(delete, path = "/tokens/{name}", tag = "tokens", params(("name" = String, Path, description = "Its name")), responses(
+    (status = 200, description = "It is worthless"), (status = "default", description = "A problem", body = Problem)))]
+async fn revoke_token(State(state): State<AdminState>, Path(name): Path<String>) -> Answer<()> {
+    Ok(Json(state.desk.revoke_token(By::Api, &name).await?))
+}
+
+/// What operators did, newest first
+#[utoipa::path(get, path = "/audit", tag = "hub", params(Turn), responses(
+    (status = 200, description = "A page", body = Page<Entry>), (status = "default", description = "A problem", body = Problem)))]
+async fn audit(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Entry>> {
+    Ok(Json(state.desk.acts(&turn).await?))
+}
+
+/// Read the keys of the secrets anew, and rewrite every secret that is not under the first of them
+#[utoipa::path(post, path = "/secrets/rotate", tag = "hub", responses(
+    (status = 200, description = "How many", body = Rotated), (status = "default", description = "A problem", body = Problem)))]
+async fn rotate_secrets(State(state): State<AdminState>) -> Answer<Rotated> {
+    Ok(Json(state.desk.rotate_secrets(By::Api).await?))
+}

@@ -1,0 +1,57 @@
+//! The operator's listener: health and metrics for everybody who may reach it, the admin API behind a token.
+
+mod api;
+mod problem;
+mod token;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+
+use super::reply::text;
+use crate::metrics::{self, Metrics};
+use crate::operator::Desk;
+
+pub use token::AdminToken;
+
+/// What the operator's listener shows.
+#[derive(Clone, Debug)]
+pub struct AdminState {
+    /// What may be seen and done.
+    pub desk: Desk,
+    /// Who may.
+    pub token: AdminToken,
+    /// What is counted and measured.
+    pub metrics: Metrics,
+}
+
+/// The operator's routes.
+pub fn admin(state: AdminState) -> Router {
+    Router::new()
+        .route("/livez", get(|| async { text(StatusCode::OK, "alive") }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .nest("/api/v1", api::routes(&state))
+        .with_state(state)
+        .fallback(|| async {
+            text(StatusCode::NOT_FOUND, "nothing here: try /livez, /readyz, /metrics or /api/v1/status")
+        })
+}
+
+async fn ready(State(state): State<AdminState>) -> Response {
+    match state.desk.store.health() {
+        Ok(()) => text(StatusCode::OK, "ready"),
+        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format_args!("not ready: {error}")),
+    }
+}
+
+/// No topic and no callback is named in it, so it needs no token.
+async fn metrics(State(state): State<AdminState>) -> Response {
+    match state.metrics.write() {
+        Ok(metrics) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics).into_response(),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
+}

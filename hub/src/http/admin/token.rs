@@ -1,0 +1,48 @@
+//! The operator's token: whoever presents it may see and do everything.
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// A token that can be compared, and not read.
+#[derive(Clone)]
+pub struct AdminToken([u8; 32]);
+
+impl std::fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AdminToken([hidden])")
+    }
+}
+
+impl AdminToken {
+    /// The token with this text.
+    pub fn new(text: &str) -> Self {
+        Self(Sha256::digest(text.trim()).into())
+    }
+
+    /// Whether this is it. Takes the same time whatever is presented.
+    pub fn is(&self, presented: &str) -> bool {
+        Self::new(presented).0.ct_eq(&self.0).into()
+    }
+
+    /// Whether a request carries it as its bearer token.
+    pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
+        let presented = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        presented.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|token| self.is(token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_is_the_token() {
+        let token = AdminToken::new("a long and random text\n");
+        assert!(token.is("a long and random text"));
+        for other in ["", "a long and random tex", "A long and random text", "a long and random textt"] {
+            assert!(!token.is(other), "{other:?}");
+        }
+    }
+}

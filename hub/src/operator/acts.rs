@@ -1,0 +1,338 @@
+//! What the operator may do. Nothing is done before it is written down.
+
+use resync_core::websub::CallbackUrl;
+use serde::Deserialize;
+use tracing::info;
+use utoipa::{IntoParams, ToSchema};
+
+use super::audit::{By, Entry};
+use super::look::Turn;
+use super::views::{Denied, Done, NewPublisher, Page, Rotated};
+use super::words::counted;
+use super::{Desk, Failed};
+use crate::delivery::{Act, Which};
+use crate::store::{KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, SubscriptionId, TopicId};
+use crate::topics::Tokens;
+
+/// The longest reason in bytes: it travels in a URL.
+const REASON_LIMIT: usize = 500;
+/// The longest name of a token.
+const NAME_LIMIT: usize = 100;
+
+/// Whom and what an act is about.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Wish {
+    /// The URL of a topic.
+    pub topic: Option<String>,
+    /// The number of a subscription.
+    pub subscription: Option<u64>,
+    /// An origin, for example `https://destination.example`.
+    pub host: Option<String>,
+    /// An offset, to begin a replay at.
+    pub from: Option<u64>,
+    /// A moment, to begin a replay at, for example `2026-01-31T12:00:00Z`.
+    pub since: Option<String>,
+}
+
+/// Which subscriptions to deny, and why.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToDeny {
+    /// By their numbers …
+    #[serde(default)]
+    pub ids: Vec<u64>,
+    /// … or all of this topic.
+    pub topic: Option<String>,
+    /// What the subscribers are told.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// A token to make.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToAdd {
+    /// A name for it.
+    pub name: String,
+    /// Topics that begin like one of these.
+    pub topic_prefixes: Vec<String>,
+}
+
+impl Desk {
+    /// Tries again now what waits for another attempt.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn retry(&self, by: By, wish: &Wish) -> Result<Done, Failed> {
+        let (which, what) = match (&wish.topic, wish.subscription, &wish.host) {
+            (Some(topic), None, None) => {
+                (Which::Topic(self.topic_by_url(topic).await?.id), format!("all late of {topic}"))
+            }
+            (None, Some(id), None) => (
+                Which::Subscription(self.in_force(SubscriptionId(id)).await?.1),
+                format!("subscription {id}"),
+            ),
+            (None, None, Some(origin)) => {
+                let origin = self.known_host(origin).await?;
+                let what = format!("host {origin}");
+                (Which::Host(origin), what)
+            }
+            _ => return Err(Failed::asked("name one: ?topic=URL, ?subscription=ID or ?host=ORIGIN")),
+        };
+        self.audited(by, "retry", &what, self.act(Act::Retry(which))).await
+    }
+
+    /// Gives up the next notification for a late subscription.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn skip(&self, by: By, wish: &Wish) -> Result<Done, Failed> {
+        let id = wish.subscription.ok_or_else(|| Failed::asked("name it: ?subscription=ID"))?;
+        let done = async {
+            let done = self.act(Act::Skip(SubscriptionId(id))).await?;
+            if done.subscriptions == 0 {
+                return Err(Failed::Unknown("late subscription, or its delivery is under way: try again"));
+            }
+            Ok(done)
+        };
+        self.audited(by, "skip", &format!("the next notification of subscription {id}"), done).await
+    }
+
+    /// Delivers once more what the log holds from an offset or a moment on.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn replay(&self, by: By, wish: &Wish) -> Result<Done, Failed> {
+        let subscription = wish.subscription.map(SubscriptionId);
+        let (topic, whose) = match (&wish.topic, subscription) {
+            (Some(topic), None) => (self.topic_by_url(topic).await?.id, format!("all of {topic}")),
+            (None, Some(id)) => (self.in_force(id).await?.0, format!("subscription {}", id.0)),
+            _ => return Err(Failed::asked("name one: ?topic=URL or ?subscription=ID")),
+        };
+        let from = match (wish.from, &wish.since) {
+            // What retention removed cannot be delivered once more, and nobody has lost it for want of that.
+            (Some(offset), None) => Offset(offset).max(self.topic_by_id(topic).await?.first),
+            (None, Some(since)) => {
+                let since = since
+                    .parse()
+                    .map_err(|_| Failed::asked("since is a moment like 2026-01-31T12:00:00Z"))?;
+                self.store.first_since(topic, since).await?
+            }
+            _ => return Err(Failed::asked("say where it begins: &from=OFFSET or &since=TIME")),
+        };
+        let what = format!("{whose} from notification {from} on");
+        self.audited(by, "replay", &what, self.act(Act::Replay { topic, subscription, from })).await
+    }
+
+    /// Delivers nothing of a topic until it is resumed.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn pause(&self, by: By, wish: &Wish) -> Result<(), Failed> {
+        let (topic, url) = self.named(wish).await?;
+        self.audited(by, "pause", url, async { Ok(self.store.pause(topic).await?) }).await
+    }
+
+    /// Lets deliveries of a topic go on.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn resume(&self, by: By, wish: &Wish) -> Result<(), Failed> {
+        let (topic, url) = self.named(wish).await?;
+        self.audited(by, "resume", url, async { Ok(self.store.resume(topic).await?) }).await
+    }
+
+    /// Ends subscriptions and tells their callbacks (W-098, W-102). When this returns, they get nothing any more.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn deny(&self, by: By, wish: &ToDeny) -> Result<Denied, Failed> {
+        if wish.reason.len() > REASON_LIMIT || wish.reason.chars().any(char::is_control) {
+            return Err(Failed::asked(format_args!("a reason is one line of at most {REASON_LIMIT} bytes")));
+        }
+        if wish.topic.is_none() && wish.ids.is_empty() {
+            return Err(Failed::asked(
+                "say whom: {\"ids\": [7], \"reason\": \"moved\"} or {\"topic\": \"https://…\"}",
+            ));
+        }
+        let topic = match &wish.topic {
+            Some(url) => match self.topic_by_url(url).await {
+                Ok(topic) => Some(topic.id),
+                Err(Failed::Unknown(_)) => None,
+                Err(error) => return Err(error),
+            },
+            None => None,
+        };
+        let mut whom: Vec<_> = wish.ids.iter().map(|id| format!("subscription {id}")).collect();
+        whom.extend(wish.topic.iter().map(|url| format!("all of {url}")));
+        let what = format!("{}: {:?}", whom.join(", "), wish.reason);
+        let denied = async { Ok(Denied { denied: self.deny_all(wish, topic).await? }) };
+        self.audited(by, "deny", &what, denied).await
+    }
+
+    async fn deny_all(&self, wish: &ToDeny, topic: Option<TopicId>) -> Result<usize, StoreError> {
+        let mut denied = 0;
+        for shard in (0..self.store.shards()).map(Shard) {
+            let slots = self.store.slots(shard).await?;
+            for slot in slots.iter().filter(|slot| wish.ids.contains(&slot.id.0) || topic == Some(slot.topic))
+            {
+                let found = self.store.subscription(shard, slot.topic, slot.id).await?;
+                let Some(found) = found else { continue };
+                let denial = NewDenial {
+                    topic: found.topic_url.clone(),
+                    callback: found.callback.clone(),
+                    reason: wish.reason.clone(),
+                    refusal: Refusal::Pair,
+                };
+                denied += usize::from(self.denials.deny(denial).await?);
+            }
+        }
+        Ok(denied)
+    }
+
+    /// Makes a publisher's token, which is shown only now.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn add_token(&self, by: By, wish: ToAdd) -> Result<NewPublisher, Failed> {
+        let ToAdd { name, topic_prefixes } = wish;
+        if name.is_empty() || name.len() > NAME_LIMIT || name.chars().any(char::is_control) {
+            return Err(Failed::asked(format_args!("a name is one line of at most {NAME_LIMIT} bytes")));
+        }
+        if topic_prefixes.is_empty() {
+            return Err(Failed::asked("say for which topics: a prefix is an origin and a folder"));
+        }
+        let what = format!("{name} for {}", topic_prefixes.join(" "));
+        let added = async {
+            let token = Tokens::open(&self.tokens)?.add(&name, topic_prefixes)?.0;
+            Ok(NewPublisher { name: name.clone(), token })
+        };
+        self.audited(by, "token add", &what, added).await
+    }
+
+    /// Makes a publisher's token worthless, at once.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn revoke_token(&self, by: By, name: &str) -> Result<(), Failed> {
+        let revoked = async { Ok(Tokens::open(&self.tokens)?.revoke(name)?) };
+        self.audited(by, "token revoke", name, revoked).await
+    }
+
+    /// Reads the keys anew and rewrites every secret that is not under the first of them.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn rotate_secrets(&self, by: By) -> Result<Rotated, Failed> {
+        let keys = self.secrets.keyring()?;
+        let key = keys.writes_with().ok_or(KeyringError::None)?.to_string();
+        let rotated = async {
+            match self.store.rotate_secrets(keys).await {
+                Ok(rewritten) => Ok(Rotated { rewritten, key: key.clone() }),
+                Err(error @ StoreError::SecretsKey { .. }) => Err(Failed::Conflict(error.to_string())),
+                Err(error) => Err(Failed::Store(error)),
+            }
+        };
+        self.audited(by, "rotate secrets", &format!("to key {key}"), rotated).await
+    }
+
+    /// What was done, newest first.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn acts(&self, turn: &Turn) -> Result<Page<Entry>, Failed> {
+        let (audit, turn) = (self.audit.clone(), turn.clone());
+        blocking(move || audit.list(&turn)).await?
+    }
+
+    /// Writes down that somebody came in by the pages.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn logged_in(&self) -> Result<(), Failed> {
+        self.audited(By::Pages, "log in", "", async { Ok(()) }).await
+    }
+
+    async fn act(&self, act: Act) -> Result<Done, Failed> {
+        Ok(Done { subscriptions: self.operator.act(&act).await? })
+    }
+
+    async fn named<'a>(&self, wish: &'a Wish) -> Result<(TopicId, &'a str), Failed> {
+        let url = wish.topic.as_deref().ok_or_else(|| Failed::asked("name it: ?topic=URL"))?;
+        Ok((self.topic_by_url(url).await?.id, url))
+    }
+
+    /// A subscription with its topic.
+    async fn in_force(&self, id: SubscriptionId) -> Result<(TopicId, SubscriptionId), Failed> {
+        let topic = self.operator.topic_of(id).await?.ok_or(Failed::Unknown("subscription"))?;
+        Ok((topic, id))
+    }
+
+    /// An origin of subscriptions, however it is spelled.
+    async fn known_host(&self, origin: &str) -> Result<String, Failed> {
+        let url = CallbackUrl::parse(origin)
+            .map_err(|_| Failed::asked("the host is an origin like https://destination.example"))?;
+        let origin = url.origin();
+        let known = self.operator.knows_host(&origin).await?;
+        known.then_some(origin).ok_or(Failed::Unknown("host of a subscription"))
+    }
+
+    /// Does it between two lines of the audit log.
+    async fn audited<T: Outcome>(
+        &self,
+        by: By,
+        act: &'static str,
+        what: &str,
+        done: impl Future<Output = Result<T, Failed>>,
+    ) -> Result<T, Failed> {
+        let (audit, begun) = (self.audit.clone(), what.to_owned());
+        let begun = blocking(move || audit.begin(by, act, &begun)).await??;
+        let done = done.await;
+        let outcome = done.as_ref().map_or_else(ToString::to_string, Outcome::told);
+        info!(?by, act, what, %outcome, "operator");
+        let audit = self.audit.clone();
+        blocking(move || audit.end(begun, &outcome)).await?;
+        done
+    }
+}
+
+/// The disk takes its time, which must hold up nobody else.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Read(error.to_string()).into())
+}
+
+/// What came of an act, in a few words.
+trait Outcome {
+    fn told(&self) -> String;
+}
+
+impl Outcome for () {
+    fn told(&self) -> String {
+        "done".to_owned()
+    }
+}
+
+impl Outcome for Done {
+    fn told(&self) -> String {
+        counted(self.subscriptions, "subscription", "subscriptions")
+    }
+}
+
+impl Outcome for Denied {
+    fn told(&self) -> String {
+        format!("{} denied", self.denied)
+    }
+}
+
+impl Outcome for NewPublisher {
+    fn told(&self) -> String {
+        "made".to_owned()
+    }
+}
+
+impl Outcome for Rotated {
+    fn told(&self) -> String {
+        counted(self.rewritten, "secret rewritten", "secrets rewritten")
+    }
+}

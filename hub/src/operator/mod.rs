@@ -1,0 +1,102 @@
+//! The operator's desk: what one person may see of a running hub and do about it, be it by the admin API or by the pages.
+//!
+//! Whatever is done is written down durably before it is done ([`Audit`]). Callbacks are shown by their origin only: they are
+//! capabilities (W-195).
+
+mod acts;
+mod audit;
+mod look;
+mod trends;
+mod views;
+mod words;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use acts::{ToAdd, ToDeny, Wish};
+pub use audit::{Audit, AuditError, By, Entry};
+pub use look::Turn;
+pub use trends::{Sample, Sources, Trends};
+pub use views::{
+    Break, Chain, Denied, Done, Gap, Host, Late, LogEntry, NewPublisher, Outcome, Overview, Page, Paused,
+    Publisher, Rotated, Skipped, Status, Subscription, SubscriptionDetail, Topic, TopicDetail, Trouble,
+};
+pub use words::{Lasting, Size, counted};
+
+use crate::config::SecretsConfig;
+use crate::delivery::{Counters, Notes, Operator, Stopped};
+use crate::store::{KeyringError, Store, StoreError};
+use crate::subscriptions::Denials;
+use crate::topics::TokensError;
+
+/// Why an operator does not get what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The question makes no sense.
+    #[error("{0}")]
+    Asked(String),
+    /// There is no such thing.
+    #[error("no such {0}")]
+    Unknown(&'static str),
+    /// It cannot be done as things are.
+    #[error("{0}")]
+    Conflict(String),
+    /// The store does not take part.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Delivery has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// It cannot be written down, so it is not done.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+}
+
+impl Failed {
+    fn asked(why: impl std::fmt::Display) -> Self {
+        Self::Asked(why.to_string())
+    }
+}
+
+impl From<TokensError> for Failed {
+    fn from(error: TokensError) -> Self {
+        match error {
+            TokensError::Unknown(_) => Self::Unknown("token"),
+            TokensError::Prefix(_) => Self::asked(error),
+            TokensError::Taken(_) | TokensError::File { .. } => Self::Conflict(error.to_string()),
+        }
+    }
+}
+
+impl From<KeyringError> for Failed {
+    fn from(error: KeyringError) -> Self {
+        Self::Conflict(error.to_string())
+    }
+}
+
+/// What the desk looks at and works with.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    /// The records.
+    pub store: Arc<dyn Store>,
+    /// What delivery counts.
+    pub counters: Arc<Counters>,
+    /// What failed lately.
+    pub notes: Notes,
+    /// The hand on delivery.
+    pub operator: Operator,
+    /// What denies subscriptions.
+    pub denials: Denials,
+    /// How things went in the last hour.
+    pub trends: Trends,
+    /// What was done.
+    pub audit: Audit,
+    /// Where the publishers' tokens are.
+    pub tokens: PathBuf,
+    /// Anybody may post content.
+    pub open: bool,
+    /// The disk that the store is on.
+    pub data_dir: PathBuf,
+    /// Where the keys of the secrets are.
+    pub secrets: SecretsConfig,
+}

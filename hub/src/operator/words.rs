@@ -1,0 +1,95 @@
+//! Numbers and states in words that a person reads at a glance.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::delivery::Waits;
+use crate::store::{FailureClass, Rule};
+
+/// A length of time in its two largest units.
+#[derive(Clone, Copy, Debug)]
+pub struct Lasting(pub Duration);
+
+impl fmt::Display for Lasting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+        match (days, hours, minutes, seconds % 60) {
+            (0, 0, 0, 0) => write!(f, "{} ms", self.0.as_millis()),
+            (0, 0, 0, seconds) => write!(f, "{seconds} s"),
+            (0, 0, minutes, seconds) => write!(f, "{minutes} min {seconds} s"),
+            (0, hours, minutes, _) => write!(f, "{hours} h {minutes} min"),
+            (days, hours, ..) => write!(f, "{days} d {hours} h"),
+        }
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&bytesize::ByteSize(self.0).display().iec(), f)
+    }
+}
+
+/// A number and what is counted, of which there may be one.
+pub fn counted(count: impl TryInto<u64> + fmt::Display, one: &str, many: &str) -> String {
+    let number = count.to_string();
+    let what = if count.try_into().ok() == Some(1) { one } else { many };
+    format!("{number} {what}")
+}
+
+/// Why something is late.
+pub(super) fn class(class: FailureClass) -> &'static str {
+    match class {
+        FailureClass::Slow => "slow",
+        FailureClass::Refused => "refused",
+        FailureClass::Trouble => "trouble",
+        FailureClass::Gone => "gone",
+    }
+}
+
+/// How content of a topic comes in.
+pub(super) fn rule(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Every => "posted",
+        Rule::Latest => "fetched",
+    }
+}
+
+/// What a subscription waits for, as a sentence.
+pub(super) fn waits(waits: Waits, left_alone_for: Option<Duration>, paused: bool) -> String {
+    match (waits, left_alone_for) {
+        (Waits::Nothing, _) => "It has got everything.".to_owned(),
+        _ if paused => "Its topic is paused: nothing is delivered until it is resumed.".to_owned(),
+        (Waits::UnderWay, _) => "A request is under way.".to_owned(),
+        (_, Some(pause)) => {
+            format!("Its host is in trouble and left alone; it is asked again in {}.", Lasting(pause))
+        }
+        (Waits::Attempt(pause), None) => format!("The next attempt is in {}.", Lasting(pause)),
+        (Waits::Host, None) => "It waits for a place among the requests to its host.".to_owned(),
+        (Waits::Turn, None) => "Its turn in the present round of deliveries comes.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_told_otherwise_than_many() {
+        let told = |count: usize| counted(count, "host", "hosts");
+        assert_eq!([told(0), told(1), told(21)], ["0 hosts", "1 host", "21 hosts"]);
+    }
+
+    #[test]
+    fn times_are_told_in_their_two_largest_units() {
+        let told = |millis| Lasting(Duration::from_millis(millis)).to_string();
+        assert_eq!(
+            [told(7), told(59_000), told(61_000), told(3_720_000), told(90_000_000)],
+            ["7 ms", "59 s", "1 min 1 s", "1 h 2 min", "1 d 1 h"]
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! The admin API: what its document says is what it does, for nobody but the operator; and what was done is written down.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, eventually, request};
+use serde_json::Value;
+use tempfile::tempdir;
+
+const TOPIC: &str = "http://example.com/framework/";
+
+fn json(answer: &Answer) -> Value {
+    serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.text()))
+}
+
+async fn ask(address: SocketAddr, method: &str, path: &str, more: &str) -> Answer {
+    let bytes = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{more}Connection: close\r\nContent-Length: 0\r\n\r\n"
+    );
+    request(address, bytes.as_bytes()).await.unwrap()
+}
+
+/// Every operation of the document: its method and its path, with something in the place of each parameter.
+fn operations(document: &Value) -> Vec<(String, String)> {
+    let base = document["servers"][0]["url"].as_str().unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let methods = |(path, methods): (&String, &Value)| {
+        let path = path.split('/').map(|part| if part.starts_with('{') { "7" } else { part });
+        let path = format!("{base}{}", path.collect::<Vec<_>>().join("/"));
+        methods
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(|method| (method.to_uppercase(), path.clone()))
+            .collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(methods).collect()
+}
+
+fn is_problem(answer: &Answer, status: u16) {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    let problem = json(answer);
+    assert_eq!(problem["status"], status);
+    for member in ["type", "title", "detail"] {
+        assert!(problem[member].as_str().is_some_and(|text| !text.is_empty()), "{problem}");
+    }
+}
+
+fn refusing(seen: &Seen) -> Reply {
+    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
+}
+
+#[tokio::test]
+async fn every_operation_of_the_document_is_there_and_for_the_operator_only() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let document = json(&hub.admin("/api/v1/openapi.json").await);
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
+    let operations = operations(&document);
+    assert!(operations.len() >= 22, "{operations:?}");
+    for (method, path) in &operations {
+        for token in ["", "Authorization: Bearer wrong\r\n", "Authorization: Basic Og==\r\n"] {
+            let answer = ask(hub.admin_address(), method, path, token).await;
+            is_problem(&answer, 401);
+            assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{method} {path}");
+        }
+        let public = ask(hub.address, method, path, "").await.status;
+        assert!([404, 405].contains(&public), "{method} {path}: {public}");
+        // What asks for something that is not there, or says too little, is a problem; nothing is a missing route.
+        let answer = hub.order(method, path, "").await;
+        assert_ne!(answer.status, 405, "{method} {path}");
+        if answer.status != 200 {
+            is_problem(&answer, answer.status);
+            assert!(!answer.text().contains("nothing here"), "{method} {path}");
+        }
+    }
+    is_problem(&ask(hub.admin_address(), "GET", "/api/v1/elsewhere", "").await, 401);
+    is_problem(&hub.admin("/api/v1/elsewhere").await, 404);
+    is_problem(&hub.order("DELETE", "/api/v1/status", "").await, 405);
+}
+
+#[tokio::test]
+async fn every_reference_of_the_document_leads_somewhere() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let text = hub.admin("/api/v1/openapi.json").await.text();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let named: BTreeSet<_> =
+        text.split("\"#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(named.len() > 15, "{named:?}");
+    for name in named {
+        assert!(document["components"]["schemas"].get(name).is_some(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn lists_come_in_pages_that_hold_everything_once() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destinations = [Receiver::start().await, Receiver::start().await, Receiver::start().await];
+    for number in 0..9 {
+        let topic = format!("{TOPIC}{}", number % 3);
+        hub.subscribe(&topic, &destinations[number % 2].url(&format!("/{number}")), &[], number + 1).await;
+    }
+    let all = async |path: &str| {
+        let (mut items, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = json(&hub.admin(&format!("{path}?limit=2{after}")).await);
+            let entries = page["items"].as_array().unwrap();
+            assert!(entries.len() <= 2);
+            items.extend(entries.iter().map(|item| item["id"].to_string()));
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => return items,
+            }
+        }
+    };
+    let is_whole = |items: &[String], count: usize| {
+        assert_eq!((items.len(), items.iter().collect::<BTreeSet<_>>().len()), (count, count), "{items:?}");
+    };
+    is_whole(&all("/api/v1/subscriptions").await, 9);
+    let topics = all("/api/v1/topics").await;
+    is_whole(&topics, 3);
+    for topic in topics {
+        is_whole(&all(&format!("/api/v1/topics/{}/subscriptions", topic.trim_matches('"'))).await, 3);
+    }
+    for path in ["subscriptions", "topics", "deliveries/laggards", "deliveries/skips", "audit"] {
+        is_problem(&hub.admin(&format!("/api/v1/{path}?after=elsewhere")).await, 400);
+        is_problem(&hub.admin(&format!("/api/v1/{path}?limit=many")).await, 400);
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_tells_why_nothing_arrives_and_not_where_its_callback_is() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    destination.behave(refusing);
+    hub.subscribe(TOPIC, &destination.url("/a-secret-path"), &[("hub.secret", "hush-hush")], 1).await;
+    hub.publish(TOPIC, "one").await.unwrap();
+    hub.publish(TOPIC, "two").await.unwrap();
+    let id = json(&hub.admin("/api/v1/subscriptions").await)["items"][0]["id"].to_string();
+    let path = format!("/api/v1/subscriptions/{id}");
+    eventually("the failure is noted", || async {
+        json(&hub.admin(&path).await)["attempts_noted"].as_array().is_some_and(|noted| !noted.is_empty())
+    })
+    .await;
+    let answer = hub.admin(&path).await;
+    let detail = json(&answer);
+    assert_eq!(
+        (&detail["behind"], &detail["head"], &detail["signed"]),
+        (&2.into(), &2.into(), &true.into()),
+        "{detail}"
+    );
+    assert!(detail["waits"].as_str().unwrap().contains("next attempt is in"), "{detail}");
+    let failure = detail["attempts_noted"][0]["failure"].as_str().unwrap();
+    assert!(failure.contains("503"), "{failure}");
+    assert!(!answer.text().contains("a-secret-path") && !answer.text().contains("hush-hush"));
+
+    destination.behave(|_| Reply::Agree);
+    hub.admin_post(&format!("/api/v1/deliveries/retry?subscription={id}"), "").await;
+    destination.until_delivered(3).await;
+    eventually("it has got everything", || async { json(&hub.admin(&path).await)["behind"] == 0 }).await;
+    let detail = json(&hub.admin(&path).await);
+    assert_eq!(detail["waits"], "It has got everything.");
+    assert!(
+        detail["attempts_noted"].as_array().unwrap().iter().any(|note| note.get("failure").is_none()),
+        "{detail}"
+    );
+}
+
+#[tokio::test]
+async fn tokens_are_made_used_and_revoked_and_every_act_is_written_down_also_across_a_crash() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start_public(folder.path(), &[("PUBLISH_POLICY", "token")]).await;
+    let wish = "{\"name\": \"library\", \"topic_prefixes\": [\"http://example.com/\"]}";
+    let made = json(&hub.admin_post("/api/v1/tokens", wish).await);
+    let token = made["token"].as_str().unwrap().to_owned();
+    is_problem(&hub.admin_post("/api/v1/tokens", wish).await, 409);
+    is_problem(
+        &hub.admin_post("/api/v1/tokens", "{\"name\": \"x\", \"topic_prefixes\": [\"ftp://x/\"]}").await,
+        400,
+    );
+    is_problem(&hub.admin_post("/api/v1/tokens", "{").await, 400);
+    let listed = hub.admin("/api/v1/tokens").await.text();
+    assert!(listed.contains("library") && !listed.contains(&token));
+
+    let post = async |hub: &HubProcess| {
+        let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
+        let authorization = format!("Bearer {token}");
+        let headers =
+            [("Content-Type", "text/plain"), ("Link", link.as_str()), ("Authorization", &authorization)];
+        resync_tests::harness::post(hub.address, &headers, b"news").await.unwrap().status
+    };
+    assert_eq!(post(&hub).await, 202);
+    assert_eq!(hub.order("DELETE", "/api/v1/tokens/library", "").await.status, 200);
+    assert_eq!(post(&hub).await, 401);
+    is_problem(&hub.order("DELETE", "/api/v1/tokens/library", "").await, 404);
+    hub.kill().await;
+    hub.restart().await;
+
+    let answer = hub.admin("/api/v1/audit").await;
+    let acts = json(&answer);
+    let told = |item: &Value| {
+        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+        (text("act"), text("by"), text("outcome"))
+    };
+    let told: Vec<_> = acts["items"].as_array().unwrap().iter().rev().map(told).collect();
+    let acts: Vec<_> = told.iter().map(|(act, _, _)| act.as_str()).collect();
+    assert_eq!(acts, ["token add", "token add", "token add", "token revoke", "token revoke"]);
+    assert!(told.iter().all(|(_, by, _)| by == "api"));
+    assert_eq!((told[0].2.as_str(), told[3].2.as_str()), ("made", "done"));
+    assert!(told[1].2.contains("already") && told[4].2.contains("no such token"), "{told:?}");
+    assert!(!answer.text().contains(&token));
+}
+
+#[tokio::test]
+async fn an_act_that_cannot_be_written_down_is_not_done() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    hub.publish(TOPIC, "news").await.unwrap();
+    let size = std::fs::metadata(folder.path().join("audit.jsonl")).unwrap().len();
+    hub.process().limit_files(Some(size));
+    let answer = hub
+        .admin_post("/api/v1/tokens", "{\"name\": \"x\", \"topic_prefixes\": [\"http://x.example/\"]}")
+        .await;
+    is_problem(&answer, 503);
+    assert!(answer.text().contains("cannot be written down"), "{}", answer.text());
+    hub.process().limit_files(None);
+    assert_eq!(json(&hub.admin("/api/v1/tokens").await), Value::Array(Vec::new()));
+}
