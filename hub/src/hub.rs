@@ -20,7 +20,7 @@ use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
     self, AdminState, AdminToken, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishMeters,
-    PublishState, Readers, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
+    PublishState, Readers, Sessions, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::operator::{Audit, Desk, Sources, Trends};
@@ -145,7 +145,8 @@ impl Hub {
         });
         tasks.spawn(trends.clone().keep(stopped.clone()));
         let desk = desk(config, &store, &delivery, denials, (trends, audit));
-        let admin_state = AdminState { desk, token, metrics };
+        let sessions = Sessions::new(&token, admin_tls.is_some());
+        let admin_state = AdminState { desk, token, sessions, metrics, stopped: stopped.clone() };
         if !admin_address.ip().is_loopback() && admin_tls.is_none() {
             warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
         }

@@ -58,7 +58,7 @@ fn greet(hub: &Hub, config: &Config, dev: bool) {
     say(format_args!("  hub      {url}"));
     say(format_args!("  store    {:?} in {}", config.store.engine, config.data_dir.display()));
     say(format_args!(
-        "  admin    {}  (health at /readyz; token in {})",
+        "  admin    {}  (pages, health at /readyz; token in {})",
         config.admin.tls.origin(hub.admin_address()),
         config.admin_token_file().display()
     ));

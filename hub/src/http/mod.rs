@@ -16,7 +16,7 @@ mod reply;
 mod server;
 mod tls;
 
-pub use admin::{AdminState, AdminToken, admin};
+pub use admin::{AdminState, AdminToken, Sessions, admin};
 pub use body::{Bodies, Pace};
 pub use catch_up::{Asked, Readers};
 pub use client::TrustedProxies;

@@ -1,20 +1,25 @@
-//! The operator's listener: health and metrics for everybody who may reach it, the admin API behind a token.
+//! The operator's listener: health and metrics for everybody who may reach it, the admin API and the pages behind a token.
 
 mod api;
+mod headers;
+mod pages;
 mod problem;
 mod token;
 
 use axum::Router;
 use axum::extract::State;
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use tokio::sync::watch;
 
 use super::reply::text;
 use crate::metrics::{self, Metrics};
 use crate::operator::Desk;
 
+pub use pages::Sessions;
 pub use token::AdminToken;
 
 /// What the operator's listener shows.
@@ -24,8 +29,12 @@ pub struct AdminState {
     pub desk: Desk,
     /// Who may.
     pub token: AdminToken,
+    /// Who has come in by the pages.
+    pub sessions: Sessions,
     /// What is counted and measured.
     pub metrics: Metrics,
+    /// Turns true when the hub stops.
+    pub stopped: watch::Receiver<bool>,
 }
 
 /// The operator's routes.
@@ -35,10 +44,9 @@ pub fn admin(state: AdminState) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .nest("/api/v1", api::routes(&state))
+        .merge(pages::routes())
         .with_state(state)
-        .fallback(|| async {
-            text(StatusCode::NOT_FOUND, "nothing here: try /livez, /readyz, /metrics or /api/v1/status")
-        })
+        .layer(map_response(headers::guarded))
 }
 
 async fn ready(State(state): State<AdminState>) -> Response {

@@ -48,7 +48,7 @@ impl From<Failed> for Problem {
 }
 
 /// What a failure means for a client.
-fn status(failed: &Failed) -> StatusCode {
+pub(super) fn status(failed: &Failed) -> StatusCode {
     match failed {
         Failed::Asked(_) => StatusCode::BAD_REQUEST,
         Failed::Unknown(_) => StatusCode::NOT_FOUND,

@@ -1,0 +1,57 @@
+//! The audit log: who did what, by which door, and what came of it.
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+
+use super::layout::{self, Room};
+use super::session::Session;
+use super::{AdminState, failed, moment, more};
+use crate::operator::{By, Entry, Page, Turn};
+
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    session: Session,
+    Query(turn): Query<Turn>,
+) -> Response {
+    match state.desk.acts(&turn).await {
+        Ok(page) => layout::page(&session, Room::Audit, "Audit log", &all(&page)),
+        Err(error) => failed(&session, &error),
+    }
+}
+
+fn all(page: &Page<Entry>) -> Markup {
+    html! {
+        h1 { "Audit log" }
+        p { "What operators did, newest first. It is on the disk before it is done." }
+        @if page.items.is_empty() {
+            p.empty { "Nothing yet." }
+        } @else {
+            div.wide tabindex="0" role="region" aria-label="Table: acts" {
+                table {
+                    thead { tr { th scope="col" { "When" } th scope="col" { "By" } th scope="col" { "What" } th scope="col" { "About" } th scope="col" { "What came of it" } } }
+                    tbody {
+                        @for one in &page.items {
+                            tr {
+                                td { (moment(&one.at)) }
+                                td { (door(one.by)) }
+                                th scope="row" { (one.act) }
+                                td.about { (one.what) }
+                                td { @match &one.outcome { Some(outcome) => span.about { (outcome) }, None => span.tag.warn { "not known" } } }
+                            }
+                        }
+                    }
+                }
+            }
+            (more(page.next.as_ref(), "/audit"))
+        }
+    }
+}
+
+fn door(by: By) -> &'static str {
+    match by {
+        By::Api => "API",
+        By::Pages => "pages",
+        By::Files => "command line",
+    }
+}

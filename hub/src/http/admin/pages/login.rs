@@ -1,0 +1,70 @@
+//! The door of the pages: whoever has the operator's token may come in.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use http::header::SET_COOKIE;
+use http::{HeaderValue, StatusCode};
+use maud::{Markup, html};
+use tracing::warn;
+
+use super::session::{Form, fields};
+use super::{AdminState, layout};
+
+pub(super) async fn ask() -> Response {
+    layout::outside(StatusCode::OK, "Log in", &door(None))
+}
+
+pub(super) async fn come_in(State(state): State<AdminState>, request: Request<Body>) -> Response {
+    let (head, body) = request.into_parts();
+    let fields = match fields(&head.headers, body).await {
+        Ok(fields) => fields,
+        Err(refusal) => return refusal,
+    };
+    // Only what comes from here counts: other sites cannot keep the operator out by trying.
+    if !state.sessions.may_try(Instant::now()) {
+        let why = "The door was tried too often. Wait a moment.";
+        return layout::outside(StatusCode::TOO_MANY_REQUESTS, "Log in", &door(Some(why)));
+    }
+    let shown = fields.iter().find(|(name, _)| name == "token").map_or("", |(_, token)| token.as_str());
+    if !state.token.is(shown) {
+        let client = head.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(client)| client.ip());
+        warn!(?client, "a wrong token was shown at the door of the pages");
+        let why = "That is not the token of this hub.";
+        return layout::outside(StatusCode::FORBIDDEN, "Log in", &door(Some(why)));
+    }
+    if let Err(error) = state.desk.logged_in().await {
+        return layout::outside(StatusCode::SERVICE_UNAVAILABLE, "Log in", &door(Some(&error.to_string())));
+    }
+    with_cookie(&state.sessions.begin(Instant::now()), "/")
+}
+
+pub(super) async fn go_out(State(state): State<AdminState>, form: Form) -> Response {
+    with_cookie(&state.sessions.end(&form.session), "/login")
+}
+
+fn with_cookie(cookie: &str, to: &str) -> Response {
+    let mut response = Redirect::to(to).into_response();
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn door(why: Option<&str>) -> Markup {
+    html! {
+        div.door {
+            h1 { "Log in" }
+            @if let Some(why) = why { p.notice.bad role="alert" { (why) } }
+            form method="post" action="/login" {
+                label for="token" { "The operator's token" }
+                input id="token" name="token" type="password" autocomplete="current-password" required autofocus;
+                p.hint { "It is in the file " code { "admin-token" } " of the hub's data folder." }
+                button { "Log in" }
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The pages: what the admin API shows and does, for a person. They need no script, and are livelier with one.
+//!
+//! Whoever shows the operator's token is in for a while (`session`). Every page is made here as a whole (`layout`), by a
+//! template engine that escapes whatever it is given; what strangers chose, such as URLs, is text and never markup.
+
+mod acts;
+mod assets;
+mod audit;
+mod deliveries;
+mod events;
+mod gaps;
+mod layout;
+mod login;
+mod overview;
+mod plot;
+mod publishers;
+mod session;
+mod subscription;
+mod topics;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::StatusCode;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+pub use session::Sessions;
+
+use self::session::Session;
+use super::AdminState;
+use super::problem::status;
+use crate::operator::Failed;
+
+/// The pages and what they are dressed in.
+pub(super) fn routes() -> Router<AdminState> {
+    Router::new()
+        .route("/", get(overview::show))
+        .route("/events", get(events::stream))
+        .route("/topics", get(topics::list))
+        .route("/topics/{topic}", get(topics::show))
+        .route("/subscriptions/{subscription}", get(subscription::show))
+        .route("/deliveries", get(deliveries::show))
+        .route("/publishers", get(publishers::list).post(publishers::add))
+        .route("/audit", get(audit::list))
+        .route("/act", post(acts::act))
+        .route("/login", get(login::ask).post(login::come_in))
+        .route("/logout", post(login::go_out))
+        .merge(assets::routes())
+        .fallback(|| async {
+            layout::error(StatusCode::NOT_FOUND, None, "There is nothing here. Health is at /livez and /readyz, numbers are at /metrics, the API is at /api/v1.")
+        })
+}
+
+/// What became of an act that led to this page.
+#[derive(Debug, Default, Deserialize)]
+struct Told {
+    done: Option<String>,
+    of: Option<u64>,
+}
+
+impl Told {
+    /// One of our own sentences: nobody else's words come in by a link.
+    fn notice(&self) -> Markup {
+        let some = |one: &str, many: &str| match self.of {
+            Some(1) => format!("One subscription {one}."),
+            number => format!("{} subscriptions {many}.", number.unwrap_or_default()),
+        };
+        let text = match self.done.as_deref() {
+            Some("retry") => some("is tried again now", "are tried again now"),
+            Some("replay") => some("gets it once more", "get it once more"),
+            Some("skip") => "The next notification is given up for this subscription.".to_owned(),
+            Some("pause") => {
+                "Nothing of this topic is delivered until you resume it. What is published waits in the log."
+                    .to_owned()
+            }
+            Some("resume") => "Deliveries of this topic go on.".to_owned(),
+            Some("deny") => {
+                some("has ended, and its callback is told", "have ended, and their callbacks are told")
+            }
+            Some("token revoke") => "The token is worthless now.".to_owned(),
+            _ => return html! {},
+        };
+        html! { p.notice role="status" { (text) } }
+    }
+}
+
+/// The page that says what failed.
+fn failed(session: &Session, failed: &Failed) -> Response {
+    layout::error(status(failed), Some(session), &failed.to_string())
+}
+
+/// A moment as people read it, with the exact one behind it.
+fn moment(exact: &str) -> Markup {
+    let short = exact.get(..19).map_or_else(|| exact.to_owned(), |short| short.replacen('T', " ", 1));
+    html! { time datetime=(exact) { (short) } }
+}
+
+/// The way to the next page of a list.
+fn more(next: Option<&String>, path: &str) -> Markup {
+    html! {
+        @if let Some(next) = next {
+            p.more { a rel="next" href={ (path) "?after=" (next) } { "More" } }
+        }
+    }
+}
+
+/// A number and what it counts, for the cards at the top of a page.
+fn card(name: &str, value: impl maud::Render, note: impl maud::Render) -> Markup {
+    html! { div.card { dt { (name) } dd { strong { (value) } span { (note) } } } }
+}

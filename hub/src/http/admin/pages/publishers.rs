@@ -1,0 +1,110 @@
+//! Publishers and their tokens.
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+
+use super::layout::{self, Room, word};
+use super::session::{Form, Session};
+use super::{AdminState, Told, failed, moment};
+use crate::operator::{By, NewPublisher, Publisher, ToAdd};
+
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    session: Session,
+    Query(told): Query<Told>,
+) -> Response {
+    show(&state, &session, &told.notice())
+}
+
+/// The token is in this answer and nowhere else.
+pub(super) async fn add(State(state): State<AdminState>, form: Form) -> Response {
+    let prefixes = form.field("topic_prefixes").unwrap_or_default();
+    let wish = ToAdd {
+        name: form.field("name").unwrap_or_default().to_owned(),
+        topic_prefixes: prefixes.split_whitespace().map(str::to_owned).collect(),
+    };
+    match state.desk.add_token(By::Pages, wish).await {
+        Ok(NewPublisher { name, token }) => {
+            let notice = html! {
+                div.notice.good role="status" {
+                    p { strong { "The token of " (name) ": " } "it is shown only now." }
+                    p { code.token { (token) } }
+                }
+            };
+            show(&state, &form.session, &notice)
+        }
+        Err(error) => failed(&form.session, &error),
+    }
+}
+
+fn show(state: &AdminState, session: &Session, notice: &Markup) -> Response {
+    match state.desk.publishers() {
+        Ok(publishers) => {
+            let content = html! {
+                h1 { "Publishers" }
+                (notice)
+                @if state.desk.open { p.notice.warn { "This hub is open: anybody may post (" code { "[publish] policy" } "). Tokens still free pings from their limits." } }
+                (tokens(session, &publishers))
+                (new(session))
+            };
+            layout::page(session, Room::Publishers, "Publishers", &content)
+        }
+        Err(error) => failed(session, &error),
+    }
+}
+
+fn tokens(session: &Session, publishers: &[Publisher]) -> Markup {
+    html! {
+        section aria-labelledby="tokens" {
+            h2 id="tokens" { "Tokens" }
+            @if publishers.is_empty() {
+                p.empty { "There are none." }
+            } @else {
+                div.wide tabindex="0" role="region" aria-label="Table: tokens" {
+                    table {
+                        thead { tr { th scope="col" { "Name" } th scope="col" { "May speak for" } th scope="col" { "Made" } th scope="col" { "Used last" } th scope="col" { "What to do" } } }
+                        tbody {
+                            @for one in publishers {
+                                tr {
+                                    th scope="row" { (one.name) }
+                                    td { ul.plain { @for prefix in &one.topic_prefixes { li.url { (prefix) } } } }
+                                    td { (moment(&one.created_at)) }
+                                    td { @match &one.last_used { Some(used) => (moment(used)), None => "never" } }
+                                    td {
+                                        details.danger {
+                                            summary aria-label={ "Revoke " (one.name) } { "Revoke …" }
+                                            form method="post" action="/act" {
+                                                (word(session))
+                                                input type="hidden" name="act" value="token revoke";
+                                                input type="hidden" name="name" value=(one.name);
+                                                button.danger.small { "Make it worthless now" }
+                                            }
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn new(session: &Session) -> Markup {
+    html! {
+        section aria-labelledby="new" {
+            h2 id="new" { "A new token" }
+            form.stack method="post" action="/publishers" {
+                (word(session))
+                label for="name" { "Name" }
+                input id="name" name="name" required maxlength="100" autocomplete="off";
+                label for="prefixes" { "Topics that begin like" }
+                textarea id="prefixes" name="topic_prefixes" rows="3" required placeholder="https://library.example/set1/" {}
+                p.hint { "An origin and a folder, one on each line." }
+                button { "Make a token" }
+            }
+        }
+    }
+}

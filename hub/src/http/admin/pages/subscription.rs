@@ -1,0 +1,194 @@
+//! One subscription: why does nothing arrive there, and what can be done?
+
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use http::StatusCode;
+use maud::{Markup, html};
+
+use super::layout::{self, Room, word};
+use super::session::Session;
+use super::{AdminState, Told, card, failed, gaps, moment};
+use crate::operator::{Gap, Lasting, Skipped, SubscriptionDetail, Trouble};
+
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    session: Session,
+    Path(id): Path<String>,
+    Query(told): Query<Told>,
+) -> Response {
+    let Ok(id) = id.parse() else {
+        return layout::error(StatusCode::NOT_FOUND, Some(&session), "A subscription has a number.");
+    };
+    match state.desk.subscription(id).await {
+        Ok(detail) => layout::page(
+            &session,
+            Room::Topics,
+            &format!("Subscription {id}"),
+            &one(&session, &detail, &told),
+        ),
+        Err(error) => failed(&session, &error),
+    }
+}
+
+fn one(session: &Session, detail: &SubscriptionDetail, told: &Told) -> Markup {
+    let subscription = &detail.subscription;
+    html! {
+        p.crumb { a href="/topics" { "Topics" } " / " a.url href={ "/topics/" (detail.topic_id) } { (subscription.topic) } }
+        h1 { "Subscription " (subscription.id) }
+        p { "Delivered to " strong.url { (subscription.callback_origin) } }
+        (told.notice())
+        (standing(detail))
+        dl.cards {
+            (card("Done through", detail.done_through, done(detail)))
+            (card("Behind", detail.behind, html! { "of " (detail.head) " notifications" }))
+            (card("Failed attempts", detail.attempts, "at the next notification"))
+            (card("Lease until", moment(&subscription.lease_end), html! { "granted for " (Lasting(Duration::from_secs(detail.lease))) }))
+            (card("Verified", moment(&detail.verified_at), html! { "first " (moment(&detail.created_at)) }))
+            (card("Signed", if detail.signed { "yes" } else { "no" }, if detail.signed { "with its secret" } else { "it gave no secret" }))
+        }
+        (acts(session, detail))
+        (troubles(&detail.attempts_noted))
+        (skipped(&detail.skipped))
+        (lost(&detail.lost))
+        @if detail.missed_unknown { p.hint { "So much was given up or lost that not all of it was looked through: " code { "resync-hub deliveries skips" } " and " code { "gaps" } " list everything." } }
+    }
+}
+
+fn done(detail: &SubscriptionDetail) -> Markup {
+    html! {
+        @if let Some(received) = &detail.done_received_at { "came in " (moment(received)) }
+        @else if detail.done_through <= detail.subscription.start { "nothing since it began" }
+        @else { "no longer in the log" }
+    }
+}
+
+fn standing(detail: &SubscriptionDetail) -> Markup {
+    let kind = if detail.failing_since.is_some() {
+        "bad"
+    } else if detail.behind > 0 {
+        "warn"
+    } else {
+        "good"
+    };
+    html! {
+        p.notice.(kind) {
+            strong { (detail.waits) }
+            @if let Some(since) = &detail.failing_since { " Attempts have been failing since " (moment(since)) "." }
+        }
+    }
+}
+
+fn acts(session: &Session, detail: &SubscriptionDetail) -> Markup {
+    let id = detail.subscription.id;
+    let about = html! {
+        (word(session))
+        input type="hidden" name="subscription" value=(id);
+        input type="hidden" name="topic_id" value=(detail.topic_id);
+    };
+    html! {
+        section aria-labelledby="acts" {
+            h2 id="acts" { "What to do" }
+            div.acts {
+                form method="post" action="/act" { (about) input type="hidden" name="act" value="retry"; button { "Retry now" } }
+                details {
+                    summary { "Replay …" }
+                    form method="post" action="/act" {
+                        (about) input type="hidden" name="act" value="replay";
+                        label for="from" { "From notification" }
+                        input id="from" name="from" type="number" min=(detail.subscription.start + 1) value=(detail.done_through.max(detail.subscription.start + 1)) required;
+                        p.hint { "It gets what the log holds from there on once more, with the same identities." }
+                        button { "Replay" }
+                    }
+                }
+                @if detail.behind > 0 {
+                    details {
+                        summary { "Skip one …" }
+                        form method="post" action="/act" {
+                            (about) input type="hidden" name="act" value="skip";
+                            p.hint { "The next notification is given up for this subscription. It can be replayed later." }
+                            button { "Skip notification " (detail.done_through + 1) }
+                        }
+                    }
+                }
+                form method="post" action="/act" {
+                    (word(session))
+                    input type="hidden" name="topic" value=(detail.subscription.topic);
+                    input type="hidden" name="topic_id" value=(detail.topic_id);
+                    input type="hidden" name="act" value="pause";
+                    button { "Pause its topic" }
+                }
+                details.danger {
+                    summary { "Deny …" }
+                    form method="post" action="/act" {
+                        (about) input type="hidden" name="act" value="deny";
+                        label for="reason" { "What the subscriber is told" }
+                        input id="reason" name="reason" maxlength="500";
+                        p.hint { "The subscription ends now, and its callback is told (hub.mode=denied). It may ask again." }
+                        button.danger { "End this subscription" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn troubles(troubles: &[Trouble]) -> Markup {
+    html! {
+        section aria-labelledby="attempts" {
+            h2 id="attempts" { "What failed lately" }
+            @if troubles.is_empty() {
+                p.empty { "Nothing failed since the hub was started." }
+            } @else {
+                div.wide tabindex="0" role="region" aria-label="Table: attempts" {
+                    table {
+                        thead { tr { th scope="col" { "When" } th scope="col" { "What came of it" } th.number scope="col" { "Attempt" } th scope="col" { "Notification" } } }
+                        tbody {
+                            @for one in troubles {
+                                tr {
+                                    td { (moment(&one.at)) }
+                                    td { @match &one.failure { Some(why) => span.about { (why) }, None => span.tag.good { "delivered" } } }
+                                    td.number { (one.attempt) }
+                                    td { code { (one.notification) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn skipped(skipped: &[Skipped]) -> Markup {
+    html! {
+        @if !skipped.is_empty() {
+            section aria-labelledby="skipped" {
+                h2 id="skipped" { "Given up for it" }
+                div.wide tabindex="0" role="region" aria-label="Table: notifications given up" {
+                    table {
+                        thead { tr { th scope="col" { "Notification" } th scope="col" { "When" } th scope="col" { "Why" } } }
+                        tbody {
+                            @for one in skipped {
+                                tr { th scope="row" { code { (one.notification) } } td { (moment(&one.at)) } td { (one.class) @if let Some(status) = one.status { " (" (status) ")" } } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn lost(lost: &[Gap]) -> Markup {
+    html! {
+        @if !lost.is_empty() {
+            section aria-labelledby="lost" {
+                h2 id="lost" { "Lost to retention" }
+                p { "These were gone from the log before they could be delivered." }
+                (gaps::table(lost))
+            }
+        }
+    }
+}

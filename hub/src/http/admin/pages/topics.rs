@@ -1,0 +1,224 @@
+//! Topics: all of them, and one with its log and its subscribers.
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+
+use super::layout::{self, Room, word};
+use super::session::Session;
+use super::{AdminState, Told, card, failed, moment, more};
+use crate::operator::{Chain, LogEntry, Page, Size, Subscription, Topic, TopicDetail, Turn, counted};
+
+/// Subscriptions of a page.
+const SUBSCRIBERS: usize = 50;
+
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    session: Session,
+    Query(turn): Query<Turn>,
+) -> Response {
+    match state.desk.topics(&turn).await {
+        Ok(page) => layout::page(&session, Room::Topics, "Topics", &all(&page)),
+        Err(error) => failed(&session, &error),
+    }
+}
+
+fn all(page: &Page<Topic>) -> Markup {
+    html! {
+        h1 { "Topics" }
+        @if page.items.is_empty() {
+            p.empty { "Nobody has published or subscribed to anything yet." }
+        } @else {
+            div.wide tabindex="0" role="region" aria-label="Table: topics" {
+                table {
+                    thead { tr { th scope="col" { "Topic" } th scope="col" { "Content" } th.number scope="col" { "Newest" } th scope="col" { "State" } } }
+                    tbody {
+                        @for topic in &page.items {
+                            tr {
+                                th scope="row" { a.url href={ "/topics/" (topic.id) } { (topic.url) } }
+                                td { (kind(topic)) }
+                                td.number { (topic.head) }
+                                td { (state_of(topic)) }
+                            }
+                        }
+                    }
+                }
+            }
+            (more(page.next.as_ref(), "/topics"))
+        }
+    }
+}
+
+fn kind(topic: &Topic) -> &'static str {
+    match (topic.kind, topic.chain.is_some()) {
+        (_, true) => "Change Notifications",
+        ("posted", _) => "posted",
+        ("fetched", _) => "fetched after pings",
+        ("both", _) => "posted and fetched",
+        _ => "none yet",
+    }
+}
+
+fn state_of(topic: &Topic) -> Markup {
+    let broken = topic.chain.as_ref().map_or(0, |chain| chain.broken);
+    html! {
+        @if topic.paused { span.tag.warn { "paused" } " " }
+        @if broken > 0 { span.tag.warn { (counted(broken, "break", "breaks")) } " " }
+        @if !topic.paused && broken == 0 { span.tag.good { "flows" } }
+    }
+}
+
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    session: Session,
+    Path(id): Path<String>,
+    (Query(turn), Query(told)): (Query<Turn>, Query<Told>),
+) -> Response {
+    let turn = Turn { limit: Some(SUBSCRIBERS), ..turn };
+    let found = async {
+        let topic = state.desk.topic(&id).await?;
+        Ok((topic, state.desk.subscriptions(Some(&id), &turn).await?))
+    };
+    match found.await {
+        Ok((topic, subscribers)) => layout::page(
+            &session,
+            Room::Topics,
+            &topic.topic.url,
+            &one(&session, &topic, &subscribers, &told),
+        ),
+        Err(error) => failed(&session, &error),
+    }
+}
+
+fn one(session: &Session, detail: &TopicDetail, subscribers: &Page<Subscription>, told: &Told) -> Markup {
+    let topic = &detail.topic;
+    html! {
+        p.crumb { a href="/topics" { "Topics" } }
+        h1.url { (topic.url) }
+        (told.notice())
+        @if topic.paused { p.notice.warn { strong { "Paused: " } "posts are accepted, and nothing is delivered. Retention goes on." } }
+        dl.cards {
+            (card("Subscriptions", detail.subscriptions, "in force"))
+            (card("Late", detail.late, "behind the others"))
+            (card("Log", format!("{} to {}", topic.first, topic.head), "oldest and newest notification"))
+            (card("Content", kind(topic), ""))
+        }
+        (acts(session, topic))
+        @if let Some(chain) = &topic.chain { (gaps(chain)) }
+        (people(detail))
+        (log(&detail.log))
+        (subscriptions(topic, subscribers))
+    }
+}
+
+fn acts(session: &Session, topic: &Topic) -> Markup {
+    let about = html! {
+        (word(session))
+        input type="hidden" name="topic" value=(topic.url);
+        input type="hidden" name="topic_id" value=(topic.id);
+    };
+    let (act, name) =
+        if topic.paused { ("resume", "Resume deliveries") } else { ("pause", "Pause deliveries") };
+    html! {
+        section aria-labelledby="acts" {
+            h2 id="acts" { "What to do" }
+            div.acts {
+                form method="post" action="/act" { (about) input type="hidden" name="act" value=(act); button { (name) } }
+                form method="post" action="/act" { (about) input type="hidden" name="act" value="retry"; button { "Retry all that is late" } }
+                details {
+                    summary { "Replay to all subscribers …" }
+                    form method="post" action="/act" {
+                        (about) input type="hidden" name="act" value="replay";
+                        label for="from" { "From notification" }
+                        input id="from" name="from" type="number" min=(topic.first) max=(topic.head) value=(topic.head) required;
+                        p.hint { "Everybody gets what the log holds from there on once more, with the same identities." }
+                        button { "Replay" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn gaps(chain: &Chain) -> Markup {
+    html! {
+        section aria-labelledby="gaps" {
+            h2 id="gaps" { "Chain of Change Notifications" }
+            @if chain.broken == 0 {
+                p.empty { "Each one starts where the one before it ended. The next has to start at " (moment(&chain.until)) "." }
+            } @else {
+                p { "It was broken " (counted(chain.broken, "time", "times")) ", newest first:" }
+                div.wide tabindex="0" role="region" aria-label="Table: breaks" {
+                    table {
+                        thead { tr { th scope="col" { "Before" } th scope="col" { "What" } th scope="col" { "The one before ended" } th scope="col" { "It starts" } } }
+                        tbody {
+                            @for one in chain.breaks.iter().rev() {
+                                tr { th scope="row" { code { (one.notification) } } td { (one.kind) } td { (moment(&one.ended)) } td { (moment(&one.started)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn people(detail: &TopicDetail) -> Markup {
+    html! {
+        section aria-labelledby="people" {
+            h2 id="people" { "Who may publish" }
+            @if detail.open {
+                p.notice.warn { "Anybody: this hub is open (" code { "[publish] policy" } ")." }
+            } @else if detail.publishers.is_empty() {
+                p.empty { "Nobody: no token covers this topic. " a href="/publishers" { "Make one" } }
+            } @else {
+                ul.names { @for name in &detail.publishers { li { (name) } } }
+            }
+        }
+    }
+}
+
+fn log(log: &[LogEntry]) -> Markup {
+    html! {
+        section aria-labelledby="log" {
+            h2 id="log" { "Log" }
+            @if log.is_empty() {
+                p.empty { "It holds nothing." }
+            } @else {
+                div.wide tabindex="0" role="region" aria-label="Table: log" {
+                    table {
+                        thead { tr { th.number scope="col" { "Number" } th scope="col" { "Came in" } th scope="col" { "How" } th scope="col" { "Type" } th.number scope="col" { "Size" } } }
+                        tbody {
+                            @for entry in log {
+                                tr { th.number scope="row" { (entry.offset) } td { (moment(&entry.received_at)) } td { (entry.kind) } td { code { (entry.content_type) } } td.number { (Size(entry.bytes as u64)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn subscriptions(topic: &Topic, page: &Page<Subscription>) -> Markup {
+    html! {
+        section aria-labelledby="subscribers" {
+            h2 id="subscribers" { "Subscribers" }
+            @if page.items.is_empty() {
+                p.empty { "Nobody is subscribed." }
+            } @else {
+                div.wide tabindex="0" role="region" aria-label="Table: subscribers" {
+                    table {
+                        thead { tr { th.number scope="col" { "Number" } th scope="col" { "Host of the callback" } th scope="col" { "Lease until" } } }
+                        tbody {
+                            @for one in &page.items {
+                                tr { th.number scope="row" { a href={ "/subscriptions/" (one.id) } { (one.id) } } td { span.url { (one.callback_origin) } } td { (moment(&one.lease_end)) } }
+                            }
+                        }
+                    }
+                }
+                (more(page.next.as_ref(), &format!("/topics/{}", topic.id)))
+            }
+        }
+    }
+}

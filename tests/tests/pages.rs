@@ -1,0 +1,417 @@
+//! The operator's pages: nobody else gets in, nobody else's words become markup, and everything works without a script.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, eventually, post, request};
+use serde_json::Value;
+use tempfile::tempdir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use url::form_urlencoded;
+
+const TOPIC: &str = "http://example.com/set1/framework/";
+const PATHS: [&str; 5] = ["/", "/topics", "/deliveries", "/publishers", "/audit"];
+/// What a page may weigh with all that belongs to it.
+const HEAVIEST: u64 = 100_000;
+
+/// A browser without scripts that knows one hub.
+struct Browser {
+    hub: SocketAddr,
+    cookie: String,
+}
+
+impl Browser {
+    /// Comes in with the operator's token.
+    async fn log_in(hub: &HubProcess, data: &Path) -> Self {
+        let mut browser = Self { hub: hub.admin_address(), cookie: String::new() };
+        let token = fs::read_to_string(data.join("admin-token")).unwrap();
+        let answer = browser.send("/login", &[("token", token.trim())], "").await;
+        assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{}", answer.text());
+        answer.header("set-cookie").unwrap().split(';').next().unwrap().clone_into(&mut browser.cookie);
+        browser
+    }
+
+    async fn open(&self, path: &str) -> Answer {
+        let bytes = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nConnection: close\r\n\r\n",
+            self.hub, self.cookie
+        );
+        request(self.hub, bytes.as_bytes()).await.unwrap()
+    }
+
+    /// The text of a page that is there.
+    async fn read(&self, path: &str) -> String {
+        let answer = self.open(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.text()
+    }
+
+    async fn send(&self, path: &str, fields: &[(&str, &str)], headers: &str) -> Answer {
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let bytes = format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nConnection: close\r\n{headers}\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+            self.hub,
+            self.cookie,
+            body.len()
+        );
+        request(self.hub, bytes.as_bytes()).await.unwrap()
+    }
+
+    /// The word that forms of this session carry.
+    async fn word(&self) -> String {
+        value_of(&self.read("/publishers").await, "word")
+    }
+
+    /// Sends a form as a browser does and reads the page that follows.
+    async fn act(&self, fields: &[(&str, &str)]) -> String {
+        let word = self.word().await;
+        let all: Vec<_> = fields.iter().copied().chain([("word", word.as_str())]).collect();
+        let headers = format!("Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", self.hub);
+        let answer = self.send("/act", &all, &headers).await;
+        assert_eq!(answer.status, 303, "{}", answer.text());
+        self.read(answer.header("location").unwrap()).await
+    }
+}
+
+fn value_of(page: &str, name: &str) -> String {
+    let (_, rest) =
+        page.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name}: {page}"));
+    rest.split('"').next().unwrap().to_owned()
+}
+
+fn refusing(seen: &Seen) -> Reply {
+    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
+}
+
+async fn first_subscription(hub: &HubProcess) -> Value {
+    let page: Value = serde_json::from_slice(&hub.admin("/api/v1/subscriptions").await.body).unwrap();
+    page["items"][0].clone()
+}
+
+#[tokio::test]
+async fn nobody_gets_in_without_the_token_and_the_cookie_opens_no_api() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let stranger = Browser { hub: hub.admin_address(), cookie: String::new() };
+    for cookie in ["", "resync-hub-0=guess"] {
+        let stranger = Browser { cookie: cookie.to_owned(), ..stranger };
+        for path in PATHS.iter().chain(&["/topics/0000000000000007", "/subscriptions/7", "/events"]) {
+            let answer = stranger.open(path).await;
+            assert_eq!((answer.status, answer.header("location")), (303, Some("/login")), "{path}");
+            assert!(answer.body.is_empty());
+        }
+        for path in ["/act", "/publishers", "/logout"] {
+            assert_eq!(
+                stranger.send(path, &[("act", "pause"), ("topic", TOPIC)], "").await.status,
+                303,
+                "{path}"
+            );
+        }
+    }
+    let wrong = stranger.send("/login", &[("token", "wrong")], "").await;
+    assert!(wrong.status == 403 && wrong.header("set-cookie").is_none(), "{}", wrong.text());
+
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    assert_eq!(browser.open("/api/v1/status").await.status, 401, "the API takes the token only");
+    let word = browser.word().await;
+    assert_eq!(browser.send("/logout", &[("word", &word)], "").await.status, 303);
+    assert_eq!(browser.open("/").await.status, 303, "the session has ended");
+}
+
+#[tokio::test]
+async fn a_door_that_is_tried_too_often_stays_shut_for_a_moment() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let stranger = Browser { hub: hub.admin_address(), cookie: String::new() };
+    let mut statuses = BTreeMap::<u16, u32>::new();
+    for _ in 0..30 {
+        *statuses.entry(stranger.send("/login", &[("token", "guess")], "").await.status).or_default() += 1;
+    }
+    assert!(statuses[&403] >= 10 && statuses[&429] >= 1, "{statuses:?}");
+}
+
+#[tokio::test]
+async fn a_form_that_another_site_sends_does_nothing() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    hub.publish(TOPIC, "news").await.unwrap();
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    let word = browser.word().await;
+    let pause = |word| [("act", "pause"), ("topic", TOPIC), ("word", word)];
+    let other = "0".repeat(64);
+    for (word, headers) in [
+        ("", ""),
+        (other.as_str(), ""),
+        (word.as_str(), "Origin: http://evil.example\r\n"),
+        (word.as_str(), "Origin: null\r\n"),
+        (word.as_str(), "Sec-Fetch-Site: cross-site\r\n"),
+        (word.as_str(), "Sec-Fetch-Site: same-site\r\n"),
+    ] {
+        assert_eq!(browser.send("/act", &pause(word), headers).await.status, 403, "{headers}");
+    }
+    let token = fs::read_to_string(folder.path().join("admin-token")).unwrap();
+    let foreign = browser.send("/login", &[("token", token.trim())], "Origin: http://evil.example\r\n").await;
+    assert!(foreign.status == 403 && foreign.header("set-cookie").is_none());
+    assert_eq!(hub.admin("/api/v1/deliveries/paused").await.text().trim(), "[]");
+    assert_eq!(browser.send("/act", &pause(&word), "").await.status, 303);
+    assert!(hub.admin("/api/v1/deliveries/paused").await.text().contains(TOPIC));
+}
+
+#[tokio::test]
+async fn every_page_keeps_everything_foreign_out() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    let others =
+        ["/login", "/elsewhere", "/topics/0", "/subscriptions/7", "/topics?limit=x", "/api/v1/status"];
+    for path in PATHS.iter().chain(&others) {
+        let answer = browser.open(path).await;
+        let policy = answer.header("content-security-policy").unwrap();
+        for part in ["default-src 'none'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"]
+        {
+            assert!(policy.contains(part), "{path}: {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        let page = answer.text();
+        for attribute in ["src=\"", "href=\"", "action=\""] {
+            for target in page.split(attribute).skip(1) {
+                assert!(
+                    target.starts_with('/') || target.starts_with('#'),
+                    "{path}: {attribute}{target:.40}"
+                );
+            }
+        }
+        assert!(!page.contains(" style=") && !page.contains(" onclick="), "{path}");
+    }
+}
+
+/// Publishers and subscribers choose topics, types and names: whoever looks at them must not run what they wrote.
+#[tokio::test]
+async fn what_strangers_wrote_is_text_on_every_page() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let evil = "<script>alert(1)</script>";
+    let topic = "http://example.com/?q='\"&<b>";
+    let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
+    let kind = format!("text/plain; x=\"{evil}\"");
+    assert_eq!(
+        post(hub.address, &[("Content-Type", &kind), ("Link", &link)], b"x").await.unwrap().status,
+        202
+    );
+    let destination = Receiver::start().await;
+    let parameters =
+        [("hub.mode", "subscribe"), ("hub.topic", topic), ("hub.callback", &destination.url("/cb"))];
+    let subscribed = resync_tests::harness::form(hub.address, &parameters).await.unwrap().status == 202;
+    let name = format!("a {evil} \"publisher\"");
+    let wish = serde_json::json!({ "name": name, "topic_prefixes": ["http://example.com/"] }).to_string();
+    assert_eq!(hub.admin_post("/api/v1/tokens", &wish).await.status, 200);
+
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    let topics: Value = serde_json::from_slice(&hub.admin("/api/v1/topics").await.body).unwrap();
+    let mut paths: Vec<String> = PATHS.iter().map(ToString::to_string).collect();
+    let items = topics["items"].as_array().unwrap();
+    paths.extend(items.iter().map(|topic| format!("/topics/{}", topic["id"].as_str().unwrap())));
+    let mut shown = 0;
+    for path in paths {
+        let page = browser.read(&path).await;
+        shown += page.matches("&lt;script&gt;alert(1)").count();
+        assert!(!page.contains(evil) && !page.contains("<b>"), "{path}: {page}");
+        assert!(!page.contains("'\"&<"), "{path}");
+    }
+    assert!(shown >= 3, "it is shown as text: {shown}, {subscribed}");
+}
+
+#[tokio::test]
+async fn whoever_gets_nothing_any_more_is_found_and_helped_without_a_script() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    destination.behave(refusing);
+    hub.subscribe(TOPIC, &destination.url("/a-secret-path"), &[], 1).await;
+    hub.publish(TOPIC, "one").await.unwrap();
+    let id = first_subscription(&hub).await["id"].to_string();
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    let place = format!("/subscriptions/{id}");
+    eventually("the page says why", || async {
+        browser.read(&place).await.contains("the callback answered 503 Service Unavailable")
+    })
+    .await;
+    assert!(browser.read("/deliveries").await.contains(&format!("href=\"{place}\"")));
+    let topic_id = value_of(&browser.read(&place).await, "topic_id");
+    assert!(browser.read(&format!("/topics/{topic_id}")).await.contains(&format!("href=\"{place}\"")));
+    assert!(browser.read("/topics").await.contains(&format!("/topics/{topic_id}")));
+
+    destination.behave(|_| Reply::Agree);
+    let page = browser.act(&[("act", "retry"), ("subscription", &id)]).await;
+    assert!(page.contains("One subscription is tried again now."), "{page}");
+    destination.until_delivered(2).await;
+    eventually("it has got everything", || async {
+        browser.read(&place).await.contains("It has got everything.")
+    })
+    .await;
+    let page = browser.act(&[("act", "replay"), ("subscription", &id), ("from", "1")]).await;
+    assert!(page.contains("One subscription gets it once more."), "{page}");
+    assert_eq!(destination.until_delivered(3).await[2].text(), "one");
+
+    let topic = [("topic", TOPIC), ("topic_id", topic_id.as_str())];
+    assert!(browser.act(&[("act", "pause"), topic[0], topic[1]]).await.contains("Resume deliveries"));
+    assert!(browser.act(&[("act", "resume"), topic[0], topic[1]]).await.contains("Pause deliveries"));
+    let deny = [("act", "deny"), ("subscription", id.as_str()), ("reason", "moved"), topic[1]];
+    let page = browser.act(&deny).await;
+    assert!(page.contains("Nobody is subscribed.") && page.contains("One subscription has ended"), "{page}");
+    let told = destination
+        .until("it is told", |seen| seen.iter().any(|seen| seen.target.contains("hub.mode=denied")))
+        .await;
+    assert!(told.iter().any(|seen| seen.target.contains("hub.reason=moved")));
+    assert_eq!(browser.open(&place).await.status, 404);
+
+    let page = browser.read("/audit").await;
+    for act in ["log in", "retry", "replay", "pause", "resume", "deny"] {
+        assert!(page.contains(&format!("<th scope=\"row\">{act}</th>")), "{act}: {page}");
+    }
+    assert!(!page.contains("a-secret-path"));
+}
+
+#[tokio::test]
+async fn a_token_is_shown_once_and_revoked() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    let word = browser.word().await;
+    let fields =
+        [("name", "library"), ("topic_prefixes", "http://a.example/\r\nhttp://b.example/"), ("word", &word)];
+    let page = browser.send("/publishers", &fields, "").await;
+    assert_eq!(page.status, 200, "{}", page.text());
+    let token = page.text().split("rsh_").nth(1).unwrap()[..64].to_owned();
+    let listed = browser.read("/publishers").await;
+    assert!(listed.contains("http://b.example/") && !listed.contains(&token));
+    assert!(
+        browser
+            .act(&[("act", "token revoke"), ("name", "library")])
+            .await
+            .contains("The token is worthless now.")
+    );
+    assert_eq!(hub.admin("/api/v1/tokens").await.text().trim(), "[]");
+}
+
+#[tokio::test]
+async fn an_open_overview_is_kept_fresh_and_does_not_keep_the_hub_from_stopping() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    let mut stream = TcpStream::connect(browser.hub).await.unwrap();
+    let asked =
+        format!("GET /events HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\n\r\n", browser.hub, browser.cookie);
+    stream.write_all(asked.as_bytes()).await.unwrap();
+    let (mut received, mut buffer) = (Vec::new(), [0; 4_096]);
+    while !String::from_utf8_lossy(&received).contains("The last hour") {
+        let read = stream.read(&mut buffer).await.unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&received));
+        received.extend_from_slice(&buffer[..read]);
+    }
+    let text = String::from_utf8_lossy(&received).into_owned();
+    assert!(text.contains("text/event-stream") && text.contains("event: overview"), "{text}");
+    let (status, said) = hub.stop().await;
+    assert!(status.success() && !said.contains("cut off"), "{said}");
+}
+
+// --- in a browser ---
+
+/// Runs a program that must succeed.
+fn run(program: &str, arguments: &[&str], folder: &Path) -> Output {
+    let output = Command::new(program).args(arguments).current_dir(folder).output();
+    let output =
+        output.unwrap_or_else(|error| panic!("{program} is missing (tests/run installs it): {error}"));
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?} failed:\n{said}");
+    output
+}
+
+/// `RESYNC_SCREENSHOTS=FOLDER` keeps the pictures, to be looked at.
+fn pictures(folder: &Path) -> PathBuf {
+    let pictures = env::var_os("RESYNC_SCREENSHOTS").map_or_else(|| folder.join("pictures"), PathBuf::from);
+    fs::create_dir_all(&pictures).unwrap();
+    pictures
+}
+
+/// A hub that has seen something of the world, and the pages that show it.
+async fn lively(hub: &HubProcess) -> (Vec<Receiver>, Vec<String>) {
+    let (well, sick) = (Receiver::start().await, Receiver::start().await);
+    sick.behave(refusing);
+    for number in 0..12 {
+        let (topic, receiver) = (
+            format!("http://example.com/set{}/framework/", number % 3),
+            [&well, &sick][usize::from(number % 4 == 3)],
+        );
+        hub.subscribe(&topic, &receiver.url(&format!("/{number}")), &[("hub.secret", "hush")], number + 1)
+            .await;
+        hub.publish(&topic, &format!("news {number}")).await.unwrap();
+    }
+    let wish = "{\"name\": \"City library\", \"topic_prefixes\": [\"http://example.com/set1/\", \"https://library.example/a/very/long/folder/of/collections/\"]}";
+    assert_eq!(hub.admin_post("/api/v1/tokens", wish).await.status, 200);
+    eventually("something has failed", || async {
+        hub.admin("/api/v1/deliveries/laggards").await.text().contains("\"class\":\"trouble\"")
+    })
+    .await;
+    let late: Value = serde_json::from_slice(&hub.admin("/api/v1/deliveries/laggards").await.body).unwrap();
+    let late = late["items"][0].clone();
+    let pause = format!(
+        "/api/v1/deliveries/pause?topic={}",
+        form_urlencoded::byte_serialize(b"http://example.com/set2/framework/").collect::<String>()
+    );
+    assert_eq!(hub.admin_post(&pause, "").await.status, 200);
+    let mut paths: Vec<String> = PATHS.iter().map(ToString::to_string).collect();
+    paths.push(format!("/topics/{}", late["topic"].as_str().unwrap()));
+    paths.push(format!("/subscriptions/{}", late["subscription"]));
+    paths.push("/login".to_owned());
+    (vec![well, sick], paths)
+}
+
+/// Every page in Chromium, light and dark, on a desk and on a phone: something is to be seen, nothing sticks out, nothing is
+/// fetched from elsewhere, axe finds nothing to complain about, and the keyboard is enough.
+#[tokio::test]
+async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data");
+    let hub = HubProcess::start(&data).await;
+    let (_receivers, paths) = lively(&hub).await;
+    let packages = ["puppeteer-core@24", "axe-core@4.14.1"];
+    let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", "."];
+    run("npm", &[&install[..], &packages].concat(), folder.path());
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("browser/look.mjs"), folder.path().join("look.mjs"))
+        .unwrap();
+    let asked = serde_json::json!({
+        "origin": format!("http://{}", hub.admin_address()),
+        "token": fs::read_to_string(data.join("admin-token")).unwrap().trim(),
+        "paths": paths,
+        "pictures": pictures(folder.path()),
+    });
+    fs::write(folder.path().join("asked.json"), asked.to_string()).unwrap();
+    let here = folder.path().to_owned();
+    let output = tokio::task::spawn_blocking(move || run("node", &["look.mjs"], &here)).await.unwrap();
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(seen["live"], 6, "the plots are there after they were renewed");
+    let looks = seen["looks"].as_array().unwrap();
+    assert_eq!(looks.len(), paths.len() * 4);
+    for look in looks {
+        let name = look["name"].as_str().unwrap();
+        assert_eq!(look["sticks_out"], 0, "{name}: {look}");
+        assert!(look["colours"].as_u64().unwrap() > 20, "{name} is blank: {look}");
+        assert_eq!(look["complaints"], Value::Array(Vec::new()), "{name}");
+        assert_eq!(look["errors"], Value::Array(Vec::new()), "{name}");
+        assert_eq!(look["foreign"], Value::Array(Vec::new()), "{name}");
+        assert!(look["weight"].as_u64().unwrap() < HEAVIEST, "{name}: {look}");
+        assert_eq!(look["keyboard"], true, "{name}: {look}");
+    }
+}
