@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::shard::Now;
-use crate::leap::leapt;
+use crate::leap::{leapt, leapt_while_down};
 use crate::store::Uptime;
 
 /// How long a clock that has leapt may take to be set right.
@@ -22,7 +22,7 @@ pub(super) struct Clock {
 /// Until when the wall clock is in doubt at a start: a hub that was down cannot tell time that has passed from a clock that is
 /// set wrong. Nor can one that was started a moment after that.
 pub(super) fn doubt_at_start(uptime: &Uptime, now: Now) -> Option<Instant> {
-    let here = leapt(uptime.seen.to_system_time(), now.wall.to_system_time(), Duration::ZERO);
+    let here = leapt_while_down(uptime.seen.to_system_time(), now.wall.to_system_time());
     let known = uptime.leaps.iter().map(|leap| leap.up_since);
     let up_since = known.chain(here.map(|_| Duration::ZERO)).min()?;
     let left = DOUBTED.checked_sub(up_since).filter(|left| !left.is_zero())?;
@@ -102,6 +102,14 @@ mod tests {
     fn a_start_after_a_moment_is_not_in_doubt() {
         assert_eq!(doubted_at_start(MINUTE / 3, &[]), None);
         assert_eq!(doubted_at_start(Duration::ZERO, &[10 * MINUTE]), None);
+    }
+
+    #[test]
+    fn a_start_right_after_a_crash_is_not_in_doubt_although_the_hub_was_seen_a_minute_ago() {
+        for seconds in [59, 90] {
+            assert_eq!(doubted_at_start(Duration::from_secs(seconds), &[]), None, "{seconds} seconds");
+        }
+        assert_eq!(doubted_at_start(Duration::from_secs(91), &[]), Some(10));
     }
 
     #[test]

@@ -225,8 +225,10 @@ fn worker_count(shards: u16) -> usize {
 async fn doubt_at_start(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
     let now = Now::read();
     let until = match store.uptime().await {
-        Ok(uptime) => uptime.and_then(|uptime| clock::doubt_at_start(&uptime, now)),
-        Err(StoreError::Damaged { .. }) => Some(clock::doubt(now)),
+        Ok(Some(uptime)) => clock::doubt_at_start(&uptime, now),
+        // A store that is new has nobody whose lease could end.
+        Ok(None) if store.topics().await?.is_empty() => None,
+        Ok(None) | Err(StoreError::Damaged { .. }) => Some(clock::doubt(now)),
         Err(error) => return Err(error),
     };
     if let Some(until) = until {
@@ -324,5 +326,25 @@ impl Plan {
                 Worker::new(self.store, courier, confirmed, self.counters, self.max_in_flight, self.owned);
             worker.run(self.events, self.orders, self.to_halt, self.stopped, timeout.min(GRACE)).await;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resync_core::datetime::DateTime;
+
+    use super::*;
+    use crate::store::{self, Engine, Keyring, Uptime};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_clock_is_in_doubt_where_it_is_not_known_when_the_hub_was_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        assert_eq!(doubt_at_start(store.as_ref()).await.unwrap(), None, "nobody has subscribed");
+        let posted = store::posted(&"https://source.example/t".parse().unwrap(), "");
+        store.append(posted, Duration::ZERO).await.unwrap();
+        assert!(doubt_at_start(store.as_ref()).await.unwrap().is_some(), "it may have been down for days");
+        store.put_uptime(Uptime { seen: DateTime::now(), leaps: Vec::new() }).await.unwrap();
+        assert_eq!(doubt_at_start(store.as_ref()).await.unwrap(), None);
     }
 }

@@ -13,11 +13,11 @@ use tokio::time::interval;
 use tracing::{error, info, warn};
 
 use crate::config::RetentionConfig;
-use crate::leap::leapt;
+use crate::leap::{NOTED_EVERY, leapt, leapt_while_down};
 use crate::store::{Leap, Store, StoreError, Uptime};
 
-/// How often the log is trimmed.
-const EVERY: Duration = Duration::from_secs(60);
+/// How often the log is trimmed. Each time it is written down that the hub is up.
+const EVERY: Duration = NOTED_EVERY;
 
 /// Trims the log again and again until `stop` turns true.
 pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut stop: watch::Receiver<bool>) {
@@ -26,13 +26,23 @@ pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut s
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            _ = stop.wait_for(|stop| *stop) => return,
+            _ = stop.wait_for(|stop| *stop) => break,
         }
-        let now = (SystemTime::now(), Instant::now());
-        if let Err(error) = trim(store.as_ref(), &config, &mut known, now).await {
+        if let Err(error) = trim(store.as_ref(), &config, &mut known, clocks()).await {
             error!(%error, "log not trimmed");
         }
     }
+    // What is not known yet the next life finds out by itself.
+    let Some(age) = &mut known else { return };
+    let (wall, monotonic) = clocks();
+    age.look(wall, monotonic);
+    if let Err(error) = store.put_uptime(age.uptime()).await {
+        error!(%error, "it is not written down that the hub was up until now");
+    }
+}
+
+fn clocks() -> (SystemTime, Instant) {
+    (SystemTime::now(), Instant::now())
 }
 
 async fn trim(
@@ -43,7 +53,7 @@ async fn trim(
 ) -> Result<(), StoreError> {
     let age = match known {
         Some(age) => age,
-        None => known.insert(Age::new(config.age, uptime(store, wall).await?, monotonic)),
+        None => known.insert(Age::new(config.age, uptime(store, wall).await?, (wall, monotonic))),
     };
     let oldest = DateTime::from_system_time(age.oldest_kept(wall, monotonic));
     // Before anything is forgotten: what this life holds back, the next one must not take.
@@ -100,9 +110,11 @@ struct Age {
 }
 
 impl Age {
-    /// `uptime` is that of earlier lives.
-    fn new(promised: Duration, uptime: Uptime, monotonic: Instant) -> Self {
-        Self { promised, looked: (uptime.seen.to_system_time(), monotonic), leaps: uptime.leaps }
+    /// `uptime` is that of earlier lives, and `now` the start of this one.
+    fn new(promised: Duration, uptime: Uptime, now: (SystemTime, Instant)) -> Self {
+        let mut age = Self { promised, looked: now, leaps: uptime.leaps };
+        age.hold_back(leapt_while_down(uptime.seen.to_system_time(), now.0));
+        age
     }
 
     /// What the next life has to know.
@@ -112,6 +124,13 @@ impl Age {
 
     /// What came in before this moment may be forgotten.
     fn oldest_kept(&mut self, wall: SystemTime, monotonic: Instant) -> SystemTime {
+        self.look(wall, monotonic);
+        let held_back: Duration = self.leaps.iter().map(|leap| leap.length).sum();
+        wall.checked_sub(self.promised + held_back).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// Takes in what has passed on both clocks.
+    fn look(&mut self, wall: SystemTime, monotonic: Instant) {
         let (wall_before, monotonic_before) = self.looked;
         self.looked = (wall, monotonic);
         let passed = monotonic.saturating_duration_since(monotonic_before);
@@ -119,15 +138,16 @@ impl Age {
         self.leaps.iter_mut().for_each(|leap| leap.up_since += passed);
         self.leaps.retain(|leap| leap.up_since < self.promised);
         // A clock that was set back makes everything younger.
-        if let Some(length) = leapt(wall_before, wall, passed) {
-            warn!(
-                seconds = length.as_secs(),
-                "time in which nothing was delivered: the log is kept for so much longer"
-            );
-            self.leaps.push(Leap { length, up_since: Duration::ZERO });
-        }
-        let held_back: Duration = self.leaps.iter().map(|leap| leap.length).sum();
-        wall.checked_sub(self.promised + held_back).unwrap_or(SystemTime::UNIX_EPOCH)
+        self.hold_back(leapt(wall_before, wall, passed));
+    }
+
+    fn hold_back(&mut self, leap: Option<Duration>) {
+        let Some(length) = leap else { return };
+        warn!(
+            seconds = length.as_secs(),
+            "time in which nothing was delivered: the log is kept for so much longer"
+        );
+        self.leaps.push(Leap { length, up_since: Duration::ZERO });
     }
 }
 
@@ -150,13 +170,13 @@ mod tests {
         fn new() -> Self {
             let (wall, monotonic) = (SystemTime::UNIX_EPOCH + 100_000 * HOUR, Instant::now());
             let uptime = Uptime { seen: DateTime::from_system_time(wall), leaps: Vec::new() };
-            Self { wall, monotonic, age: Age::new(PROMISED, uptime, monotonic) }
+            Self { wall, monotonic, age: Age::new(PROMISED, uptime, (wall, monotonic)) }
         }
 
         /// The hub starts again, perhaps on another machine.
         fn restart(&mut self) {
             self.monotonic = Instant::now();
-            self.age = Age::new(PROMISED, self.age.uptime(), self.monotonic);
+            self.age = Age::new(PROMISED, self.age.uptime(), (self.wall, self.monotonic));
         }
 
         fn keeps(&mut self, received_at: SystemTime) -> bool {
@@ -248,6 +268,32 @@ mod tests {
         assert!(machine.keeps(received_at), "70 hours have passed in truth");
         machine.pass(3 * HOUR);
         assert!(!machine.keeps(received_at), "it is not kept for ever");
+    }
+
+    #[test]
+    fn a_start_right_after_a_crash_is_no_leap() {
+        let mut machine = Machine::new();
+        machine.wall += EVERY;
+        machine.restart();
+        assert_eq!(machine.age.uptime().leaps, []);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn at_a_stop_it_is_written_down_that_the_hub_was_up_until_then() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let config = RetentionConfig { age: PROMISED, size: u64::MAX };
+        let (stop, stopped) = watch::channel(false);
+        let trimming = tokio::spawn(keep_trimming(Arc::clone(&store), config, stopped));
+        let first = loop {
+            match store.uptime().await.unwrap() {
+                Some(uptime) if uptime.seen < DateTime::now() => break uptime.seen,
+                Some(_) | None => tokio::task::yield_now().await,
+            }
+        };
+        stop.send(true).unwrap();
+        trimming.await.unwrap();
+        assert!(store.uptime().await.unwrap().unwrap().seen > first);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
