@@ -615,6 +615,25 @@ fn a_hub_that_starts_while_the_clock_is_ahead_ends_no_lease() {
 }
 
 #[test]
+fn who_waits_for_the_end_of_its_lease_is_written_down_once() {
+    let mut world = World::new(91);
+    for _ in 0..6 {
+        world.subscribe_to(TopicId(1), world.lease(3_600));
+    }
+    world.publish_to(TopicId(1));
+    world.jump_forward(12 * 3_600);
+    let mut records = Vec::new();
+    // In doubt at first, and then while the store takes its time to end them.
+    for _ in 0..30 {
+        assert_eq!(deliver_all(&mut world), []);
+        records.push(world.machine.checkpoint(world.now).laggards.len());
+        world.wait(30);
+    }
+    assert_eq!(world.machine.take_ended(10).len(), 6);
+    assert_eq!(records.iter().sum::<usize>(), 6, "{records:?}");
+}
+
+#[test]
 fn many_that_fail_do_not_hold_up_those_who_are_well() {
     let mut world = World::new(97);
     world.machine.limits.window = 1_024;

@@ -382,7 +382,10 @@ impl Machine {
     /// it keeps its place and gets nothing.
     fn end(&mut self, topic: TopicId, id: SubscriptionId, why: Ended, now: Now) {
         self.ended.insert((topic, id), why);
-        self.back_off(topic, id, ENDING, now);
+        match why {
+            Ended::Expired => self.withhold(topic, id, ENDING, now),
+            Ended::Gone => self.back_off(topic, id, ENDING, now),
+        }
     }
 
     /// Lets those whose pause is over wait for their hosts; tells whether there are more of them than it may look at.
@@ -466,7 +469,7 @@ impl Machine {
         }
         if state.slot(id)?.lease_end <= now.wall {
             if self.clock.look(now) {
-                self.back_off(topic, id, WITHHELD, now);
+                self.withhold(topic, id, WITHHELD, now);
             } else {
                 self.end(topic, id, Ended::Expired, now);
             }
@@ -537,6 +540,20 @@ impl Machine {
             self.timers.push(Reverse((due, topic, id)));
         }
         self.settle(topic);
+    }
+
+    /// Puts off one whose lease is over. Where it has a record of its own, that says what the next life has to know: there may be
+    /// very many, for minutes, and each moment of theirs is not worth a write.
+    fn withhold(&mut self, topic: TopicId, id: SubscriptionId, pause: Duration, now: Now) {
+        let due = now.monotonic + pause;
+        let member = self.topics.get_mut(&topic).and_then(|state| state.member(id));
+        match member.filter(|member| member.saved) {
+            Some(member) => {
+                member.phase = Phase::Backoff(due);
+                self.timers.push(Reverse((due, topic, id)));
+            }
+            None => self.back_off(topic, id, pause, now),
+        }
     }
 
     /// A member has moved: it goes on to its next notification or is done.
