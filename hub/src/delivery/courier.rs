@@ -1,6 +1,6 @@
 //! One attempt, from the records to the outcome: build the request, send it, say what the answer means.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -41,9 +41,26 @@ pub(super) struct Courier {
     editions: Editions,
     heads: Heads,
     meters: Meters,
-    /// What was last told to be lost.
-    told: Cell<Option<(TopicId, Offset)>>,
+    told: Told,
     notes: Notes,
+}
+
+/// What was told to be lost: everybody who is owed it comes across it.
+#[derive(Debug)]
+struct Told(RefCell<LruCache<(TopicId, Offset), ()>>);
+
+/// Lost notifications that are remembered: where there are more, it is no longer a few records that are damaged.
+const TOLD: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
+
+impl Told {
+    fn nothing() -> Self {
+        Self(RefCell::new(LruCache::new(TOLD)))
+    }
+
+    /// Whether this was not told yet; it is from now on.
+    fn is_news(&self, topic: TopicId, offset: Offset) -> bool {
+        self.0.borrow_mut().put((topic, offset), ()).is_none()
+    }
 }
 
 /// The header fields that all requests of a notification share, made once: by topic and offset.
@@ -81,7 +98,7 @@ impl Courier {
             editions: Editions::new(entry_diff),
             heads: Heads::new(),
             meters,
-            told: Cell::new(None),
+            told: Told::nothing(),
             notes,
         }
     }
@@ -147,9 +164,7 @@ impl Courier {
             Find::Later => Finished::Superseded,
             Find::Gap => Finished::Gap { from: sought, next: first },
             Find::Send | Find::Pass => {
-                let place = (attempt.topic, sought);
-                // Everybody who is owed it comes across it.
-                if self.told.replace(Some(place)) != Some(place) {
+                if self.told.is_news(attempt.topic, sought) {
                     warn!(%error, topic = attempt.topic.0, offset = sought.0, "notification is lost");
                 }
                 Finished::Gap { from: sought, next: sought.next() }
@@ -378,6 +393,15 @@ mod tests {
             assert_eq!(signature(&before), signature(&before));
             assert_ne!(signature(&before), signature(&renewed));
         }
+    }
+
+    #[test]
+    fn of_damaged_records_that_are_come_across_in_turn_each_is_told_once() {
+        let told = Told::nothing();
+        let sweep = || [1, 5, 9].map(|offset| told.is_news(TopicId(1), Offset(offset)));
+        assert_eq!(sweep(), [true; 3]);
+        assert_eq!(sweep(), [false; 3]);
+        assert!(told.is_news(TopicId(2), Offset(1)));
     }
 
     #[test]
