@@ -239,7 +239,8 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Everything that a shard's owner needs to go on where the last one stopped.
     async fn load_shard(&self, shard: Shard) -> Result<ShardState>;
     /// Saves the progress of delivery, all of it or nothing. Laggards of a subscription that has ended are left out. Where a
-    /// replay covers thousands of skips, the last of these are forgotten in steps of their own, before this returns.
+    /// replay covers thousands of skips, the last of these are forgotten in steps of their own, before this returns: after a crash between two steps some are still
+    /// listed, although what they are about is delivered again.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when `epoch` is not the newest of this shard.
