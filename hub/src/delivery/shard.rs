@@ -495,10 +495,10 @@ impl Machine {
         let newest_only = posted < offset && offset <= latest;
         let number = if newest_only && offset < latest { 1 } else { number };
         let crowded = self.round.is_crowded();
-        let turn = if crowded { self.subscriptions } else { state.at_most() };
+        let turn = if crowded { self.subscriptions } else { state.subscriptions() };
         // Who has got everything is asked for again when all the others of this turn have been.
         let keep = if turn > MANY && (newest_only || offset >= goal) { Keep::Nothing } else { Keep::Ready };
-        let ahead = if crowded && state.at_most() <= FEW { Ahead::Shard } else { Ahead::Topic };
+        let ahead = if crowded && state.subscriptions() <= FEW { Ahead::Shard } else { Ahead::Topic };
         let started = now.monotonic;
         Some(Attempt {
             topic,

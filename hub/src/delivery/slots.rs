@@ -28,32 +28,41 @@ const _: () = assert!(
 
 /// A sorted list in sorted blocks, none of which is empty.
 #[derive(Debug, Default)]
-pub(super) struct Slots(Vec<Vec<Record>>);
+pub(super) struct Slots {
+    blocks: Vec<Vec<Record>>,
+    len: usize,
+}
 
 impl Slots {
     /// Returns what it replaces.
     pub(super) fn insert(&mut self, id: SubscriptionId, slot: HotSlot) -> Option<HotSlot> {
-        let Some(last) = self.0.last_mut() else {
-            self.0 = vec![vec![(id, slot)]];
+        let before = self.put(id, slot);
+        self.len += usize::from(before.is_none());
+        before
+    }
+
+    fn put(&mut self, id: SubscriptionId, slot: HotSlot) -> Option<HotSlot> {
+        let Some(last) = self.blocks.last_mut() else {
+            self.blocks = vec![vec![(id, slot)]];
             return None;
         };
         if last.last().is_some_and(|(newest, _)| *newest < id) {
             if last.len() < BLOCK {
                 last.push((id, slot));
             } else {
-                self.0.push(vec![(id, slot)]);
+                self.blocks.push(vec![(id, slot)]);
             }
             return None;
         }
         let index = self.block_of(id);
-        let block = &mut self.0[index];
+        let block = &mut self.blocks[index];
         match block.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(place) => Some(std::mem::replace(&mut block[place].1, slot)),
             Err(place) => {
                 block.insert(place, (id, slot));
                 if block.len() > BLOCK {
                     let second = block.split_off(BLOCK / 2);
-                    self.0.insert(index + 1, second);
+                    self.blocks.insert(index + 1, second);
                 }
                 None
             }
@@ -61,16 +70,17 @@ impl Slots {
     }
 
     pub(super) fn get(&self, id: SubscriptionId) -> Option<&HotSlot> {
-        let block = self.0.get(self.block_of(id))?;
+        let block = self.blocks.get(self.block_of(id))?;
         let place = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         Some(&block[place].1)
     }
 
     pub(super) fn remove(&mut self, id: SubscriptionId) -> Option<HotSlot> {
         let index = self.block_of(id);
-        let block = self.0.get_mut(index)?;
+        let block = self.blocks.get_mut(index)?;
         let place = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         let (_, slot) = block.remove(place);
+        self.len -= 1;
         give_back(block);
         if block.len() < BLOCK / 4 {
             self.merge(index);
@@ -82,7 +92,7 @@ impl Slots {
     /// go do not make it merge and split in turn.
     fn merge(&mut self, index: usize) {
         for left in [index.checked_sub(1), Some(index)].into_iter().flatten() {
-            if let Some([first, second]) = self.0.get_mut(left..left + 2)
+            if let Some([first, second]) = self.blocks.get_mut(left..left + 2)
                 && first.len() + second.len() <= BLOCK / 2
             {
                 first.append(second);
@@ -91,19 +101,19 @@ impl Slots {
                 return;
             }
         }
-        if self.0[index].is_empty() {
+        if self.blocks[index].is_empty() {
             self.forget(index);
         }
     }
 
     fn forget(&mut self, index: usize) {
-        self.0.remove(index);
-        give_back(&mut self.0);
+        self.blocks.remove(index);
+        give_back(&mut self.blocks);
     }
 
     /// All after this id.
     pub(super) fn after(&self, id: SubscriptionId) -> impl Iterator<Item = (SubscriptionId, &HotSlot)> {
-        let mut blocks = self.0[self.block_of(id)..].iter();
+        let mut blocks = self.blocks[self.block_of(id)..].iter();
         let first = blocks
             .next()
             .map_or([].as_slice(), |block| &block[block.partition_point(|(other, _)| *other <= id)..]);
@@ -112,36 +122,27 @@ impl Slots {
 
     /// How many there are after this id.
     pub(super) fn count_after(&self, id: SubscriptionId) -> usize {
-        let mut blocks = self.0[self.block_of(id)..].iter();
+        let mut blocks = self.blocks[self.block_of(id)..].iter();
         let first =
             blocks.next().map_or(0, |block| block.len() - block.partition_point(|(other, _)| *other <= id));
         first + blocks.map(Vec::len).sum::<usize>()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SubscriptionId, &HotSlot)> {
-        self.0.iter().flatten().map(|(id, slot)| (*id, slot))
+        self.blocks.iter().flatten().map(|(id, slot)| (*id, slot))
     }
 
-    /// Takes time in proportion to the blocks.
     pub(super) fn len(&self) -> usize {
-        self.0.iter().map(Vec::len).sum()
-    }
-
-    /// How many there are at most: to count those of many blocks would take longer than what asks for this.
-    pub(super) fn at_most(&self) -> usize {
-        match self.0.as_slice() {
-            [one] => one.len(),
-            blocks => blocks.len() * BLOCK,
-        }
+        self.len
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.blocks.is_empty()
     }
 
     /// The block in which an id is, or would be.
     fn block_of(&self, id: SubscriptionId) -> usize {
-        self.0.partition_point(|block| block.last().is_some_and(|(last, _)| *last < id))
+        self.blocks.partition_point(|block| block.last().is_some_and(|(last, _)| *last < id))
     }
 }
 
@@ -176,8 +177,8 @@ mod tests {
     }
 
     fn bytes(slots: &Slots) -> usize {
-        let records: usize = slots.0.iter().map(Vec::capacity).sum();
-        records * size_of::<Record>() + slots.0.capacity() * size_of::<Vec<Record>>()
+        let records: usize = slots.blocks.iter().map(Vec::capacity).sum();
+        records * size_of::<Record>() + slots.blocks.capacity() * size_of::<Vec<Record>>()
     }
 
     #[test]
@@ -196,7 +197,7 @@ mod tests {
             let left = slots.iter().count();
             assert_eq!(left as u64, 100_000 / keep);
             assert!(bytes(&slots) <= 128 * left, "{} bytes for {left}", bytes(&slots));
-            assert!(slots.0.len() <= 1 + left * 8 / BLOCK, "{} blocks for {left}", slots.0.len());
+            assert!(slots.blocks.len() <= 1 + left * 8 / BLOCK, "{} blocks for {left}", slots.blocks.len());
         }
     }
 
@@ -225,7 +226,6 @@ mod tests {
                 }
                 prop_assert_eq!(slots.get(id), model.get(&id));
                 prop_assert_eq!((slots.is_empty(), slots.len()), (model.is_empty(), model.len()));
-                prop_assert!(slots.at_most() >= model.len());
             }
             let from = SubscriptionId(from);
             prop_assert!(slots.iter().eq(model.iter().map(|(id, slot)| (*id, slot))));

@@ -196,11 +196,6 @@ impl TopicState {
         self.slots.len()
     }
 
-    /// How many subscriptions there are at most.
-    pub(super) fn at_most(&self) -> usize {
-        self.slots.at_most()
-    }
-
     pub(super) fn remove_slot(&mut self, id: SubscriptionId) -> Option<HotSlot> {
         self.remove_member(id);
         self.slots.remove(id)
