@@ -80,19 +80,41 @@ impl Addresses {
 
     /// The recipient made ready, for one use or, where it is kept, for the next ones too.
     pub(super) fn of(&self, recipient: &Arc<Recipient>, keep: Keep) -> Result<Arc<Addressed>, Unaddressable> {
-        if keep == Keep::Nothing {
-            return Addressed::new(recipient, self.method).map(Arc::new);
-        }
         let key = (recipient.topic, recipient.id);
         // Nothing in here can panic half-way.
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = ready.get(&key)
-            && Arc::ptr_eq(&known.from, recipient)
-        {
-            return Ok(Arc::clone(known));
+        let known = match keep {
+            Keep::Ready => ready.get(&key).cloned(),
+            Keep::Nothing => ready.pop(&key),
+        };
+        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.from, recipient)) {
+            return Ok(known);
         }
         let addressed = Arc::new(Addressed::new(recipient, self.method)?);
-        ready.put(key, Arc::clone(&addressed));
+        if keep == Keep::Ready {
+            ready.put(key, Arc::clone(&addressed));
+        }
         Ok(addressed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_owed_several_is_made_ready_once_and_leaves_its_room_with_the_last() {
+        let addresses = Addresses::new(SignatureMethod::Sha256);
+        let recipient = Arc::new(Recipient {
+            id: SubscriptionId(7),
+            topic: TopicId(1),
+            callback: Bytes::from_static(b"http://destination.example/cb"),
+            topic_url: "http://source.example/framework/".parse().unwrap(),
+            secret: None,
+        });
+        let first = addresses.of(&recipient, Keep::Ready).unwrap();
+        let last = addresses.of(&recipient, Keep::Nothing).unwrap();
+        assert!(Arc::ptr_eq(&first, &last));
+        assert!(addresses.ready.lock().unwrap().is_empty());
     }
 }

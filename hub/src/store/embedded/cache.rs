@@ -94,17 +94,19 @@ impl Recipients {
         Self { shards: (0..shards).map(|_| Mutex::new(shard())).collect() }
     }
 
-    /// One that is asked for once only is forgotten, unless others ask for it again and again.
+    /// One that is asked for the last time for now leaves its room to those that are asked for again and again.
     pub(super) fn get(&self, shard: Shard, key: Key, keep: Keep) -> Result<Arc<Recipient>, Reading> {
         let Some(mut kept) = self.of(shard) else { return Err(Reading { changes: 0 }) };
-        if let Some(recipient) = kept.ahead.remove(&key) {
-            if keep == Keep::Ready {
+        let (changes, ahead) = (kept.changes, kept.ahead.remove(&key));
+        let found = match (keep, ahead) {
+            (Keep::Nothing, ahead) => kept.ready.pop(&key).or(ahead),
+            (Keep::Ready, None) => kept.ready.get(&key).cloned(),
+            (Keep::Ready, Some(recipient)) => {
                 kept.ready.put(key, Arc::clone(&recipient));
+                Some(recipient)
             }
-            return Ok(recipient);
-        }
-        let changes = kept.changes;
-        kept.ready.get(&key).cloned().ok_or(Reading { changes })
+        };
+        found.ok_or(Reading { changes })
     }
 
     /// What was read since then of one shard: what was sought, and what stands behind it.
@@ -255,7 +257,9 @@ mod tests {
         assert!(cache.get(Shard(0), key(2), Keep::Nothing).is_ok());
         assert!(cache.get(Shard(0), key(2), Keep::Nothing).is_err());
         assert!(cache.get(Shard(0), key(3), Keep::Ready).is_ok());
-        assert!(cache.get(Shard(0), key(3), Keep::Nothing).is_ok(), "it is asked for again and again");
+        assert!(cache.get(Shard(0), key(3), Keep::Ready).is_ok(), "it is asked for again");
+        assert!(cache.get(Shard(0), key(3), Keep::Nothing).is_ok(), "for the last time");
+        assert!(cache.get(Shard(0), key(3), Keep::Ready).is_err());
         for id in 1..=10 * AHEAD as u64 {
             cache.put(Shard(0), &recipient(0), vec![recipient(id)], Keep::Nothing, reading);
         }
