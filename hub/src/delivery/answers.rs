@@ -18,6 +18,9 @@ impl Machine {
     pub(in super::super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
         let took = now.monotonic.saturating_duration_since(attempt.started);
         self.hosts.answered(attempt.host, finished.sign(), took, now.monotonic);
+        if !matches!(finished, Finished::HeldBack(_)) {
+            self.held_back.remove(attempt.host, (attempt.topic, attempt.subscription));
+        }
         let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
         let goal = topic.goal();
         let Some(member) = topic.member(attempt.subscription) else { return };
@@ -54,6 +57,7 @@ impl Machine {
                 self.go_on(attempt.topic, attempt.subscription, now);
             }
             Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
+            Finished::HeldBack(wait) => self.hold_back(attempt, wait, now),
             Finished::Vanished => self.remove(attempt.topic, attempt.subscription),
         }
     }
@@ -70,6 +74,7 @@ impl Machine {
         member.attempts = member.attempts.saturating_add(1);
         member.tries = member.tries.saturating_add(1);
         member.class = failure.class;
+        member.held_back = 0;
         let failing = member.failing.get_or_insert_with(|| Failing::new(now.wall, now.monotonic));
         let failing_for = failing.lasts(now.monotonic);
         let suspicious = member.tries >= SUSPICIOUS && failure.may_be_the_messages();
@@ -102,7 +107,7 @@ impl Machine {
         match finished {
             Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
             Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
-            Finished::Gap { .. } | Finished::Superseded | Finished::Postponed => {}
+            Finished::Gap { .. } | Finished::Superseded | Finished::Postponed | Finished::HeldBack(_) => {}
             Finished::Vanished => return self.remove(attempt.topic, attempt.subscription),
         }
         self.go_on(attempt.topic, attempt.subscription, now);
@@ -137,6 +142,10 @@ impl Machine {
                 self.go_on(topic, id, now);
             }
             Finished::Vanished => self.remove(topic, id),
+            Finished::HeldBack(wait) => {
+                let due = poison.due.saturating_duration_since(now.monotonic);
+                self.hold_back(attempt, due.max(*wait), now);
+            }
             Finished::Answered { .. } | Finished::Gap { .. } | Finished::Superseded | Finished::Postponed => {
                 self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));
                 let pause = poison.due.saturating_duration_since(now.monotonic);

@@ -1,6 +1,6 @@
 //! A request that the machine of delivery wants to be made, and what became of it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::breaker::Sign;
 use super::hosts::{HostId, Lane};
@@ -91,6 +91,8 @@ pub(super) enum Finished {
     Superseded,
     /// The store could not be read: nothing was tried.
     Postponed,
+    /// The name leads to where nobody has confirmed under it: nothing was sent, and nothing may be for so long.
+    HeldBack(Duration),
     /// The subscription has ended meanwhile.
     Vanished,
 }
@@ -101,10 +103,14 @@ impl Finished {
         match self {
             Self::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
                 FailureClass::Trouble => Sign::Trouble(failure.retry_after),
-                FailureClass::Slow | FailureClass::Refused | FailureClass::Gone => Sign::Alive,
+                FailureClass::Slow | FailureClass::Refused | FailureClass::Gone | FailureClass::Unsent => {
+                    Sign::Alive
+                }
             },
             Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
-            Self::Gap { .. } | Self::Superseded | Self::Postponed | Self::Vanished => Sign::None,
+            Self::Gap { .. } | Self::Superseded | Self::Postponed | Self::HeldBack(_) | Self::Vanished => {
+                Sign::None
+            }
         }
     }
 }

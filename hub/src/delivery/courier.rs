@@ -123,11 +123,7 @@ impl Courier {
             Err(without) => return Ok(without),
         };
         let body = self.editions.body(self.store.as_ref(), &recipient, &notification).await?;
-        let outcome = self.send(&recipient, keep, &notification, body, number).await;
-        Ok(outcome.map_or(Finished::Postponed, |outcome| Finished::Answered {
-            offset: notification.offset,
-            outcome,
-        }))
+        Ok(self.send(&recipient, keep, &notification, body, number).await)
     }
 
     /// The notification that this attempt is about; what the attempt comes to where there is none that can be read.
@@ -172,7 +168,6 @@ impl Courier {
         }
     }
 
-    /// `None` when nothing could be sent for want of something on this side.
     async fn send(
         &self,
         recipient: &Arc<Recipient>,
@@ -180,34 +175,36 @@ impl Courier {
         notification: &Notification,
         body: Bytes,
         number: u16,
-    ) -> Option<Outcome> {
+    ) -> Finished {
+        let answered = |outcome| Finished::Answered { offset: notification.offset, outcome };
         let (addressed, request) = match self.request(recipient, keep, notification, body, number) {
             Ok(ready) => ready,
             Err(error) => {
                 let id = notification.id();
                 warn!(%id, subscription = recipient.id.0, %error, "delivery cannot be expressed as a request");
-                return Some(Outcome::unreachable());
+                return answered(Outcome::unreachable());
             }
         };
         let begun = Instant::now();
         let answer = self.client.send_to(&addressed.target, request, ReadLimit::Discard(ANSWER_READ)).await;
-        let outcome = match &answer {
+        let finished = match &answer {
             Ok(answer) => {
                 if answer.status.is_success() {
                     self.editions.acknowledge(recipient, notification);
                 }
-                Some(Outcome::of_status(answer.status, retry_after(&answer.headers)))
+                answered(Outcome::of_status(answer.status, retry_after(&answer.headers)))
             }
-            Err(EgressError::Exhausted) => None,
-            Err(EgressError::Unconfirmed(wait)) => Some(Outcome::held_back(*wait)),
-            Err(_) => Some(Outcome::unreachable()),
+            // For want of something on this side.
+            Err(EgressError::Exhausted) => Finished::Postponed,
+            Err(EgressError::Unconfirmed(wait)) => Finished::HeldBack(*wait),
+            Err(_) => answered(Outcome::unreachable()),
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);
         log(&answer, recipient, notification, number);
         if let Some(note) = note(&answer, notification, number) {
             self.notes.put(recipient.id, note);
         }
-        outcome
+        finished
     }
 
     fn request(
@@ -253,6 +250,10 @@ fn log(
         }
         Ok(answer) => {
             warn!(%id, subscription = subscriber, attempt = number, status = answer.status.as_u16(), "delivery refused");
+        }
+        // Whoever turns names brings about many of these: they are counted (`held_back`).
+        Err(error @ EgressError::Unconfirmed(_)) => {
+            debug!(%id, subscription = subscriber, attempt = number, %error, "delivery held back");
         }
         Err(error) => {
             let origin = addressed::read(&recipient.callback).map(|callback| callback.origin()).ok();

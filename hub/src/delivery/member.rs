@@ -16,6 +16,8 @@ pub(super) struct Member {
     /// Failed attempts at the next notification: where only the newest version counts, fewer than the row may be long.
     pub(super) tries: u16,
     pub(super) failing: Option<Failing>,
+    /// How many times in a row nothing was sent, since nobody has confirmed where its name leads.
+    pub(super) held_back: u16,
     pub(super) class: FailureClass,
     pub(super) phase: Phase,
     /// The next notification may be the cause of the failures: the one after it is tried.
@@ -84,6 +86,7 @@ impl Member {
             attempts: 0,
             tries: 0,
             failing: None,
+            held_back: 0,
             class: FailureClass::Slow,
             phase: Phase::Waiting,
             suspect: None,
@@ -104,6 +107,7 @@ impl Member {
         self.cursor = offset;
         self.attempts = 0;
         self.tries = 0;
+        self.held_back = 0;
     }
 
     /// It gets what comes after this offset once more. An answer that is under way counts no more.
@@ -123,6 +127,11 @@ impl Member {
     /// Whether its last attempt failed.
     pub(super) fn is_failing(&self) -> bool {
         self.failing.is_some()
+    }
+
+    /// Whether it was tried before, so that it goes behind those who were not.
+    pub(super) fn goes_again(&self) -> bool {
+        self.is_failing() || self.held_back > 0
     }
 
     pub(super) fn laggard(

@@ -13,7 +13,7 @@ use crate::metrics::{Kinds, request_times};
 use crate::store::Notification;
 
 /// How many outcomes of attempts there are; the first one is success.
-pub const OUTCOMES: usize = 11;
+pub const OUTCOMES: usize = 12;
 
 /// The meters of delivery.
 #[derive(Clone, Debug)]
@@ -41,6 +41,7 @@ enum Ending {
     Forbidden,
     Unconnected,
     NotSent,
+    HeldBack,
 }
 
 impl Default for Meters {
@@ -57,6 +58,7 @@ impl Default for Meters {
             (Ending::Forbidden, "blocked_ip"),
             (Ending::Unconnected, "connection"),
             (Ending::NotSent, "not_sent"),
+            (Ending::HeldBack, "held_back"),
         ];
         let lags = Family::<_, Histogram>::new_with_constructor(lag_times);
         Self {
@@ -81,6 +83,9 @@ impl Meters {
     ) {
         let ending = Ending::of(answer);
         self.outcomes.count(ending);
+        if ending == Ending::HeldBack {
+            return;
+        }
         self.seconds.observe(took.as_secs_f64());
         // A clock that was set back makes no negative times.
         let age = SystemTime::now().duration_since(notification.received_at.to_system_time());
@@ -130,7 +135,8 @@ impl Ending {
             Err(EgressError::Timeout(_)) => Self::TimedOut,
             Err(EgressError::Dns(_)) => Self::NoName,
             Err(EgressError::Forbidden(_)) => Self::Forbidden,
-            Err(EgressError::Exhausted | EgressError::Unconfirmed(_)) => Self::NotSent,
+            Err(EgressError::Exhausted) => Self::NotSent,
+            Err(EgressError::Unconfirmed(_)) => Self::HeldBack,
             Err(_) => Self::Unconnected,
         }
     }

@@ -570,6 +570,62 @@ fn the_operator_can_hurry_who_waits_for_a_host_that_is_left_alone() {
     assert_eq!(probe.map(|attempt| attempt.subscription), Some(SubscriptionId(4)));
 }
 
+/// A world with a subscriber at a name that leads to where nobody has confirmed, and a notification for it that was held back.
+fn held_back(seed: u64) -> (World, Slot) {
+    let mut world = World::new(seed);
+    let id = world.subscribe_to(TopicId(1), world.lease(LONG));
+    let slot = world.durable.slots[&id].clone();
+    world.publish_to(TopicId(1));
+    let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+    world.machine.finished(&attempt, Finished::HeldBack(Duration::from_secs(1_800)), world.now);
+    (world, slot)
+}
+
+#[test]
+fn what_is_held_back_for_days_has_not_failed_and_is_not_given_up() {
+    let (mut world, _) = held_back(101);
+    let mut times = 0;
+    for _ in 0..3 * 24 * 60 {
+        world.wait(60);
+        while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+            assert_eq!((attempt.offset, attempt.number), (Offset(1), 1), "it was never sent");
+            world.machine.finished(&attempt, Finished::HeldBack(Duration::from_secs(1)), world.now);
+            times += 1;
+        }
+    }
+    assert!(times > 3 * 24 * 4, "{times}: the pauses stay short");
+    assert_eq!(world.machine.take_counts(), Counts::default());
+    assert_eq!(world.machine.take_opened(), [], "nor does it say anything about the host");
+    let late = world.machine.late(None, 1, world.now.monotonic);
+    assert_eq!((late[0].class, late[0].failing_since), (FailureClass::Unsent, None));
+    world.wait(1_000);
+    assert_eq!(deliver_all(&mut world), [Offset(1)]);
+}
+
+#[test]
+fn what_was_held_back_goes_out_as_soon_as_its_host_confirms_also_in_another_shard_and_after_a_restart() {
+    let address = Some(std::net::Ipv4Addr::LOCALHOST.into());
+    for (seed, shard, restart) in [(103, 0, false), (107, 1, false), (109, 0, true)] {
+        let (mut world, slot) = held_back(seed);
+        if restart {
+            world.checkpoint();
+            world.save();
+            world.crash();
+        }
+        assert_eq!(deliver_all(&mut world), [], "it waits for half an hour");
+        let elsewhere = Slot { origin: "http://other.example".into(), address, ..slot.clone() };
+        let confirmed = Slot { address, ..slot };
+        for (slot, expected) in [(elsewhere, vec![]), (confirmed, vec![Offset(1)])] {
+            let topic = Box::new(world.topic(slot.topic));
+            // In another shard it is another subscription.
+            let slot = Slot { id: if shard == 0 { slot.id } else { SubscriptionId(99) }, ..slot };
+            let shard = if expected.is_empty() { Shard(1) } else { Shard(shard) };
+            world.machine.apply(&StoreEvent::Subscribed { shard, slot, topic });
+            assert_eq!(deliver_all(&mut world), expected);
+        }
+    }
+}
+
 #[test]
 fn a_clock_that_is_set_forward_makes_nobody_dormant() {
     let mut world = World::new(79);

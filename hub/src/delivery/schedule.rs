@@ -12,6 +12,10 @@ const LONGEST_HINT: Duration = Duration::from_secs(3_600);
 const DORMANT_AFTER: Duration = Duration::from_secs(24 * 3_600);
 /// … a subscription is tried at most this often.
 const DORMANT_PAUSE: Duration = Duration::from_secs(3_600);
+/// The pause of what was held back; it doubles each time …
+const HELD_BACK: Duration = Duration::from_secs(10);
+/// … up to this.
+const HELD_BACK_MOST: Duration = Duration::from_secs(600);
 /// Delays differ by up to this share either way, so that what failed together does not return together.
 const JITTER: f64 = 0.2;
 
@@ -86,11 +90,6 @@ impl Outcome {
     pub(super) fn unreachable() -> Self {
         Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: None })
     }
-
-    /// Nothing was sent, and nothing may be for so long.
-    pub(super) fn held_back(wait: Duration) -> Self {
-        Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: Some(wait) })
-    }
 }
 
 impl Failure {
@@ -117,7 +116,7 @@ impl RetryPolicy {
             FailureClass::Gone if row.was_gone => return Decision::End,
             FailureClass::Gone => return Decision::Retry(self.gone_confirm_after),
             FailureClass::Refused => &self.refused,
-            FailureClass::Trouble | FailureClass::Slow => &self.trouble,
+            FailureClass::Trouble | FailureClass::Slow | FailureClass::Unsent => &self.trouble,
         };
         let floor = if row.failing_for >= DORMANT_AFTER { DORMANT_PAUSE } else { Duration::ZERO };
         let pauses = usize::from(row.attempts).min(delays.len());
@@ -129,6 +128,14 @@ impl RetryPolicy {
             None => Decision::Skip(floor),
         }
     }
+}
+
+/// How long a subscription pauses that was held back so many times in a row, this time for at least `wait`. Nothing was sent, so
+/// nothing has failed and nothing is given up.
+pub(super) fn held_back(times: u16, wait: Duration) -> Duration {
+    let doublings = u32::from(times.saturating_sub(1)).min(16);
+    let pause = (HELD_BACK * 2_u32.pow(doublings)).min(HELD_BACK_MOST);
+    pause.max(wait.min(LONGEST_HINT)).mul_f64(1.0 + JITTER * fastrand::f64())
 }
 
 fn jittered(delay: Duration) -> Duration {
@@ -202,6 +209,19 @@ mod tests {
         assert_eq!(decide(600 * MINUTE), Decision::Retry(60 * MINUTE));
         let Decision::Retry(delay) = decide(Duration::ZERO) else { panic!("must be repeated") };
         assert!(delay >= MINUTE.mul_f64(0.8));
+    }
+
+    #[test]
+    fn what_is_held_back_pauses_as_long_as_it_must_and_longer_each_time() {
+        let within = |times, wait, least: u64| {
+            let (pause, least) = (held_back(times, wait), Duration::from_secs(least));
+            assert!(pause >= least && pause <= least.mul_f64(1.2), "{times}, {wait:?}: {pause:?}");
+        };
+        for (times, least) in [(1, 10), (2, 20), (6, 320), (7, 600), (u16::MAX, 600)] {
+            within(times, Duration::ZERO, least);
+        }
+        within(1, MINUTE, 60);
+        within(1, 600 * MINUTE, 3_600);
     }
 
     #[test]

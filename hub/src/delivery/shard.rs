@@ -17,8 +17,8 @@ use super::round::Round;
 use super::schedule::RetryPolicy;
 use super::sweep::{Step, TopicState};
 use crate::store::{
-    Ahead, Checkpoint, Ended, Gap, Keep, Replayed, Rule, Shard, ShardState, Skip, Slot, StoreEvent,
-    SubscriptionId, TopicId,
+    Ahead, Checkpoint, Ended, FailureClass, Gap, Keep, Replayed, Rule, Shard, ShardState, Skip, Slot,
+    StoreEvent, SubscriptionId, TopicId,
 };
 
 /// The present moment on both clocks: leases follow the wall, timers the monotonic one.
@@ -88,6 +88,7 @@ pub(super) struct Machine {
     counts: Counts,
     /// Topics of which nothing is delivered for now, also such as this shard has no subscriptions of.
     paused: BTreeSet<TopicId>,
+    held_back: HeldBack,
     /// The last call looked at as many subscriptions as it may, and not at all of them.
     interrupted: bool,
     retired: bool,
@@ -132,6 +133,7 @@ impl Machine {
             checkpoints: 1,
             counts: Counts::default(),
             paused: state.paused.iter().copied().collect(),
+            held_back: HeldBack::default(),
             interrupted: false,
             retired: false,
         };
@@ -150,8 +152,9 @@ impl Machine {
         }
         for laggard in &state.laggards {
             let Some(topic) = self.topics.get_mut(&laggard.topic) else { continue };
-            if topic.slot(laggard.subscription).is_none() {
-                continue;
+            let Some(slot) = topic.slot(laggard.subscription) else { continue };
+            if laggard.class == FailureClass::Unsent {
+                self.held_back.insert(slot.host, (laggard.topic, laggard.subscription));
             }
             let pause = pause_until(laggard.next_attempt, now.wall);
             let due = now.monotonic + pause.min(self.limits.retry.longest_pause(laggard.attempts));
@@ -185,14 +188,19 @@ impl Machine {
                     self.settle(*topic);
                 }
             }
-            StoreEvent::Subscribed { shard, slot, topic } if *shard == self.shard => {
-                self.topics.entry(topic.id).or_insert_with(|| TopicState::fresh(topic));
-                self.put_slot(slot);
+            StoreEvent::Subscribed { shard, slot, topic } => {
+                if *shard == self.shard {
+                    self.topics.entry(topic.id).or_insert_with(|| TopicState::fresh(topic));
+                    self.put_slot(slot);
+                }
+                if slot.address.is_some() {
+                    self.release(&slot.origin);
+                }
             }
             StoreEvent::Unsubscribed { shard, topic, id } if *shard == self.shard => self.remove(*topic, *id),
             StoreEvent::Paused { topic } => drop(self.paused.insert(*topic)),
             StoreEvent::Resumed { topic } => self.resume(*topic),
-            StoreEvent::Subscribed { .. } | StoreEvent::Unsubscribed { .. } => {}
+            StoreEvent::Unsubscribed { .. } => {}
         }
     }
 
@@ -357,6 +365,7 @@ impl Machine {
         self.gaps.clear();
         self.replayed.clear();
         self.ended.clear();
+        self.held_back.clear();
     }
 
     fn put_slot(&mut self, slot: &Slot) {
@@ -372,6 +381,7 @@ impl Machine {
         if let Some(state) = self.topics.get_mut(&topic) {
             if let Some(slot) = state.remove_slot(id) {
                 self.subscriptions -= 1;
+                self.held_back.remove(slot.host, (topic, id));
                 self.hosts.leave(slot.host);
             }
             self.settle(topic);
@@ -403,7 +413,7 @@ impl Machine {
                 continue;
             };
             member.phase = Phase::Waiting;
-            let again = member.is_failing();
+            let again = member.goes_again();
             self.hosts.wait(host, (topic, id), again);
         }
         self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now.monotonic)
@@ -525,7 +535,7 @@ impl Machine {
         self.paused.remove(&topic);
         let Some(state) = self.topics.get_mut(&topic) else { return };
         for (host, id) in state.take_held() {
-            let again = state.member(id).is_some_and(|member| member.is_failing());
+            let again = state.member(id).is_some_and(|member| member.goes_again());
             self.hosts.wait(host, (topic, id), again);
         }
         self.settle(topic);
@@ -563,7 +573,7 @@ impl Machine {
         if state.advanced(id, now.monotonic)
             && let Some(host) = host
         {
-            let again = state.member(id).is_some_and(|member| member.is_failing());
+            let again = state.member(id).is_some_and(|member| member.goes_again());
             self.hosts.wait(host, (topic, id), again);
         }
         self.settle(topic);
@@ -594,6 +604,10 @@ fn pause_until(later: DateTime, earlier: DateTime) -> Duration {
 mod answers;
 #[path = "hand.rs"]
 mod hand;
+#[path = "held_back.rs"]
+mod held_back;
+
+use held_back::HeldBack;
 
 #[cfg(test)]
 #[path = "simulation.rs"]

@@ -289,7 +289,9 @@ impl World {
             Err(without) => return self.machine.finished(&attempt, without, self.now),
         };
         if self.rng.u8(0..30) == 0 {
-            return self.machine.finished(&attempt, Finished::Postponed, self.now);
+            let held_back = Finished::HeldBack(Duration::from_secs(self.rng.u64(0..20)));
+            let finished = if self.rng.bool() { Finished::Postponed } else { held_back };
+            return self.machine.finished(&attempt, finished, self.now);
         }
         let outcome = match self.sick.get(&attempt.subscription) {
             None if self.poison.contains(&(attempt.subscription, offset)) => {

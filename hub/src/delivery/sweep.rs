@@ -14,7 +14,7 @@ use resync_core::datetime::DateTime;
 use super::hosts::HostId;
 use super::member::{Failing, Member, Phase};
 use super::slots::{HotSlot, Slots};
-use crate::store::{Laggard, Offset, Slot, SubscriptionId, Sweep, Topic, TopicId, Watermark};
+use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Sweep, Topic, TopicId, Watermark};
 
 /// The state of one topic in one shard.
 #[derive(Debug)]
@@ -120,6 +120,7 @@ impl TopicState {
             // Of a topic that is fetched the row may be about versions of which nobody asks any more.
             tries: if self.latest.0 > 0 { 0 } else { laggard.attempts },
             failing,
+            held_back: u16::from(laggard.class == FailureClass::Unsent),
             class: laggard.class,
             phase: Phase::Backoff(due),
             suspect: None,
@@ -300,6 +301,15 @@ impl TopicState {
             }
         }
         (hurried, waiting)
+    }
+
+    /// Ends the pause of this member, if it pauses; it waits for its host now.
+    pub(super) fn hurry_one(&mut self, id: SubscriptionId) -> bool {
+        let paused = self.members.get_mut(&id).filter(|member| matches!(member.phase, Phase::Backoff(_)));
+        let Some(member) = paused else { return false };
+        member.phase = Phase::Waiting;
+        self.changed.insert(id);
+        true
     }
 
     /// Lets a subscription have everything from this offset on once more, as a laggard that waits for its host; false when it

@@ -270,13 +270,22 @@ impl Worker {
 
     fn apply(&mut self, events: impl Iterator<Item = StoreEvent>) {
         for event in events {
-            if let StoreEvent::Subscribed { slot: Slot { origin, address, lease_end, .. }, .. } = &event {
-                self.confirmed.note(origin, *address, *lease_end);
+            if let StoreEvent::Subscribed { shard, slot, .. } = &event {
+                self.note(*shard, slot);
             }
             self.owned.iter_mut().for_each(|owned| owned.machine.apply(&event));
         }
         for owned in &self.owned {
             self.counters.set_subscriptions(owned.shard, owned.machine.subscriptions());
+        }
+    }
+
+    /// What was confirmed is known to all once the worker of its shard has noted it. A worker that holds something back for the same
+    /// host does not wait for that one.
+    fn note(&self, shard: Shard, Slot { origin, address, lease_end, .. }: &Slot) {
+        let concerned = |owned: &Owned| owned.shard == shard || owned.machine.holds_back(origin);
+        if self.owned.iter().any(concerned) {
+            self.confirmed.note(origin, *address, *lease_end);
         }
     }
 

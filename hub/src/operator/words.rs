@@ -48,6 +48,7 @@ pub(super) fn class(class: FailureClass) -> &'static str {
         FailureClass::Refused => "refused",
         FailureClass::Trouble => "trouble",
         FailureClass::Gone => "gone",
+        FailureClass::Unsent => "unsent",
     }
 }
 

@@ -528,6 +528,8 @@ pub enum FailureClass {
     Trouble,
     /// 410: the subscriber says that the subscription is gone; it is asked once more.
     Gone,
+    /// Nothing failed and nothing was sent: the name leads to where nobody has confirmed under it.
+    Unsent,
 }
 
 /// A subscription whose place is not the watermark.

@@ -182,7 +182,8 @@ fn words(outcome: &str) -> &str {
         "dns" => "Name not found",
         "blocked_ip" => "Address not allowed",
         "connection" => "No connection",
-        "not_sent" => "Not sent: held back by the hub",
+        "not_sent" => "Not sent: no file descriptor",
+        "held_back" => "Held back: not confirmed there",
         other => other,
     }
 }

@@ -271,6 +271,7 @@ fn encode_class(class: FailureClass) -> u8 {
         FailureClass::Refused => 1,
         FailureClass::Trouble => 2,
         FailureClass::Gone => 3,
+        FailureClass::Unsent => 4,
     }
 }
 
@@ -280,6 +281,7 @@ fn decode_class(fields: &mut Decoder) -> Decoded<FailureClass> {
         1 => Ok(FailureClass::Refused),
         2 => Ok(FailureClass::Trouble),
         3 => Ok(FailureClass::Gone),
+        4 => Ok(FailureClass::Unsent),
         other => Err(format!("class of failure {other} is unknown")),
     }
 }

@@ -29,6 +29,7 @@ fn class() -> impl Strategy<Value = FailureClass> {
         FailureClass::Refused,
         FailureClass::Trouble,
         FailureClass::Gone,
+        FailureClass::Unsent,
     ])
 }
 
