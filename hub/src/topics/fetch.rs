@@ -250,8 +250,9 @@ impl Fetching {
             return Ok(());
         }
         let (bytes, mut now) = (fetched.answer.body.len(), fetched.validators(known.latest));
-        self.fan_out.take(topic, known.id, bytes, askers).await;
         let appended = self.store.append(self.notification(topic, fetched).await, Duration::ZERO).await?;
+        // Not before: what could not be written is fetched again, and goes out once.
+        self.fan_out.take(topic, known.id, bytes, askers).await;
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
         now.offset = Offset(appended.id().offset);
         Ok(self.store.put_validators(known.id, now).await?)
