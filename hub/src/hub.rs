@@ -156,7 +156,6 @@ impl Hub {
                 intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
                 pings,
                 ping_limit: PingLimit::new(&config.limits),
-                fan_out,
                 bodies: Bodies { pace: pace(config), posts: budgets.posts, forms: budgets.forms },
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),

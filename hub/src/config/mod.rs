@@ -314,7 +314,7 @@ pub struct LimitsConfig {
     /// The same for topics on one host.
     #[serde(deserialize_with = "values::parsed")]
     pub ping_host: Rate,
-    /// What pings without a token of one client may have sent in a minute, in bytes.
+    /// What pings without a token of one client may have sent of one topic in a minute, in bytes.
     #[serde(deserialize_with = "values::size")]
     pub ping_fan_out: u64,
     /// Deliveries to one network whose addresses have not confirmed under the names that lead there.

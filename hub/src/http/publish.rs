@@ -18,7 +18,7 @@ use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
 use crate::buckets::{Refusal, network};
 use crate::places::{Asker, Lane};
-use crate::topics::{Announced, Denied, FanOut, Grant, Intake, Pings, Refused};
+use crate::topics::{Announced, Denied, Grant, Intake, Pings, Refused};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
@@ -35,8 +35,6 @@ pub struct PublishState {
     pub pings: Pings,
     /// How often strangers may ping.
     pub ping_limit: PingLimit,
-    /// How much they may have sent.
-    pub fan_out: FanOut,
     /// What bodies may cost.
     pub bodies: Bodies,
     /// How accepted notifications fare.
@@ -94,9 +92,7 @@ impl PublishState {
         self.ping_limit.admit(client, strange.len(), Instant::now()).map_err(too_many_pings)?;
         let fetched = async |topics| self.pings.fetched(topics).await.map_err(|error| unavailable(&error));
         let (known, strange) = (fetched(known).await?, fetched(strange).await?);
-        let now = Instant::now();
-        self.fan_out.admit(network(client), &strange, now).map_err(too_much)?;
-        self.ping_limit.admit_fetches(client, &strange, now).map_err(too_many_pings)?;
+        self.ping_limit.admit_fetches(client, &strange, Instant::now()).map_err(too_many_pings)?;
         for (topics, lane) in [(known, Lane::Known), (strange, Lane::Stranger)] {
             let asker = Asker { client: Some(network(client)), lane };
             for topic in topics {
@@ -143,11 +139,6 @@ pub fn wants_representation(headers: &HeaderMap) -> bool {
     let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut preferences = values.flat_map(|value| value.split([',', ';']));
     preferences.any(|one| one.replace(['"', ' '], "").eq_ignore_ascii_case(REPRESENTATION))
-}
-
-fn too_much(wait: Duration) -> Response {
-    let why = "pings from this address, or for this topic, have had as much sent as they may: wait, or ping with a token";
-    later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why)
 }
 
 fn too_many_pings(refusal: Refusal) -> Response {

@@ -1,9 +1,9 @@
 //! What pings without a token may have the hub send: the bytes of what was fetched, once for each subscription.
 //!
-//! How much that is shows only after the fetch. So what a ping has the hub send is owed, and until it is paid off there is no next
-//! one: of a client, whatever it pings, and of a topic, whoever pings it.
+//! How much that is shows only after the fetch. So what a ping has the hub send is owed, and until it is paid off the next fetch waits:
+//! of a client for that topic, of a client that has had much more sent of any, and of a topic, whoever pings it. Pings are taken
+//! all the same: those that wait are one fetch. Strangers may have as much sent of somebody's topic, but not have its pings lost.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use resync_core::websub::TopicUrl;
@@ -16,38 +16,34 @@ use crate::store::TopicId;
 
 /// What is counted in.
 const UNIT: u64 = 1_024;
-/// All clients together may have so many times as much sent of one topic as one of them of all its topics.
+/// All clients together may have so many times as much sent of one topic as one of them.
 const CLIENTS: u64 = 5;
+/// One client may have so many times as much sent of all topics as of one: what it owes for one mutes the others later.
+const TOPICS: u64 = 5;
 
 /// The budgets of clients and topics.
 #[derive(Clone, Debug)]
 pub struct FanOut {
-    clients: Buckets,
-    topics: Buckets,
+    debts: Debts,
     delivery: Operator,
 }
 
+/// What was sent and is not paid off yet.
+#[derive(Clone, Debug)]
+struct Debts {
+    /// Of a client for a topic.
+    own: Buckets,
+    clients: Buckets,
+    topics: Buckets,
+}
+
 impl FanOut {
-    /// One client may have so many bytes sent in a minute. With `enabled` false there is no limit.
+    /// One client may have so many bytes sent of one topic in a minute. With `enabled` false there is no limit.
     pub fn new(enabled: bool, bytes_per_minute: u64, delivery: Operator) -> Self {
-        let buckets = |bytes| Buckets::new(enabled, per_minute(bytes));
-        let topics = bytes_per_minute.saturating_mul(CLIENTS);
-        Self { clients: buckets(bytes_per_minute), topics: buckets(topics), delivery }
+        Self { debts: Debts::new(enabled, bytes_per_minute), delivery }
     }
 
-    /// Whether everything is paid off that this client and these topics have had sent.
-    ///
-    /// # Errors
-    /// How long to wait.
-    pub fn admit(&self, client: IpAddr, topics: &[TopicUrl], now: Instant) -> Result<(), Duration> {
-        if topics.is_empty() {
-            return Ok(());
-        }
-        self.clients.admit_heavy(client, 0, now)?;
-        topics.iter().try_for_each(|topic| self.topics.admit_heavy(topic.key(), 0, now))
-    }
-
-    /// The same for a topic that is about to be fetched: it is enough that one of those who pinged it has paid.
+    /// Whether everything is paid off that this topic, and one of those who pinged it, have had sent.
     ///
     /// # Errors
     /// How long to wait.
@@ -57,33 +53,99 @@ impl FanOut {
         askers: &[Asker],
         now: Instant,
     ) -> Result<(), Duration> {
-        if askers.iter().any(|asker| asker.lane == Lane::Known) {
-            return Ok(());
-        }
-        self.topics.admit_heavy(topic.key(), 0, now)?;
-        let clients = askers.iter().filter_map(|asker| asker.client);
-        let waits = clients.map(|client| self.clients.admit_heavy(client, 0, now));
-        waits.min_by_key(|wait| wait.err().unwrap_or_default()).unwrap_or(Ok(()))
+        self.debts.admit(topic, askers, now)
     }
 
     /// Something new of a topic goes out for those who pinged it; nobody owes what somebody with a token would have had sent
     /// anyway.
     pub(super) async fn take(&self, topic: &TopicUrl, id: TopicId, bytes: usize, askers: &[Asker]) {
-        if askers.iter().any(|asker| asker.lane == Lane::Known) {
+        if is_known(askers) {
             return;
         }
         // When delivery has stopped, so does the hub.
         let subscriptions = self.delivery.subscriptions(id).await.unwrap_or_default();
-        let sent = (bytes as u64).saturating_mul(subscriptions as u64).div_ceil(UNIT);
-        let (sent, now) = (u32::try_from(sent).unwrap_or(u32::MAX), Instant::now());
+        let sent = (bytes as u64).saturating_mul(subscriptions as u64);
+        self.debts.take(topic, sent, askers, Instant::now());
+    }
+}
+
+impl Debts {
+    fn new(enabled: bool, bytes_per_minute: u64) -> Self {
+        let buckets = |times| Buckets::new(enabled, per_minute(bytes_per_minute.saturating_mul(times)));
+        Self { own: buckets(1), clients: buckets(TOPICS), topics: buckets(CLIENTS) }
+    }
+
+    fn admit(&self, topic: &TopicUrl, askers: &[Asker], now: Instant) -> Result<(), Duration> {
+        if is_known(askers) {
+            return Ok(());
+        }
+        self.topics.admit_heavy(topic.key(), 0, now)?;
+        let clients = askers.iter().filter_map(|asker| asker.client);
+        let waits = clients.map(|client| {
+            self.clients.admit_heavy(client, 0, now)?;
+            self.own.admit_heavy((client, topic.key()), 0, now)
+        });
+        waits.min_by_key(|wait| wait.err().unwrap_or_default()).unwrap_or(Ok(()))
+    }
+
+    fn take(&self, topic: &TopicUrl, bytes: u64, askers: &[Asker], now: Instant) {
+        let sent = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
         self.topics.take(topic.key(), sent, now);
         for client in askers.iter().filter_map(|asker| asker.client) {
+            self.own.take((client, topic.key()), sent, now);
             self.clients.take(client, sent, now);
         }
     }
 }
 
+fn is_known(askers: &[Asker]) -> bool {
+    askers.iter().any(|asker| asker.lane == Lane::Known)
+}
+
 fn per_minute(bytes: u64) -> Rate {
     let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).max(1);
     Rate { per_second: f64::from(units) / 60.0, burst: units }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1_024;
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn stranger(last: u8) -> Asker {
+        Asker { client: Some([192, 0, 2, last].into()), lane: Lane::Stranger }
+    }
+
+    fn topic(number: u32) -> TopicUrl {
+        format!("http://source.example/{number}").parse().unwrap()
+    }
+
+    #[test]
+    fn b33_what_a_client_owes_for_a_topic_delays_that_topic_only_until_it_is_too_much() {
+        let (debts, now) = (Debts::new(true, 64 * KIB), Instant::now());
+        debts.take(&topic(1), 128 * KIB, &[stranger(1)], now);
+        let wait = debts.admit(&topic(1), &[stranger(1)], now).unwrap_err();
+        assert!(wait > MINUTE && wait < MINUTE + Duration::from_secs(2), "{wait:?}");
+        assert_eq!(debts.admit(&topic(2), &[stranger(1)], now), Ok(()));
+        assert_eq!(debts.admit(&topic(1), &[stranger(2)], now), Ok(()), "nor anybody else");
+        assert_eq!(
+            debts.admit(&topic(1), &[stranger(1), stranger(2)], now),
+            Ok(()),
+            "one who has paid is enough"
+        );
+        (2..5).for_each(|number| debts.take(&topic(number), 64 * KIB, &[stranger(1)], now));
+        assert!(debts.admit(&topic(9), &[stranger(1)], now).is_err(), "five times as much in all");
+        assert_eq!(debts.admit(&topic(1), &[stranger(1)], now + wait), Ok(()));
+    }
+
+    #[test]
+    fn b33_a_topic_has_five_times_as_much_sent_for_all_strangers_and_any_for_a_token() {
+        let (debts, now) = (Debts::new(true, 64 * KIB), Instant::now());
+        (1..=5).for_each(|last| debts.take(&topic(1), 64 * KIB, &[stranger(last)], now));
+        assert!(debts.admit(&topic(1), &[stranger(9)], now).is_err());
+        let known = Asker { client: None, lane: Lane::Known };
+        assert_eq!(debts.admit(&topic(1), &[stranger(9), known], now), Ok(()));
+    }
 }
