@@ -25,9 +25,16 @@ impl PublicAddress {
     }
 }
 
-/// Whoever has one address mostly has those around it: the /24, or the /48 of IPv6.
+/// Whoever has one address mostly has those around it: the /24, or the /48 of IPv6. All of IPv4 is in one /48 where a resolver
+/// translates it (NAT64), so there the address counts that stands in it.
 pub(super) fn network(address: IpAddr) -> IpNet {
-    let ip = canonical(address);
+    let ip = match canonical(address) {
+        IpAddr::V6(v6) if v6.segments().starts_with(&[0x64, 0xff9b, 0, 0, 0, 0]) => {
+            let [.., a, b, c, d] = v6.octets();
+            IpAddr::from([a, b, c, d])
+        }
+        ip => ip,
+    };
     IpNet::new(ip, if ip.is_ipv4() { 24 } else { 48 }).map_or(IpNet::from(ip), |net| net.trunc())
 }
 
@@ -214,6 +221,14 @@ mod tests {
         ] {
             assert!(verdict(&guard, ip), "{ip} may be contacted");
         }
+    }
+
+    #[test]
+    fn a_translated_address_is_of_the_network_of_the_one_that_stands_in_it() {
+        let of = |ip: &str| network(ip.parse().unwrap()).to_string();
+        assert_eq!(of("64:ff9b::808:808"), "8.8.8.0/24");
+        assert_eq!(of("::ffff:8.8.8.8"), "8.8.8.0/24");
+        assert_eq!(of("2606:4700:0:1::1"), "2606:4700::/48");
     }
 
     #[test]
