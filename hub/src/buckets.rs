@@ -115,6 +115,15 @@ impl Buckets {
         bucket
     }
 
+    /// Takes back an event that counted as so many and did not happen.
+    pub(crate) fn undo(&self, key: impl Hash, weight: u32) {
+        let Some(kept) = &self.kept else { return };
+        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = buckets.peek_mut(&kept.hasher.hash_one(key)) {
+            bucket.tokens = (bucket.tokens + f64::from(weight)).min(f64::from(self.rate.burst));
+        }
+    }
+
     /// Takes back what was taken into account for nothing.
     fn give_back<K: Hash>(&self, keys: impl IntoIterator<Item = K>) {
         let Some(kept) = &self.kept else { return };

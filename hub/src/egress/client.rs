@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::confirmed::Confirmed;
-use super::connector::{ConnectError, GuardedConnector};
+use super::connector::{ConnectError, GuardedConnector, is_exhaustion};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard};
 use super::pool::{Bounds, Broken, Pool};
@@ -218,12 +218,10 @@ impl EgressClient {
         let deadline = Instant::now() + self.total;
         let late = |_| EgressError::Timeout(self.total);
         let sent = timeout_at(deadline, self.pool.send(target, request)).await.map_err(late)?;
-        let (response, connection) = sent.map_err(|error| self.name_cause(&error))?;
+        let (response, mut connection) = sent.map_err(|error| self.name_cause(&error))?;
         let (head, mut body) = response.into_parts();
         let peer = connection.peer();
-        if !head.status.is_success() {
-            connection.refused();
-        }
+        connection.answered(head.status.is_success());
         let (kept, read_to_its_end) = match limit {
             ReadLimit::Discard(_) if body.is_end_stream() => (Bytes::new(), true),
             ReadLimit::Discard(most) => {
@@ -322,11 +320,6 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
         cause = current.source();
     }
     EgressError::Network(innermost)
-}
-
-/// EMFILE and ENFILE, which have no `ErrorKind` of their own yet.
-fn is_exhaustion(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 #[cfg(test)]
@@ -457,6 +450,49 @@ mod tests {
             matches!(ask(&known, "127.0.0.3").await, EgressError::Network(_)),
             "others are not counted with them"
         );
+    }
+
+    /// Has the hub send so many requests under a name that has not confirmed; how many connections came in, and how it ended.
+    async fn under_a_turned_name(answer: &'static str, requests: usize) -> (usize, EgressError) {
+        let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
+        let confirmed = Confirmed::new(true, "1/h, burst 40".parse().unwrap());
+        let client = EgressClient::new(guard.clone(), Duration::from_secs(1), Duration::from_secs(2), 1)
+            .heeding(&guard, 1, confirmed);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
+        let (came, mut coming) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                came.send(()).unwrap();
+                tokio::spawn(async move {
+                    while stream.read(&mut [0; 1_024]).await.is_ok_and(|read| read > 0 && !answer.is_empty())
+                    {
+                        let _ = stream.write_all(answer.as_bytes()).await;
+                    }
+                });
+            }
+        });
+        let mut last = None;
+        for _ in 0..requests {
+            let request = Request::get(&url).body(Full::default()).unwrap();
+            last = client.send(request, ReadLimit::Discard(0)).await.err();
+        }
+        let connections = std::iter::from_fn(|| coming.try_recv().ok()).count();
+        (connections, last.unwrap())
+    }
+
+    #[tokio::test]
+    async fn b33_who_breaks_the_connection_of_what_it_never_asked_for_gets_less_like_who_refuses() {
+        let (connections, last) = under_a_turned_name("", 30).await;
+        assert_eq!(connections, 10);
+        assert!(matches!(last, EgressError::Unconfirmed(_)), "{last:?}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_stands_stays_while_nothing_may_be_sent_over_it() {
+        let (connections, last) = under_a_turned_name("HTTP/1.1 204 No Content\r\n\r\n", 45).await;
+        assert_eq!(connections, 1);
+        assert!(matches!(last, EgressError::Unconfirmed(_)), "{last:?}");
     }
 
     #[tokio::test]

@@ -2,8 +2,9 @@
 //!
 //! Names cost nothing and lead elsewhere tomorrow: whoever confirms subscriptions under a thousand of its own and then turns them
 //! to somebody else's address must not have the hub deliver there. So an address gets deliveries under a name as fast as it takes
-//! them only while a subscription is in force that it confirmed itself, under this name. All others of one network share a trickle
-//! (B-33), on which a subscriber that has moved lives until it renews.
+//! them only where it confirmed a subscription itself, under this name, and until the lease ends that it was granted then, also where
+//! the subscription has ended before or was confirmed elsewhere since. All others of one network share a trickle (B-33), on which a
+//! subscriber that has moved lives until it renews.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -55,6 +56,16 @@ pub(super) struct Unconfirmed {
     address: IpAddr,
 }
 
+/// A request to such an address that was taken into account. Whatever becomes of it counts as a refusal, silence too, unless it is
+/// said to be something else.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Admitted {
+    to: Arc<Unconfirmed>,
+    weight: u32,
+    settled: bool,
+}
+
 impl Confirmed {
     /// `trickle` is how often the addresses of one network that have not confirmed are sent something, under whatever names.
     /// With `enabled` false nobody is ever held up.
@@ -80,24 +91,22 @@ impl Confirmed {
         }
     }
 
-    /// What to keep to when something is sent to this address under this name; `None`: nothing, since it has confirmed.
-    pub(super) fn judge(&self, host: &str, address: IpAddr) -> Option<Unconfirmed> {
-        let address = canonical(address);
-        (!self.has(host, address)).then(|| Unconfirmed {
-            confirmed: self.clone(),
-            host: host.into(),
-            address,
-        })
+    /// At which of these addresses this name has confirmed. An address that stands in a URL is its own name.
+    pub(super) fn have(&self, host: &str, addresses: impl Iterator<Item = IpAddr>) -> Vec<bool> {
+        let Some(known) = self.known.as_ref().filter(|_| !is_literal(host)) else {
+            return addresses.map(|_| true).collect();
+        };
+        let (keys, now) = (addresses.map(|address| known.key(host, address)), DateTime::now());
+        let keys: Vec<_> = keys.collect();
+        let places = known.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_force = |key| places.until.get(key).is_some_and(|until| *until > now);
+        keys.iter().map(in_force).collect()
     }
 
-    /// An address that stands in a URL is its own name.
-    fn has(&self, host: &str, address: IpAddr) -> bool {
-        let Some(known) = &self.known else { return true };
-        if is_literal(host) {
-            return true;
-        }
-        let places = known.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.until.get(&known.key(host, address)).is_some_and(|until| *until > DateTime::now())
+    /// What to keep to when something is sent to this address, which has not confirmed under this name.
+    pub(super) fn elsewhere(&self, host: &str, address: IpAddr) -> Arc<Unconfirmed> {
+        let (confirmed, address) = (self.clone(), canonical(address));
+        Arc::new(Unconfirmed { confirmed, host: host.into(), address })
     }
 }
 
@@ -112,26 +121,49 @@ impl Unconfirmed {
     ///
     /// # Errors
     /// How long to wait.
-    pub(super) fn admit(&self, body: usize) -> Result<(), Duration> {
+    pub(super) fn admit(self: &Arc<Self>, body: usize) -> Result<Admitted, Duration> {
         let weight = u32::try_from(1 + body / BODY_UNIT).unwrap_or(u32::MAX);
-        self.confirmed.trickle.admit_heavy(self.network(), weight, Instant::now())
+        self.confirmed.trickle.admit_heavy(self.network(), weight, Instant::now())?;
+        Ok(Admitted { to: Arc::clone(self), weight, settled: false })
     }
 
     /// The same for a request over a connection that stands. It may have confirmed since that was made.
     ///
     /// # Errors
     /// How long to wait.
-    pub(super) fn admit_once_more(&self, body: usize) -> Result<(), Duration> {
-        if self.confirmed.has(&self.host, self.address) { Ok(()) } else { self.admit(body) }
-    }
-
-    /// It has not taken what it was sent, or let nobody connect.
-    pub(super) fn refused(&self) {
-        self.confirmed.trickle.take(self.network(), REFUSED, Instant::now());
+    pub(super) fn admit_once_more(self: &Arc<Self>, body: usize) -> Result<Option<Admitted>, Duration> {
+        let has = self.confirmed.have(&self.host, std::iter::once(self.address)) == [true];
+        if has { Ok(None) } else { self.admit(body).map(Some) }
     }
 
     fn network(&self) -> IpNet {
         network(self.address)
+    }
+}
+
+impl Admitted {
+    /// Where it was sent.
+    pub(super) fn to(&self) -> &Arc<Unconfirmed> {
+        &self.to
+    }
+
+    /// It was taken, or failed for a reason of this side: it counts as what it is and no more.
+    pub(super) fn settle(mut self) {
+        self.settled = true;
+    }
+
+    /// It was not sent.
+    pub(super) fn undo(self) {
+        self.to.confirmed.trickle.undo(self.to.network(), self.weight);
+        self.settle();
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.to.confirmed.trickle.take(self.to.network(), REFUSED, Instant::now());
+        }
     }
 }
 
@@ -152,6 +184,20 @@ mod tests {
 
     const OWN: &str = "192.0.2.1";
     const VICTIM: &str = "198.51.100.7";
+
+    impl Confirmed {
+        /// What to keep to there, if anything.
+        fn judge(&self, host: &str, address: IpAddr) -> Option<Arc<Unconfirmed>> {
+            (self.have(host, std::iter::once(address)) == [false]).then(|| self.elsewhere(host, address))
+        }
+    }
+
+    impl Unconfirmed {
+        /// Whether it may be sent a request with such a body, which it takes.
+        fn takes(self: &Arc<Self>, body: usize) -> bool {
+            self.admit(body).map(Admitted::settle).is_ok()
+        }
+    }
 
     fn confirmed() -> Confirmed {
         Confirmed::new(true, "2/s, burst 60".parse().unwrap())
@@ -188,24 +234,26 @@ mod tests {
         let at = |name: usize, last: usize| {
             confirmed.judge(&format!("n{name}.evil.example"), ip(&format!("198.51.100.{last}"))).unwrap()
         };
-        let admitted = (0..1_000).filter(|name| at(*name, name % 250).admit(0).is_ok()).count();
+        let admitted = (0..1_000).filter(|name| at(*name, name % 250).takes(0)).count();
         assert_eq!(admitted, 60);
         assert!(at(1_000, 1).admit_once_more(0).is_err(), "over connections that stand too");
         let elsewhere = confirmed.judge("n0.evil.example", ip("198.51.101.1")).unwrap();
-        let large = (0..1_000).filter(|_| elsewhere.admit(1 << 20).is_ok()).count();
+        let large = (0..1_000).filter(|_| elsewhere.takes(1 << 20)).count();
         assert_eq!(large, 1, "a mebibyte counts as 65, and what is owed has to be waited for");
         let refusing = confirmed.judge("n0.evil.example", ip("198.51.102.1")).unwrap();
-        let refused = (0..1_000).filter(|_| refusing.admit(0).map(|()| refusing.refused()).is_ok()).count();
-        assert_eq!(refused, 15, "refusals count four times");
+        let refused = (0..1_000).filter(|_| refusing.admit(0).map(drop).is_ok()).count();
+        assert_eq!(refused, 15, "whatever is not said to be taken counts four times");
+        let unsent = confirmed.judge("n0.evil.example", ip("198.51.103.1")).unwrap();
+        assert!((0..1_000).all(|_| unsent.admit(1 << 20).map(Admitted::undo).is_ok()));
     }
 
     #[test]
     fn who_confirms_while_it_is_connected_is_held_up_no_longer() {
         let confirmed = confirmed();
         let moved = confirmed.judge("d.example", ip(VICTIM)).unwrap();
-        assert!((0..1_000).any(|_| moved.admit(0).is_err()));
+        assert!((0..1_000).any(|_| !moved.takes(0)));
         note(&confirmed, "http://d.example", VICTIM);
-        assert!((0..1_000).all(|_| moved.admit_once_more(0).is_ok()));
+        assert!((0..1_000).all(|_| moved.admit_once_more(0).is_ok_and(|admitted| admitted.is_none())));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use tower_service::Service;
 use url::Host;
 
-use super::confirmed::{Confirmed, Unconfirmed};
+use super::confirmed::{Admitted, Confirmed};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard, PublicAddress};
 use super::resolver::Unresolved;
@@ -30,7 +31,23 @@ pub(super) struct GuardedConnector {
     connect_timeout: Duration,
     crowds: Option<Crowds>,
     confirmed: Option<Confirmed>,
-    body: usize,
+    load: Load,
+}
+
+/// What a connection is made for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Load {
+    /// The size of the request's body.
+    pub(super) body: usize,
+    /// What was taken into account for it, once there is a connection.
+    pub(super) admitted: Arc<Mutex<Option<Admitted>>>,
+}
+
+impl Load {
+    /// What was taken into account, if anything.
+    pub(super) fn take(&self) -> Option<Admitted> {
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// Why no connection came about.
@@ -52,7 +69,7 @@ pub(super) enum ConnectError {
 
 impl GuardedConnector {
     pub(super) fn new(guard: Guard, connect_timeout: Duration) -> Self {
-        Self { guard, connect_timeout, crowds: None, confirmed: None, body: 0 }
+        Self { guard, connect_timeout, crowds: None, confirmed: None, load: Load::default() }
     }
 
     /// The same, counting by network.
@@ -65,26 +82,19 @@ impl GuardedConnector {
         Self { confirmed: Some(confirmed), ..self }
     }
 
-    /// The same for a request with a body of so many bytes.
-    pub(super) fn carrying(self, body: usize) -> Self {
-        Self { body, ..self }
-    }
-
-    /// What to keep to at this address under this name, if anything.
-    pub(super) fn judge(&self, host: &str, address: IpAddr) -> Option<Unconfirmed> {
-        let confirmed = self.confirmed.as_ref()?;
-        // Names are compared as the URL standard writes them.
-        let host = Host::parse(host).map_or_else(|_| host.to_owned(), |host| host.to_string());
-        confirmed.judge(&host, address)
+    /// The same for one request.
+    pub(super) fn carrying(self, load: Load) -> Self {
+        Self { load, ..self }
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<TcpStream>, ConnectError> {
         let limit = self.connect_timeout;
         let end = Instant::now() + limit;
         let host = uri.host().unwrap_or_default();
-        timeout(limit, async { self.dial(host, self.resolve(&uri).await?, end).await })
-            .await
-            .unwrap_or(Err(ConnectError::Timeout(limit)))
+        let dialled = timeout(limit, async { self.dial(host, self.resolve(&uri).await?, end).await });
+        let (stream, admitted) = dialled.await.unwrap_or(Err(ConnectError::Timeout(limit)))?;
+        *self.load.admitted.lock().unwrap_or_else(PoisonError::into_inner) = admitted;
+        Ok(TokioIo::new(stream))
     }
 
     /// The network of the address that would be tried first.
@@ -128,40 +138,71 @@ impl GuardedConnector {
     }
 
     /// Where the name has confirmed goes first. Each address has its share of the time that is left, so that one which says
-    /// nothing does not hide one that is well.
+    /// nothing does not hide one that is well; nor does one that may be sent nothing now.
     async fn dial(
         &self,
         host: &str,
         addresses: Vec<PublicAddress>,
         end: Instant,
-    ) -> Result<TokioIo<TcpStream>, ConnectError> {
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        let judge = |address: PublicAddress| (self.judge(host, address.socket().ip()), address);
-        let mut judged: Vec<_> = addresses.into_iter().map(judge).collect();
-        judged.sort_by_key(|(unconfirmed, _)| unconfirmed.is_some());
-        let tried = &judged[..judged.len().min(TRIED)];
+    ) -> Result<(TcpStream, Option<Admitted>), ConnectError> {
+        // Names are compared as the URL standard writes them.
+        let host = Host::parse(host).map_or_else(|_| host.to_owned(), |host| host.to_string());
+        let tried = self.chosen(&host, addresses);
+        let (mut last, mut held_back) = (None, None::<Duration>);
         for ((unconfirmed, address), left) in tried.iter().zip((1..=tried.len()).rev()) {
             self.admit(address)?;
-            if let Some(unconfirmed) = unconfirmed {
-                unconfirmed.admit(self.body).map_err(ConnectError::Unconfirmed)?;
-            }
+            let elsewhere = unconfirmed.map(|confirmed| confirmed.elsewhere(&host, address.socket().ip()));
+            let admitted = match elsewhere.map(|there| there.admit(self.load.body)).transpose() {
+                Ok(admitted) => admitted,
+                Err(wait) => {
+                    held_back = Some(held_back.map_or(wait, |least| least.min(wait)));
+                    continue;
+                }
+            };
             let share = end.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1);
-            let connected = timeout(share, TcpStream::connect(address.socket())).await;
-            if !matches!(connected, Ok(Ok(_))) {
-                unconfirmed.iter().for_each(Unconfirmed::refused);
-            }
-            match connected {
+            last = Some(match timeout(share, TcpStream::connect(address.socket())).await {
                 Ok(Ok(stream)) => {
                     stream.set_nodelay(true)?;
-                    return Ok(TokioIo::new(stream));
+                    return Ok((stream, admitted));
                 }
-                Ok(Err(error)) => last = error,
-                Err(_) if left == 1 => return Err(ConnectError::Timeout(self.connect_timeout)),
-                Err(_) => last = io::ErrorKind::TimedOut.into(),
-            }
+                Ok(Err(error)) => {
+                    if let Some(admitted) = admitted
+                        && is_ours(&error)
+                    {
+                        admitted.settle();
+                    }
+                    ConnectError::Io(error)
+                }
+                Err(_) => ConnectError::Timeout(self.connect_timeout),
+            });
         }
-        Err(last.into())
+        let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable).into();
+        Err(last.or(held_back.map(ConnectError::Unconfirmed)).unwrap_or_else(nowhere))
     }
+
+    /// The addresses that are tried, with what knows how much may be sent to those that have not confirmed.
+    fn chosen(&self, host: &str, addresses: Vec<PublicAddress>) -> Vec<(Option<&Confirmed>, PublicAddress)> {
+        let confirmed = match &self.confirmed {
+            Some(confirmed) => confirmed.have(host, addresses.iter().map(|address| address.socket().ip())),
+            None => vec![true; addresses.len()],
+        };
+        let heeded = |has: bool| self.confirmed.as_ref().filter(|_| !has);
+        let mut chosen: Vec<_> = confirmed.into_iter().map(heeded).zip(addresses).collect();
+        chosen.sort_by_key(|(unconfirmed, _)| unconfirmed.is_some());
+        chosen.truncate(TRIED);
+        chosen
+    }
+}
+
+/// Whether no connection came about for want of something on this side.
+fn is_ours(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), AddrNotAvailable | HostUnreachable | NetworkUnreachable) || is_exhaustion(error)
+}
+
+/// EMFILE and ENFILE, which have no `ErrorKind` of their own yet.
+pub(super) fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 /// A resolver that gets no file descriptor does not say so: the system is asked for one.
@@ -202,6 +243,56 @@ mod tests {
         };
         assert!(matches!(dial(&["127.0.1.1", "127.0.2.1"]).await, ConnectError::Io(_)));
         assert!(matches!(dial(&["127.0.3.1", "127.0.2.2"]).await, ConnectError::Crowded(_)));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_may_be_sent_nothing_now_does_not_hide_one_that_may() {
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        let confirmed = Confirmed::new(true, "1/h, burst 1".parse().unwrap());
+        let connector = GuardedConnector::new(guard.clone(), Duration::from_secs(1)).heeding(confirmed);
+        let listen = |address: &str| std::net::TcpListener::bind((address, 0)).unwrap();
+        let [crowded, well] = ["127.0.1.1", "127.0.2.1"].map(listen);
+        let [crowded_at, well_at] =
+            [&crowded, &well].map(|listener| guard.check(listener.local_addr().unwrap()).unwrap());
+        let dial = async |addresses: &[PublicAddress]| {
+            let dialled =
+                connector.dial("d.test", addresses.to_vec(), Instant::now() + Duration::from_secs(1));
+            dialled.await.map(|(stream, _)| stream.peer_addr().unwrap())
+        };
+        assert_eq!(dial(&[crowded_at]).await.unwrap(), crowded_at.socket());
+        assert_eq!(dial(&[crowded_at, well_at]).await.unwrap(), well_at.socket());
+        let neither = dial(&[crowded_at, well_at]).await;
+        assert!(matches!(neither, Err(ConnectError::Unconfirmed(_))), "{neither:?}");
+    }
+
+    #[tokio::test]
+    async fn of_many_addresses_that_which_has_confirmed_is_tried_first() {
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        let confirmed = Confirmed::new(true, "1/h, burst 1".parse().unwrap());
+        let connector =
+            GuardedConnector::new(guard.clone(), Duration::from_secs(1)).heeding(confirmed.clone());
+        let listeners: Vec<_> =
+            (0..20).map(|_| std::net::TcpListener::bind(("127.0.1.1", 0)).unwrap()).collect();
+        let own = std::net::TcpListener::bind(("127.0.2.1", 0)).unwrap();
+        let at = |listener: &std::net::TcpListener| guard.check(listener.local_addr().unwrap()).unwrap();
+        let addresses: Vec<_> = listeners.iter().chain([&own]).map(at).collect();
+        let tomorrow = std::time::SystemTime::now() + Duration::from_secs(86_400);
+        let until = resync_core::datetime::DateTime::from_system_time(tomorrow);
+        confirmed.note("http://d.test", Some(at(&own).socket().ip()), until);
+        for _ in 0..3 {
+            let end = Instant::now() + Duration::from_secs(1);
+            let (stream, admitted) = connector.dial("d.test", addresses.clone(), end).await.unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), own.local_addr().unwrap());
+            assert!(admitted.is_none());
+        }
+    }
+
+    #[test]
+    fn what_fails_for_want_of_something_here_is_no_refusal() {
+        // EMFILE, ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL; ECONNREFUSED.
+        for (error, ours) in [(24, true), (101, true), (113, true), (99, true), (111, false)] {
+            assert_eq!(is_ours(&io::Error::from_raw_os_error(error)), ours, "{error}");
+        }
     }
 
     #[tokio::test]

@@ -24,8 +24,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 use tower_service::Service;
 
-use super::confirmed::Unconfirmed;
-use super::connector::{ConnectError, GuardedConnector};
+use super::confirmed::{Admitted, Unconfirmed};
+use super::connector::{ConnectError, GuardedConnector, Load};
 use super::target::{Origin, Target};
 
 /// How long a connection may be idle.
@@ -64,7 +64,9 @@ pub(super) struct Connection {
     /// Whom it leads to.
     peer: IpAddr,
     /// What has to be kept to there.
-    unconfirmed: Option<Box<Unconfirmed>>,
+    unconfirmed: Option<Arc<Unconfirmed>>,
+    /// The request under way, where it counts there. If it comes to nothing that is a refusal.
+    admitted: Option<Admitted>,
     /// Until it is dropped.
     _counted: Counted,
 }
@@ -103,14 +105,26 @@ impl Connection {
         self.peer
     }
 
-    /// Notes that what was sent was not taken.
-    pub(super) fn refused(&self) {
-        self.unconfirmed.iter().for_each(|unconfirmed| unconfirmed.refused());
+    /// Notes whether what was sent was taken.
+    pub(super) fn answered(&mut self, taken: bool) {
+        if let Some(admitted) = self.admitted.take()
+            && taken
+        {
+            admitted.settle();
+        }
     }
 
-    fn admit(&self, body: usize) -> Result<(), ConnectError> {
-        let Some(unconfirmed) = &self.unconfirmed else { return Ok(()) };
-        unconfirmed.admit_once_more(body).map_err(ConnectError::Unconfirmed)
+    fn unsent(&mut self) {
+        if let Some(admitted) = self.admitted.take() {
+            admitted.undo();
+        }
+    }
+
+    fn admit(&mut self, body: usize) -> Result<(), ConnectError> {
+        if let Some(unconfirmed) = &self.unconfirmed {
+            self.admitted = unconfirmed.admit_once_more(body).map_err(ConnectError::Unconfirmed)?;
+        }
+        Ok(())
     }
 }
 
@@ -138,15 +152,22 @@ impl Pool {
         mut request: Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Connection), Broken> {
         let body = length(request.body());
-        while let Some(mut connection) = self.take(&target.origin) {
-            if connection.sender.ready().await.is_err() {
+        while let Some(mut idle) = self.take(&target.origin) {
+            if idle.connection.sender.ready().await.is_err() {
                 continue;
             }
-            connection.admit(body)?;
+            if let Err(held_back) = idle.connection.admit(body) {
+                self.keep(target, idle);
+                return Err(held_back.into());
+            }
+            let mut connection = idle.connection;
             match connection.sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, connection)),
                 Err(mut failed) => match failed.take_message() {
-                    Some(unsent) => request = unsent,
+                    Some(unsent) => {
+                        connection.unsent();
+                        request = unsent;
+                    }
                     None => return Err(failed.into_error().into()),
                 },
             }
@@ -164,8 +185,12 @@ impl Pool {
         if idle.is_zero() || connection.sender.is_closed() {
             return;
         }
+        self.keep(target, Idle { connection, until: Instant::now() + idle });
+    }
+
+    fn keep(&self, target: &Target, idle: Idle) {
         let mut kept = lock(&self.kept);
-        kept.put(&target.origin, Idle { connection, until: Instant::now() + idle });
+        kept.put(&target.origin, idle);
         if !kept.tidied {
             kept.tidied = true;
             tokio::spawn(tidy(Arc::downgrade(&self.kept)));
@@ -179,31 +204,33 @@ impl Pool {
         (0..half).for_each(|_| kept.close_one());
     }
 
-    fn take(&self, origin: &Origin) -> Option<Connection> {
+    fn take(&self, origin: &Origin) -> Option<Idle> {
         lock(&self.kept).take(origin)
     }
 
     async fn connect(&self, target: &Target, body: usize) -> Result<Connection, Broken> {
         let counted = lock(&self.kept).count_one();
-        let connector = self.connector.clone().carrying(body);
+        let load = Load { body, ..Load::default() };
+        let connector = self.connector.clone().carrying(load.clone());
         let stream =
             HttpsConnector::from((connector, Arc::clone(&self.tls))).call(target.origin.uri()?).await?;
         let peer = peer(&stream)?;
-        let unconfirmed = self.connector.judge(target.origin.host(), peer).map(Box::new);
         let (sender, connection) = self.builder.handshake(stream).await?;
         // How it ends is told to whoever waits for an answer over it.
         tokio::spawn(async move { drop(connection.await) });
-        Ok(Connection { sender, peer, unconfirmed, _counted: counted })
+        let admitted = load.take();
+        let unconfirmed = admitted.as_ref().map(|admitted| Arc::clone(admitted.to()));
+        Ok(Connection { sender, peer, unconfirmed, admitted, _counted: counted })
     }
 }
 
 impl Kept {
-    fn take(&mut self, origin: &Origin) -> Option<Connection> {
+    fn take(&mut self, origin: &Origin) -> Option<Idle> {
         let idle = self.idle.get_mut(origin)?;
         let now = Instant::now();
-        while let Some(Idle { connection, until }) = idle.pop_back() {
-            if until > now && !connection.sender.is_closed() {
-                return Some(connection);
+        while let Some(one) = idle.pop_back() {
+            if one.until > now && !one.connection.sender.is_closed() {
+                return Some(one);
             }
         }
         None

@@ -62,10 +62,6 @@ impl Target {
 }
 
 impl Origin {
-    pub(super) fn host(&self) -> &str {
-        self.authority.host()
-    }
-
     /// What the connector is asked for.
     pub(super) fn uri(&self) -> Result<Uri, http::Error> {
         let scheme = if self.tls { Scheme::HTTPS } else { Scheme::HTTP };
