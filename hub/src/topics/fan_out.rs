@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use resync_core::websub::TopicUrl;
 
-use crate::buckets::Buckets;
+use crate::buckets::{Buckets, site};
 use crate::config::Rate;
 use crate::delivery::Operator;
 use crate::places::{Asker, Lane};
@@ -20,6 +20,8 @@ const UNIT: u64 = 1_024;
 const CLIENTS: u64 = 5;
 /// One client may have so many times as much sent of all topics as of one: what it owes for one mutes the others later.
 const TOPICS: u64 = 5;
+/// Clients of one IPv6 site, each with a network of its own, together may have as much sent as so many.
+const CLIENTS_OF_ONE_SITE: u64 = 4;
 
 /// The budgets of clients and topics.
 #[derive(Clone, Debug)]
@@ -34,6 +36,7 @@ struct Debts {
     /// Of a client for a topic.
     own: Buckets,
     clients: Buckets,
+    sites: Buckets,
     topics: Buckets,
 }
 
@@ -72,7 +75,8 @@ impl FanOut {
 impl Debts {
     fn new(enabled: bool, bytes_per_minute: u64) -> Self {
         let buckets = |times| Buckets::new(enabled, per_minute(bytes_per_minute.saturating_mul(times)));
-        Self { own: buckets(1), clients: buckets(TOPICS), topics: buckets(CLIENTS) }
+        let (clients, sites) = (buckets(TOPICS), buckets(TOPICS * CLIENTS_OF_ONE_SITE));
+        Self { own: buckets(1), clients, sites, topics: buckets(CLIENTS) }
     }
 
     fn admit(&self, topic: &TopicUrl, askers: &[Asker], now: Instant) -> Result<(), Duration> {
@@ -82,6 +86,7 @@ impl Debts {
         self.topics.admit_heavy(topic.key(), 0, now)?;
         let clients = askers.iter().filter_map(|asker| asker.client);
         let waits = clients.map(|client| {
+            site(client).map_or(Ok(()), |site| self.sites.admit_heavy(site, 0, now))?;
             self.clients.admit_heavy(client, 0, now)?;
             self.own.admit_heavy((client, topic.key()), 0, now)
         });
@@ -94,6 +99,9 @@ impl Debts {
         for client in askers.iter().filter_map(|asker| asker.client) {
             self.own.take((client, topic.key()), sent, now);
             self.clients.take(client, sent, now);
+            if let Some(site) = site(client) {
+                self.sites.take(site, sent, now);
+            }
         }
     }
 }
@@ -138,6 +146,23 @@ mod tests {
         (2..5).for_each(|number| debts.take(&topic(number), 64 * KIB, &[stranger(1)], now));
         assert!(debts.admit(&topic(9), &[stranger(1)], now).is_err(), "five times as much in all");
         assert_eq!(debts.admit(&topic(1), &[stranger(1)], now + wait), Ok(()));
+    }
+
+    #[test]
+    fn b33_the_networks_of_one_site_have_as_much_sent_together_as_four_clients() {
+        let (debts, now) = (Debts::new(true, 64 * KIB), Instant::now());
+        let of_site = |number: u16| {
+            let client = std::net::Ipv6Addr::new(0x2001, 0xdb8, 1, number, 0, 0, 0, 0);
+            Asker { client: Some(client.into()), lane: Lane::Stranger }
+        };
+        let admitted = (0..100).filter(|number| {
+            let (topic, asker) = (topic(u32::from(*number)), [of_site(*number)]);
+            let admitted = debts.admit(&topic, &asker, now).is_ok();
+            debts.take(&topic, if admitted { 64 * KIB } else { 0 }, &asker, now);
+            admitted
+        });
+        assert_eq!(admitted.count(), 20);
+        assert_eq!(debts.admit(&topic(0), &[stranger(1)], now), Ok(()), "nobody else is concerned");
     }
 
     #[test]
