@@ -188,7 +188,7 @@ impl Fetching {
             while let Err(owed) = self.fan_out.admit_fetch(topic, askers, Instant::now()) {
                 debug!(topic = topic.as_str(), owed = owed.as_secs(), "ping waits for what others had sent");
                 if timeout(owed, self.turns.until_newer(ping)).await.is_ok() {
-                    return;
+                    return self.turns.put_back(ping, askers);
                 }
             }
             let result = {
@@ -200,6 +200,7 @@ impl Fetching {
                 Some(pause) => {
                     warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");
                     if timeout(*pause, self.turns.until_newer(ping)).await.is_ok() {
+                        self.turns.put_back(ping, askers);
                         return debug!(topic = topic.as_str(), "pinged again: fetching at once");
                     }
                 }

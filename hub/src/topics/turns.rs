@@ -75,6 +75,15 @@ impl Turns {
         }
     }
 
+    /// Whoever this round was for is of the next one too: it gives way to a newer ping before the topic was fetched.
+    pub(super) fn put_back(&self, ping: &Ping, askers: &[Asker]) {
+        if let Some(newest) = self.under_way().get_mut(&ping.topic) {
+            for asker in askers {
+                newest.join(*asker);
+            }
+        }
+    }
+
     /// Waits for another ping of the same topic.
     pub(super) async fn until_newer(&self, ping: &Ping) {
         self.until(ping, |newest| (newest.id != ping.id).then_some(())).await;
@@ -217,6 +226,26 @@ mod tests {
             .await;
         let expected = [(1, vec![STRANGER]), (3, vec![KNOWN, STRANGER]), (4, vec![STRANGER])];
         assert_eq!(*rounds.lock().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn who_pinged_before_a_round_gave_way_is_of_the_next_one_too() {
+        let (turns, rounds) = (Turns::default(), Arc::new(Mutex::new(Vec::new())));
+        assert!(!turns.joins(&ping(1), KNOWN));
+        let (inner, seen) = (turns.clone(), Arc::clone(&rounds));
+        turns
+            .serve(ping(1), move |round, askers| {
+                let (turns, seen) = (inner.clone(), Arc::clone(&seen));
+                async move {
+                    if round.id.0 == 1 {
+                        turns.joins(&ping(2), STRANGER);
+                        turns.put_back(&round, &askers);
+                    }
+                    seen.lock().unwrap().push((round.id.0, askers));
+                }
+            })
+            .await;
+        assert_eq!(*rounds.lock().unwrap(), [(1, vec![KNOWN]), (2, vec![STRANGER, KNOWN])]);
     }
 
     #[tokio::test]
