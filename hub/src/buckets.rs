@@ -63,7 +63,12 @@ impl Buckets {
     pub(crate) fn admit_heavy(&self, key: impl Hash, weight: u32, now: Instant) -> Result<(), Duration> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = self.fill(&mut buckets, kept.hasher.hash_one(key), now);
+        let key = kept.hasher.hash_one(key);
+        // To ask whether something is owed is to push out nobody who owes.
+        if weight == 0 && !buckets.contains(&key) {
+            return Ok(());
+        }
+        let bucket = self.fill(&mut buckets, key, now);
         if bucket.tokens < 1.0 {
             return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / self.rate.per_second));
         }
@@ -238,5 +243,15 @@ mod tests {
             buckets.admit(number, now).unwrap();
         }
         assert_eq!(buckets.kept.unwrap().buckets.lock().unwrap().len(), REMEMBERED.get());
+    }
+    #[test]
+    fn to_ask_whether_something_is_owed_pushes_out_nobody() {
+        let buckets = Buckets::new(true, "1/h, burst 1".parse().unwrap());
+        let now = Instant::now();
+        buckets.take("owes", 9, now);
+        for number in 0..60_000 {
+            buckets.admit_heavy(number, 0, now).unwrap();
+        }
+        assert!(buckets.admit_heavy("owes", 0, now).is_err());
     }
 }
