@@ -186,19 +186,7 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
     let mut world = World::new(5);
     world.machine.limits.window = 1_024;
     let topic = TopicId(1);
-    for id in 1..=50_000 {
-        let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
-        let slot = Slot {
-            id,
-            topic,
-            origin: "http://crowded.example".into(),
-            start: Offset(0),
-            lease_end,
-            address: None,
-        };
-        let known = Box::new(world.topic(topic));
-        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
-    }
+    (1..=50_000).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
     world.machine.apply(&StoreEvent::Appended { topic, offset: Offset(1), rule: Rule::Every, bytes: 0 });
     let (mut delivered, mut failed, mut most) = (0, 0, 0);
     for second in 0.. {
@@ -342,7 +330,7 @@ fn refuse(world: &mut World, attempt: &Attempt) {
 }
 
 /// Lets everything that can be sent arrive.
-fn deliver_all(world: &mut World) -> Vec<Offset> {
+pub(super) fn deliver_all(world: &mut World) -> Vec<Offset> {
     let mut delivered = Vec::new();
     while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
         let finished = match world.owed(&attempt) {
@@ -355,6 +343,14 @@ fn deliver_all(world: &mut World) -> Vec<Offset> {
         world.machine.finished(&attempt, finished, world.now);
     }
     delivered
+}
+
+/// Somebody subscribes for long, with a number and at a host of the scenario's own.
+fn join(world: &mut World, topic: TopicId, id: u64, origin: &str) {
+    let (id, origin, lease_end) = (SubscriptionId(id), origin.into(), world.lease(LONG));
+    let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address: None };
+    let known = Box::new(world.topic(topic));
+    world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
 }
 
 fn append(world: &mut World, topic: TopicId, rule: Rule) {
@@ -451,58 +447,12 @@ fn after_a_gap_the_next_notification_has_all_its_attempts() {
 }
 
 #[test]
-fn a_clock_that_is_set_forward_for_a_minute_ends_no_lease() {
-    let mut world = World::new(59);
-    let topic = TopicId(1);
-    for hours in 1..=6 {
-        world.subscribe_to(topic, world.lease(hours * 3_600));
-    }
-    world.jump_forward(12 * 3_600);
-    world.publish_to(topic);
-    for _ in 0..6 {
-        world.machine.expire(world.now);
-        assert_eq!(deliver_all(&mut world), [], "W-123: by what the clock says, all leases are over");
-        world.wait(10);
-    }
-    world.jump_back(12 * 3_600);
-    assert_eq!(world.machine.take_ended(10), []);
-    world.wait(30);
-    assert_eq!(deliver_all(&mut world), [Offset(1); 6]);
-}
-
-#[test]
-fn leases_end_late_after_a_leap_of_the_clock_and_on_time_without_one() {
-    let mut world = World::new(61);
-    world.subscribe_to(TopicId(1), world.lease(60));
-    world.wait(60);
-    world.machine.expire(world.now);
-    assert_eq!(world.machine.take_ended(10).len(), 1);
-    world.jump_forward(3_600);
-    world.machine.expire(world.now);
-    assert_eq!(world.machine.take_ended(10), []);
-    world.wait(600);
-    world.machine.expire(world.now);
-    assert_eq!(world.machine.take_ended(10).len(), 1);
-}
-
-#[test]
 fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
     let mut world = World::new(67);
     world.machine.limits.window = 1_024;
     let (crowd, few) = (TopicId(1), TopicId(2));
     for id in 1..=5_010 {
-        let topic = if id <= 5_000 { crowd } else { few };
-        let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
-        let slot = Slot {
-            id,
-            topic,
-            origin: "http://crowded.example".into(),
-            start: Offset(0),
-            lease_end,
-            address: None,
-        };
-        let known = Box::new(world.topic(topic));
-        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+        join(&mut world, if id <= 5_000 { crowd } else { few }, id, "http://crowded.example");
     }
     append(&mut world, crowd, Rule::Every);
     // Each checkpoint detaches who waits, so that in the end the whole crowd is in the host's queue.
@@ -525,37 +475,10 @@ fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
 }
 
 #[test]
-fn when_many_leases_are_over_at_once_they_end_a_few_at_a_time() {
-    let mut world = World::new(71);
-    for _ in 0..1_000 {
-        world.subscribe_to(TopicId(1), world.lease(60));
-    }
-    world.wait(60);
-    world.machine.expire(world.now);
-    let ends: Vec<_> = std::iter::from_fn(|| Some(world.machine.take_ended(400)))
-        .take_while(|ended| !ended.is_empty())
-        .map(|ended| ended.len())
-        .collect();
-    assert_eq!(ends, [400, 400, 200]);
-}
-
-#[test]
 fn the_operator_can_hurry_who_waits_for_a_host_that_is_left_alone() {
     let mut world = World::new(73);
     let topic = TopicId(1);
-    for id in (1..=4).map(SubscriptionId) {
-        let lease_end = world.lease(LONG);
-        let slot = Slot {
-            id,
-            topic,
-            origin: "http://one.example".into(),
-            start: Offset(0),
-            lease_end,
-            address: None,
-        };
-        let known = Box::new(world.topic(topic));
-        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
-    }
+    (1..=4).for_each(|id| join(&mut world, topic, id, "http://one.example"));
     append(&mut world, topic, Rule::Every);
     let failing: Vec<_> = std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL)).collect();
     assert_eq!(failing.len(), 3, "as many as the host takes at once");
@@ -627,80 +550,13 @@ fn what_was_held_back_goes_out_as_soon_as_its_host_confirms_also_in_another_shar
 }
 
 #[test]
-fn a_clock_that_is_set_forward_makes_nobody_dormant() {
-    let mut world = World::new(79);
-    world.machine.limits.retry.refused = vec![Duration::from_secs(10); 4];
-    let topic = TopicId(1);
-    world.subscribe_to(topic, world.lease(LONG));
-    world.publish_to(topic);
-    let mut attempts = 0;
-    for second in 0..45 {
-        if second == 5 {
-            world.jump_forward(25 * 3_600);
-        }
-        while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
-            attempts += 1;
-            let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
-            world.machine.finished(&attempt, Finished::Answered { offset: Offset(1), outcome }, world.now);
-        }
-        world.wait(1);
-    }
-    assert!(attempts >= 4, "{attempts}: it has been failing for seconds, not for a day");
-}
-
-#[test]
-fn a_hub_that_starts_while_the_clock_is_ahead_ends_no_lease() {
-    let mut world = World::new(89);
-    for hours in 1..=6 {
-        world.subscribe_to(TopicId(1), world.lease(hours * 3_600));
-    }
-    world.checkpoint();
-    world.save();
-    world.jump_forward(12 * 3_600);
-    world.crash();
-    world.publish_to(TopicId(1));
-    for _ in 0..6 {
-        world.machine.expire(world.now);
-        assert_eq!(deliver_all(&mut world), [], "W-123: by what the clock says, all leases are over");
-        world.wait(10);
-    }
-    world.jump_back(12 * 3_600);
-    assert_eq!(world.machine.take_ended(10), []);
-    world.wait(30);
-    assert_eq!(deliver_all(&mut world), [Offset(1); 6]);
-}
-
-#[test]
-fn who_waits_for_the_end_of_its_lease_is_written_down_once() {
-    let mut world = World::new(91);
-    for _ in 0..6 {
-        world.subscribe_to(TopicId(1), world.lease(3_600));
-    }
-    world.publish_to(TopicId(1));
-    world.jump_forward(12 * 3_600);
-    let mut records = Vec::new();
-    // In doubt at first, and then while the store takes its time to end them.
-    for _ in 0..30 {
-        assert_eq!(deliver_all(&mut world), []);
-        records.push(world.machine.checkpoint(world.now).laggards.len());
-        world.wait(30);
-    }
-    assert_eq!(world.machine.take_ended(10).len(), 6);
-    assert_eq!(records.iter().sum::<usize>(), 6, "{records:?}");
-}
-
-#[test]
 fn many_that_fail_do_not_hold_up_those_who_are_well() {
     let mut world = World::new(97);
     world.machine.limits.window = 1_024;
     let (failing, well) = (TopicId(1), TopicId(2));
     for id in 1..=20_010 {
         let topic = if id <= 20_000 { failing } else { well };
-        let (id, lease_end) = (SubscriptionId(id), world.lease(LONG));
-        let origin = format!("http://host{}.example", id.0).into();
-        let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address: None };
-        let known = Box::new(world.topic(topic));
-        world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+        join(&mut world, topic, id, &format!("http://host{id}.example"));
     }
     append(&mut world, failing, Rule::Every);
     while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
@@ -733,11 +589,8 @@ fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
     for (subscriptions, of_last) in [(MANY as u64 - 1, Keep::Ready), (MANY as u64 + 1, Keep::Nothing)] {
         let mut world = World::new(19);
         let topic = TopicId(1);
-        for id in (1..=subscriptions).map(SubscriptionId) {
-            let (origin, lease_end) = (format!("http://host{}.example", id.0).into(), world.lease(LONG));
-            let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address: None };
-            let known = Box::new(world.topic(topic));
-            world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+        for id in 1..=subscriptions {
+            join(&mut world, topic, id, &format!("http://host{id}.example"));
         }
         // The first has a sweep of its own, the others share the next.
         for offset in (1..=3).map(Offset) {

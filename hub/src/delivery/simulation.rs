@@ -15,6 +15,8 @@ use crate::delivery::operator::{Act, Which};
 use crate::delivery::schedule::Outcome;
 use crate::store::{Laggard, Offset, Topic, Uptime, Watermark};
 
+#[path = "clock_scenarios.rs"]
+mod clock_scenarios;
 #[path = "scenarios.rs"]
 mod scenarios;
 

@@ -57,6 +57,12 @@ impl Place {
         build(&self.settings(), &self.out())
     }
 
+    /// What a watch does when these have changed.
+    fn build_again(&self, paths: &[&str], pace: Pace) -> Built {
+        let paths = Some(paths.iter().map(PathBuf::from));
+        build_again(&self.settings(), &self.out(), paths, pace, &mut Rest::default()).unwrap()
+    }
+
     fn read(&self, path: &str) -> resync_core::document::Document {
         xml::read(&fs::read(self.out().join(path)).unwrap()).unwrap().into_document().unwrap()
     }
@@ -257,16 +263,7 @@ fn where_it_is_known_what_changed_only_that_is_looked_at_and_the_outcome_is_the_
     fs::create_dir(place.data().join("folder")).unwrap();
     place.put("folder/d", "1");
     place.build().unwrap();
-    let some = |names: &[&str]| {
-        build_again(
-            &place.settings(),
-            &place.out(),
-            Some(names.iter().map(PathBuf::from)),
-            Pace::Thorough,
-            &mut Rest::default(),
-        )
-        .unwrap()
-    };
+    let some = |names: &[&str]| place.build_again(names, Pace::Thorough);
     place.put("a", "22");
     place.put("b", "22");
     fs::remove_file(place.data().join("c")).unwrap();
@@ -421,8 +418,7 @@ fn a_link_is_told_of_though_what_it_leads_to_has_not_changed() {
     lead_to("v3");
     place.build().unwrap();
     lead_to("v4");
-    let paths = Some([PathBuf::from("current")]);
-    build_again(&place.settings(), &place.out(), paths, Pace::Swift, &mut Rest::default()).unwrap();
+    place.build_again(&["current"], Pace::Swift);
     assert_eq!(place.told(), [(Change::Updated, "current".to_owned())]);
     assert_eq!(place.build().unwrap().changes.total(), 0);
 }
@@ -432,10 +428,7 @@ fn cn008_cn015_a_resource_list_that_brings_no_news_leaves_the_chain_of_change_no
     let place = Place::new();
     place.put("a", "1");
     place.build().unwrap();
-    let build = |pace| {
-        let paths = Some([PathBuf::from("a")]);
-        build_again(&place.settings(), &place.out(), paths, pace, &mut Rest::default()).unwrap()
-    };
+    let build = |pace| place.build_again(&["a"], pace);
     for content in ["22", "333"] {
         place.put("a", content);
         assert_eq!(build(Pace::Swift).changes.updated, 1);
@@ -499,16 +492,12 @@ fn a_swift_build_tells_of_changes_and_leaves_the_resource_list_to_a_thorough_one
     place.put("a", "1");
     place.build().unwrap();
     place.put("a", "22");
-    let build = |paths: &[&str], pace| {
-        let paths = Some(paths.iter().map(PathBuf::from));
-        build_again(&place.settings(), &place.out(), paths, pace, &mut Rest::default()).unwrap()
-    };
     let is_listed =
         |built: &Built| built.written.iter().any(|document| document.capability == Capability::ResourceList);
-    let swift = build(&["a"], Pace::Swift);
+    let swift = place.build_again(&["a"], Pace::Swift);
     assert_eq!((swift.changes.updated, is_listed(&swift), swift.list_is_due), (1, false, true));
     assert_eq!(place.followed(), place.expected());
-    let thorough = build(&[], Pace::Thorough);
+    let thorough = place.build_again(&[], Pace::Thorough);
     assert_eq!((thorough.changes.total(), is_listed(&thorough), thorough.list_is_due), (0, true, false));
     assert_eq!((place.followed(), place.told().len()), (place.expected(), 1));
 }
@@ -519,21 +508,17 @@ fn a_swift_build_leaves_dumps_that_are_due_to_a_thorough_one() {
     place.put("a", "1");
     place.build().unwrap();
     place.put("a", "22");
-    let build = |paths: &[&str], pace| {
-        let paths = Some(paths.iter().map(PathBuf::from));
-        build_again(&place.settings(), &place.out(), paths, pace, &mut Rest::default()).unwrap()
-    };
     let dumps = |built: &Built| {
         let of_dumps = built.written.iter().filter(|document| !document.is_index).filter(|document| {
             matches!(document.capability, Capability::ResourceDump | Capability::ChangeDump)
         });
         of_dumps.count()
     };
-    let swift = build(&["a"], Pace::Swift);
+    let swift = place.build_again(&["a"], Pace::Swift);
     assert_eq!((swift.changes.updated, dumps(&swift), swift.dump_is_due), (1, 0, true));
-    let thorough = build(&[], Pace::Thorough);
+    let thorough = place.build_again(&[], Pace::Thorough);
     assert_eq!((thorough.changes.total(), dumps(&thorough), thorough.dump_is_due), (0, 2, false));
-    assert!(!build(&[], Pace::Swift).dump_is_due);
+    assert!(!place.build_again(&[], Pace::Swift).dump_is_due);
 }
 
 #[test]

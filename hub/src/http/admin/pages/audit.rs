@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room};
 use super::session::Session;
+use super::table::{self, Head::Text};
 use super::{AdminState, failed, moment, more};
 use crate::operator::{By, Entry, Page, Turn};
 
@@ -27,22 +28,17 @@ fn all(page: &Page<Entry>) -> Markup {
         @if page.items.is_empty() {
             p.empty { "Nothing yet." }
         } @else {
-            div.wide tabindex="0" role="region" aria-label="Table: acts" {
-                table {
-                    thead { tr { th scope="col" { "When" } th scope="col" { "By" } th scope="col" { "What" } th scope="col" { "About" } th scope="col" { "What came of it" } } }
-                    tbody {
-                        @for one in &page.items {
-                            tr {
-                                td { (moment(&one.at)) }
-                                td { (door(one.by)) }
-                                th scope="row" { (one.act) }
-                                td.about { (one.what) }
-                                td { @match &one.outcome { Some(outcome) => span.about { (outcome) }, None => span.tag.warn { "not known" } } }
-                            }
-                        }
+            (table::wide("acts", &[Text("When"), Text("By"), Text("What"), Text("About"), Text("What came of it")], &html! {
+                @for one in &page.items {
+                    tr {
+                        td { (moment(&one.at)) }
+                        td { (door(one.by)) }
+                        th scope="row" { (one.act) }
+                        td.about { (one.what) }
+                        td { @match &one.outcome { Some(outcome) => span.about { (outcome) }, None => span.tag.warn { "not known" } } }
                     }
                 }
-            }
+            }))
             (more(page.next.as_ref(), "/audit"))
         }
     }

@@ -8,7 +8,11 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room, word};
 use super::session::Session;
-use super::{AdminState, Told, failed, gaps, moment, more};
+use super::table::{
+    self,
+    Head::{Number, Text},
+};
+use super::{AdminState, Told, failed, missed, moment, more};
 use crate::operator::{Gap, Host, Lasting, Late, Page, Skipped, Turn};
 
 /// Notifications given up or lost that are shown here; the API has all.
@@ -48,28 +52,23 @@ fn hosts(session: &Session, hosts: &[Host]) -> Markup {
             @if hosts.is_empty() {
                 p.empty { "No host is left alone." }
             } @else {
-                div.wide tabindex="0" role="region" aria-label="Table: hosts in trouble" {
-                    table {
-                        thead { tr { th scope="col" { "Host" } th.number scope="col" { "Waiting" } th.number scope="col" { "Asked again in" } th scope="col" { "What to do" } } }
-                        tbody {
-                            @for host in hosts {
-                                tr {
-                                    th scope="row" { span.url { (host.origin) } }
-                                    td.number { (host.subscriptions_waiting) }
-                                    td.number { (Lasting(Duration::from_secs(host.left_alone_for))) }
-                                    td {
-                                        form method="post" action="/act" {
-                                            (word(session))
-                                            input type="hidden" name="act" value="retry";
-                                            input type="hidden" name="host" value=(host.origin);
-                                            button.small aria-label={ "Ask now: " (host.origin) } { "Ask now" }
-                                        }
-                                    }
+                (table::wide("hosts in trouble", &[Text("Host"), Number("Waiting"), Number("Asked again in"), Text("What to do")], &html! {
+                    @for host in hosts {
+                        tr {
+                            th scope="row" { span.url { (host.origin) } }
+                            td.number { (host.subscriptions_waiting) }
+                            td.number { (Lasting(Duration::from_secs(host.left_alone_for))) }
+                            td {
+                                form method="post" action="/act" {
+                                    (word(session))
+                                    input type="hidden" name="act" value="retry";
+                                    input type="hidden" name="host" value=(host.origin);
+                                    button.small aria-label={ "Ask now: " (host.origin) } { "Ask now" }
                                 }
                             }
                         }
                     }
-                }
+                }))
             }
         }
     }
@@ -82,24 +81,19 @@ fn late(page: &Page<Late>) -> Markup {
             @if page.items.is_empty() {
                 p.empty { "Nobody is behind." }
             } @else {
-                div.wide tabindex="0" role="region" aria-label="Table: late subscriptions" {
-                    table {
-                        thead { tr { th.number scope="col" { "Number" } th scope="col" { "Host of the callback" } th.number scope="col" { "Behind" } th.number scope="col" { "Attempts" } th scope="col" { "Why" } th scope="col" { "Since" } th.number scope="col" { "Next attempt" } } }
-                        tbody {
-                            @for one in &page.items {
-                                tr {
-                                    th.number scope="row" { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } }
-                                    td { span.url { (one.callback_origin) } }
-                                    td.number { (one.behind) }
-                                    td.number { (one.attempts) }
-                                    td { (one.class) @if one.paused { " " span.tag.warn { "paused" } } }
-                                    td { @if let Some(since) = &one.failing_since { (moment(since)) } }
-                                    td.number { @match one.next_attempt_in { Some(pause) => { "in " (Lasting(Duration::from_secs(pause))) }, None => "waits" } }
-                                }
-                            }
+                (table::wide("late subscriptions", &[Number("Number"), Text("Host of the callback"), Number("Behind"), Number("Attempts"), Text("Why"), Text("Since"), Number("Next attempt")], &html! {
+                    @for one in &page.items {
+                        tr {
+                            th.number scope="row" { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } }
+                            td { span.url { (one.callback_origin) } }
+                            td.number { (one.behind) }
+                            td.number { (one.attempts) }
+                            td { (one.class) @if one.paused { " " span.tag.warn { "paused" } } }
+                            td { @if let Some(since) = &one.failing_since { (moment(since)) } }
+                            td.number { @match one.next_attempt_in { Some(pause) => { "in " (Lasting(Duration::from_secs(pause))) }, None => "waits" } }
                         }
                     }
-                }
+                }))
                 (more(page.next.as_ref(), "/deliveries"))
             }
         }
@@ -113,21 +107,16 @@ fn given_up(page: &Page<Skipped>) -> Markup {
             @if page.items.is_empty() {
                 p.empty { "No notification was given up for anybody." }
             } @else {
-                div.wide tabindex="0" role="region" aria-label="Table: notifications given up" {
-                    table {
-                        thead { tr { th scope="col" { "Notification" } th.number scope="col" { "Subscription" } th scope="col" { "When" } th scope="col" { "Why" } } }
-                        tbody {
-                            @for one in &page.items {
-                                tr {
-                                    th scope="row" { code { (one.notification) } }
-                                    td.number { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } }
-                                    td { (moment(&one.at)) }
-                                    td { (one.class) @if let Some(status) = one.status { " (" (status) ")" } }
-                                }
-                            }
+                (table::wide("notifications given up", &[Text("Notification"), Number("Subscription"), Text("When"), Text("Why")], &html! {
+                    @for one in &page.items {
+                        tr {
+                            th scope="row" { code { (one.notification) } }
+                            td.number { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } }
+                            td { (moment(&one.at)) }
+                            td { (missed::why(one)) }
                         }
                     }
-                }
+                }))
                 @if page.next.is_some() { p.hint { "There are more: " code { "resync-hub deliveries skips" } " lists all." } }
             }
         }
@@ -141,7 +130,7 @@ fn lost(page: &Page<Gap>) -> Markup {
             @if page.items.is_empty() {
                 p.empty { "No notification was gone from the log before it was delivered." }
             } @else {
-                (gaps::table(&page.items))
+                (missed::lost(&page.items))
                 @if page.next.is_some() { p.hint { "There are more: " code { "resync-hub deliveries gaps" } " lists all." } }
             }
         }

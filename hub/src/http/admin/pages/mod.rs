@@ -8,14 +8,15 @@ mod assets;
 mod audit;
 mod deliveries;
 mod events;
-mod gaps;
 mod layout;
 mod login;
+mod missed;
 mod overview;
 mod plot;
 mod publishers;
 mod session;
 mod subscription;
+mod table;
 mod topics;
 
 use axum::Router;

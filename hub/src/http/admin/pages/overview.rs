@@ -9,6 +9,10 @@ use maud::{Markup, html};
 use super::layout::{self, Room};
 use super::plot::plot;
 use super::session::Session;
+use super::table::{
+    self,
+    Head::{Number, Text},
+};
 use super::{AdminState, card, failed};
 use crate::operator::{Desk, Failed, Lasting, Overview, Sample, Size, counted};
 
@@ -135,14 +139,11 @@ fn failures(overview: &Overview) -> Markup {
         section aria-labelledby="attempts" {
             h2 id="attempts" { "Attempts by outcome" }
             @if any {
-                table {
-                    thead { tr { th scope="col" { "Outcome" } th.number scope="col" { "Last hour" } th.number scope="col" { "Since the start" } } }
-                    tbody {
-                        @for outcome in overview.outcomes.iter().filter(|outcome| outcome.total > 0) {
-                            tr { th scope="row" { (words(outcome.outcome)) } td.number { (outcome.last_hour) } td.number { (outcome.total) } }
-                        }
+                (table::narrow(&[Text("Outcome"), Number("Last hour"), Number("Since the start")], &html! {
+                    @for outcome in overview.outcomes.iter().filter(|outcome| outcome.total > 0) {
+                        tr { th scope="row" { (words(outcome.outcome)) } td.number { (outcome.last_hour) } td.number { (outcome.total) } }
                     }
-                }
+                }))
             } @else { p.empty { "Nothing was delivered since the start." } }
         }
     }
@@ -155,14 +156,11 @@ fn hosts(overview: &Overview) -> Markup {
             @if overview.hosts.is_empty() {
                 p.empty { "No host is left alone." }
             } @else {
-                table {
-                    thead { tr { th scope="col" { "Host" } th.number scope="col" { "Waiting" } th.number scope="col" { "Asked again in" } } }
-                    tbody {
-                        @for host in &overview.hosts {
-                            tr { th scope="row" { span.url { (host.origin) } } td.number { (host.subscriptions_waiting) } td.number { (Lasting(Duration::from_secs(host.left_alone_for))) } }
-                        }
+                (table::narrow(&[Text("Host"), Number("Waiting"), Number("Asked again in")], &html! {
+                    @for host in &overview.hosts {
+                        tr { th scope="row" { span.url { (host.origin) } } td.number { (host.subscriptions_waiting) } td.number { (Lasting(Duration::from_secs(host.left_alone_for))) } }
                     }
-                }
+                }))
                 p { a href="/deliveries" { "All hosts, and what to do about them" } }
             }
         }

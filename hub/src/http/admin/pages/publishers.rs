@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room, word};
 use super::session::{Form, Session};
+use super::table::{self, Head::Text};
 use super::{AdminState, Told, failed, moment};
 use crate::operator::{By, NewPublisher, Publisher, ToAdd};
 
@@ -61,32 +62,27 @@ fn tokens(session: &Session, publishers: &[Publisher]) -> Markup {
             @if publishers.is_empty() {
                 p.empty { "There are none." }
             } @else {
-                div.wide tabindex="0" role="region" aria-label="Table: tokens" {
-                    table {
-                        thead { tr { th scope="col" { "Name" } th scope="col" { "May speak for" } th scope="col" { "Made" } th scope="col" { "Used last" } th scope="col" { "What to do" } } }
-                        tbody {
-                            @for one in publishers {
-                                tr {
-                                    th scope="row" { (one.name) }
-                                    td { ul.plain { @for prefix in &one.topic_prefixes { li.url { (prefix) } } } }
-                                    td { (moment(&one.created_at)) }
-                                    td { @match &one.last_used { Some(used) => (moment(used)), None => "never" } }
-                                    td {
-                                        details.danger {
-                                            summary aria-label={ "Revoke " (one.name) } { "Revoke …" }
-                                            form method="post" action="/act" {
-                                                (word(session))
-                                                input type="hidden" name="act" value="token revoke";
-                                                input type="hidden" name="name" value=(one.name);
-                                                button.danger.small { "Make it worthless now" }
-                                            }
-                                        }
+                (table::wide("tokens", &[Text("Name"), Text("May speak for"), Text("Made"), Text("Used last"), Text("What to do")], &html! {
+                    @for one in publishers {
+                        tr {
+                            th scope="row" { (one.name) }
+                            td { ul.plain { @for prefix in &one.topic_prefixes { li.url { (prefix) } } } }
+                            td { (moment(&one.created_at)) }
+                            td { @match &one.last_used { Some(used) => (moment(used)), None => "never" } }
+                            td {
+                                details.danger {
+                                    summary aria-label={ "Revoke " (one.name) } { "Revoke …" }
+                                    form method="post" action="/act" {
+                                        (word(session))
+                                        input type="hidden" name="act" value="token revoke";
+                                        input type="hidden" name="name" value=(one.name);
+                                        button.danger.small { "Make it worthless now" }
                                     }
                                 }
                             }
                         }
                     }
-                }
+                }))
             }
         }
     }

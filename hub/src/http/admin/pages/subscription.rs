@@ -9,7 +9,11 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room, word};
 use super::session::Session;
-use super::{AdminState, Told, card, failed, gaps, moment};
+use super::table::{
+    self,
+    Head::{Number, Text},
+};
+use super::{AdminState, Told, card, failed, missed, moment};
 use crate::operator::{Gap, Lasting, Skipped, SubscriptionDetail, Trouble};
 
 pub(super) async fn show(
@@ -141,21 +145,16 @@ fn troubles(troubles: &[Trouble]) -> Markup {
             @if troubles.is_empty() {
                 p.empty { "Nothing failed since the hub was started." }
             } @else {
-                div.wide tabindex="0" role="region" aria-label="Table: attempts" {
-                    table {
-                        thead { tr { th scope="col" { "When" } th scope="col" { "What came of it" } th.number scope="col" { "Attempt" } th scope="col" { "Notification" } } }
-                        tbody {
-                            @for one in troubles {
-                                tr {
-                                    td { (moment(&one.at)) }
-                                    td { @match &one.failure { Some(why) => span.about { (why) }, None => span.tag.good { "delivered" } } }
-                                    td.number { (one.attempt) }
-                                    td { code { (one.notification) } }
-                                }
-                            }
+                (table::wide("attempts", &[Text("When"), Text("What came of it"), Number("Attempt"), Text("Notification")], &html! {
+                    @for one in troubles {
+                        tr {
+                            td { (moment(&one.at)) }
+                            td { @match &one.failure { Some(why) => span.about { (why) }, None => span.tag.good { "delivered" } } }
+                            td.number { (one.attempt) }
+                            td { code { (one.notification) } }
                         }
                     }
-                }
+                }))
             }
         }
     }
@@ -166,16 +165,11 @@ fn skipped(skipped: &[Skipped]) -> Markup {
         @if !skipped.is_empty() {
             section aria-labelledby="skipped" {
                 h2 id="skipped" { "Given up for it" }
-                div.wide tabindex="0" role="region" aria-label="Table: notifications given up" {
-                    table {
-                        thead { tr { th scope="col" { "Notification" } th scope="col" { "When" } th scope="col" { "Why" } } }
-                        tbody {
-                            @for one in skipped {
-                                tr { th scope="row" { code { (one.notification) } } td { (moment(&one.at)) } td { (one.class) @if let Some(status) = one.status { " (" (status) ")" } } }
-                            }
-                        }
+                (table::wide("notifications given up", &[Text("Notification"), Text("When"), Text("Why")], &html! {
+                    @for one in skipped {
+                        tr { th scope="row" { code { (one.notification) } } td { (moment(&one.at)) } td { (missed::why(one)) } }
                     }
-                }
+                }))
             }
         }
     }
@@ -187,7 +181,7 @@ fn lost(lost: &[Gap]) -> Markup {
             section aria-labelledby="lost" {
                 h2 id="lost" { "Lost to retention" }
                 p { "These were gone from the log before they could be delivered." }
-                (gaps::table(lost))
+                (missed::lost(lost))
             }
         }
     }

@@ -6,6 +6,10 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room, word};
 use super::session::Session;
+use super::table::{
+    self,
+    Head::{Number, Text},
+};
 use super::{AdminState, Told, card, failed, moment, more};
 use crate::operator::{Chain, LogEntry, Page, Size, Subscription, Topic, TopicDetail, Turn, counted};
 
@@ -29,21 +33,16 @@ fn all(page: &Page<Topic>) -> Markup {
         @if page.items.is_empty() {
             p.empty { "Nobody has published or subscribed to anything yet." }
         } @else {
-            div.wide tabindex="0" role="region" aria-label="Table: topics" {
-                table {
-                    thead { tr { th scope="col" { "Topic" } th scope="col" { "Content" } th.number scope="col" { "Newest" } th scope="col" { "State" } } }
-                    tbody {
-                        @for topic in &page.items {
-                            tr {
-                                th scope="row" { a.url href={ "/topics/" (topic.id) } { (topic.url) } }
-                                td { (kind(topic)) }
-                                td.number { (topic.head) }
-                                td { (state_of(topic)) }
-                            }
-                        }
+            (table::wide("topics", &[Text("Topic"), Text("Content"), Number("Newest"), Text("State")], &html! {
+                @for topic in &page.items {
+                    tr {
+                        th scope="row" { a.url href={ "/topics/" (topic.id) } { (topic.url) } }
+                        td { (kind(topic)) }
+                        td.number { (topic.head) }
+                        td { (state_of(topic)) }
                     }
                 }
-            }
+            }))
             (more(page.next.as_ref(), "/topics"))
         }
     }
@@ -148,16 +147,11 @@ fn gaps(chain: &Chain) -> Markup {
                 p.empty { "Each one starts where the one before it ended. The next has to start at " (moment(&chain.until)) "." }
             } @else {
                 p { "It was broken " (counted(chain.broken, "time", "times")) ", newest first:" }
-                div.wide tabindex="0" role="region" aria-label="Table: breaks" {
-                    table {
-                        thead { tr { th scope="col" { "Before" } th scope="col" { "What" } th scope="col" { "The one before ended" } th scope="col" { "It starts" } } }
-                        tbody {
-                            @for one in chain.breaks.iter().rev() {
-                                tr { th scope="row" { code { (one.notification) } } td { (one.kind) } td { (moment(&one.ended)) } td { (moment(&one.started)) } }
-                            }
-                        }
+                (table::wide("breaks", &[Text("Before"), Text("What"), Text("The one before ended"), Text("It starts")], &html! {
+                    @for one in chain.breaks.iter().rev() {
+                        tr { th scope="row" { code { (one.notification) } } td { (one.kind) } td { (moment(&one.ended)) } td { (moment(&one.started)) } }
                     }
-                }
+                }))
             }
         }
     }
@@ -185,16 +179,11 @@ fn log(log: &[LogEntry]) -> Markup {
             @if log.is_empty() {
                 p.empty { "It holds nothing." }
             } @else {
-                div.wide tabindex="0" role="region" aria-label="Table: log" {
-                    table {
-                        thead { tr { th.number scope="col" { "Number" } th scope="col" { "Came in" } th scope="col" { "How" } th scope="col" { "Type" } th.number scope="col" { "Size" } } }
-                        tbody {
-                            @for entry in log {
-                                tr { th.number scope="row" { (entry.offset) } td { (moment(&entry.received_at)) } td { (entry.kind) } td { code { (entry.content_type) } } td.number { (Size(entry.bytes as u64)) } }
-                            }
-                        }
+                (table::wide("log", &[Number("Number"), Text("Came in"), Text("How"), Text("Type"), Number("Size")], &html! {
+                    @for entry in log {
+                        tr { th.number scope="row" { (entry.offset) } td { (moment(&entry.received_at)) } td { (entry.kind) } td { code { (entry.content_type) } } td.number { (Size(entry.bytes as u64)) } }
                     }
-                }
+                }))
             }
         }
     }
@@ -207,16 +196,11 @@ fn subscriptions(topic: &Topic, page: &Page<Subscription>) -> Markup {
             @if page.items.is_empty() {
                 p.empty { "Nobody is subscribed." }
             } @else {
-                div.wide tabindex="0" role="region" aria-label="Table: subscribers" {
-                    table {
-                        thead { tr { th.number scope="col" { "Number" } th scope="col" { "Host of the callback" } th scope="col" { "Lease until" } } }
-                        tbody {
-                            @for one in &page.items {
-                                tr { th.number scope="row" { a href={ "/subscriptions/" (one.id) } { (one.id) } } td { span.url { (one.callback_origin) } } td { (moment(&one.lease_end)) } }
-                            }
-                        }
+                (table::wide("subscribers", &[Number("Number"), Text("Host of the callback"), Text("Lease until")], &html! {
+                    @for one in &page.items {
+                        tr { th.number scope="row" { a href={ "/subscriptions/" (one.id) } { (one.id) } } td { span.url { (one.callback_origin) } } td { (moment(&one.lease_end)) } }
                     }
-                }
+                }))
                 (more(page.next.as_ref(), &format!("/topics/{}", topic.id)))
             }
         }

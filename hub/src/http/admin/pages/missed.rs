@@ -1,0 +1,31 @@
+//! What subscribers missed: given up after all attempts, or lost to retention.
+
+use maud::{Markup, html};
+
+use super::moment;
+use super::table::{
+    self,
+    Head::{Number, Text},
+};
+use crate::operator::{Gap, Skipped};
+
+/// Why this was given up.
+pub(super) fn why(one: &Skipped) -> Markup {
+    html! { (one.class) @if let Some(status) = one.status { " (" (status) ")" } }
+}
+
+/// Gaps of any subscriptions.
+pub(super) fn lost(gaps: &[Gap]) -> Markup {
+    html! {
+        (table::wide("notifications lost to retention", &[Text("From notification"), Number("Through number"), Number("Subscription"), Text("Found")], &html! {
+            @for gap in gaps {
+                tr {
+                    th scope="row" { code { (gap.first) } }
+                    td.number { (gap.last) }
+                    td.number { a href={ "/subscriptions/" (gap.subscription) } { (gap.subscription) } }
+                    td { (moment(&gap.at)) }
+                }
+            }
+        }))
+    }
+}

@@ -1,0 +1,37 @@
+//! Tables: what is wider than the window scrolls by itself, also by keyboard.
+
+use maud::{Markup, html};
+
+/// What stands above a column.
+pub(super) enum Head {
+    /// Of words.
+    Text(&'static str),
+    /// Of numbers, which stand below each other by their last digit.
+    Number(&'static str),
+}
+
+/// A table of these things.
+pub(super) fn wide(of: &str, heads: &[Head], rows: &Markup) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label={ "Table: " (of) } { (narrow(heads, rows)) }
+    }
+}
+
+/// A table that fits into any window.
+pub(super) fn narrow(heads: &[Head], rows: &Markup) -> Markup {
+    html! {
+        table {
+            thead {
+                tr {
+                    @for head in heads {
+                        @match head {
+                            Head::Text(words) => th scope="col" { (words) },
+                            Head::Number(words) => th.number scope="col" { (words) },
+                        }
+                    }
+                }
+            }
+            tbody { (rows) }
+        }
+    }
+}
