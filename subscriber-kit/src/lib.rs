@@ -66,6 +66,7 @@ mod channel;
 pub mod discover;
 pub mod fetch;
 pub mod hook;
+mod hook_queue;
 pub mod inbox;
 pub mod listen;
 pub mod notification;

@@ -1,12 +1,12 @@
 //! Notifications without a copy: subscribes to any WebSub topics, of several Sources and at several hubs, and hands what
 //! they send to whoever wants it, one after another.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
@@ -14,14 +14,13 @@ use resync_core::websub::identity::NotificationId;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use url::Url;
 
 use crate::discover::DiscoverError;
 use crate::fetch::{Client, FetchError};
-use crate::hook::{Heard, Hook, HookError};
-use crate::inbox::{Deliveries, Delivery, Receipt};
-use crate::pause::{LONGEST_RETRY, Pause, at, ended};
+use crate::hook::Heard;
+use crate::hook_queue::{HookQueue, Told};
+use crate::inbox::{Deliveries, Receipt};
 use crate::service::{Party, Service, ServiceOptions};
 use crate::state::{StateError, Subscriptions};
 use crate::topic::{TopicError, TopicEvent, keep_topic};
@@ -161,8 +160,8 @@ pub async fn relay(
     let Some((party, deliveries)) = parties.pop() else { return Ok(()) };
     let (mut keeping, news) = keep_all(&options.topics, &client, &party);
     let work = async {
-        let hook = options.service.hook.clone();
-        let work = Work { topics: &options.topics, hook, ..Work::default() };
+        let to_tell = HookQueue::new(options.service.hook.clone());
+        let work = Work { topics: &options.topics, hopeless: BTreeMap::new(), to_tell };
         work.run(news, deliveries, &mut events).await.map(|never| match never {})
     };
     let result = service.run(pin!(work), shutdown, options.service.unsubscribe_on_exit).await;
@@ -189,29 +188,16 @@ fn keep_all(topics: &[String], client: &Client, party: &Party) -> (JoinSet<Infal
     (keeping, news)
 }
 
-/// A notification that is not done.
-struct Open {
-    receipt: Receipt,
-    heard: Heard,
-    skipped: u64,
-}
-
-/// A hook that is running. It gives back what it was about.
-type Telling = Pin<Box<dyn Future<Output = (Open, Result<(), HookError>)> + Send>>;
+/// Of a notification that is not done: how it is done, and how many before it did not come.
+type Open = (Receipt, u64);
 
 /// What is under way.
-#[derive(Default)]
 struct Work<'o> {
     topics: &'o [String],
     /// Those that will not mend by themselves, and why.
     hopeless: BTreeMap<usize, TopicError>,
-    hook: Option<Hook>,
-    /// What the hook is to hear of, in its order.
-    to_tell: VecDeque<Open>,
-    telling: Option<Telling>,
-    /// When a hook that failed is run again.
-    tell_again: Option<Instant>,
-    pause: Pause,
+    /// What a hook is to hear of.
+    to_tell: HookQueue<Open>,
 }
 
 impl Work<'_> {
@@ -225,19 +211,15 @@ impl Work<'_> {
             tokio::select! {
                 Some((number, event)) = news.recv() => self.topic(number, event, events)?,
                 Some(delivery) = deliveries.next(), if self.to_tell.len() < MAX_WAITING => {
-                    let open = Open::from(delivery);
-                    if self.hook.is_none() {
-                        hand_over(open, events).await?;
+                    let skipped = delivery.skipped;
+                    let (receipt, heard) = delivery.into_heard();
+                    if self.to_tell.has_hook() {
+                        self.to_tell.push((receipt, skipped), heard);
                     } else {
-                        self.to_tell.push_back(open);
-                        self.tell_hook();
+                        hand_over((receipt, skipped), heard, events).await?;
                     }
                 }
-                (open, told) = ended(&mut self.telling) => self.told_hook(open, told, events).await?,
-                () = at(self.tell_again) => {
-                    self.tell_again = None;
-                    self.tell_hook();
-                }
+                told = self.to_tell.next() => told_hook(told, events).await?,
             }
         }
     }
@@ -269,68 +251,35 @@ impl Work<'_> {
             }
         }
     }
+}
 
-    /// One at a time, so that the order is kept.
-    fn tell_hook(&mut self) {
-        let may_tell = self.telling.is_none() && self.tell_again.is_none();
-        let Some(hook) = self.hook.clone().filter(|_| may_tell) else { return };
-        let Some(open) = self.to_tell.pop_front() else { return };
-        self.telling = Some(Box::pin(async move {
-            let told = hook.run(&open.heard).await;
-            (open, told)
-        }));
-    }
-
-    async fn told_hook(
-        &mut self,
-        open: Open,
-        told: Result<(), HookError>,
-        events: &mut (impl FnMut(Relayed) -> io::Result<()> + Send),
-    ) -> Result<(), RelayError> {
-        self.telling = None;
-        match told {
-            Ok(()) => {
-                self.pause.is_over();
-                let (receipt, notification) = open.told();
-                done(receipt).await;
-                self.tell_hook();
-                events(notification).map_err(RelayError::Untold)
-            }
-            // It stays the first, so that the order is kept.
-            Err(error) => {
-                self.to_tell.push_front(open);
-                let retry_in = self.pause.after_failure(LONGEST_RETRY);
-                self.tell_again = Some(Instant::now() + retry_in);
-                events(Relayed::HookFailed { cause: error.to_string(), retry_in }).map_err(RelayError::Untold)
-            }
+async fn told_hook(
+    told: Told<Open>,
+    events: &mut (impl FnMut(Relayed) -> io::Result<()> + Send),
+) -> Result<(), RelayError> {
+    let event = match told {
+        Told::Done((receipt, skipped), heard) => {
+            done(receipt).await;
+            notification(heard, skipped)
         }
-    }
+        Told::Failed { error, retry_in } => Relayed::HookFailed { cause: error.to_string(), retry_in },
+    };
+    events(event).map_err(RelayError::Untold)
 }
 
 /// Without a hook a notification is dealt with when it was told.
 async fn hand_over(
-    open: Open,
+    (receipt, skipped): Open,
+    heard: Heard,
     events: &mut (impl FnMut(Relayed) -> io::Result<()> + Send),
 ) -> Result<(), RelayError> {
-    let (receipt, notification) = open.told();
-    events(notification).map_err(RelayError::Untold)?;
+    events(notification(heard, skipped)).map_err(RelayError::Untold)?;
     done(receipt).await;
     Ok(())
 }
 
-impl From<Delivery> for Open {
-    fn from(delivery: Delivery) -> Self {
-        let skipped = delivery.skipped;
-        let (receipt, heard) = delivery.into_heard();
-        Self { receipt, heard, skipped }
-    }
-}
-
-impl Open {
-    fn told(self) -> (Receipt, Relayed) {
-        let Self { receipt, heard: Heard { id, topic, content_type, body }, skipped } = self;
-        (receipt, Relayed::Notification { id, topic, content_type, body, skipped })
-    }
+fn notification(Heard { id, topic, content_type, body }: Heard, skipped: u64) -> Relayed {
+    Relayed::Notification { id, topic, content_type, body, skipped }
 }
 
 async fn done(receipt: Receipt) {

@@ -1,6 +1,5 @@
 //! The work of a copy that stays in step: what is due, what runs, what is remembered.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -14,7 +13,8 @@ use super::mirror::Mirror;
 use super::{Event, ListenError, ListenOptions};
 use crate::channel::follow;
 use crate::discover::Channel;
-use crate::hook::{Heard, Hook, HookError};
+use crate::hook::Heard;
+use crate::hook_queue::{HookQueue, Told};
 use crate::inbox::{Deliveries, Delivery, Receipt};
 use crate::notification::{Interval, Meaning, meaning};
 use crate::pause::{LONGEST_RETRY, Pause, at, ended, sooner};
@@ -37,9 +37,6 @@ const MAX_WAITING: usize = 4096;
 
 /// A synchronisation that is running. It gives the mirror back.
 type Running = Pin<Box<dyn Future<Output = (Mirror, Result<Report, SyncError>)> + Send>>;
-
-/// A hook that is running. It gives back what it was about.
-type Telling = Pin<Box<dyn Future<Output = (Receipt, Heard, Result<(), HookError>)> + Send>>;
 
 /// How many synchronisations a notification waits for one that leaves nothing undone which may mend. With a resource that
 /// stays wrong it must not wait for ever.
@@ -73,13 +70,8 @@ pub(super) struct Work {
     waiting: Vec<Waiting>,
     /// Notifications that the running one handles.
     handled: Vec<Waiting>,
-    hook: Option<Hook>,
-    /// Notifications that were handled, and of which the hook is to hear, in their order.
-    to_tell: VecDeque<(Receipt, Heard)>,
-    telling: Option<Telling>,
-    /// When a hook that failed is run again.
-    tell_again: Option<Instant>,
-    hook_pause: Pause,
+    /// Notifications that were handled, and of which a hook is to hear.
+    to_tell: HookQueue<Receipt>,
     running: Option<Running>,
     pause: Pause,
     active_until: Option<DateTime>,
@@ -110,7 +102,6 @@ impl Work {
             channel: watch::Sender::new(channel),
             subscriptions,
             poll: options.poll,
-            hook: options.service.hook.clone(),
             due: Some(Instant::now() + FIRST_PATIENCE),
             look: Look::Everything,
             running_look: Look::Everything,
@@ -118,10 +109,7 @@ impl Work {
             mirror,
             waiting: Vec::new(),
             handled: Vec::new(),
-            to_tell: VecDeque::new(),
-            telling: None,
-            tell_again: None,
-            hook_pause: Pause::default(),
+            to_tell: HookQueue::new(options.service.hook.clone()),
             running: None,
             pause: Pause::default(),
             active_until: None,
@@ -161,13 +149,7 @@ impl Work {
                     self.found(mirror).await;
                     self.synchronised(result, events).await;
                 }
-                (receipt, heard, told) = ended(&mut self.telling) => {
-                    self.told_hook(receipt, heard, told, events).await;
-                }
-                () = at(self.tell_again) => {
-                    self.tell_again = None;
-                    self.tell_hook();
-                }
+                told = self.to_tell.next() => self.told_hook(told, events).await,
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
                 () = tokio::time::sleep_until(next_poll), if !self.poll.is_zero() => {
@@ -225,7 +207,7 @@ impl Work {
             }
         }
         let (receipt, heard) = delivery.into_heard();
-        let heard = (self.hook.is_some() || tells_of_changes).then_some(heard);
+        let heard = (self.to_tell.has_hook() || tells_of_changes).then_some(heard);
         self.waiting.push(Waiting { receipt, heard, tells_of_changes, runs: 0 });
         events(Event::Notified);
     }
@@ -334,48 +316,23 @@ impl Work {
                 continue;
             }
             let Waiting { receipt, heard, .. } = waiting;
-            match heard.filter(|_| self.hook.is_some()) {
-                Some(heard) => self.to_tell.push_back((receipt, heard)),
+            match heard.filter(|_| self.to_tell.has_hook()) {
+                Some(heard) => self.to_tell.push(receipt, heard),
                 None => done.push(receipt),
             }
         }
         let done = Receipt::all_done(done).await;
         self.saved(done);
-        self.tell_hook();
     }
 
-    /// One at a time, and beside everything else: it may take as long as it likes.
-    fn tell_hook(&mut self) {
-        let may_tell = self.telling.is_none() && self.tell_again.is_none();
-        let Some(hook) = self.hook.clone().filter(|_| may_tell) else { return };
-        let Some((receipt, heard)) = self.to_tell.pop_front() else { return };
-        self.telling = Some(Box::pin(async move {
-            let told = hook.run(&heard).await;
-            (receipt, heard, told)
-        }));
-    }
-
-    async fn told_hook(
-        &mut self,
-        receipt: Receipt,
-        heard: Heard,
-        told: Result<(), HookError>,
-        events: &mut (impl FnMut(Event) + Send),
-    ) {
-        self.telling = None;
+    async fn told_hook(&mut self, told: Told<Receipt>, events: &mut (impl FnMut(Event) + Send)) {
         match told {
-            Ok(()) => {
-                self.hook_pause.is_over();
+            Told::Done(receipt, _) => {
                 let done = receipt.done().await;
                 self.saved(done);
                 events(Event::HookDone);
-                self.tell_hook();
             }
-            // It stays the first, so that the order is kept.
-            Err(error) => {
-                self.to_tell.push_front((receipt, heard));
-                let retry_in = self.hook_pause.after_failure(LONGEST_RETRY);
-                self.tell_again = Some(Instant::now() + retry_in);
+            Told::Failed { error, retry_in } => {
                 events(Event::HookFailed { cause: error.to_string(), retry_in });
             }
         }
