@@ -36,7 +36,7 @@ use crate::{
     state::{self, Acknowledgement, HubRecord, State, StateError, Trouble},
 };
 
-pub(crate) use self::token::Hubs;
+pub(crate) use self::{post::client, token::Hubs};
 pub use self::{
     post::{CONNECT_TIMEOUT, IDEMPOTENCY_KEY, PostError, TIMEOUT},
     token::{Token, tokens_for},
@@ -142,10 +142,11 @@ pub async fn notify(out: &Path, tokens: &[Token]) -> Result<Vec<Told>, NotifyErr
         let (out, tokens) = (out.to_owned(), tokens.to_vec());
         unblocked(move || hubs(&out, &tokens)).await?
     };
+    let client = client()?;
     let mut telling = JoinSet::new();
     for (position, hub) in hubs.into_iter().enumerate() {
-        let (out, tokens) = (out.to_owned(), tokens.to_vec());
-        telling.spawn(async move { (position, notify_hub(&out, &hub, &tokens).await) });
+        let (client, out, tokens) = (client.clone(), out.to_owned(), tokens.to_vec());
+        telling.spawn(async move { (position, notify_hub(&client, &out, &hub, &tokens).await) });
     }
     let (mut all, mut settled) = (BTreeMap::new(), Ok(()));
     while let Some(told) = telling.join_next().await {
@@ -160,19 +161,19 @@ pub async fn notify(out: &Path, tokens: &[Token]) -> Result<Vec<Told>, NotifyErr
 
 /// Tells one hub; `None` when it is not one of those that may have something to hear.
 pub(crate) async fn notify_hub(
+    client: &reqwest::Client,
     out: &Path,
     hub: &HubUrl,
     tokens: &[Token],
 ) -> Result<Option<Told>, NotifyError> {
-    let client = post::client()?;
     let begun = {
         let (out, hub, tokens) = (out.to_owned(), hub.clone(), tokens.to_vec());
         unblocked(move || begin(&out, &hub, &tokens)).await?
     };
     let Some((turn, telling)) = begun else { return Ok(None) };
-    let posted = telling.post_changes(&client, out).await;
+    let posted = telling.post_changes(client, out).await;
     let failed = posted.as_ref().ok().and_then(|posted| posted.failed.as_ref());
-    let outcome = telling.post(&client, failed).await;
+    let outcome = telling.post(client, failed).await;
     let (posted, unread) =
         posted.map_or_else(|error| (Posted::default(), Err(error)), |posted| (posted, Ok(())));
     let (telling, posted, outcome, noted) = {

@@ -26,7 +26,7 @@ use self::{
     telling::tell_hubs,
 };
 use crate::{
-    notify::{Hubs, NotifyError, Token, Told, unblocked},
+    notify::{self, Hubs, NotifyError, Token, Told, unblocked},
     publish::{self, BuildError, Built, Pace, Rest, Written, build_again},
     settings::Settings,
     state::State,
@@ -131,6 +131,7 @@ pub async fn watch(
     mut tell: impl FnMut(Report),
 ) -> Result<(), NotifyError> {
     let tokens = all_hubs(&sets).name(&tokens)?;
+    let client = notify::client()?;
     let changed = Arc::new(Notify::new());
     let (report, mut reports) = mpsc::unbounded_channel();
     let mut tellers = JoinSet::new();
@@ -141,13 +142,13 @@ pub async fn watch(
         let listener = Listener::new(folders, outs.clone(), Arc::clone(&changed), report.clone());
         let has_news = Arc::new(Notify::new());
         let news = Arc::clone(&has_news);
-        tellers.spawn(tell_hubs(out.clone(), news, tokens.clone(), patience, report.clone()));
+        tellers.spawn(tell_hubs(out.clone(), news, client.clone(), tokens.clone(), patience, report.clone()));
         watched.push(Watched { out, settings, listener, has_news, rest: Rest::default(), put_off: None });
     }
     for out in left_sets(&outs) {
         let news = Arc::new(Notify::new());
         news.notify_one();
-        tellers.spawn(tell_hubs(out, news, tokens.clone(), patience, report.clone()));
+        tellers.spawn(tell_hubs(out, news, client.clone(), tokens.clone(), patience, report.clone()));
     }
     let building = keep_built(watched, &changed, patience, &report);
     tokio::pin!(building, shutdown);

@@ -145,7 +145,7 @@ fn printable(text: &[u8]) -> String {
 }
 
 /// One client for all hubs; redirects are not followed.
-pub(super) fn client() -> Result<reqwest::Client, NotifyError> {
+pub(crate) fn client() -> Result<reqwest::Client, NotifyError> {
     client::client(Policy::none(), CONNECT_TIMEOUT, TIMEOUT).map_err(NotifyError::Client)
 }
 

@@ -23,6 +23,7 @@ use crate::{
 pub(super) async fn tell_hubs(
     out: PathBuf,
     news: Arc<Notify>,
+    client: reqwest::Client,
     tokens: Vec<Token>,
     patience: Patience,
     report: mpsc::UnboundedSender<Report>,
@@ -38,6 +39,7 @@ pub(super) async fn tell_hubs(
                     let has_news = has_news.entry(hub).or_insert_with_key(|hub| {
                         let has_news = Arc::new(Notify::new());
                         let teller = Teller {
+                            client: client.clone(),
                             out: out.clone(),
                             hub: hub.clone(),
                             has_news: Arc::clone(&has_news),
@@ -71,6 +73,7 @@ async fn hubs(out: &Path) -> Result<Vec<HubUrl>, NotifyError> {
 
 /// Who tells one hub, and tries again for as long as it cannot be told.
 struct Teller {
+    client: reqwest::Client,
     out: PathBuf,
     hub: HubUrl,
     has_news: Arc<Notify>,
@@ -84,7 +87,7 @@ impl Teller {
         let mut pause = self.patience.first_pause;
         self.has_news.notified().await;
         loop {
-            let (is_told, report) = match notify_hub(&self.out, &self.hub, &self.tokens).await {
+            let (is_told, report) = match notify_hub(&self.client, &self.out, &self.hub, &self.tokens).await {
                 // Nothing is told to it any more; a later build may name it again.
                 Ok(None) => (true, None),
                 Ok(Some(told)) => {
