@@ -129,15 +129,9 @@ impl Buckets {
         }
     }
 
-    /// Takes back what was taken into account for nothing.
+    /// Takes back events of these keys, one of each, that did not happen.
     fn give_back<K: Hash>(&self, keys: impl IntoIterator<Item = K>) {
-        let Some(kept) = &self.kept else { return };
-        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in keys {
-            if let Some(bucket) = buckets.peek_mut(&kept.hasher.hash_one(key)) {
-                bucket.tokens = (bucket.tokens + 1.0).min(f64::from(self.rate.burst));
-            }
-        }
+        keys.into_iter().for_each(|key| self.undo(key, 1));
     }
 }
 
@@ -244,6 +238,7 @@ mod tests {
         }
         assert_eq!(buckets.kept.unwrap().buckets.lock().unwrap().len(), REMEMBERED.get());
     }
+
     #[test]
     fn to_ask_whether_something_is_owed_pushes_out_nobody() {
         let buckets = Buckets::new(true, "1/h, burst 1".parse().unwrap());
