@@ -10,7 +10,8 @@ use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, Topic
 
 /// How long a delivery waits when the store could not be read.
 const POSTPONED: Duration = Duration::from_secs(1);
-/// From this failure on, a notification that a server fails at is suspected to be the cause.
+/// When a server has answered so many times in a row by failing at a notification, that is suspected to be the cause. What was not
+/// answered says nothing about the notification. One more failure would open the breaker, and nobody could be asked.
 const SUSPICIOUS: u16 = 4;
 
 impl Machine {
@@ -68,16 +69,18 @@ impl Machine {
         let Some(member) = topic.member(attempt.subscription) else { return };
         if offset != attempt.offset {
             member.tries = 0;
+            member.faults = 0;
         }
         member.cursor = Offset(offset.0 - 1);
         let was_gone = member.attempts > 0 && member.class == FailureClass::Gone;
         member.attempts = member.attempts.saturating_add(1);
         member.tries = member.tries.saturating_add(1);
+        member.faults = if failure.may_be_the_messages() { member.faults.saturating_add(1) } else { 0 };
         member.class = failure.class;
         member.held_back = 0;
         let failing = member.failing.get_or_insert_with(|| Failing::new(now.wall, now.monotonic));
         let failing_for = failing.lasts(now.monotonic);
-        let suspicious = member.tries >= SUSPICIOUS && failure.may_be_the_messages();
+        let suspicious = member.faults >= SUSPICIOUS;
         let row = Row { attempts: member.attempts, tries: member.tries, was_gone, failing_for };
         match self.limits.retry.decide(failure, &row) {
             Decision::Retry(pause) if suspicious && another => {

@@ -15,6 +15,8 @@ pub(super) struct Member {
     pub(super) attempts: u16,
     /// Failed attempts at the next notification: where only the newest version counts, fewer than the row may be long.
     pub(super) tries: u16,
+    /// How many of the last ones in a row the server has answered by failing at what was sent.
+    pub(super) faults: u16,
     pub(super) failing: Option<Failing>,
     /// How many times in a row nothing was sent, since nobody has confirmed where its name leads.
     pub(super) held_back: u16,
@@ -85,6 +87,7 @@ impl Member {
             cursor,
             attempts: 0,
             tries: 0,
+            faults: 0,
             failing: None,
             held_back: 0,
             class: FailureClass::Slow,
@@ -107,6 +110,7 @@ impl Member {
         self.cursor = offset;
         self.attempts = 0;
         self.tries = 0;
+        self.faults = 0;
         self.held_back = 0;
     }
 

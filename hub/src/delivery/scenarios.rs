@@ -156,6 +156,34 @@ fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() 
 }
 
 #[test]
+fn a_notification_that_met_an_outage_is_not_given_up_for_errors_after_it() {
+    let error = Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
+    for unanswered in 1..6 {
+        let mut world = World::new(59);
+        world.machine.limits.retry.trouble = vec![Duration::from_secs(10); 15];
+        let topic = TopicId(1);
+        world.subscribe_to(topic, world.lease(LONG));
+        (0..3).for_each(|_| world.publish_to(topic));
+        let mut answers = vec![error.clone(); 3];
+        answers.resize(3 + unanswered, Outcome::unreachable());
+        answers.resize(6 + unanswered, error.clone());
+        let mut got = Vec::new();
+        while world.machine.next_timer().is_some() || got.is_empty() {
+            while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+                let outcome = answers.pop().unwrap_or(Outcome::Delivered);
+                if outcome == Outcome::Delivered {
+                    got.push(attempt.offset.0);
+                }
+                let answered = Finished::Answered { offset: attempt.offset, outcome };
+                world.machine.finished(&attempt, answered, world.now);
+            }
+            world.wait(5);
+        }
+        assert_eq!((got, world.machine.take_counts().skipped), (vec![1, 2, 3], 0), "{unanswered}");
+    }
+}
+
+#[test]
 fn what_failed_while_a_host_was_down_is_not_given_up_when_it_comes_back() {
     let mut world = World::new(53);
     let (open, open_max) = (Duration::from_secs(30), Duration::from_secs(600));

@@ -119,6 +119,7 @@ impl TopicState {
             attempts: laggard.attempts,
             // Of a topic that is fetched the row may be about versions of which nobody asks any more.
             tries: if self.latest.0 > 0 { 0 } else { laggard.attempts },
+            faults: 0,
             failing,
             held_back: u16::from(laggard.class == FailureClass::Unsent),
             class: laggard.class,

@@ -142,7 +142,7 @@ behaviour = "redirect"
 [[receivers]]
 share = 0.05
 behaviour = "5xx"
-fraction = 0.1
+fraction = 0.03
 [[fault]]
 kind = "kill"
 times = 4
