@@ -1,7 +1,8 @@
 //! `resync-load scale`: many subscriptions, few or many to a topic, against a small hub in the same run.
 //!
 //! The large hub delivers to each subscription once, of which it has read nothing before. A small one finds everything in its
-//! caches from the second notification on: the ratios with it say what growth costs together with being cold. What being cold costs
+//! caches from the second notification on: the ratios with it say what growth costs together with being cold. Its topics have as
+//! many subscribers as the large one's, up to all that it has, so that a post is shared by as many deliveries. What being cold costs
 //! alone is measured with a small hub that is started again and again, and then delivers once to each.
 
 use std::fs;
@@ -104,7 +105,8 @@ pub struct Size {
 pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> {
     let audience = Audience { topics: plan.topics, subscribers: plan.subscribers, hosts: HOSTS };
     let (large, subscribing) = measure(audience, 1, &plan.engine, folder).await?;
-    let small = Audience { topics: 1, subscribers: SMALL_SUBSCRIBERS, hosts: HOSTS };
+    let subscribers = plan.subscribers.min(SMALL_SUBSCRIBERS);
+    let small = Audience { topics: SMALL_SUBSCRIBERS / subscribers, subscribers, hosts: HOSTS };
     let beside = tempfile::tempdir_in(".")?;
     let (small, _) = measure(small, SMALL_NOTIFICATIONS, &plan.engine, beside.path()).await?;
     let beside = tempfile::tempdir_in(".")?;
