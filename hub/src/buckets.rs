@@ -12,10 +12,15 @@ use lru::LruCache;
 
 use crate::config::Rate;
 
-/// Buckets of each kind; beyond that, those that have been quiet longest are forgotten.
+/// Buckets of each kind; beyond that, those that are full are forgotten, the longest unused first.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(50_000).expect("fifty thousand is not zero");
+/// So many are looked at for one that is full. Those that are not have their next turn when all others have been looked at.
+const LOOKED_AT: usize = 16;
 
 /// Token buckets by the hash of whatever they are for, so that long names take no more room than short ones.
+///
+/// Nothing that was taken is ever forgotten: a bucket makes room only once it is full again, as a new one is. While none is, all
+/// keys that have no bucket share one, and whoever gets its own afterwards begins with what is left in that.
 #[derive(Clone)]
 pub(crate) struct Buckets {
     rate: Rate,
@@ -26,13 +31,83 @@ pub(crate) struct Buckets {
 struct Kept {
     /// Random, so that nobody can choose whose bucket to share.
     hasher: RandomState,
-    buckets: Mutex<LruCache<u64, Bucket>>,
+    buckets: Mutex<Row>,
+}
+
+struct Row {
+    rate: Rate,
+    own: LruCache<u64, Bucket>,
+    /// That of all for whom there was no room; `None` as long as there always was.
+    shared: Option<Bucket>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     tokens: f64,
     filled_at: Instant,
+}
+
+impl Row {
+    fn new(rate: Rate, room: NonZeroUsize) -> Self {
+        Self { rate, own: LruCache::new(room), shared: None }
+    }
+
+    /// The bucket of a key with what it has gained since it was looked at last.
+    fn fill(&mut self, key: u64, now: Instant) -> &mut Bucket {
+        if !self.own.contains(&key) {
+            let fresh = self.fresh(now);
+            if !self.make_room(now) {
+                return self.shared.insert(fresh);
+            }
+            self.own.put(key, fresh);
+        }
+        let bucket = self.own.get_or_insert_mut(key, || Bucket::full(self.rate, now));
+        bucket.fill(self.rate, now);
+        bucket
+    }
+
+    /// What is left for a key that has no bucket: it may have taken from the shared one.
+    fn fresh(&self, now: Instant) -> Bucket {
+        let mut fresh = self.shared.unwrap_or(Bucket::full(self.rate, now));
+        fresh.fill(self.rate, now);
+        fresh
+    }
+
+    /// Whether there is room for one more, perhaps in the place of one that is full.
+    fn make_room(&mut self, now: Instant) -> bool {
+        if self.own.len() < self.own.cap().get() {
+            return true;
+        }
+        for _ in 0..LOOKED_AT {
+            let Some((key, mut bucket)) = self.own.pop_lru() else { return true };
+            bucket.fill(self.rate, now);
+            if bucket.tokens >= f64::from(self.rate.burst) {
+                return true;
+            }
+            self.own.put(key, bucket);
+        }
+        false
+    }
+}
+
+impl Bucket {
+    fn full(rate: Rate, now: Instant) -> Self {
+        Self { tokens: f64::from(rate.burst), filled_at: now }
+    }
+
+    fn fill(&mut self, rate: Rate, now: Instant) {
+        let gained = now.saturating_duration_since(self.filled_at).as_secs_f64() * rate.per_second;
+        *self = Self { tokens: (self.tokens + gained).min(f64::from(rate.burst)), filled_at: now };
+    }
+
+    /// # Errors
+    /// How long to wait until it has a token.
+    fn check(&self, rate: Rate) -> Result<(), Duration> {
+        if self.tokens < 1.0 {
+            return Err(Duration::from_secs_f64((1.0 - self.tokens) / rate.per_second));
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Buckets {
@@ -44,8 +119,7 @@ impl fmt::Debug for Buckets {
 impl Buckets {
     /// Buckets that hold, or (`enabled` false) that never refuse.
     pub(crate) fn new(enabled: bool, rate: Rate) -> Self {
-        let kept = || Kept { hasher: RandomState::new(), buckets: Mutex::new(LruCache::new(REMEMBERED)) };
-        Self { rate, kept: enabled.then(|| Arc::new(kept())) }
+        Self { rate, kept: enabled.then(|| Arc::new(Kept::new(rate, REMEMBERED))) }
     }
 
     /// The most events of one key that are ever admitted together, if there is a limit.
@@ -64,14 +138,12 @@ impl Buckets {
         let Some(kept) = &self.kept else { return Ok(()) };
         let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let key = kept.hasher.hash_one(key);
-        // To ask whether something is owed is to push out nobody who owes.
-        if weight == 0 && !buckets.contains(&key) {
-            return Ok(());
+        // To ask whether something is owed takes nobody's room.
+        if weight == 0 && !buckets.own.contains(&key) {
+            return buckets.fresh(now).check(self.rate);
         }
-        let bucket = self.fill(&mut buckets, key, now);
-        if bucket.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / self.rate.per_second));
-        }
+        let bucket = buckets.fill(key, now);
+        bucket.check(self.rate)?;
         bucket.tokens -= f64::from(weight);
         Ok(())
     }
@@ -80,7 +152,7 @@ impl Buckets {
     pub(crate) fn take(&self, key: impl Hash, weight: u32, now: Instant) {
         let Some(kept) = &self.kept else { return };
         let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        self.fill(&mut buckets, kept.hasher.hash_one(key), now).tokens -= f64::from(weight);
+        buckets.fill(kept.hasher.hash_one(key), now).tokens -= f64::from(weight);
     }
 
     /// Takes events into account that go together, one of each key, or none of them.
@@ -100,31 +172,23 @@ impl Buckets {
         let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut missing: f64 = 0.0;
         for (key, count) in &wanted {
-            missing = missing.max(f64::from(*count) - self.fill(&mut buckets, *key, now).tokens);
+            missing = missing.max(f64::from(*count) - buckets.fill(*key, now).tokens);
         }
         if missing > 0.0 {
             return Err(Refusal::Later(Duration::from_secs_f64(missing / self.rate.per_second)));
         }
         for (key, count) in wanted {
-            self.fill(&mut buckets, key, now).tokens -= f64::from(count);
+            buckets.fill(key, now).tokens -= f64::from(count);
         }
         Ok(())
-    }
-
-    /// The bucket of a key with what it has gained since it was looked at last.
-    fn fill<'b>(&self, buckets: &'b mut LruCache<u64, Bucket>, key: u64, now: Instant) -> &'b mut Bucket {
-        let full = f64::from(self.rate.burst);
-        let bucket = buckets.get_or_insert_mut(key, || Bucket { tokens: full, filled_at: now });
-        let gained = now.saturating_duration_since(bucket.filled_at).as_secs_f64() * self.rate.per_second;
-        *bucket = Bucket { tokens: (bucket.tokens + gained).min(full), filled_at: now };
-        bucket
     }
 
     /// Takes back an event that counted as so many and did not happen.
     pub(crate) fn undo(&self, key: impl Hash, weight: u32) {
         let Some(kept) = &self.kept else { return };
         let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bucket) = buckets.peek_mut(&kept.hasher.hash_one(key)) {
+        // A bucket that has made room was full without this.
+        if let Some(bucket) = buckets.own.peek_mut(&kept.hasher.hash_one(key)) {
             bucket.tokens = (bucket.tokens + f64::from(weight)).min(f64::from(self.rate.burst));
         }
     }
@@ -132,6 +196,12 @@ impl Buckets {
     /// Takes back events of these keys, one of each, that did not happen.
     fn give_back<K: Hash>(&self, keys: impl IntoIterator<Item = K>) {
         keys.into_iter().for_each(|key| self.undo(key, 1));
+    }
+}
+
+impl Kept {
+    fn new(rate: Rate, room: NonZeroUsize) -> Self {
+        Self { hasher: RandomState::new(), buckets: Mutex::new(Row::new(rate, room)) }
     }
 }
 
@@ -227,16 +297,25 @@ fn beginning(address: Ipv6Addr, bits: u32) -> Ipv6Addr {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    impl Buckets {
+        fn with_room(rate: Rate, room: usize) -> Self {
+            let kept = Kept::new(rate, NonZeroUsize::new(room).unwrap());
+            Self { rate, kept: Some(Arc::new(kept)) }
+        }
+    }
 
     #[test]
     fn buckets_never_take_more_than_their_room() {
         let buckets = Buckets::new(true, "1/s, burst 1".parse().unwrap());
         let now = Instant::now();
-        for number in 0..60_000 {
-            buckets.admit(number, now).unwrap();
-        }
-        assert_eq!(buckets.kept.unwrap().buckets.lock().unwrap().len(), REMEMBERED.get());
+        let admitted = (0..60_000).filter(|number| buckets.admit(number, now).is_ok()).count();
+        assert_eq!(admitted, REMEMBERED.get() + 1, "all for whom there is no room share one");
+        assert_eq!(buckets.kept.unwrap().buckets.lock().unwrap().own.len(), REMEMBERED.get());
     }
 
     #[test]
@@ -248,5 +327,47 @@ mod tests {
             buckets.admit_heavy(number, 0, now).unwrap();
         }
         assert!(buckets.admit_heavy("owes", 0, now).is_err());
+    }
+
+    #[test]
+    fn b33_who_owes_much_is_not_forgotten_for_any_number_of_others_and_keeps_nobody_out() {
+        let buckets = Buckets::new(true, "1/s, burst 1".parse().unwrap());
+        let begin = Instant::now();
+        buckets.take("owes", 100_000, begin);
+        for number in 0..120_000_u32 {
+            let now = begin + Duration::from_millis(number.into());
+            assert!(buckets.admit(number, now).is_ok(), "{number}: those before it are full again");
+        }
+        assert!(buckets.admit("owes", begin + Duration::from_secs(120)).is_err());
+    }
+
+    proptest! {
+        /// The model never forgets anybody.
+        #[test]
+        fn b33_whoever_comes_however_often_gets_no_more_than_if_all_were_remembered(
+            steps in vec((0..12_u8, 0..6_u32, 0..3_u8, 0..16_u32), 1..200),
+        ) {
+            let rate: Rate = "1/s, burst 4".parse().unwrap();
+            let (few, all) = (Buckets::with_room(rate, 3), Buckets::with_room(rate, 12));
+            let mut now = Instant::now();
+            for (key, weight, kind, pause) in steps {
+                // Whole eighths of a second, which no rounding touches.
+                now += Duration::from_millis(125) * pause;
+                match kind {
+                    0 => {
+                        few.take(key, weight, now);
+                        all.take(key, weight, now);
+                    }
+                    _ if few.admit_heavy(key, weight, now).is_ok() => {
+                        prop_assert!(all.admit_heavy(key, weight, now).is_ok(), "{key} was forgotten");
+                        if kind == 1 {
+                            few.undo(key, weight);
+                            all.undo(key, weight);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 }
