@@ -119,7 +119,8 @@ impl Subscriptions {
         // Looked at first without writing: whoever guesses must not make this process write.
         let awaited = self.with(token, |record| record.awaits(&verification, now)).unwrap_or(false);
         if !awaited {
-            return Ok(Verdict::NotPending);
+            let again = self.with(token, |record| record.repeats(&verification)).flatten();
+            return Ok(again.map_or(Verdict::NotPending, Verdict::Echo));
         }
         let token = token.to_owned();
         self.update(move |book| {
@@ -231,6 +232,18 @@ impl Record {
         }
     }
 
+    /// What to echo to a hub that asks again about the subscription in force (W-065), as one does that finds this callback at
+    /// another address. Nothing changes by it.
+    fn repeats(&self, verification: &Verification) -> Option<String> {
+        let in_force = matches!(self.phase(DateTime::now()), Phase::Active { .. } | Phase::Renewing { .. });
+        match verification {
+            Verification::Subscribe { topic, challenge, .. } if in_force && topic == self.topic.as_str() => {
+                Some(challenge.as_str().to_owned())
+            }
+            _ => None,
+        }
+    }
+
     fn accept(&mut self, verification: Verification, now: i64) -> Verdict {
         // Asked again under the lock, since the first look was some moments ago.
         if !self.awaits(&verification, now) {
@@ -331,6 +344,23 @@ mod tests {
         let Phase::Active { expires } = subscriptions.get(&id).unwrap().phase else { panic!("active") };
         let left = expires.unix_millis() - DateTime::now().unix_millis();
         assert!((590_000..=600_000).contains(&left), "{left}");
+    }
+
+    #[tokio::test]
+    async fn w065_a_hub_that_asks_again_about_what_is_in_force_hears_yes_and_nothing_changes() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        subscriptions.update(|book| book.subscriptions[0].pending = None).await.unwrap();
+        let before = subscriptions.get(&id).unwrap().phase;
+        let again = subscriptions.verify(&id.0, subscribe(TOPIC, 60)).await.unwrap();
+        assert!(matches!(again, Verdict::Echo(challenge) if challenge.len() == 64));
+        assert_eq!(subscriptions.get(&id).unwrap().phase, before);
+        let elsewhere = subscriptions.verify(&id.0, subscribe("http://source.example/other", 60)).await;
+        assert_eq!(elsewhere.unwrap(), Verdict::NotPending);
+        let denied = Verification::Denied { topic: TOPIC.into(), reason: None };
+        subscriptions.verify(&id.0, denied).await.unwrap();
+        let after = subscriptions.verify(&id.0, subscribe(TOPIC, 60)).await.unwrap();
+        assert_eq!(after, Verdict::NotPending, "nobody wants that any more");
     }
 
     #[tokio::test]
