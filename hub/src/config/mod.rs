@@ -317,7 +317,7 @@ pub struct LimitsConfig {
     /// What pings without a token of one client may have sent of one topic in a minute, in bytes.
     #[serde(deserialize_with = "values::size")]
     pub ping_fan_out: u64,
-    /// Deliveries to one network whose addresses have not confirmed under the names that lead there.
+    /// Requests to one network whose addresses have not confirmed under the names that lead there.
     #[serde(deserialize_with = "values::parsed")]
     pub unconfirmed: Rate,
 }

@@ -32,6 +32,8 @@ pub(super) struct Attempt {
     pub(super) keep: Keep,
     /// Its host.
     pub(super) host: HostId,
+    /// How often that had confirmed anything when it was taken up.
+    pub(super) confirmations: u32,
     /// When it was taken up.
     pub(super) started: Instant,
 }

@@ -15,17 +15,18 @@ use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, TopicUrl, WEB
 use tracing::{debug, warn};
 
 use super::addressed::{self, Addressed, Addresses, Unaddressable};
+use super::asking::{Asking, Confirmations};
 use super::attempt::{Attempt, Find, Finished};
 use super::editions::Editions;
 use super::meters::Meters;
 use super::notes::{Note, Notes};
 use super::schedule::Outcome;
-use crate::egress::{self, EgressClient, EgressError, ReadLimit};
+use crate::egress::{self, EgressClient, EgressError, ReadLimit, Way};
 use crate::store::{Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, TopicId};
 use crate::topics::Prefixes;
 
 /// More of an answer is not even read (W-156).
-const ANSWER_READ: usize = 16 * 1024;
+const ANSWER_READ: ReadLimit = ReadLimit::Discard(16 * 1024);
 
 /// The header of a signed delivery (W-166).
 const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
@@ -37,6 +38,7 @@ const ATTEMPT: HeaderName = HeaderName::from_static(WEBHOOK_ATTEMPT);
 pub(super) struct Courier {
     store: Arc<dyn Store>,
     client: EgressClient,
+    asking: Asking,
     addresses: Addresses,
     editions: Editions,
     heads: Heads,
@@ -90,10 +92,13 @@ impl Courier {
         method: SignatureMethod,
         entry_diff: Prefixes,
         (meters, notes): (Meters, Notes),
+        confirmations: Confirmations,
     ) -> Self {
+        let asking = Asking::new(Arc::clone(&store), client.clone(), meters.clone(), confirmations);
         Self {
             store,
             client,
+            asking,
             addresses: Addresses::new(method),
             editions: Editions::new(entry_diff),
             heads: Heads::new(),
@@ -115,7 +120,7 @@ impl Courier {
     }
 
     async fn try_carry(&self, shard: Shard, attempt: &Attempt) -> Result<Finished, StoreError> {
-        let Attempt { topic, subscription, ahead, keep, number, .. } = *attempt;
+        let Attempt { topic, subscription, ahead, keep, .. } = *attempt;
         let recipient = self.store.recipient(shard, topic, subscription, ahead, keep).await?;
         let Some(recipient) = recipient else { return Ok(Finished::Vanished) };
         let notification = match self.owed(&recipient.topic_url, attempt).await? {
@@ -123,7 +128,7 @@ impl Courier {
             Err(without) => return Ok(without),
         };
         let body = self.editions.body(self.store.as_ref(), &recipient, &notification).await?;
-        Ok(self.send(&recipient, keep, &notification, body, number).await)
+        Ok(self.send(shard, attempt, &recipient, &notification, body).await)
     }
 
     /// The notification that this attempt is about; what the attempt comes to where there is none that can be read.
@@ -170,23 +175,22 @@ impl Courier {
 
     async fn send(
         &self,
+        shard: Shard,
+        attempt: &Attempt,
         recipient: &Arc<Recipient>,
-        keep: Keep,
         notification: &Notification,
         body: Bytes,
-        number: u16,
     ) -> Finished {
+        let number = attempt.number;
         let answered = |outcome| Finished::Answered { offset: notification.offset, outcome };
-        let (addressed, request) = match self.request(recipient, keep, notification, body, number) {
-            Ok(ready) => ready,
+        let (begun, answer) = match self.request_from(shard, attempt, recipient, notification, body).await {
+            Ok(asked) => asked,
             Err(error) => {
                 let id = notification.id();
                 warn!(%id, subscription = recipient.id.0, %error, "delivery cannot be expressed as a request");
                 return answered(Outcome::unreachable());
             }
         };
-        let begun = Instant::now();
-        let answer = self.client.send_to(&addressed.target, request, ReadLimit::Discard(ANSWER_READ)).await;
         let finished = match &answer {
             Ok(answer) => {
                 if answer.status.is_success() {
@@ -205,6 +209,32 @@ impl Courier {
             self.notes.put(recipient.id, note);
         }
         finished
+    }
+
+    /// Makes the request; when, and what came of it. An address that has not confirmed is asked first whether it wants it. What
+    /// says no, or nothing, gets it like all that was not asked for.
+    async fn request_from(
+        &self,
+        shard: Shard,
+        attempt: &Attempt,
+        recipient: &Arc<Recipient>,
+        notification: &Notification,
+        body: Bytes,
+    ) -> Result<(Instant, Result<egress::Answer, EgressError>), Unaddressable> {
+        let Attempt { keep, number, .. } = *attempt;
+        let (addressed, request) = self.request(recipient, keep, notification, body.clone(), number)?;
+        let (begun, target) = (Instant::now(), &addressed.target);
+        match self.client.send_to(target, request, ANSWER_READ, Way::Asking).await {
+            Err(EgressError::Unasked(question)) => {
+                // A seldom way: boxed, it takes no room in every delivery under way.
+                let address = Box::pin(self.asking.ask(shard, attempt, question)).await;
+                let way = address.map_or(Way::Plain, Way::To);
+                let (_, request) = self.request(recipient, keep, notification, body, number)?;
+                let begun = Instant::now();
+                Ok((begun, Box::pin(self.client.send_to(target, request, ANSWER_READ, way)).await))
+            }
+            answer => Ok((begun, answer)),
+        }
     }
 
     fn request(
@@ -420,7 +450,9 @@ mod tests {
     fn courier(store: Arc<dyn Store>) -> Courier {
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&[]), second, second, 1);
-        Courier::new(store, client, SignatureMethod::Sha256, Prefixes::default(), Default::default())
+        let (confirmations, _) = tokio::sync::mpsc::unbounded_channel();
+        let method = SignatureMethod::Sha256;
+        Courier::new(store, client, method, Prefixes::default(), Default::default(), confirmations)
     }
 
     fn attempt(topic: TopicId, offset: u64) -> Attempt {
@@ -438,6 +470,7 @@ mod tests {
             ahead: Ahead::Topic,
             keep: Keep::Ready,
             host: Hosts::new(1, breaker).join(&"http://destination.example".into()),
+            confirmations: 0,
             started: Instant::now(),
         }
     }

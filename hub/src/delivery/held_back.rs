@@ -33,14 +33,13 @@ impl HeldBack {
 }
 
 impl Machine {
-    /// Whether anybody with this origin was held back.
-    pub(in super::super) fn holds_back(&self, origin: &str) -> bool {
-        self.hosts.find(origin).is_some_and(|host| self.held_back.0.contains_key(&host))
-    }
-
     /// Nothing was sent, which says nothing about the host and uses up no try. Only retention ends this.
     pub(super) fn hold_back(&mut self, attempt: &Attempt, wait: Duration, now: Now) {
         let (topic, id) = (attempt.topic, attempt.subscription);
+        // What it would wait for has happened while it was under way, perhaps a moment after it was turned back.
+        if self.hosts.confirmations(attempt.host) != attempt.confirmations {
+            return self.go_on(topic, id, now);
+        }
         let Some(member) = self.topics.get_mut(&topic).and_then(|topic| topic.member(id)) else { return };
         member.held_back = member.held_back.saturating_add(1);
         member.class = FailureClass::Unsent;
@@ -51,7 +50,14 @@ impl Machine {
 
     /// A subscription with this origin was confirmed, so that something may be sent to where its name leads now.
     pub(super) fn release(&mut self, origin: &str) {
-        let Some(host) = self.hosts.find(origin) else { return };
+        if let Some(host) = self.hosts.find(origin) {
+            self.confirmed(host);
+        }
+    }
+
+    /// This host has confirmed where its name leads now.
+    pub(in super::super) fn confirmed(&mut self, host: HostId) {
+        self.hosts.confirmed(host);
         let Some(waiters) = self.held_back.0.remove(&host) else { return };
         for (topic, id) in waiters {
             let Some(state) = self.topics.get_mut(&topic) else { continue };

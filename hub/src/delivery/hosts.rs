@@ -83,6 +83,8 @@ struct Host {
     /// Subscriptions with this origin.
     subscriptions: u32,
     in_flight: u32,
+    /// How often it has confirmed anything.
+    confirmations: u32,
     first: Waiting,
     again: Waiting,
     in_ready: [bool; 3],
@@ -191,6 +193,17 @@ impl Hosts {
             }
         }
         None
+    }
+
+    /// The host has confirmed where its name leads now.
+    pub(super) fn confirmed(&mut self, id: HostId) {
+        let host = self.host(id);
+        host.confirmations = host.confirmations.wrapping_add(1);
+    }
+
+    /// How often it has, so that whoever waits for that can tell whether it has happened.
+    pub(super) fn confirmations(&self, id: HostId) -> u32 {
+        self.states[id.0 as usize].confirmations
     }
 
     /// Gives a place back that was taken for nothing.
@@ -342,6 +355,7 @@ impl Host {
             origin,
             subscriptions: 0,
             in_flight: 0,
+            confirmations: 0,
             first: Waiting::new(),
             again: Waiting::new(),
             in_ready: [false; 3],

@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use crate::egress::{Answer, EgressError};
 use crate::metrics::{Kinds, request_times};
 use crate::store::Notification;
+use crate::subscriptions::Reply;
 
 /// How many outcomes of attempts there are; the first one is success.
 pub const OUTCOMES: usize = 12;
@@ -19,6 +20,7 @@ pub const OUTCOMES: usize = 12;
 #[derive(Clone, Debug)]
 pub struct Meters {
     outcomes: Kinds<Ending>,
+    asked: Kinds<Heard>,
     seconds: Histogram,
     lags: Family<[(&'static str, &'static str); 1], Histogram>,
     first_attempt: Histogram,
@@ -44,6 +46,14 @@ enum Ending {
     HeldBack,
 }
 
+/// What was answered to the question whether somebody wants what is sent to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Yes,
+    SomethingElse,
+    Nothing,
+}
+
 impl Default for Meters {
     fn default() -> Self {
         let outcomes: [_; OUTCOMES] = [
@@ -60,9 +70,12 @@ impl Default for Meters {
             (Ending::NotSent, "not_sent"),
             (Ending::HeldBack, "held_back"),
         ];
+        let heard =
+            [(Heard::Yes, "confirmed"), (Heard::SomethingElse, "refused"), (Heard::Nothing, "unreachable")];
         let lags = Family::<_, Histogram>::new_with_constructor(lag_times);
         Self {
             outcomes: Kinds::new("outcome", &outcomes),
+            asked: Kinds::new("result", &heard),
             seconds: request_times(),
             first_attempt: lags.get_or_create_owned(&[("until", "first_attempt")]),
             success: lags.get_or_create_owned(&[("until", "success")]),
@@ -99,6 +112,15 @@ impl Meters {
         }
     }
 
+    /// A callback was asked whether it wants its deliveries where its name leads now.
+    pub(super) fn asked(&self, reply: &Reply) {
+        self.asked.count(match reply {
+            Reply::Confirmed(_) => Heard::Yes,
+            Reply::Refused(_) => Heard::SomethingElse,
+            Reply::Unreachable(_) => Heard::Nothing,
+        });
+    }
+
     /// How many attempts ended how, success first.
     pub fn outcomes(&self) -> [(&'static str, u64); OUTCOMES] {
         let mut each = self.outcomes.each().map(|(name, counter)| (name, counter.get()));
@@ -114,6 +136,8 @@ impl Meters {
 impl crate::metrics::Meters for Meters {
     fn register(&self, registry: &mut Registry) {
         self.outcomes.register(registry, "deliveries", "Attempts to deliver, by how they ended");
+        let help = "Callbacks that were asked for a new confirmation where their names lead now, by what they answered";
+        self.asked.register(registry, "addresses_asked", help);
         let help = "Time from the beginning of an attempt to the end of its answer";
         registry.register("delivery_duration_seconds", help, self.seconds.clone());
         let help = "Time from the acknowledgement of a notification to its first attempt, or its success, for a subscription; what is repeated or replayed counts with its whole age";

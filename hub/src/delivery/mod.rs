@@ -5,6 +5,7 @@
 //! `courier` make the requests, and saves the progress.
 
 mod addressed;
+mod asking;
 mod attempt;
 mod breaker;
 mod clock;
@@ -315,16 +316,19 @@ impl Plan {
             let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
                 .heeding(&self.guard, per_host, confirmed.clone())
                 .with_connections(self.max_connections);
+            let (confirming, confirmations) = mpsc::unbounded_channel();
             let courier = Courier::new(
                 Arc::clone(&self.store),
                 client,
                 signature,
                 entry_diff,
                 (self.meters, self.notes),
+                confirming,
             );
             let worker =
                 Worker::new(self.store, courier, confirmed, self.counters, self.max_in_flight, self.owned);
-            worker.run(self.events, self.orders, self.to_halt, self.stopped, timeout.min(GRACE)).await;
+            let grace = timeout.min(GRACE);
+            worker.run(self.events, self.orders, self.to_halt, confirmations, self.stopped, grace).await;
         });
     }
 }

@@ -578,6 +578,26 @@ fn what_was_held_back_goes_out_as_soon_as_its_host_confirms_also_in_another_shar
 }
 
 #[test]
+fn what_is_turned_back_a_moment_before_its_host_confirms_does_not_wait_although_that_is_told_last() {
+    let address = Some(std::net::Ipv4Addr::LOCALHOST.into());
+    for asked in [true, false] {
+        let mut world = World::new(113);
+        let id = world.subscribe_to(TopicId(1), world.lease(LONG));
+        let slot = Slot { address, ..world.durable.slots[&id].clone() };
+        world.publish_to(TopicId(1));
+        let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+        if asked {
+            world.machine.confirmed(attempt.host);
+        } else {
+            let topic = Box::new(world.topic(slot.topic));
+            world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
+        }
+        world.machine.finished(&attempt, Finished::HeldBack(Duration::from_secs(1_800)), world.now);
+        assert_eq!(deliver_all(&mut world), [Offset(1)]);
+    }
+}
+
+#[test]
 fn many_that_fail_do_not_hold_up_those_who_are_well() {
     let mut world = World::new(97);
     world.machine.limits.window = 1_024;

@@ -522,6 +522,7 @@ impl Machine {
             ahead,
             keep,
             host,
+            confirmations: self.hosts.confirmations(host),
             started,
         })
     }

@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 use super::attempt::{Attempt, Finished};
 use super::counters::Counters;
 use super::courier::Courier;
-use super::hosts::{Lane, OpenLanes};
+use super::hosts::{HostId, Lane, OpenLanes};
 use super::losses::Losses;
 use super::operator::Order;
 use super::shard::{Machine, Now};
@@ -193,6 +193,7 @@ impl Worker {
         mut events: mpsc::UnboundedReceiver<StoreEvent>,
         mut orders: mpsc::UnboundedReceiver<Order>,
         mut halts: mpsc::UnboundedReceiver<Halt>,
+        mut confirmations: mpsc::UnboundedReceiver<(Shard, HostId)>,
         mut stop: watch::Receiver<bool>,
         grace: Duration,
     ) {
@@ -209,6 +210,7 @@ impl Worker {
                 Some(order) = orders.recv() => self.take_order(order),
                 Some(carried) = self.in_flight.next(), if !self.in_flight.is_empty() => self.take_answers(carried),
                 Some(halt) = halts.recv() => self.halt(halt, &mut events),
+                Some((shard, host)) = confirmations.recv() => self.release(shard, host),
                 results = run_or_wait(&mut self.saving) => self.take_saved(results),
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => self.save_progress(),
@@ -280,12 +282,17 @@ impl Worker {
         }
     }
 
-    /// What was confirmed is known to all once the worker of its shard has noted it. A worker that holds something back for the same
-    /// host does not wait for that one.
+    /// What was confirmed is known to all once the worker of its shard has noted it.
     fn note(&self, shard: Shard, Slot { origin, address, lease_end, .. }: &Slot) {
-        let concerned = |owned: &Owned| owned.shard == shard || owned.machine.holds_back(origin);
-        if self.owned.iter().any(concerned) {
+        if self.owned.iter().any(|owned| owned.shard == shard) {
             self.confirmed.note(origin, *address, *lease_end);
+        }
+    }
+
+    /// A host has confirmed where its name leads now: what is held back for it goes out.
+    fn release(&mut self, shard: Shard, host: HostId) {
+        if let Some(owned) = self.owned.iter_mut().find(|owned| owned.shard == shard) {
+            owned.machine.confirmed(host);
         }
     }
 

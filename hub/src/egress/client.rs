@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -16,11 +16,11 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::confirmed::Confirmed;
-use super::connector::{ConnectError, GuardedConnector, is_exhaustion};
+use super::confirmed::{Confirmed, Question};
+use super::connector::{ConnectError, GuardedConnector, Way, is_exhaustion};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard};
-use super::pool::{Bounds, Broken, Pool};
+use super::pool::{Bounds, Broken, Connection, Failed, Pool};
 use super::target::Target;
 
 /// What every request of the hub calls itself.
@@ -113,6 +113,9 @@ pub enum EgressError {
         "the name leads to where nobody has confirmed under it, and that network gets little: more in {0:?}"
     )]
     Unconfirmed(Duration),
+    /// Nobody was asked there yet whether it wants what is sent under this name ([`Way::Asking`]): only the question may be sent now.
+    #[error("the name leads to where nobody has confirmed under it: that is asked first")]
+    Unasked(Question),
     /// Not within the time.
     #[error("no complete answer within {0:?}")]
     Timeout(Duration),
@@ -187,38 +190,85 @@ impl EgressClient {
         limit: ReadLimit,
         room: &mut impl Room,
     ) -> Result<Answer, EgressError> {
-        self.exchange(&Target::of(request.uri())?, request, limit, room).await
+        self.exchange(&Target::of(request.uri())?, request, limit, (Way::Plain, room)).await
     }
 
     /// The same for a target that was taken apart before, which the request need not name.
     ///
     /// # Errors
-    /// As [`EgressClient::send`].
+    /// As [`EgressClient::send`]; [`EgressError::Unasked`] with [`Way::Asking`] only.
     pub async fn send_to(
         &self,
         target: &Target,
         request: Request<Full<Bytes>>,
         limit: ReadLimit,
+        way: Way,
     ) -> Result<Answer, EgressError> {
-        self.exchange(target, request, limit, &mut Unmeasured).await
+        self.exchange(target, request, limit, (way, &mut Unmeasured)).await
+    }
+
+    /// Sends a request to the address that the question is for, over a connection of its own. What becomes of it the caller
+    /// has to tell the question.
+    ///
+    /// # Errors
+    /// As [`EgressClient::send`].
+    pub async fn ask(
+        &self,
+        question: &Question,
+        request: Request<Full<Bytes>>,
+        limit: ReadLimit,
+    ) -> Result<Answer, EgressError> {
+        let target = Target::of(request.uri())?;
+        let (deadline, request) = self.begin(&target, request, limit);
+        let sent = self.pool.ask(&target, request, question.address(), deadline).await;
+        let (answer, _) = self.read(sent, limit, &mut Unmeasured, deadline).await?;
+        Ok(answer)
     }
 
     async fn exchange(
         &self,
         target: &Target,
+        request: Request<Full<Bytes>>,
+        limit: ReadLimit,
+        (way, room): (Way, &mut impl Room),
+    ) -> Result<Answer, EgressError> {
+        let (deadline, request) = self.begin(target, request, limit);
+        let sent = self.pool.send(target, request, way, deadline).await;
+        let (answer, connection) = self.read(sent, limit, room, deadline).await?;
+        if let Some(connection) = connection {
+            self.pool.put(target, connection, &answer.headers);
+        }
+        Ok(answer)
+    }
+
+    fn begin(
+        &self,
+        target: &Target,
         mut request: Request<Full<Bytes>>,
         limit: ReadLimit,
-        room: &mut impl Room,
-    ) -> Result<Answer, EgressError> {
+    ) -> (Instant, Request<Full<Bytes>>) {
         *request.uri_mut() = target.path.clone();
         request.headers_mut().insert(HOST, target.host.clone());
         if !matches!(limit, ReadLimit::Discard(_)) {
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
-        let deadline = Instant::now() + self.total;
+        (Instant::now() + self.total, request)
+    }
+
+    /// Reads the answer, and gives back the connection if that was read to its end.
+    async fn read(
+        &self,
+        sent: Result<(Response<Incoming>, Connection), Failed>,
+        limit: ReadLimit,
+        room: &mut impl Room,
+        deadline: Instant,
+    ) -> Result<(Answer, Option<Connection>), EgressError> {
         let late = |_| EgressError::Timeout(self.total);
-        let sent = timeout_at(deadline, self.pool.send(target, request)).await.map_err(late)?;
-        let (response, mut connection) = sent.map_err(|error| self.name_cause(&error))?;
+        let (response, mut connection) = sent.map_err(|failed| match failed {
+            Failed::Late => EgressError::Timeout(self.total),
+            Failed::Unasked(question) => EgressError::Unasked(question),
+            Failed::Broken(error) => self.name_cause(&error),
+        })?;
         let (head, mut body) = response.into_parts();
         let peer = connection.peer();
         connection.answered(head.status.is_success());
@@ -238,10 +288,8 @@ impl EgressClient {
                 (kept, body.is_end_stream())
             }
         };
-        if read_to_its_end {
-            self.pool.put(target, connection, &head.headers);
-        }
-        Ok(Answer { status: head.status, headers: head.headers, body: kept, peer })
+        let answer = Answer { status: head.status, headers: head.headers, body: kept, peer };
+        Ok((answer, read_to_its_end.then_some(connection)))
     }
 
     fn name_cause(&self, error: &Broken) -> EgressError {
@@ -314,7 +362,7 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
             Some(ConnectError::Unconfirmed(wait)) => return EgressError::Unconfirmed(*wait),
             Some(ConnectError::Timeout(limit)) => return EgressError::Timeout(*limit),
             Some(ConnectError::Io(error)) if is_exhaustion(error) => return EgressError::Exhausted,
-            Some(ConnectError::Io(_)) | None => {}
+            Some(ConnectError::Unasked | ConnectError::Io(_)) | None => {}
         }
         innermost = current.to_string();
         cause = current.source();
@@ -450,49 +498,6 @@ mod tests {
             matches!(ask(&known, "127.0.0.3").await, EgressError::Network(_)),
             "others are not counted with them"
         );
-    }
-
-    /// Has the hub send so many requests under a name that has not confirmed; how many connections came in, and how it ended.
-    async fn under_a_turned_name(answer: &'static str, requests: usize) -> (usize, EgressError) {
-        let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
-        let confirmed = Confirmed::new(true, "1/h, burst 40".parse().unwrap());
-        let client = EgressClient::new(guard.clone(), Duration::from_secs(1), Duration::from_secs(2), 1)
-            .heeding(&guard, 1, confirmed);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
-        let (came, mut coming) = tokio::sync::mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                came.send(()).unwrap();
-                tokio::spawn(async move {
-                    while stream.read(&mut [0; 1_024]).await.is_ok_and(|read| read > 0 && !answer.is_empty())
-                    {
-                        let _ = stream.write_all(answer.as_bytes()).await;
-                    }
-                });
-            }
-        });
-        let mut last = None;
-        for _ in 0..requests {
-            let request = Request::get(&url).body(Full::default()).unwrap();
-            last = client.send(request, ReadLimit::Discard(0)).await.err();
-        }
-        let connections = std::iter::from_fn(|| coming.try_recv().ok()).count();
-        (connections, last.unwrap())
-    }
-
-    #[tokio::test]
-    async fn b33_who_breaks_the_connection_of_what_it_never_asked_for_gets_less_like_who_refuses() {
-        let (connections, last) = under_a_turned_name("", 30).await;
-        assert_eq!(connections, 10);
-        assert!(matches!(last, EgressError::Unconfirmed(_)), "{last:?}");
-    }
-
-    #[tokio::test]
-    async fn a_connection_that_stands_stays_while_nothing_may_be_sent_over_it() {
-        let (connections, last) = under_a_turned_name("HTTP/1.1 204 No Content\r\n\r\n", 45).await;
-        assert_eq!(connections, 1);
-        assert!(matches!(last, EgressError::Unconfirmed(_)), "{last:?}");
     }
 
     #[tokio::test]

@@ -3,18 +3,19 @@
 //! Names cost nothing and lead elsewhere tomorrow: whoever confirms subscriptions under a thousand of its own and then turns them
 //! to somebody else's address must not have the hub deliver there. So an address gets deliveries under a name as fast as it takes
 //! them only where it confirmed a subscription itself, under this name, and until the lease ends that it was granted then, also where
-//! the subscription has ended before or was confirmed elsewhere since. All others of one network share a trickle (B-33), on which a
-//! subscriber that has moved lives until it renews.
+//! the subscription has ended before or was confirmed elsewhere since. All others of one network share a trickle (B-33). A subscriber
+//! that has moved, or that has many addresses, need not live on it: each of them is asked once whether it wants the subscription.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use resync_core::datetime::DateTime;
 
+use super::asked::Asked;
 use super::guard::{canonical, network};
 use crate::buckets::Buckets;
 use crate::config::Rate;
@@ -46,6 +47,7 @@ struct Known {
 struct Places {
     until: HashMap<u64, DateTime>,
     tidy_at: usize,
+    asked: Asked,
 }
 
 /// An address to which a name leads that has not confirmed there.
@@ -56,21 +58,26 @@ pub(super) struct Unconfirmed {
     address: IpAddr,
 }
 
-/// A request to such an address that was taken into account. Whatever becomes of it counts as a refusal, silence too, unless it is
-/// said to be something else.
+/// A request to such an address that was taken into account. Where the hub itself cuts it off, it counts as what it is.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Admitted {
     to: Arc<Unconfirmed>,
     weight: u32,
-    settled: bool,
 }
+
+/// A request that asks such an address whether it wants what is sent there. It was taken into account, and is not asked again for
+/// a while, whatever becomes of it.
+#[derive(Debug)]
+#[must_use]
+pub struct Question(Admitted);
 
 impl Confirmed {
     /// `trickle` is how often the addresses of one network that have not confirmed are sent something, under whatever names.
     /// With `enabled` false nobody is ever held up.
     pub fn new(enabled: bool, trickle: Rate) -> Self {
-        let places = || Mutex::new(Places { until: HashMap::new(), tidy_at: TIDY_FROM });
+        let places =
+            || Mutex::new(Places { until: HashMap::new(), tidy_at: TIDY_FROM, asked: Asked::nobody() });
         let known = || Arc::new(Known { hasher: RandomState::new(), places: places() });
         Self { known: enabled.then(known), trickle: Buckets::new(enabled, trickle) }
     }
@@ -81,7 +88,7 @@ impl Confirmed {
             return;
         };
         let key = known.key(host, address);
-        let mut places = known.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = known.places();
         let end = places.until.entry(key).or_insert(until);
         *end = (*end).max(until);
         if places.until.len() >= places.tidy_at {
@@ -98,9 +105,8 @@ impl Confirmed {
         };
         let (keys, now) = (addresses.map(|address| known.key(host, address)), DateTime::now());
         let keys: Vec<_> = keys.collect();
-        let places = known.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let in_force = |key| places.until.get(key).is_some_and(|until| *until > now);
-        keys.iter().map(in_force).collect()
+        let mut places = known.places();
+        keys.into_iter().map(|key| places.are_in_force(key, now)).collect()
     }
 
     /// What to keep to when something is sent to this address, which has not confirmed under this name.
@@ -114,6 +120,17 @@ impl Known {
     fn key(&self, host: &str, address: IpAddr) -> u64 {
         self.hasher.hash_one((host, canonical(address)))
     }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        // Nothing in here can panic half-way.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Places {
+    fn are_in_force(&mut self, key: u64, now: DateTime) -> bool {
+        self.until.get(&key).is_some_and(|until| *until > now) || self.asked.has_confirmed(key, now)
+    }
 }
 
 impl Unconfirmed {
@@ -124,16 +141,29 @@ impl Unconfirmed {
     pub(super) fn admit(self: &Arc<Self>, body: usize) -> Result<Admitted, Duration> {
         let weight = u32::try_from(1 + body / BODY_UNIT).unwrap_or(u32::MAX);
         self.confirmed.trickle.admit_heavy(self.network(), weight, Instant::now())?;
-        Ok(Admitted { to: Arc::clone(self), weight, settled: false })
+        Ok(Admitted { to: Arc::clone(self), weight })
     }
 
-    /// The same for a request over a connection that stands. It may have confirmed since that was made.
-    ///
-    /// # Errors
-    /// How long to wait.
-    pub(super) fn admit_once_more(self: &Arc<Self>, body: usize) -> Result<Option<Admitted>, Duration> {
-        let has = self.confirmed.have(&self.host, std::iter::once(self.address)) == [true];
-        if has { Ok(None) } else { self.admit(body).map(Some) }
+    /// Whether it has confirmed since.
+    pub(super) fn has_confirmed(&self) -> bool {
+        self.confirmed.have(&self.host, std::iter::once(self.address)) == [true]
+    }
+
+    /// The one question that it may be asked now, if any: it was not asked of late, and its network is not sent enough.
+    pub(super) fn question(self: &Arc<Self>) -> Option<Question> {
+        if !self.with_asked(|asked, key| asked.begin(key, Instant::now()))? {
+            return None;
+        }
+        let admitted = self.admit(0);
+        if admitted.is_err() {
+            self.with_asked(Asked::forget);
+        }
+        admitted.ok().map(Question)
+    }
+
+    fn with_asked<T>(&self, act: impl FnOnce(&mut Asked, u64) -> T) -> Option<T> {
+        let known = self.confirmed.known.as_ref()?;
+        Some(act(&mut known.places().asked, known.key(&self.host, self.address)))
     }
 
     fn network(&self) -> IpNet {
@@ -147,23 +177,39 @@ impl Admitted {
         &self.to
     }
 
-    /// It was taken, or failed for a reason of this side: it counts as what it is and no more.
-    pub(super) fn settle(mut self) {
-        self.settled = true;
+    /// It was refused, or came to nothing for no reason of this side.
+    pub(super) fn refused(self) {
+        self.to.confirmed.trickle.take(self.to.network(), REFUSED, Instant::now());
     }
 
     /// It was not sent.
     pub(super) fn undo(self) {
         self.to.confirmed.trickle.undo(self.to.network(), self.weight);
-        self.settle();
     }
 }
 
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        if !self.settled {
-            self.to.confirmed.trickle.take(self.to.network(), REFUSED, Instant::now());
-        }
+impl Question {
+    /// Whom it is for.
+    pub fn address(&self) -> IpAddr {
+        self.0.to.address
+    }
+
+    /// It was answered with the challenge: from now on and until this moment, everything is sent there. Nobody was sent anything
+    /// that it did not want, so the question counts for nothing.
+    pub fn confirmed(self, until: DateTime) {
+        self.0.to.with_asked(|asked, key| asked.confirmed(key, until));
+        self.0.undo();
+    }
+
+    /// It was answered otherwise, or not at all.
+    pub fn refused(self) {
+        self.0.refused();
+    }
+
+    /// It was not asked.
+    pub fn withdraw(self) {
+        self.0.to.with_asked(Asked::forget);
+        self.0.undo();
     }
 }
 
@@ -195,7 +241,7 @@ mod tests {
     impl Unconfirmed {
         /// Whether it may be sent a request with such a body, which it takes.
         fn takes(self: &Arc<Self>, body: usize) -> bool {
-            self.admit(body).map(Admitted::settle).is_ok()
+            self.admit(body).is_ok()
         }
     }
 
@@ -236,24 +282,57 @@ mod tests {
         };
         let admitted = (0..1_000).filter(|name| at(*name, name % 250).takes(0)).count();
         assert_eq!(admitted, 60);
-        assert!(at(1_000, 1).admit_once_more(0).is_err(), "over connections that stand too");
         let elsewhere = confirmed.judge("n0.evil.example", ip("198.51.101.1")).unwrap();
         let large = (0..1_000).filter(|_| elsewhere.takes(1 << 20)).count();
         assert_eq!(large, 1, "a mebibyte counts as 65, and what is owed has to be waited for");
         let refusing = confirmed.judge("n0.evil.example", ip("198.51.102.1")).unwrap();
-        let refused = (0..1_000).filter(|_| refusing.admit(0).map(drop).is_ok()).count();
-        assert_eq!(refused, 15, "whatever is not said to be taken counts four times");
+        let refused = (0..1_000).filter(|_| refusing.admit(0).map(Admitted::refused).is_ok()).count();
+        assert_eq!(refused, 15, "what is refused counts four times");
         let unsent = confirmed.judge("n0.evil.example", ip("198.51.103.1")).unwrap();
         assert!((0..1_000).all(|_| unsent.admit(1 << 20).map(Admitted::undo).is_ok()));
+    }
+
+    #[test]
+    fn b33_a_question_is_one_request_of_the_trickle_once_and_none_where_it_is_answered() {
+        let confirmed = Confirmed::new(true, "1/h, burst 5".parse().unwrap());
+        let at = |name: usize, last: usize| {
+            confirmed.judge(&format!("n{name}.evil.example"), ip(&format!("198.51.100.{last}")))
+        };
+        let asked = at(0, 1).unwrap();
+        asked.question().unwrap().refused();
+        assert!(asked.question().is_none(), "of late it said no");
+        assert!(asked.takes(0), "the question and its refusal left one of five");
+        assert!(at(1, 1).unwrap().question().is_none(), "and now there is none for any name");
+
+        let other = |name: &str| confirmed.judge(name, ip("198.51.101.1"));
+        other("unasked.example").unwrap().question().unwrap().withdraw();
+        for name in 0..1_000 {
+            let name = format!("n{name}.example");
+            let until = DateTime::from_system_time(std::time::SystemTime::now() + Duration::from_secs(60));
+            other(&name).unwrap().question().unwrap().confirmed(until);
+            assert!(other(&name).is_none(), "it has confirmed");
+        }
+        let (left, unasked) = (other("last.example").unwrap(), other("unasked.example").unwrap());
+        assert!((0..4).all(|_| left.takes(0)), "nothing of that counts");
+        assert!(unasked.question().is_some());
+    }
+
+    #[test]
+    fn b33_a_question_that_the_hub_cuts_off_is_no_refusal_and_is_not_repeated() {
+        let confirmed = Confirmed::new(true, "1/h, burst 2".parse().unwrap());
+        let asked = confirmed.judge("d.example", ip(VICTIM)).unwrap();
+        drop(asked.question());
+        assert!(asked.question().is_none());
+        assert!(asked.takes(0) && !asked.takes(0));
     }
 
     #[test]
     fn who_confirms_while_it_is_connected_is_held_up_no_longer() {
         let confirmed = confirmed();
         let moved = confirmed.judge("d.example", ip(VICTIM)).unwrap();
-        assert!((0..1_000).any(|_| !moved.takes(0)));
+        assert!(!moved.has_confirmed());
         note(&confirmed, "http://d.example", VICTIM);
-        assert!((0..1_000).all(|_| moved.admit_once_more(0).is_ok_and(|admitted| admitted.is_none())));
+        assert!(moved.has_confirmed());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use tower_service::Service;
 use url::Host;
 
-use super::confirmed::{Admitted, Confirmed};
+use super::confirmed::{Admitted, Confirmed, Question, Unconfirmed};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard, PublicAddress};
 use super::resolver::Unresolved;
@@ -34,19 +34,65 @@ pub(super) struct GuardedConnector {
     load: Load,
 }
 
+/// Which of the addresses that a name has a request goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// Any. One that has not confirmed under this name and was not asked of late is sent nothing: it has to be asked first.
+    Asking,
+    /// Any, and nobody has to be asked.
+    #[default]
+    Plain,
+    /// This one.
+    To(IpAddr),
+}
+
 /// What a connection is made for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
     /// The size of the request's body.
-    pub(super) body: usize,
-    /// What was taken into account for it, once there is a connection.
-    pub(super) admitted: Arc<Mutex<Option<Admitted>>>,
+    body: usize,
+    way: Way,
+    /// It is a question, which was taken into account before.
+    is_question: bool,
+    counted: Arc<Mutex<Counted>>,
+}
+
+/// What was taken into account for a connection.
+#[derive(Debug, Default)]
+struct Counted {
+    admitted: Option<Admitted>,
+    question: Option<Question>,
 }
 
 impl Load {
-    /// What was taken into account, if anything.
+    pub(super) fn new(body: usize, way: Way) -> Self {
+        Self { body, way, ..Self::default() }
+    }
+
+    /// A question for this address.
+    pub(super) fn question(address: IpAddr) -> Self {
+        Self { way: Way::To(address), is_question: true, ..Self::default() }
+    }
+
+    /// What was taken into account for the request, if anything.
     pub(super) fn take(&self) -> Option<Admitted> {
-        self.admitted.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.counted().admitted.take()
+    }
+
+    /// What has to be asked first, if anything.
+    pub(super) fn take_question(&self) -> Option<Question> {
+        self.counted().question.take()
+    }
+
+    /// The connection came to nothing for no reason of this side.
+    pub(super) fn refused(&self) {
+        if let Some(admitted) = self.take() {
+            admitted.refused();
+        }
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,6 +109,8 @@ pub(super) enum ConnectError {
     Crowded(Duration),
     #[error("nobody has confirmed there under this name, and the network is sent enough of that for now")]
     Unconfirmed(Duration),
+    #[error("nobody was asked there whether it wants what is sent under this name")]
+    Unasked,
     #[error("no connection: {0}")]
     Io(#[from] io::Error),
 }
@@ -92,8 +140,7 @@ impl GuardedConnector {
         let end = Instant::now() + limit;
         let host = uri.host().unwrap_or_default();
         let dialled = timeout(limit, async { self.dial(host, self.resolve(&uri).await?, end).await });
-        let (stream, admitted) = dialled.await.unwrap_or(Err(ConnectError::Timeout(limit)))?;
-        *self.load.admitted.lock().unwrap_or_else(PoisonError::into_inner) = admitted;
+        let stream = dialled.await.unwrap_or(Err(ConnectError::Timeout(limit)))?;
         Ok(TokioIo::new(stream))
     }
 
@@ -112,10 +159,11 @@ impl GuardedConnector {
         }
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         self.guard.check_port(port)?;
-        let found = match Host::parse(authority.host()).map_err(|_| Forbidden::Host)? {
-            Host::Ipv4(ip) => vec![IpAddr::V4(ip)],
-            Host::Ipv6(ip) => vec![IpAddr::V6(ip)],
-            Host::Domain(name) => self.ask(&name).await?,
+        let found = match (Host::parse(authority.host()).map_err(|_| Forbidden::Host)?, self.load.way) {
+            (Host::Ipv4(ip), _) => vec![IpAddr::V4(ip)],
+            (Host::Ipv6(ip), _) => vec![IpAddr::V6(ip)],
+            (Host::Domain(_), Way::To(address)) => vec![address],
+            (Host::Domain(name), Way::Asking | Way::Plain) => self.ask(&name).await?,
         };
         let vetted = found.into_iter().map(|ip| self.guard.check(SocketAddr::new(ip, port)));
         Ok(vetted.collect::<Result<Vec<_>, _>>()?)
@@ -144,45 +192,60 @@ impl GuardedConnector {
         host: &str,
         addresses: Vec<PublicAddress>,
         end: Instant,
-    ) -> Result<(TcpStream, Option<Admitted>), ConnectError> {
+    ) -> Result<TcpStream, ConnectError> {
         // Names are compared as the URL standard writes them.
         let host = Host::parse(host).map_or_else(|_| host.to_owned(), |host| host.to_string());
         let tried = self.chosen(&host, addresses);
         let (mut last, mut held_back) = (None, None::<Duration>);
         for ((unconfirmed, address), left) in tried.iter().zip((1..=tried.len()).rev()) {
             self.admit(address)?;
-            let elsewhere = unconfirmed.map(|confirmed| confirmed.elsewhere(&host, address.socket().ip()));
-            let admitted = match elsewhere.map(|there| there.admit(self.load.body)).transpose() {
-                Ok(admitted) => admitted,
-                Err(wait) => {
-                    held_back = Some(held_back.map_or(wait, |least| least.min(wait)));
-                    continue;
-                }
-            };
+            if let Some(confirmed) = unconfirmed
+                && let Err(wait) = self.admit_elsewhere(&confirmed.elsewhere(&host, address.socket().ip()))?
+            {
+                held_back = Some(held_back.map_or(wait, |least| least.min(wait)));
+                continue;
+            }
             let share = end.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1);
             last = Some(match timeout(share, TcpStream::connect(address.socket())).await {
                 Ok(Ok(stream)) => {
                     stream.set_nodelay(true)?;
-                    return Ok((stream, admitted));
+                    return Ok(stream);
                 }
-                Ok(Err(error)) => {
-                    if let Some(admitted) = admitted
-                        && is_ours(&error)
-                    {
-                        admitted.settle();
-                    }
+                Ok(Err(error)) if is_ours(&error) => {
+                    drop(self.load.take());
                     ConnectError::Io(error)
                 }
-                Err(_) => ConnectError::Timeout(self.connect_timeout),
+                Ok(Err(error)) => {
+                    self.load.refused();
+                    ConnectError::Io(error)
+                }
+                Err(_) => {
+                    self.load.refused();
+                    ConnectError::Timeout(self.connect_timeout)
+                }
             });
         }
         let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable).into();
         Err(last.or(held_back.map(ConnectError::Unconfirmed)).unwrap_or_else(nowhere))
     }
 
+    /// Takes into account that an address is connected to that has not confirmed, or says how long that has to wait.
+    ///
+    /// # Errors
+    /// [`ConnectError::Unasked`], and the question is in the load.
+    fn admit_elsewhere(&self, there: &Arc<Unconfirmed>) -> Result<Result<(), Duration>, ConnectError> {
+        if self.load.way == Way::Asking
+            && let Some(question) = there.question()
+        {
+            self.load.counted().question = Some(question);
+            return Err(ConnectError::Unasked);
+        }
+        Ok(there.admit(self.load.body).map(|admitted| self.load.counted().admitted = Some(admitted)))
+    }
+
     /// The addresses that are tried, with what knows how much may be sent to those that have not confirmed.
     fn chosen(&self, host: &str, addresses: Vec<PublicAddress>) -> Vec<(Option<&Confirmed>, PublicAddress)> {
-        let confirmed = match &self.confirmed {
+        let confirmed = match self.confirmed.as_ref().filter(|_| !self.load.is_question) {
             Some(confirmed) => confirmed.have(host, addresses.iter().map(|address| address.socket().ip())),
             None => vec![true; addresses.len()],
         };
@@ -257,12 +320,38 @@ mod tests {
         let dial = async |addresses: &[PublicAddress]| {
             let dialled =
                 connector.dial("d.test", addresses.to_vec(), Instant::now() + Duration::from_secs(1));
-            dialled.await.map(|(stream, _)| stream.peer_addr().unwrap())
+            dialled.await.map(|stream| stream.peer_addr().unwrap())
         };
         assert_eq!(dial(&[crowded_at]).await.unwrap(), crowded_at.socket());
         assert_eq!(dial(&[crowded_at, well_at]).await.unwrap(), well_at.socket());
         let neither = dial(&[crowded_at, well_at]).await;
         assert!(matches!(neither, Err(ConnectError::Unconfirmed(_))), "{neither:?}");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_was_not_asked_is_asked_first_and_a_question_goes_to_one_address() {
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        let confirmed = Confirmed::new(true, "1/h, burst 9".parse().unwrap());
+        let connector = GuardedConnector::new(guard.clone(), Duration::from_secs(1)).heeding(confirmed);
+        let listener = std::net::TcpListener::bind(("127.0.1.1", 0)).unwrap();
+        let at = guard.check(listener.local_addr().unwrap()).unwrap();
+        let dial = async |load: &Load| {
+            let connector = connector.clone().carrying(load.clone());
+            connector.dial("d.test", vec![at], Instant::now() + Duration::from_secs(1)).await
+        };
+        let delivery = Load::new(0, Way::Asking);
+        assert!(matches!(dial(&delivery).await, Err(ConnectError::Unasked)));
+        let question = delivery.take_question().unwrap();
+        assert_eq!(question.address(), at.socket().ip());
+        assert!(delivery.take().is_none(), "nothing else was taken into account");
+
+        let asking = Load::question(question.address());
+        assert!(dial(&asking).await.is_ok() && asking.take().is_none());
+        let url: Uri = format!("http://d.test:{}/", at.socket().port()).parse().unwrap();
+        let found = connector.clone().carrying(asking).resolve(&url).await.unwrap();
+        assert_eq!(found.iter().map(|found| found.socket()).collect::<Vec<_>>(), [at.socket()]);
+
+        assert!(dial(&delivery).await.is_ok() && delivery.take().is_some(), "it was asked just now");
     }
 
     #[tokio::test]
@@ -281,9 +370,9 @@ mod tests {
         confirmed.note("http://d.test", Some(at(&own).socket().ip()), until);
         for _ in 0..3 {
             let end = Instant::now() + Duration::from_secs(1);
-            let (stream, admitted) = connector.dial("d.test", addresses.clone(), end).await.unwrap();
+            let stream = connector.dial("d.test", addresses.clone(), end).await.unwrap();
             assert_eq!(stream.peer_addr().unwrap(), own.local_addr().unwrap());
-            assert!(admitted.is_none());
+            assert!(connector.load.take().is_none());
         }
     }
 

@@ -4,6 +4,7 @@
 //! (D-20). Redirects are followed by nobody but the topic fetch, each hop as a request of its own. The environment's proxy
 //! settings mean nothing here: a proxy would resolve the names again.
 
+mod asked;
 mod client;
 mod confirmed;
 mod connector;
@@ -16,9 +17,13 @@ mod trust;
 
 pub(crate) use client::coding;
 pub use client::{Answer, EgressClient, EgressError, ReadLimit, Room, USER_AGENT, Unmeasured};
-pub use confirmed::Confirmed;
+pub use confirmed::{Confirmed, Question};
+pub use connector::Way;
 pub use crowds::Crowds;
 pub use guard::{Forbidden, Guard, PublicAddress};
 pub use resolver::{Resolver, Unresolved};
 pub use target::{RedirectError, Target, redirect, target};
 pub use trust::{Trust, TrustError};
+
+#[cfg(test)]
+mod scenarios;

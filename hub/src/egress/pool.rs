@@ -21,11 +21,11 @@ use hyper_util::rt::TokioIo;
 use lru::LruCache;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use tower_service::Service;
 
-use super::confirmed::{Admitted, Unconfirmed};
-use super::connector::{ConnectError, GuardedConnector, Load};
+use super::confirmed::{Admitted, Question, Unconfirmed};
+use super::connector::{ConnectError, GuardedConnector, Load, Way};
 use super::target::{Origin, Target};
 
 /// How long a connection may be idle.
@@ -37,8 +37,24 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// Why there is no answer: the connector's own error, or hyper's.
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// Not in time.
+    Late,
+    /// The address has to be asked this first.
+    Unasked(Question),
+    /// The connector's own error, or hyper's.
+    Broken(Broken),
+}
+
 pub(super) type Broken = Box<dyn StdError + Send + Sync>;
+
+impl<E: StdError + Send + Sync + 'static> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Broken(error.into())
+    }
+}
 
 /// The connections of one client. Clones share them.
 #[derive(Clone)]
@@ -65,7 +81,7 @@ pub(super) struct Connection {
     peer: IpAddr,
     /// What has to be kept to there.
     unconfirmed: Option<Arc<Unconfirmed>>,
-    /// The request under way, where it counts there. If it comes to nothing that is a refusal.
+    /// The request under way, where it counts there.
     admitted: Option<Admitted>,
     /// Until it is dropped.
     _counted: Counted,
@@ -105,13 +121,43 @@ impl Connection {
         self.peer
     }
 
-    /// Notes whether what was sent was taken.
+    /// Notes whether what was sent was taken. What came to nothing was not.
     pub(super) fn answered(&mut self, taken: bool) {
         if let Some(admitted) = self.admitted.take()
-            && taken
+            && !taken
         {
-            admitted.settle();
+            admitted.refused();
         }
+    }
+
+    /// Sends the request over a new connection.
+    async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+        deadline: Instant,
+    ) -> Result<Response<Incoming>, Failed> {
+        let sent = timeout_at(deadline, async {
+            self.sender.ready().await?;
+            self.sender.send_request(request).await
+        });
+        let failed = match sent.await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(error)) => error.into(),
+            Err(_) => Failed::Late,
+        };
+        self.answered(false);
+        Err(failed)
+    }
+
+    /// Sends the request, if the connection turns out to stand still.
+    async fn try_send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unsent> {
+        if self.sender.ready().await.is_err() {
+            return Err(Unsent::Returned(Box::new(request)));
+        }
+        self.sender.try_send_request(request).await.map_err(|mut failed| match failed.take_message() {
+            Some(unsent) => Unsent::Returned(Box::new(unsent)),
+            None => Unsent::Broken(failed.into_error().into()),
+        })
     }
 
     fn unsent(&mut self) {
@@ -120,12 +166,25 @@ impl Connection {
         }
     }
 
-    fn admit(&mut self, body: usize) -> Result<(), ConnectError> {
-        if let Some(unconfirmed) = &self.unconfirmed {
-            self.admitted = unconfirmed.admit_once_more(body).map_err(ConnectError::Unconfirmed)?;
+    /// Takes into account that the request is sent over it, or says how long that has to wait.
+    fn admit(&mut self, body: usize, way: Way) -> Result<Result<(), Duration>, Failed> {
+        let Some(unconfirmed) = self.unconfirmed.as_ref().filter(|there| !there.has_confirmed()) else {
+            return Ok(Ok(()));
+        };
+        if way == Way::Asking
+            && let Some(question) = unconfirmed.question()
+        {
+            return Err(Failed::Unasked(question));
         }
-        Ok(())
+        Ok(unconfirmed.admit(body).map(|admitted| self.admitted = Some(admitted)))
     }
+}
+
+/// Why a connection that stood has brought no answer.
+enum Unsent {
+    /// It was closed before anything was sent.
+    Returned(Box<Request<Full<Bytes>>>),
+    Broken(Broken),
 }
 
 impl Pool {
@@ -144,38 +203,62 @@ impl Pool {
         lock(&self.kept).bounds.all = all;
     }
 
-    /// Sends the request over a connection that stands, or over a new one. A connection that turns out to be closed before
-    /// anything was sent is passed over.
+    /// Sends the request over a connection that stands, or over a new one, until this moment. A connection that turns out to be
+    /// closed before anything was sent is passed over.
     pub(super) async fn send(
         &self,
         target: &Target,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<(Response<Incoming>, Connection), Broken> {
+        way: Way,
+        deadline: Instant,
+    ) -> Result<(Response<Incoming>, Connection), Failed> {
         let body = length(request.body());
+        let mut held_back = None;
         while let Some(mut idle) = self.take(&target.origin) {
-            if idle.connection.sender.ready().await.is_err() {
-                continue;
-            }
-            if let Err(held_back) = idle.connection.admit(body) {
+            let admitted = idle.connection.admit(body, way);
+            if !matches!(admitted, Ok(Ok(()))) {
                 self.keep(target, idle);
-                return Err(held_back.into());
+                // The name may lead to where more may be sent by now.
+                held_back = admitted?.err();
+                break;
             }
             let mut connection = idle.connection;
-            match connection.sender.try_send_request(request).await {
-                Ok(response) => return Ok((response, connection)),
-                Err(mut failed) => match failed.take_message() {
-                    Some(unsent) => {
-                        connection.unsent();
-                        request = unsent;
-                    }
-                    None => return Err(failed.into_error().into()),
-                },
+            match timeout_at(deadline, connection.try_send(request)).await {
+                Ok(Ok(response)) => return Ok((response, connection)),
+                Ok(Err(Unsent::Returned(unsent))) => {
+                    connection.unsent();
+                    request = *unsent;
+                }
+                Ok(Err(Unsent::Broken(error))) => {
+                    connection.answered(false);
+                    return Err(Failed::Broken(error));
+                }
+                Err(_) => {
+                    connection.answered(false);
+                    return Err(Failed::Late);
+                }
             }
         }
         // A seldom way: boxed, it takes no room in every request under way.
-        let mut connection = Box::pin(self.connect(target, body)).await?;
-        connection.sender.ready().await?;
-        let response = connection.sender.send_request(request).await?;
+        let connected = Box::pin(self.connect_until(deadline, target, Load::new(body, way))).await;
+        let mut connection = connected.map_err(|failed| match (failed, held_back) {
+            (Failed::Late | Failed::Broken(_), Some(wait)) => ConnectError::Unconfirmed(wait).into(),
+            (failed, _) => failed,
+        })?;
+        let response = Box::pin(connection.send(request, deadline)).await?;
+        Ok((response, connection))
+    }
+
+    /// Asks over a connection of its own, to this address.
+    pub(super) async fn ask(
+        &self,
+        target: &Target,
+        request: Request<Full<Bytes>>,
+        address: IpAddr,
+        deadline: Instant,
+    ) -> Result<(Response<Incoming>, Connection), Failed> {
+        let mut connection = self.connect_until(deadline, target, Load::question(address)).await?;
+        let response = connection.send(request, deadline).await?;
         Ok((response, connection))
     }
 
@@ -208,9 +291,24 @@ impl Pool {
         lock(&self.kept).take(origin)
     }
 
-    async fn connect(&self, target: &Target, body: usize) -> Result<Connection, Broken> {
+    async fn connect_until(
+        &self,
+        deadline: Instant,
+        target: &Target,
+        load: Load,
+    ) -> Result<Connection, Failed> {
+        let connected = timeout_at(deadline, self.connect(target, &load)).await;
+        let failed = match connected {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => Failed::Broken(error),
+            Err(_) => Failed::Late,
+        };
+        load.refused();
+        Err(load.take_question().map_or(failed, Failed::Unasked))
+    }
+
+    async fn connect(&self, target: &Target, load: &Load) -> Result<Connection, Broken> {
         let counted = lock(&self.kept).count_one();
-        let load = Load { body, ..Load::default() };
         let connector = self.connector.clone().carrying(load.clone());
         let stream =
             HttpsConnector::from((connector, Arc::clone(&self.tls))).call(target.origin.uri()?).await?;
@@ -395,7 +493,8 @@ mod tests {
     async fn ask(pool: &Pool, peer: &Peer) {
         let mut request = Request::new(Full::new(Bytes::new()));
         *request.uri_mut() = peer.target.path.clone();
-        let (response, connection) = pool.send(&peer.target, request).await.unwrap();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let (response, connection) = pool.send(&peer.target, request, Way::Plain, deadline).await.unwrap();
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
         pool.put(&peer.target, connection, response.headers());
     }

@@ -2,7 +2,7 @@
 
 use prometheus_client::registry::Registry;
 
-use super::verification::Reply;
+use super::intent::Reply;
 use crate::metrics::Kinds;
 
 /// The meters of verification.

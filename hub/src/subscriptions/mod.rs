@@ -2,6 +2,7 @@
 
 mod acquaintances;
 mod denial;
+mod intent;
 mod lease;
 mod meters;
 mod policy;
@@ -12,6 +13,7 @@ mod verification;
 mod verified;
 
 pub use denial::{Denials, Telling, ToTell};
+pub(crate) use intent::{ANSWER_READ, NotAsked, Reply, asking, reply};
 pub use lease::LeasePolicy;
 pub use meters::VerificationMeters;
 pub use policy::{EveryTopic, TopicPolicy, Verdict};

@@ -4,18 +4,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::Request;
-use http::header::USER_AGENT;
-use http_body_util::Full;
 use resync_core::datetime::DateTime;
-use resync_core::websub::{self, Challenge};
+use resync_core::websub::Challenge;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::denial::{Denials, Telling};
+use super::intent::{ANSWER_READ, NotAsked, Reply, asking, reply};
 use super::lease::LeasePolicy;
 use super::meters::{Ending, VerificationMeters};
 use super::policy::{TopicPolicy, Verdict};
@@ -23,12 +20,10 @@ use super::queues::Queues;
 use super::requests::{Acquaintance, Waiting};
 use super::resting::Resting;
 use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
-use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit};
+use crate::egress::{Answer, EgressClient, EgressError};
 use crate::places::{Lane, Place};
 use crate::store::{Activation, Intent, NewDenial, PendingRequest, Refusal, Store, StoreError};
 
-/// A challenge is 64 characters; whoever answers more than this is not confirming.
-const ANSWER_READ: usize = 4 * 1024;
 /// An unreachable callback is asked once more after this pause; an answer, whatever it says, is final (C-08).
 const SECOND_TRY_AFTER: Duration = Duration::from_secs(5);
 /// How often a known client's topic is looked at, with that pause between, before what cannot be told counts as not verified.
@@ -37,23 +32,6 @@ const POLICY_TRIES: usize = 3;
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(30);
 /// When the store does not take the result, it is offered again.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// What the callback said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
-    /// At this address.
-    Confirmed(IpAddr),
-    Refused(String),
-    Unreachable(String),
-}
-
-/// Nothing was asked, for reasons that lie here.
-enum NotAsked {
-    /// No file descriptor is left.
-    Exhausted,
-    /// Too much was asked for at the callback's network of late.
-    Crowded(Duration),
-}
 
 /// The ways out to callbacks. Each counts its connections by network, and strangers use up nothing of the others (B-33).
 #[derive(Clone, Debug)]
@@ -283,27 +261,13 @@ impl Verification {
         place: &Place,
     ) -> Result<Reply, NotAsked> {
         let challenge = Challenge::random();
-        let asking = match asking(request, lease, &challenge) {
+        let asking = match asking(&request.topic, &request.callback, lease, &challenge) {
             Ok(asking) => asking,
             Err(error) => return Ok(Reply::Refused(format!("the callback cannot be asked: {error}"))),
         };
-        let answer = by.send(asking, ReadLimit::Keep(ANSWER_READ)).await;
+        let answer = by.send(asking, ANSWER_READ).await;
         note(&answer, place);
-        Ok(match answer {
-            Ok(answer) if !answer.status.is_success() => {
-                Reply::Refused(format!("the callback answered {} instead of 2xx", answer.status.as_u16()))
-            }
-            Ok(answer) if answer.body != challenge.as_str().as_bytes() => {
-                Reply::Refused("the callback's answer is not the challenge".to_owned())
-            }
-            Ok(answer) => Reply::Confirmed(answer.peer),
-            Err(EgressError::Exhausted) => return Err(NotAsked::Exhausted),
-            Err(EgressError::Crowded(wait)) => return Err(NotAsked::Crowded(wait)),
-            Err(error @ (EgressError::Forbidden(_) | EgressError::TooLarge(_) | EgressError::Compressed)) => {
-                Reply::Refused(error.to_string())
-            }
-            Err(error) => Reply::Unreachable(error.to_string()),
-        })
+        reply(answer, &challenge)
     }
 
     async fn put_in_force(
@@ -361,25 +325,6 @@ fn note(answer: &Result<Answer, EgressError>, place: &Place) {
         }
         Err(_) => {}
     }
-}
-
-fn asking(
-    request: &PendingRequest,
-    lease: Option<Duration>,
-    challenge: &Challenge,
-) -> Result<Request<Full<Bytes>>, http::Error> {
-    Request::get(url(request, lease, challenge))
-        .header(USER_AGENT, egress::USER_AGENT)
-        .body(Full::new(Bytes::new()))
-}
-
-fn url(request: &PendingRequest, lease: Option<Duration>, challenge: &Challenge) -> String {
-    let (topic, challenge) = (request.topic.as_str().to_owned(), challenge.clone());
-    let verification = match lease {
-        Some(lease) => websub::Verification::Subscribe { topic, challenge, lease: lease.as_secs() },
-        None => websub::Verification::Unsubscribe { topic, challenge, lease: None },
-    };
-    verification.to_url(&request.callback)
 }
 
 #[cfg(test)]

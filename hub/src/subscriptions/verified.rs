@@ -55,6 +55,12 @@ impl VerifiedSubscription {
     pub(crate) fn assumed(request: PendingRequest, lease: Duration, asked_at: DateTime) -> Self {
         Self::new(request, lease, asked_at, IpAddr::from([192, 0, 2, 1]))
     }
+
+    /// As hubs kept it before they knew addresses.
+    #[cfg(test)]
+    pub(crate) fn without_address(self) -> Self {
+        Self { address: None, ..self }
+    }
 }
 
 impl VerifiedUnsubscription {
