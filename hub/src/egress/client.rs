@@ -17,10 +17,11 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::confirmed::{Confirmed, Question};
+use super::connection::{Broken, Connection, Failed};
 use super::connector::{ConnectError, GuardedConnector, Way, is_exhaustion};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard};
-use super::pool::{Bounds, Broken, Connection, Failed, Pool};
+use super::pool::{Bounds, Pool};
 use super::target::Target;
 
 /// What every request of the hub calls itself.

@@ -351,6 +351,9 @@ mod tests {
         let found = connector.clone().carrying(asking).resolve(&url).await.unwrap();
         assert_eq!(found.iter().map(|found| found.socket()).collect::<Vec<_>>(), [at.socket()]);
 
+        let inside = connector.clone().carrying(Load::question([10, 0, 0, 1].into())).resolve(&url).await;
+        assert!(matches!(inside, Err(ConnectError::Forbidden(_))), "the guard stands before it too");
+
         assert!(dial(&delivery).await.is_ok() && delivery.take().is_some(), "it was asked just now");
     }
 

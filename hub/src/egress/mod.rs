@@ -7,6 +7,7 @@
 mod asked;
 mod client;
 mod confirmed;
+mod connection;
 mod connector;
 mod crowds;
 mod guard;

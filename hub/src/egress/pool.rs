@@ -3,9 +3,7 @@
 //! Whoever takes a connection has it alone until it gives it back. One that is not given back closes.
 
 use std::collections::VecDeque;
-use std::error::Error as StdError;
 use std::fmt;
-use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,16 +13,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Response};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1::{Builder, SendRequest};
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http1::Builder;
+use hyper_rustls::HttpsConnector;
 use lru::LruCache;
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 use tower_service::Service;
 
-use super::confirmed::{Admitted, Question, Unconfirmed};
+use super::connection::{Broken, Connection, Counted, Failed, Unsent};
 use super::connector::{ConnectError, GuardedConnector, Load, Way};
 use super::target::{Origin, Target};
 
@@ -36,25 +32,6 @@ const AHEAD: Duration = Duration::from_secs(1);
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub(super) enum Failed {
-    /// Not in time.
-    Late,
-    /// The address has to be asked this first.
-    Unasked(Question),
-    /// The connector's own error, or hyper's.
-    Broken(Broken),
-}
-
-pub(super) type Broken = Box<dyn StdError + Send + Sync>;
-
-impl<E: StdError + Send + Sync + 'static> From<E> for Failed {
-    fn from(error: E) -> Self {
-        Self::Broken(error.into())
-    }
-}
 
 /// The connections of one client. Clones share them.
 #[derive(Clone)]
@@ -74,19 +51,6 @@ pub(super) struct Bounds {
     pub(super) all: usize,
 }
 
-/// A connection that nobody else uses now.
-pub(super) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
-    /// Whom it leads to.
-    peer: IpAddr,
-    /// What has to be kept to there.
-    unconfirmed: Option<Arc<Unconfirmed>>,
-    /// The request under way, where it counts there.
-    admitted: Option<Admitted>,
-    /// Until it is dropped.
-    _counted: Counted,
-}
-
 struct Kept {
     bounds: Bounds,
     /// Those that were used last are at the back.
@@ -98,93 +62,6 @@ struct Kept {
 struct Idle {
     connection: Connection,
     until: Instant,
-}
-
-/// One of the connections that are counted as open.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Connection {
-    pub(super) fn peer(&self) -> IpAddr {
-        self.peer
-    }
-
-    /// Notes whether what was sent was taken. What came to nothing was not.
-    pub(super) fn answered(&mut self, taken: bool) {
-        if let Some(admitted) = self.admitted.take()
-            && !taken
-        {
-            admitted.refused();
-        }
-    }
-
-    /// Sends the request over a new connection.
-    async fn send(
-        &mut self,
-        request: Request<Full<Bytes>>,
-        deadline: Instant,
-    ) -> Result<Response<Incoming>, Failed> {
-        let sent = timeout_at(deadline, async {
-            self.sender.ready().await?;
-            self.sender.send_request(request).await
-        });
-        let failed = match sent.await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(error)) => error.into(),
-            Err(_) => Failed::Late,
-        };
-        self.answered(false);
-        Err(failed)
-    }
-
-    /// Sends the request, if the connection turns out to stand still.
-    async fn try_send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unsent> {
-        if self.sender.ready().await.is_err() {
-            return Err(Unsent::Returned(Box::new(request)));
-        }
-        self.sender.try_send_request(request).await.map_err(|mut failed| match failed.take_message() {
-            Some(unsent) => Unsent::Returned(Box::new(unsent)),
-            None => Unsent::Broken(failed.into_error().into()),
-        })
-    }
-
-    fn unsent(&mut self) {
-        if let Some(admitted) = self.admitted.take() {
-            admitted.undo();
-        }
-    }
-
-    /// Takes into account that the request is sent over it, or says how long that has to wait.
-    fn admit(&mut self, body: usize, way: Way) -> Result<Result<(), Duration>, Failed> {
-        let Some(unconfirmed) = self.unconfirmed.as_ref().filter(|there| !there.has_confirmed()) else {
-            return Ok(Ok(()));
-        };
-        if way == Way::Asking
-            && let Some(question) = unconfirmed.question()
-        {
-            return Err(Failed::Unasked(question));
-        }
-        Ok(unconfirmed.admit(body).map(|admitted| self.admitted = Some(admitted)))
-    }
-}
-
-/// Why a connection that stood has brought no answer.
-enum Unsent {
-    /// It was closed before anything was sent.
-    Returned(Box<Request<Full<Bytes>>>),
-    Broken(Broken),
 }
 
 impl Pool {
@@ -265,7 +142,7 @@ impl Pool {
     /// Takes back a connection whose answer, with this head, was read to its end.
     pub(super) fn put(&self, target: &Target, connection: Connection, answered: &HeaderMap) {
         let idle = answered.get(KEEP_ALIVE).map_or(IDLE, idle_time);
-        if idle.is_zero() || connection.sender.is_closed() {
+        if idle.is_zero() || connection.is_closed() {
             return;
         }
         self.keep(target, Idle { connection, until: Instant::now() + idle });
@@ -312,13 +189,7 @@ impl Pool {
         let connector = self.connector.clone().carrying(load.clone());
         let stream =
             HttpsConnector::from((connector, Arc::clone(&self.tls))).call(target.origin.uri()?).await?;
-        let peer = peer(&stream)?;
-        let (sender, connection) = self.builder.handshake(stream).await?;
-        // How it ends is told to whoever waits for an answer over it.
-        tokio::spawn(async move { drop(connection.await) });
-        let admitted = load.take();
-        let unconfirmed = admitted.as_ref().map(|admitted| Arc::clone(admitted.to()));
-        Ok(Connection { sender, peer, unconfirmed, admitted, _counted: counted })
+        Ok(Connection::over(stream, &self.builder, counted).await?.heeding(load.take()))
     }
 }
 
@@ -327,7 +198,7 @@ impl Kept {
         let idle = self.idle.get_mut(origin)?;
         let now = Instant::now();
         while let Some(one) = idle.pop_back() {
-            if one.until > now && !one.connection.sender.is_closed() {
+            if one.until > now && !one.connection.is_closed() {
                 return Some(one);
             }
         }
@@ -373,7 +244,7 @@ impl Kept {
     fn close_expired(&mut self, now: Instant) -> bool {
         let mut unused = Vec::new();
         for (origin, idle) in &mut self.idle {
-            idle.retain(|one| one.until > now && !one.connection.sender.is_closed());
+            idle.retain(|one| one.until > now && !one.connection.is_closed());
             if idle.is_empty() {
                 unused.push(origin.clone());
             }
@@ -388,15 +259,6 @@ impl Kept {
 
 fn length(body: &Full<Bytes>) -> usize {
     body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
-}
-
-/// The address at the other end.
-fn peer(stream: &MaybeHttpsStream<TokioIo<TcpStream>>) -> io::Result<IpAddr> {
-    let stream = match stream {
-        MaybeHttpsStream::Http(stream) => stream,
-        MaybeHttpsStream::Https(stream) => stream.inner().get_ref().0.inner(),
-    };
-    Ok(stream.inner().peer_addr()?.ip())
 }
 
 /// Closes connections in time also where nobody sends anything any more; ends with the last one.
