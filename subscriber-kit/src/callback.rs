@@ -39,6 +39,7 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LINK, RETRY_AFTER, X_CON
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use resync_core::datetime::DateTime;
+use resync_core::websub::asked_again::{X_HUB_QUERY_SIGNATURE, is_query_signed};
 use resync_core::websub::identity::{NotificationId, WEBHOOK_ID};
 use resync_core::websub::key::TopicUrl;
 use resync_core::websub::link_header::LinkHeader;
@@ -96,6 +97,7 @@ impl Default for CallbackOptions {
 /// | request | answer |
 /// |---|---|
 /// | GET for what is pending | 200 with the challenge as `application/octet-stream` (W-116, W-187, W-188) |
+/// | GET for what is in force, signed with its secret (`X-Hub-Query-Signature`) | 200 with the challenge; nothing changes (W-065) |
 /// | GET with `hub.mode=denied` | 200, the subscription is denied from then on |
 /// | any other GET | 404 (W-117) |
 /// | POST with a good signature | 204 once it is durable, handed on unless it is known already |
@@ -189,7 +191,10 @@ impl Shared {
         let (parts, body) = request.into_parts();
         let token = token(parts.uri.path());
         match parts.method {
-            Method::GET => self.verify(token, parts.uri.query().unwrap_or_default()).await,
+            Method::GET => {
+                let query = parts.uri.query().unwrap_or_default();
+                self.verify(token, query, parts.headers.get(X_HUB_QUERY_SIGNATURE)).await
+            }
             Method::POST => match self.deliver(token, &parts.headers, body).await {
                 Ok(()) => self.taken(),
                 Err(refusal) => self.refuse(&refusal),
@@ -202,8 +207,16 @@ impl Shared {
         }
     }
 
-    async fn verify(&self, token: &str, query: &str) -> Answer {
+    async fn verify(&self, token: &str, query: &str, signature: Option<&HeaderValue>) -> Answer {
         let Ok(verification) = Verification::parse(query) else { return not_found() };
+        // Who signs asks about what is in force: that confirms no request that is under way.
+        if let Some(signature) = signature {
+            let is_signed = |secrets: &[Secret]| {
+                signature.to_str().is_ok_and(|header| is_query_signed(header, secrets, query))
+            };
+            let challenge = self.subscriptions.asked_again(token, &verification, is_signed);
+            return challenge.map_or_else(not_found, echo);
+        }
         match self.subscriptions.verify(token, verification).await {
             Ok(Verdict::Echo(challenge)) => echo(challenge),
             Ok(Verdict::Noted) => {

@@ -21,6 +21,9 @@ const PENDING_FOR: Duration = Duration::from_secs(3600);
 /// How long after its confirmation a request may be verified again, by a hub that did not get the answer.
 const CONFIRMED_FOR: Duration = Duration::from_secs(60);
 
+/// A hub's clock may run so much slower over a lease.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
+
 /// No lease is believed to be longer: ten years, in seconds.
 const LONGEST_LEASE: u64 = 315_360_000;
 
@@ -119,8 +122,7 @@ impl Subscriptions {
         // Looked at first without writing: whoever guesses must not make this process write.
         let awaited = self.with(token, |record| record.awaits(&verification, now)).unwrap_or(false);
         if !awaited {
-            let again = self.with(token, |record| record.repeats(&verification)).flatten();
-            return Ok(again.map_or(Verdict::NotPending, Verdict::Echo));
+            return Ok(Verdict::NotPending);
         }
         let token = token.to_owned();
         self.update(move |book| {
@@ -128,6 +130,23 @@ impl Subscriptions {
             record.map_or(Verdict::NotPending, |record| record.accept(verification, now))
         })
         .await
+    }
+
+    /// What to echo to a hub that asks again about the subscription in force (W-065), as one does that finds this callback at
+    /// another address. Nothing changes by it. `is_signed` tells whether the hub has proven with one of these secrets that it
+    /// is the one which delivers: anybody else may want to subscribe this callback to something.
+    pub(crate) fn asked_again(
+        &self,
+        token: &str,
+        verification: &Verification,
+        is_signed: impl FnOnce(&[Secret]) -> bool,
+    ) -> Option<String> {
+        let now = DateTime::now();
+        let answer = |record: &Record| {
+            let challenge = record.repeats(verification, now)?;
+            is_signed(&record.secrets(now.unix_millis())).then_some(challenge)
+        };
+        self.with(token, answer).flatten()
     }
 
     /// All subscriptions as they stand.
@@ -232,12 +251,18 @@ impl Record {
         }
     }
 
-    /// What to echo to a hub that asks again about the subscription in force (W-065), as one does that finds this callback at
-    /// another address. Nothing changes by it.
-    fn repeats(&self, verification: &Verification) -> Option<String> {
-        let in_force = matches!(self.phase(DateTime::now()), Phase::Active { .. } | Phase::Renewing { .. });
+    /// The challenge of a question about what is in force, and lasts no longer than that. Who is about to unsubscribe says no.
+    fn repeats(&self, verification: &Verification, now: DateTime) -> Option<String> {
+        let (Phase::Active { expires } | Phase::Renewing { expires }) = self.phase(now) else { return None };
+        let is_leaving = self.pending.is_some_and(|pending| pending.mode == Mode::Unsubscribe);
+        let left =
+            expires.unix_millis().saturating_sub(now.unix_millis()).saturating_add(millis(CLOCKS_DIFFER));
         match verification {
-            Verification::Subscribe { topic, challenge, .. } if in_force && topic == self.topic.as_str() => {
+            Verification::Subscribe { topic, challenge, lease }
+                if topic == self.topic.as_str()
+                    && !is_leaving
+                    && millis(Duration::from_secs((*lease).min(LONGEST_LEASE))) <= left =>
+            {
                 Some(challenge.as_str().to_owned())
             }
             _ => None,
@@ -347,20 +372,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn w065_a_hub_that_asks_again_about_what_is_in_force_hears_yes_and_nothing_changes() {
+    async fn w065_a_hub_that_proves_who_it_is_hears_yes_about_what_is_in_force_and_nothing_changes() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        let ask = |topic: &str, lease| subscriptions.asked_again(&id.0, &subscribe(topic, lease), |_| true);
+        assert_eq!(ask(TOPIC, 60), None, "nothing is in force yet");
+        subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        let record = || subscriptions.with(&id.0, |record| format!("{record:?}")).unwrap();
+        let before = record();
+        assert!(ask(TOPIC, 600).is_some_and(|challenge| challenge.len() == 64));
+        let foreign = subscriptions.asked_again(&id.0, &subscribe(TOPIC, 600), |_| false);
+        assert_eq!(foreign, None, "that is no hub of ours");
+        assert_eq!(ask(TOPIC, 700), None, "that is more than what is left");
+        assert_eq!(ask("http://source.example/other", 60), None);
+        assert_eq!(record(), before);
+
+        let callback = || "http://me.example/cb/x".to_owned();
+        subscriptions.expect(&id, Mode::Subscribe, callback(), None).await.unwrap();
+        assert!(ask(TOPIC, 600).is_some(), "the old lease goes on");
+        assert!(matches!(subscriptions.get(&id).unwrap().phase, Phase::Renewing { .. }));
+        subscriptions.expect(&id, Mode::Unsubscribe, callback(), None).await.unwrap();
+        assert_eq!(ask(TOPIC, 600), None, "nobody wants that any more");
+        let denied = Verification::Denied { topic: TOPIC.into(), reason: None };
+        subscriptions.verify(&id.0, denied).await.unwrap();
+        assert_eq!(ask(TOPIC, 600), None);
+    }
+
+    #[tokio::test]
+    async fn w115_w117_what_is_in_force_is_not_confirmed_to_whoever_asks() {
         let (subscriptions, id) = pending(Mode::Subscribe).await;
         subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
         subscriptions.update(|book| book.subscriptions[0].pending = None).await.unwrap();
-        let before = subscriptions.get(&id).unwrap().phase;
-        let again = subscriptions.verify(&id.0, subscribe(TOPIC, 60)).await.unwrap();
-        assert!(matches!(again, Verdict::Echo(challenge) if challenge.len() == 64));
-        assert_eq!(subscriptions.get(&id).unwrap().phase, before);
-        let elsewhere = subscriptions.verify(&id.0, subscribe("http://source.example/other", 60)).await;
-        assert_eq!(elsewhere.unwrap(), Verdict::NotPending);
-        let denied = Verification::Denied { topic: TOPIC.into(), reason: None };
-        subscriptions.verify(&id.0, denied).await.unwrap();
-        let after = subscriptions.verify(&id.0, subscribe(TOPIC, 60)).await.unwrap();
-        assert_eq!(after, Verdict::NotPending, "nobody wants that any more");
+        let foreign = subscriptions.verify(&id.0, subscribe(TOPIC, 60)).await;
+        assert_eq!(foreign.unwrap(), Verdict::NotPending);
     }
 
     #[tokio::test]

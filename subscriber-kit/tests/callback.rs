@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use resync_core::websub::asked_again::sign_query;
 use resync_core::websub::key::TopicUrl;
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureMethod, SigningKey};
@@ -115,6 +116,53 @@ async fn w117_s205_what_is_not_pending_is_404() {
     }
     let good = "hub.mode=subscribe&hub.topic=http%3A%2F%2Fsource.example%2Ftopic&hub.challenge=x&hub.lease_seconds=9";
     assert_eq!(get(*address, &format!("/guessed?{good}")).await.status(), 404);
+}
+
+#[tokio::test]
+async fn w115_w117_what_is_in_force_is_confirmed_to_nobody_but_the_hub_that_signs_the_question() {
+    for in_axum in [false, true] {
+        let subscriptions = Subscriptions::in_memory();
+        let (callback, deliveries) = Callback::new(&subscriptions, CallbackOptions::default());
+        let prefix = if in_axum {
+            format!("http://{}/deep/inside", mount_in_axum(callback).await)
+        } else {
+            format!("http://{}/", mount_in_hyper(callback).await)
+        };
+        let destination = Destination::subscribed(subscriptions, deliveries, &prefix).await;
+        let before = destination.phase();
+        let Subscribed { address, path, secret, .. } = &destination.at;
+        let topic = "http%3A%2F%2Fsource.example%2Ftopic";
+        let query = format!("hub.mode=subscribe&hub.topic={topic}&hub.challenge=abc&hub.lease_seconds=590");
+        let ask = async |signature: String| {
+            let head = format!("GET {path}?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+            send(*address, format!("{head}X-Hub-Query-Signature: {signature}\r\n\r\n").as_bytes()).await
+        };
+        let signed = |secret: &str| {
+            let secret = Secret::new(secret.as_bytes()).unwrap();
+            sign_query(&SigningKey::new(SignatureMethod::Sha256, &secret), &query).to_string()
+        };
+        let answer = ask(signed(secret)).await;
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "abc"));
+        assert_eq!(ask(signed("somebody else's")).await.status(), 404);
+        assert_eq!(ask(signature(secret, query.as_bytes())).await.status(), 404, "that is no body");
+        assert_eq!(ask(String::new()).await.status(), 404);
+        assert_eq!(destination.phase(), before);
+    }
+}
+
+#[tokio::test]
+async fn a_question_about_what_is_in_force_confirms_nothing_that_may_still_be_confirmed() {
+    let destination = Destination::start(CallbackOptions::default()).await;
+    let before = destination.phase();
+    let query = "hub.mode=subscribe&hub.topic=http%3A%2F%2Fsource.example%2Ftopic&hub.challenge=x&hub.lease_seconds=9";
+    let Subscribed { address, path, secret, .. } = &destination.at;
+    let key = SigningKey::new(SignatureMethod::Sha256, &Secret::new(secret.as_bytes()).unwrap());
+    let signature = sign_query(&key, query);
+    let head = format!("GET {path}?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+    // The request of a moment ago may still be confirmed again: this does not.
+    let answer = send(*address, format!("{head}X-Hub-Query-Signature: {signature}\r\n\r\n").as_bytes()).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(destination.phase(), before);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@
 //! | verification of intent and denial | [`Verification`], [`Challenge`], [`append_query`] | 5.2, 5.3 |
 //! | advertised links | [`LinkHeader`], [`embedded_links`] | 4, 7 |
 //! | authenticated distribution | [`Secret`], [`SigningKey`], [`Signature`], [`SignedBody`] | 7.1 |
+//! | verification of what is in force | [`sign_query`], [`is_query_signed`] | – |
 //! | identity of a notification | [`NotificationId`] | – |
 //!
 //! ```
@@ -31,6 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod asked_again;
 pub mod callback;
 pub mod embedded;
 pub mod form;
@@ -41,6 +43,7 @@ pub mod secret;
 pub mod signature;
 pub mod verification;
 
+pub use asked_again::{X_HUB_QUERY_SIGNATURE, is_query_signed, sign_query};
 pub use callback::append_query;
 pub use embedded::embedded_links;
 pub use form::{FormError, MAX_PARAMETERS, Publish, Request, Subscribe, Unsubscribe, is_form};
