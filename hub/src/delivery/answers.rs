@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::attempt::{Attempt, Finished};
 use super::super::member::{Failing, Phase, Poison};
-use super::super::schedule::{Decision, Failure, Outcome, Row};
+use super::super::schedule::{self, Decision, Failure, Outcome, Row};
 use super::{Machine, Now};
 use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, TopicId};
 
@@ -19,7 +19,7 @@ impl Machine {
     pub(in super::super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
         let took = now.monotonic.saturating_duration_since(attempt.started);
         self.hosts.answered(attempt.host, finished.sign(), took, now.monotonic);
-        if !matches!(finished, Finished::HeldBack(_)) {
+        if !matches!(finished, Finished::HeldBack(_) | Finished::Undecided) {
             self.held_back.remove(attempt.host, (attempt.topic, attempt.subscription));
         }
         let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
@@ -58,7 +58,10 @@ impl Machine {
                 self.go_on(attempt.topic, attempt.subscription, now);
             }
             Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
-            Finished::HeldBack(wait) => self.hold_back(attempt, wait, now),
+            Finished::HeldBack(wait) => {
+                self.hold_back(attempt, |times| schedule::held_back(times, wait), now);
+            }
+            Finished::Undecided => self.hold_back(attempt, schedule::undecided, now),
             Finished::Vanished => self.remove(attempt.topic, attempt.subscription),
         }
     }
@@ -110,7 +113,11 @@ impl Machine {
         match finished {
             Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
             Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
-            Finished::Gap { .. } | Finished::Superseded | Finished::Postponed | Finished::HeldBack(_) => {}
+            Finished::Gap { .. }
+            | Finished::Superseded
+            | Finished::Postponed
+            | Finished::HeldBack(_)
+            | Finished::Undecided => {}
             Finished::Vanished => return self.remove(attempt.topic, attempt.subscription),
         }
         self.go_on(attempt.topic, attempt.subscription, now);
@@ -147,7 +154,11 @@ impl Machine {
             Finished::Vanished => self.remove(topic, id),
             Finished::HeldBack(wait) => {
                 let due = poison.due.saturating_duration_since(now.monotonic);
-                self.hold_back(attempt, due.max(*wait), now);
+                self.hold_back(attempt, |times| schedule::held_back(times, due.max(*wait)), now);
+            }
+            Finished::Undecided => {
+                let due = poison.due.saturating_duration_since(now.monotonic);
+                self.hold_back(attempt, |times| schedule::undecided(times).max(due), now);
             }
             Finished::Answered { .. } | Finished::Gap { .. } | Finished::Superseded | Finished::Postponed => {
                 self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));

@@ -2,31 +2,51 @@
 //!
 //! A name leads elsewhere because its subscriber has moved or has many addresses, or because somebody means harm. One small
 //! question tells them apart. It is a verification like that of a renewal, with what is left of the lease (W-111), and only the
-//! challenge is a yes. Anything else changes nothing: subscription, secret and lease stay as they are (W-062).
+//! challenge is a yes. Anything else changes nothing: subscription, secret and lease stay as they are (W-062). The question is signed
+//! with the subscription's secret, so that a subscriber can tell it from a foreign hub's that would have it confirm a new subscription.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use resync_core::websub::Challenge;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request};
+use http_body_util::Full;
+use resync_core::websub::{Challenge, SignatureMethod, SigningKey, X_HUB_QUERY_SIGNATURE, sign_query};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use super::attempt::Attempt;
 use super::hosts::HostId;
 use super::meters::Meters;
-use crate::egress::{EgressClient, Question};
+use crate::egress::{EgressClient, EgressError, Question};
 use crate::store::{Shard, Store, StoreError, Subscription};
 use crate::subscriptions::{self, NotAsked, Reply};
 
 /// Tells a worker which hosts have confirmed.
 pub(super) type Confirmations = mpsc::UnboundedSender<(Shard, HostId)>;
 
+const SIGNATURE: HeaderName = HeaderName::from_static(X_HUB_QUERY_SIGNATURE);
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// It was answered with the challenge: deliveries may be sent to this address.
+    Confirmed(IpAddr),
+    /// It was answered otherwise, or nobody was there.
+    Otherwise,
+    /// It was not put, for a reason of this side.
+    NotPut,
+    /// Its subscription has ended.
+    Gone,
+}
+
 /// Asks callbacks.
 #[derive(Debug)]
 pub(super) struct Asking {
     store: Arc<dyn Store>,
     client: EgressClient,
+    method: SignatureMethod,
     meters: Meters,
     confirmations: Confirmations,
 }
@@ -35,34 +55,34 @@ impl Asking {
     pub(super) fn new(
         store: Arc<dyn Store>,
         client: EgressClient,
+        method: SignatureMethod,
         meters: Meters,
         confirmations: Confirmations,
     ) -> Self {
-        Self { store, client, meters, confirmations }
+        Self { store, client, method, meters, confirmations }
     }
 
     /// Puts the question for the subscription of this attempt. Where it was answered with the challenge, what is held back for
-    /// its host goes out, and the attempt's delivery may be sent to this address.
-    pub(super) async fn ask(&self, shard: Shard, attempt: &Attempt, question: Question) -> Option<IpAddr> {
-        let address = question.address();
+    /// its host goes out.
+    pub(super) async fn ask(&self, shard: Shard, attempt: &Attempt, question: Question) -> Asked {
         let subscription = match self.subscription(shard, attempt).await {
             Ok(Some(subscription)) => subscription,
             Ok(None) => {
                 question.withdraw();
-                return None;
+                return Asked::Gone;
             }
             Err(error) => {
                 warn!(%error, subscription = attempt.subscription.0, "nobody is asked: store unreadable");
                 question.withdraw();
-                return None;
+                return Asked::NotPut;
             }
         };
-        let confirmed = self.put(&subscription, question).await;
-        if confirmed {
+        let asked = self.put(&subscription, question).await;
+        if let Asked::Confirmed(_) = asked {
             // A worker that has gone needs to know nothing.
             let _ = self.confirmations.send((shard, attempt.host));
         }
-        confirmed.then_some(address)
+        asked
     }
 
     async fn subscription(
@@ -73,21 +93,19 @@ impl Asking {
         self.store.subscription(shard, attempt.topic, attempt.subscription).await
     }
 
-    async fn put(&self, subscription: &Subscription, question: Question) -> bool {
-        let Subscription { topic_url, callback, lease_end, .. } = subscription;
+    async fn put(&self, subscription: &Subscription, mut question: Question) -> Asked {
         let challenge = Challenge::random();
-        let left = lease_end.to_system_time().duration_since(SystemTime::now()).unwrap_or_default();
-        let request = subscriptions::asking(topic_url, callback, Some(left), &challenge);
-        let (Ok(request), true) = (request, left >= Duration::from_secs(1)) else {
+        let Some(request) = self.request(subscription, &challenge) else {
             question.withdraw();
-            return false;
+            return Asked::NotPut;
         };
-        let answer = self.client.ask(&question, request, subscriptions::ANSWER_READ).await;
+        let answer = self.client.ask(&mut question, request, subscriptions::ANSWER_READ).await;
+        let is_ours = matches!(answer, Err(EgressError::NoWay(_)));
         let reply = match subscriptions::reply(answer, &challenge) {
-            Ok(reply) => reply,
-            Err(NotAsked::Exhausted | NotAsked::Crowded(_)) => {
+            Ok(reply) if !is_ours => reply,
+            Ok(_) | Err(NotAsked::Exhausted | NotAsked::Crowded(_)) => {
                 question.withdraw();
-                return false;
+                return Asked::NotPut;
             }
         };
         let (id, address) = (subscription.id.0, question.address());
@@ -95,21 +113,34 @@ impl Asking {
         self.meters.asked(&reply);
         match reply {
             Reply::Confirmed(_) => {
-                question.confirmed(*lease_end);
-                true
+                question.confirmed(subscription.lease_end);
+                return Asked::Confirmed(address);
             }
-            Reply::Refused(_) | Reply::Unreachable(_) => {
-                question.refused();
-                false
-            }
+            Reply::Refused(_) => question.refused(),
+            Reply::Unreachable(_) => question.missed(),
         }
+        Asked::Otherwise
+    }
+
+    /// The request, while anything is left of the lease.
+    fn request(&self, subscription: &Subscription, challenge: &Challenge) -> Option<Request<Full<Bytes>>> {
+        let Subscription { topic_url, callback, lease_end, secret, .. } = subscription;
+        let left = lease_end.to_system_time().duration_since(SystemTime::now()).unwrap_or_default();
+        let mut request = subscriptions::asking(topic_url, callback, Some(left), challenge).ok()?;
+        if let Some(secret) = secret {
+            let key = SigningKey::new(self.method, secret);
+            let signature = sign_query(&key, request.uri().query().unwrap_or_default()).to_string();
+            request
+                .headers_mut()
+                .insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature)).ok()?);
+        }
+        (left >= Duration::from_secs(1)).then_some(request)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use resync_core::datetime::DateTime;
-    use resync_core::websub::SignatureMethod;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 

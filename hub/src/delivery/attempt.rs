@@ -95,6 +95,8 @@ pub(super) enum Finished {
     Postponed,
     /// The name leads to where nobody has confirmed under it: nothing was sent, and nothing may be for so long.
     HeldBack(Duration),
+    /// The same, until somebody there was asked and has answered.
+    Undecided,
     /// The subscription has ended meanwhile.
     Vanished,
 }
@@ -110,9 +112,12 @@ impl Finished {
                 }
             },
             Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
-            Self::Gap { .. } | Self::Superseded | Self::Postponed | Self::HeldBack(_) | Self::Vanished => {
-                Sign::None
-            }
+            Self::Gap { .. }
+            | Self::Superseded
+            | Self::Postponed
+            | Self::HeldBack(_)
+            | Self::Undecided
+            | Self::Vanished => Sign::None,
         }
     }
 }

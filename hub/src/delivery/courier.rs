@@ -15,13 +15,13 @@ use resync_core::websub::{LinkHeader, SignatureMethod, SigningKey, TopicUrl, WEB
 use tracing::{debug, warn};
 
 use super::addressed::{self, Addressed, Addresses, Unaddressable};
-use super::asking::{Asking, Confirmations};
+use super::asking::{Asked, Asking, Confirmations};
 use super::attempt::{Attempt, Find, Finished};
 use super::editions::Editions;
 use super::meters::Meters;
 use super::notes::{Note, Notes};
 use super::schedule::Outcome;
-use crate::egress::{self, EgressClient, EgressError, ReadLimit, Way};
+use crate::egress::{self, EgressClient, EgressError, HeldBack, ReadLimit, Way};
 use crate::store::{Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, TopicId};
 use crate::topics::Prefixes;
 
@@ -30,6 +30,9 @@ const ANSWER_READ: ReadLimit = ReadLimit::Discard(16 * 1024);
 
 /// The header of a signed delivery (W-166).
 const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
+
+/// A name has several addresses at most, each of which may have to be asked.
+const QUESTIONS: usize = 4;
 
 const ATTEMPT: HeaderName = HeaderName::from_static(WEBHOOK_ATTEMPT);
 
@@ -94,7 +97,7 @@ impl Courier {
         (meters, notes): (Meters, Notes),
         confirmations: Confirmations,
     ) -> Self {
-        let asking = Asking::new(Arc::clone(&store), client.clone(), meters.clone(), confirmations);
+        let asking = Asking::new(Arc::clone(&store), client.clone(), method, meters.clone(), confirmations);
         Self {
             store,
             client,
@@ -184,7 +187,8 @@ impl Courier {
         let number = attempt.number;
         let answered = |outcome| Finished::Answered { offset: notification.offset, outcome };
         let (begun, answer) = match self.request_from(shard, attempt, recipient, notification, body).await {
-            Ok(asked) => asked,
+            Ok(Some(asked)) => asked,
+            Ok(None) => return Finished::Vanished,
             Err(error) => {
                 let id = notification.id();
                 warn!(%id, subscription = recipient.id.0, %error, "delivery cannot be expressed as a request");
@@ -200,7 +204,8 @@ impl Courier {
             }
             // For want of something on this side.
             Err(EgressError::Exhausted) => Finished::Postponed,
-            Err(EgressError::Unconfirmed(wait)) => Finished::HeldBack(*wait),
+            Err(EgressError::Unconfirmed(HeldBack::Trickle(wait))) => Finished::HeldBack(*wait),
+            Err(EgressError::Unconfirmed(HeldBack::Question)) => Finished::Undecided,
             Err(_) => answered(Outcome::unreachable()),
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);
@@ -211,8 +216,9 @@ impl Courier {
         finished
     }
 
-    /// Makes the request; when, and what came of it. An address that has not confirmed is asked first whether it wants it. What
-    /// says no, or nothing, gets it like all that was not asked for.
+    /// Makes the request; when, and what came of it; `None` where the subscription has ended meanwhile. An address that has not
+    /// confirmed is asked first whether it wants it. What says no gets it like all that was not asked for, and where nobody is
+    /// there, nothing is sent.
     async fn request_from(
         &self,
         shard: Shard,
@@ -220,21 +226,25 @@ impl Courier {
         recipient: &Arc<Recipient>,
         notification: &Notification,
         body: Bytes,
-    ) -> Result<(Instant, Result<egress::Answer, EgressError>), Unaddressable> {
+    ) -> Result<Option<(Instant, Result<egress::Answer, EgressError>)>, Unaddressable> {
         let Attempt { keep, number, .. } = *attempt;
-        let (addressed, request) = self.request(recipient, keep, notification, body.clone(), number)?;
-        let (begun, target) = (Instant::now(), &addressed.target);
-        match self.client.send_to(target, request, ANSWER_READ, Way::Asking).await {
-            Err(EgressError::Unasked(question)) => {
-                // A seldom way: boxed, it takes no room in every delivery under way.
-                let address = Box::pin(self.asking.ask(shard, attempt, question)).await;
-                let way = address.map_or(Way::Plain, Way::To);
-                let (_, request) = self.request(recipient, keep, notification, body, number)?;
-                let begun = Instant::now();
-                Ok((begun, Box::pin(self.client.send_to(target, request, ANSWER_READ, way)).await))
+        let mut way = Way::Asking(recipient.id.0);
+        for _ in 0..=QUESTIONS {
+            let (addressed, request) = self.request(recipient, keep, notification, body.clone(), number)?;
+            let begun = Instant::now();
+            let question = match self.client.send_to(&addressed.target, request, ANSWER_READ, way).await {
+                Err(EgressError::Unasked(question)) => question,
+                answer => return Ok(Some((begun, answer))),
+            };
+            // A seldom way: boxed, it takes no room in every delivery under way.
+            match Box::pin(self.asking.ask(shard, attempt, question)).await {
+                Asked::Confirmed(address) => way = Way::To(address),
+                Asked::Otherwise => {}
+                Asked::NotPut => break,
+                Asked::Gone => return Ok(None),
             }
-            answer => Ok((begun, answer)),
         }
+        Ok(Some((Instant::now(), Err(EgressError::Unconfirmed(HeldBack::Question)))))
     }
 
     fn request(

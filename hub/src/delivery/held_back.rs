@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::super::attempt::Attempt;
 use super::super::hosts::{HostId, Waiter};
-use super::super::schedule;
 use super::{Machine, Now};
 use crate::store::FailureClass;
 
@@ -33,8 +32,9 @@ impl HeldBack {
 }
 
 impl Machine {
-    /// Nothing was sent, which says nothing about the host and uses up no try. Only retention ends this.
-    pub(super) fn hold_back(&mut self, attempt: &Attempt, wait: Duration, now: Now) {
+    /// Nothing was sent, which says nothing about the host and uses up no try. Only retention ends this. `pause` is by how many times
+    /// in a row.
+    pub(super) fn hold_back(&mut self, attempt: &Attempt, pause: impl FnOnce(u16) -> Duration, now: Now) {
         let (topic, id) = (attempt.topic, attempt.subscription);
         // What it would wait for has happened while it was under way, perhaps a moment after it was turned back.
         if self.hosts.confirmations(attempt.host) != attempt.confirmations {
@@ -43,7 +43,7 @@ impl Machine {
         let Some(member) = self.topics.get_mut(&topic).and_then(|topic| topic.member(id)) else { return };
         member.held_back = member.held_back.saturating_add(1);
         member.class = FailureClass::Unsent;
-        let pause = schedule::held_back(member.held_back, wait);
+        let pause = pause(member.held_back);
         self.held_back.insert(attempt.host, (topic, id));
         self.back_off(topic, id, pause, now);
     }

@@ -578,6 +578,25 @@ fn what_was_held_back_goes_out_as_soon_as_its_host_confirms_also_in_another_shar
 }
 
 #[test]
+fn what_waits_for_an_answer_goes_out_with_a_yes_and_otherwise_comes_again_in_seconds() {
+    for answered in [true, false] {
+        let mut world = World::new(127);
+        world.subscribe_to(TopicId(1), world.lease(LONG));
+        world.publish_to(TopicId(1));
+        let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+        world.machine.finished(&attempt, Finished::Undecided, world.now);
+        assert_eq!(deliver_all(&mut world), []);
+        if answered {
+            world.machine.confirmed(attempt.host);
+        } else {
+            world.wait(6);
+        }
+        assert_eq!(deliver_all(&mut world), [Offset(1)]);
+        assert_eq!(world.machine.take_counts().failed, 0);
+    }
+}
+
+#[test]
 fn what_is_turned_back_a_moment_before_its_host_confirms_does_not_wait_although_that_is_told_last() {
     let address = Some(std::net::Ipv4Addr::LOCALHOST.into());
     for asked in [true, false] {

@@ -16,6 +16,10 @@ const DORMANT_PAUSE: Duration = Duration::from_secs(3_600);
 const HELD_BACK: Duration = Duration::from_secs(10);
 /// … up to this.
 const HELD_BACK_MOST: Duration = Duration::from_secs(600);
+/// The pause of what waits until somebody was asked; it doubles too …
+const UNDECIDED: Duration = Duration::from_secs(5);
+/// … up to this.
+const UNDECIDED_MOST: Duration = Duration::from_secs(20);
 /// Delays differ by up to this share either way, so that what failed together does not return together.
 const JITTER: f64 = 0.2;
 
@@ -138,6 +142,14 @@ pub(super) fn held_back(times: u16, wait: Duration) -> Duration {
     pause.max(wait.min(LONGEST_HINT)).mul_f64(1.0 + JITTER * fastrand::f64())
 }
 
+/// How long a subscription pauses until somebody was asked whether its deliveries are wanted, so many times in a row. Mostly it
+/// does not wait as long, since an answer wakes it; where very many wait for their turn to be asked, they must not all come at once.
+pub(super) fn undecided(times: u16) -> Duration {
+    let doublings = u32::from(times.saturating_sub(1)).min(16);
+    let pause = (UNDECIDED * 2_u32.pow(doublings)).min(UNDECIDED_MOST);
+    pause.mul_f64(1.0 + JITTER * fastrand::f64())
+}
+
 fn jittered(delay: Duration) -> Duration {
     delay.mul_f64(1.0 + JITTER * (2.0 * fastrand::f64() - 1.0))
 }
@@ -222,6 +234,14 @@ mod tests {
         }
         within(1, MINUTE, 60);
         within(1, 600 * MINUTE, 3_600);
+    }
+
+    #[test]
+    fn what_waits_for_an_answer_comes_again_soon_however_often() {
+        for (times, least) in [(1, 5), (2, 10), (3, 20), (u16::MAX, 20)] {
+            let (pause, least) = (undecided(times), Duration::from_secs(least));
+            assert!(pause >= least && pause <= least.mul_f64(1.2), "{times}: {pause:?}");
+        }
     }
 
     #[test]

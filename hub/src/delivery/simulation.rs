@@ -291,8 +291,11 @@ impl World {
             Err(without) => return self.machine.finished(&attempt, without, self.now),
         };
         if self.rng.u8(0..30) == 0 {
-            let held_back = Finished::HeldBack(Duration::from_secs(self.rng.u64(0..20)));
-            let finished = if self.rng.bool() { Finished::Postponed } else { held_back };
+            let finished = match self.rng.u8(0..4) {
+                0 => Finished::HeldBack(Duration::from_secs(self.rng.u64(0..20))),
+                1 => Finished::Undecided,
+                _ => Finished::Postponed,
+            };
             return self.machine.finished(&attempt, finished, self.now);
         }
         let outcome = match self.sick.get(&attempt.subscription) {

@@ -16,9 +16,9 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::confirmed::{Confirmed, Question};
+use super::confirmed::{Confirmed, HeldBack, Question};
 use super::connection::{Broken, Connection, Failed};
-use super::connector::{ConnectError, GuardedConnector, Way, is_exhaustion};
+use super::connector::{ConnectError, GuardedConnector, Way, is_exhaustion, is_ours};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard};
 use super::pool::{Bounds, Pool};
@@ -100,6 +100,9 @@ pub enum EgressError {
     /// No connection, or it broke.
     #[error("{0}")]
     Network(String),
+    /// There is no way from here to the address.
+    #[error("no way leads there: {0}")]
+    NoWay(String),
     /// This process has no file descriptor left for a connection: nothing was asked.
     #[error("no file descriptor is left for a connection: raise the limit (LimitNOFILE, ulimit -n)")]
     Exhausted,
@@ -109,11 +112,9 @@ pub enum EgressError {
     /// The hub was made to connect to this network too often of late: nothing was asked.
     #[error("this network is asked too often: it may be again in {0:?}")]
     Crowded(Duration),
-    /// Nobody has confirmed there under this name, and its network is sent enough of that for now: nothing was asked.
-    #[error(
-        "the name leads to where nobody has confirmed under it, and that network gets little: more in {0:?}"
-    )]
-    Unconfirmed(Duration),
+    /// Nobody has confirmed there under this name, and nothing may be sent there now.
+    #[error("the name leads to where nobody has confirmed under it: {0}")]
+    Unconfirmed(HeldBack),
     /// Nobody was asked there yet whether it wants what is sent under this name ([`Way::Asking`]): only the question may be sent now.
     #[error("the name leads to where nobody has confirmed under it: that is asked first")]
     Unasked(Question),
@@ -215,12 +216,13 @@ impl EgressClient {
     /// As [`EgressClient::send`].
     pub async fn ask(
         &self,
-        question: &Question,
+        question: &mut Question,
         request: Request<Full<Bytes>>,
         limit: ReadLimit,
     ) -> Result<Answer, EgressError> {
         let target = Target::of(request.uri())?;
         let (deadline, request) = self.begin(&target, request, limit);
+        question.weighs(request.uri().path_and_query().map_or(0, |target| target.as_str().len()));
         let sent = self.pool.ask(&target, request, question.address(), deadline).await;
         let (answer, _) = self.read(sent, limit, &mut Unmeasured, deadline).await?;
         Ok(answer)
@@ -360,9 +362,10 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
             Some(ConnectError::Forbidden(forbidden)) => return forbidden.clone().into(),
             Some(found @ ConnectError::Dns { .. }) => return EgressError::Dns(found.to_string()),
             Some(ConnectError::Crowded(wait)) => return EgressError::Crowded(*wait),
-            Some(ConnectError::Unconfirmed(wait)) => return EgressError::Unconfirmed(*wait),
+            Some(ConnectError::Unconfirmed(why)) => return EgressError::Unconfirmed(*why),
             Some(ConnectError::Timeout(limit)) => return EgressError::Timeout(*limit),
             Some(ConnectError::Io(error)) if is_exhaustion(error) => return EgressError::Exhausted,
+            Some(ConnectError::Io(error)) if is_ours(error) => return EgressError::NoWay(error.to_string()),
             Some(ConnectError::Unasked | ConnectError::Io(_)) | None => {}
         }
         innermost = current.to_string();

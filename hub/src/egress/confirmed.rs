@@ -15,13 +15,15 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use resync_core::datetime::DateTime;
 
-use super::asked::Asked;
+use super::asked::{Asked, May};
 use super::guard::{canonical, network};
 use crate::buckets::Buckets;
 use crate::config::Rate;
 
 /// So many bytes of a body count as one request more.
 const BODY_UNIT: usize = 16 * 1024;
+/// So many bytes of a question's target count as one question more.
+const QUESTION_UNIT: usize = 1024;
 /// A request that is refused counts as so many more: whoever asked for nothing mostly refuses.
 const REFUSED: u32 = 3;
 /// From this number on, names whose leases are over are looked for and forgotten.
@@ -33,6 +35,8 @@ pub struct Confirmed {
     /// `None`: whatever a name leads to is sent everything.
     known: Option<Arc<Known>>,
     trickle: Buckets,
+    /// Apart from the trickle: whatever is owed for deliveries, who has moved can still say so.
+    questions: Buckets,
 }
 
 #[derive(Debug)]
@@ -66,20 +70,51 @@ pub(super) struct Admitted {
     weight: u32,
 }
 
-/// A request that asks such an address whether it wants what is sent there. It was taken into account, and is not asked again for
-/// a while, whatever becomes of it.
+/// Why nothing may be sent now to an address that has not confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum HeldBack {
+    /// It is to be asked, or was and has not answered.
+    #[error("that is asked first")]
+    Question,
+    /// Its network is sent enough for so long.
+    #[error("that network gets little: more in {0:?}")]
+    Trickle(Duration),
+}
+
+/// What may be done at such an address.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// Only this question may be sent.
+    Ask(Question),
+    /// What the trickle lets pass.
+    Send,
+    /// Nothing, until somebody has answered.
+    Wait,
+}
+
+/// A request that asks such an address whether it wants what is sent there. It was taken into account. Where it is dropped before its
+/// answer is known, another one may be put.
 #[derive(Debug)]
 #[must_use]
-pub struct Question(Admitted);
+pub struct Question {
+    to: Arc<Unconfirmed>,
+    about: u64,
+    weight: u32,
+    is_settled: bool,
+}
 
 impl Confirmed {
-    /// `trickle` is how often the addresses of one network that have not confirmed are sent something, under whatever names.
-    /// With `enabled` false nobody is ever held up.
+    /// `trickle` is how often the addresses of one network that have not confirmed are sent something, under whatever names, and
+    /// how often they are asked. With `enabled` false nobody is ever held up.
     pub fn new(enabled: bool, trickle: Rate) -> Self {
         let places =
             || Mutex::new(Places { until: HashMap::new(), tidy_at: TIDY_FROM, asked: Asked::nobody() });
         let known = || Arc::new(Known { hasher: RandomState::new(), places: places() });
-        Self { known: enabled.then(known), trickle: Buckets::new(enabled, trickle) }
+        Self {
+            known: enabled.then(known),
+            trickle: Buckets::new(enabled, trickle),
+            questions: Buckets::new(enabled, trickle),
+        }
     }
 
     /// The host of this origin has confirmed at this address, if that is known, a subscription that lasts until then.
@@ -103,10 +138,10 @@ impl Confirmed {
         let Some(known) = self.known.as_ref().filter(|_| !is_literal(host)) else {
             return addresses.map(|_| true).collect();
         };
-        let (keys, now) = (addresses.map(|address| known.key(host, address)), DateTime::now());
-        let keys: Vec<_> = keys.collect();
+        let (name, now) = (known.name(host), DateTime::now());
+        let keys: Vec<_> = addresses.map(|address| (canonical(address), known.key(host, address))).collect();
         let mut places = known.places();
-        keys.into_iter().map(|key| places.are_in_force(key, now)).collect()
+        keys.into_iter().map(|(address, key)| places.are_in_force(name, address, key, now)).collect()
     }
 
     /// What to keep to when something is sent to this address, which has not confirmed under this name.
@@ -117,6 +152,10 @@ impl Confirmed {
 }
 
 impl Known {
+    fn name(&self, host: &str) -> u64 {
+        self.hasher.hash_one(host)
+    }
+
     fn key(&self, host: &str, address: IpAddr) -> u64 {
         self.hasher.hash_one((host, canonical(address)))
     }
@@ -128,8 +167,8 @@ impl Known {
 }
 
 impl Places {
-    fn are_in_force(&mut self, key: u64, now: DateTime) -> bool {
-        self.until.get(&key).is_some_and(|until| *until > now) || self.asked.has_confirmed(key, now)
+    fn are_in_force(&mut self, name: u64, address: IpAddr, key: u64, now: DateTime) -> bool {
+        self.until.get(&key).is_some_and(|until| *until > now) || self.asked.has_confirmed(name, address, now)
     }
 }
 
@@ -149,16 +188,18 @@ impl Unconfirmed {
         self.confirmed.have(&self.host, std::iter::once(self.address)) == [true]
     }
 
-    /// The one question that it may be asked now, if any: it was not asked of late, and its network is not sent enough.
-    pub(super) fn question(self: &Arc<Self>) -> Option<Question> {
-        if !self.with_asked(|asked, key| asked.begin(key, Instant::now()))? {
-            return None;
+    /// What may be done there for this subscription.
+    pub(super) fn turn(self: &Arc<Self>, about: u64) -> Turn {
+        let now = Instant::now();
+        match self.with_asked(|asked, place| asked.begin(place, about, now)) {
+            None | Some(May::Send) => Turn::Send,
+            Some(May::Wait) => Turn::Wait,
+            Some(May::Ask) => {
+                let question = Question { to: Arc::clone(self), about, weight: 1, is_settled: false };
+                let admitted = self.confirmed.questions.admit(self.network(), now);
+                admitted.map_or(Turn::Wait, |()| Turn::Ask(question))
+            }
         }
-        let admitted = self.admit(0);
-        if admitted.is_err() {
-            self.with_asked(Asked::forget);
-        }
-        admitted.ok().map(Question)
     }
 
     fn with_asked<T>(&self, act: impl FnOnce(&mut Asked, u64) -> T) -> Option<T> {
@@ -191,25 +232,59 @@ impl Admitted {
 impl Question {
     /// Whom it is for.
     pub fn address(&self) -> IpAddr {
-        self.0.to.address
+        self.to.address
+    }
+
+    /// It is sent with a target of so many bytes.
+    pub(super) fn weighs(&mut self, bytes: usize) {
+        let more = u32::try_from(bytes / QUESTION_UNIT).unwrap_or(u32::MAX);
+        self.weight = self.weight.saturating_add(more);
+        self.to.confirmed.questions.take(self.to.network(), more, Instant::now());
     }
 
     /// It was answered with the challenge: from now on and until this moment, everything is sent there. Nobody was sent anything
     /// that it did not want, so the question counts for nothing.
-    pub fn confirmed(self, until: DateTime) {
-        self.0.to.with_asked(|asked, key| asked.confirmed(key, until));
-        self.0.undo();
+    pub fn confirmed(mut self, until: DateTime) {
+        if let Some(known) = &self.to.confirmed.known {
+            known.places().asked.confirmed(known.name(&self.to.host), self.to.address, until);
+        }
+        self.undo();
     }
 
-    /// It was answered otherwise, or not at all.
-    pub fn refused(self) {
-        self.0.refused();
+    /// It was answered otherwise.
+    pub fn refused(mut self) {
+        self.to.with_asked(|asked, place| asked.refused(place, self.about, Instant::now()));
+        self.is_settled = true;
     }
 
-    /// It was not asked.
-    pub fn withdraw(self) {
-        self.0.to.with_asked(Asked::forget);
-        self.0.undo();
+    /// Nobody was there to answer.
+    pub fn missed(mut self) {
+        self.to.with_asked(|asked, place| asked.missed(place, self.about, Instant::now()));
+        self.is_settled = true;
+    }
+
+    /// It was not asked, for a reason of this side.
+    pub fn withdraw(mut self) {
+        self.undo();
+    }
+
+    fn undo(&mut self) {
+        self.forget();
+        self.to.confirmed.questions.undo(self.to.network(), self.weight);
+    }
+
+    fn forget(&mut self) {
+        self.to.with_asked(|asked, place| asked.forget(place, self.about));
+        self.is_settled = true;
+    }
+}
+
+impl Drop for Question {
+    /// Whoever ends subscriptions while these are asked about would have any number put: it counts all the same.
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.forget();
+        }
     }
 }
 
@@ -292,38 +367,60 @@ mod tests {
         assert!((0..1_000).all(|_| unsent.admit(1 << 20).map(Admitted::undo).is_ok()));
     }
 
-    #[test]
-    fn b33_a_question_is_one_request_of_the_trickle_once_and_none_where_it_is_answered() {
-        let confirmed = Confirmed::new(true, "1/h, burst 5".parse().unwrap());
-        let at = |name: usize, last: usize| {
-            confirmed.judge(&format!("n{name}.evil.example"), ip(&format!("198.51.100.{last}")))
-        };
-        let asked = at(0, 1).unwrap();
-        asked.question().unwrap().refused();
-        assert!(asked.question().is_none(), "of late it said no");
-        assert!(asked.takes(0), "the question and its refusal left one of five");
-        assert!(at(1, 1).unwrap().question().is_none(), "and now there is none for any name");
-
-        let other = |name: &str| confirmed.judge(name, ip("198.51.101.1"));
-        other("unasked.example").unwrap().question().unwrap().withdraw();
-        for name in 0..1_000 {
-            let name = format!("n{name}.example");
-            let until = DateTime::from_system_time(std::time::SystemTime::now() + Duration::from_secs(60));
-            other(&name).unwrap().question().unwrap().confirmed(until);
-            assert!(other(&name).is_none(), "it has confirmed");
+    /// The question about a subscription, if it may be put.
+    fn question(there: &Arc<Unconfirmed>, about: u64) -> Option<Question> {
+        match there.turn(about) {
+            Turn::Ask(question) => Some(question),
+            Turn::Send | Turn::Wait => None,
         }
-        let (left, unasked) = (other("last.example").unwrap(), other("unasked.example").unwrap());
-        assert!((0..4).all(|_| left.takes(0)), "nothing of that counts");
-        assert!(unasked.question().is_some());
+    }
+
+    fn in_a_minute() -> DateTime {
+        DateTime::from_system_time(std::time::SystemTime::now() + Duration::from_secs(60))
     }
 
     #[test]
-    fn b33_a_question_that_the_hub_cuts_off_is_no_refusal_and_is_not_repeated() {
+    fn b33_a_network_is_asked_so_many_questions_of_which_those_count_that_are_not_answered_with_a_yes() {
+        let confirmed = Confirmed::new(true, "1/h, burst 5".parse().unwrap());
+        let at = |name: usize| confirmed.judge(&format!("n{name}.example"), ip(VICTIM)).unwrap();
+        for name in 0..1_000 {
+            question(&at(name), 1).unwrap().confirmed(in_a_minute());
+            assert!(confirmed.judge(&format!("n{name}.example"), ip(VICTIM)).is_none(), "it has confirmed");
+        }
+        question(&at(1_000), 1).unwrap().withdraw();
+        let mut long = question(&at(1_000), 1).unwrap();
+        long.weighs(2 * QUESTION_UNIT);
+        long.withdraw();
+
+        question(&at(1_000), 1).unwrap().refused();
+        question(&at(1_001), 1).unwrap().missed();
+        drop(question(&at(1_002), 1).unwrap());
+        let mut long = question(&at(1_003), 1).unwrap();
+        long.weighs(QUESTION_UNIT);
+        long.refused();
+        assert!(matches!(at(1_004).turn(1), Turn::Wait), "that was the share of all names");
+        assert!(matches!(at(1_000).turn(1), Turn::Send), "of late it said no");
+        assert!(matches!(at(1_001).turn(1), Turn::Wait), "nobody is there");
+        assert!((0..5).all(|_| at(1_000).takes(0)), "the trickle has its own");
+    }
+
+    #[test]
+    fn whatever_a_network_owes_for_deliveries_who_has_moved_there_is_asked() {
+        let confirmed = confirmed();
+        let evil = confirmed.judge("a.evil.example", ip(VICTIM)).unwrap();
+        assert!(evil.takes(1 << 30) && !evil.takes(0), "much is owed");
+        let honest = confirmed.judge("honest.example", ip(VICTIM)).unwrap();
+        question(&honest, 1).unwrap().confirmed(in_a_minute());
+        assert!(honest.has_confirmed());
+    }
+
+    #[test]
+    fn b33_a_question_that_the_hub_cuts_off_is_no_refusal_and_counts() {
         let confirmed = Confirmed::new(true, "1/h, burst 2".parse().unwrap());
         let asked = confirmed.judge("d.example", ip(VICTIM)).unwrap();
-        drop(asked.question());
-        assert!(asked.question().is_none());
-        assert!(asked.takes(0) && !asked.takes(0));
+        drop(question(&asked, 1).unwrap());
+        drop(question(&asked, 1).unwrap());
+        assert!(matches!(asked.turn(1), Turn::Wait));
     }
 
     #[test]

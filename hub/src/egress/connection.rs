@@ -5,7 +5,6 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -17,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::confirmed::{Admitted, Question, Unconfirmed};
+use super::confirmed::{Admitted, HeldBack, Question, Turn, Unconfirmed};
 use super::connector::Way;
 
 /// A connection that nobody else uses now.
@@ -129,17 +128,20 @@ impl Connection {
         }
     }
 
-    /// Takes into account that the request is sent over it, or says how long that has to wait.
-    pub(super) fn admit(&mut self, body: usize, way: Way) -> Result<Result<(), Duration>, Failed> {
+    /// Takes into account that the request is sent over it, or says why it is not.
+    pub(super) fn admit(&mut self, body: usize, way: Way) -> Result<Result<(), HeldBack>, Failed> {
         let Some(unconfirmed) = self.unconfirmed.as_ref().filter(|there| !there.has_confirmed()) else {
             return Ok(Ok(()));
         };
-        if way == Way::Asking
-            && let Some(question) = unconfirmed.question()
-        {
-            return Err(Failed::Unasked(question));
+        if let Way::Asking(about) = way {
+            match unconfirmed.turn(about) {
+                Turn::Ask(question) => return Err(Failed::Unasked(question)),
+                Turn::Wait => return Ok(Err(HeldBack::Question)),
+                Turn::Send => {}
+            }
         }
-        Ok(unconfirmed.admit(body).map(|admitted| self.admitted = Some(admitted)))
+        let admitted = unconfirmed.admit(body).map(|admitted| self.admitted = Some(admitted));
+        Ok(admitted.map_err(HeldBack::Trickle))
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use tower_service::Service;
 use url::Host;
 
-use super::confirmed::{Admitted, Confirmed, Question, Unconfirmed};
+use super::confirmed::{Admitted, Confirmed, HeldBack, Question, Turn, Unconfirmed};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard, PublicAddress};
 use super::resolver::Unresolved;
@@ -37,8 +37,9 @@ pub(super) struct GuardedConnector {
 /// Which of the addresses that a name has a request goes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
-    /// Any. One that has not confirmed under this name and was not asked of late is sent nothing: it has to be asked first.
-    Asking,
+    /// Any, for the subscription with this number. One that has not confirmed under this name and was not asked of late is sent
+    /// nothing: it has to be asked first.
+    Asking(u64),
     /// Any, and nobody has to be asked.
     #[default]
     Plain,
@@ -107,8 +108,8 @@ pub(super) enum ConnectError {
     Timeout(Duration),
     #[error("this network has been asked too often of late")]
     Crowded(Duration),
-    #[error("nobody has confirmed there under this name, and the network is sent enough of that for now")]
-    Unconfirmed(Duration),
+    #[error("nobody has confirmed there under this name: {0}")]
+    Unconfirmed(HeldBack),
     #[error("nobody was asked there whether it wants what is sent under this name")]
     Unasked,
     #[error("no connection: {0}")]
@@ -163,7 +164,7 @@ impl GuardedConnector {
             (Host::Ipv4(ip), _) => vec![IpAddr::V4(ip)],
             (Host::Ipv6(ip), _) => vec![IpAddr::V6(ip)],
             (Host::Domain(_), Way::To(address)) => vec![address],
-            (Host::Domain(name), Way::Asking | Way::Plain) => self.ask(&name).await?,
+            (Host::Domain(name), Way::Asking(_) | Way::Plain) => self.ask(&name).await?,
         };
         let vetted = found.into_iter().map(|ip| self.guard.check(SocketAddr::new(ip, port)));
         Ok(vetted.collect::<Result<Vec<_>, _>>()?)
@@ -196,13 +197,13 @@ impl GuardedConnector {
         // Names are compared as the URL standard writes them.
         let host = Host::parse(host).map_or_else(|_| host.to_owned(), |host| host.to_string());
         let tried = self.chosen(&host, addresses);
-        let (mut last, mut held_back) = (None, None::<Duration>);
+        let (mut last, mut held_back) = (None, None::<HeldBack>);
         for ((unconfirmed, address), left) in tried.iter().zip((1..=tried.len()).rev()) {
             self.admit(address)?;
             if let Some(confirmed) = unconfirmed
-                && let Err(wait) = self.admit_elsewhere(&confirmed.elsewhere(&host, address.socket().ip()))?
+                && let Err(why) = self.admit_elsewhere(&confirmed.elsewhere(&host, address.socket().ip()))?
             {
-                held_back = Some(held_back.map_or(wait, |least| least.min(wait)));
+                held_back = Some(held_back.map_or(why, |first| first.min(why)));
                 continue;
             }
             let share = end.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1);
@@ -229,18 +230,24 @@ impl GuardedConnector {
         Err(last.or(held_back.map(ConnectError::Unconfirmed)).unwrap_or_else(nowhere))
     }
 
-    /// Takes into account that an address is connected to that has not confirmed, or says how long that has to wait.
+    /// Takes into account that an address is connected to that has not confirmed, or says why it is not.
     ///
     /// # Errors
     /// [`ConnectError::Unasked`], and the question is in the load.
-    fn admit_elsewhere(&self, there: &Arc<Unconfirmed>) -> Result<Result<(), Duration>, ConnectError> {
-        if self.load.way == Way::Asking
-            && let Some(question) = there.question()
-        {
-            self.load.counted().question = Some(question);
-            return Err(ConnectError::Unasked);
+    fn admit_elsewhere(&self, there: &Arc<Unconfirmed>) -> Result<Result<(), HeldBack>, ConnectError> {
+        if let Way::Asking(about) = self.load.way {
+            match there.turn(about) {
+                Turn::Ask(question) => {
+                    self.load.counted().question = Some(question);
+                    return Err(ConnectError::Unasked);
+                }
+                Turn::Wait => return Ok(Err(HeldBack::Question)),
+                Turn::Send => {}
+            }
         }
-        Ok(there.admit(self.load.body).map(|admitted| self.load.counted().admitted = Some(admitted)))
+        let admitted = there.admit(self.load.body);
+        let admitted = admitted.map(|admitted| self.load.counted().admitted = Some(admitted));
+        Ok(admitted.map_err(HeldBack::Trickle))
     }
 
     /// The addresses that are tried, with what knows how much may be sent to those that have not confirmed.
@@ -258,7 +265,7 @@ impl GuardedConnector {
 }
 
 /// Whether no connection came about for want of something on this side.
-fn is_ours(error: &io::Error) -> bool {
+pub(super) fn is_ours(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrNotAvailable, HostUnreachable, NetworkUnreachable};
     matches!(error.kind(), AddrNotAvailable | HostUnreachable | NetworkUnreachable) || is_exhaustion(error)
 }
@@ -339,7 +346,7 @@ mod tests {
             let connector = connector.clone().carrying(load.clone());
             connector.dial("d.test", vec![at], Instant::now() + Duration::from_secs(1)).await
         };
-        let delivery = Load::new(0, Way::Asking);
+        let delivery = Load::new(0, Way::Asking(1));
         assert!(matches!(dial(&delivery).await, Err(ConnectError::Unasked)));
         let question = delivery.take_question().unwrap();
         assert_eq!(question.address(), at.socket().ip());
@@ -354,6 +361,9 @@ mod tests {
         let inside = connector.clone().carrying(Load::question([10, 0, 0, 1].into())).resolve(&url).await;
         assert!(matches!(inside, Err(ConnectError::Forbidden(_))), "the guard stands before it too");
 
+        let waits = dial(&delivery).await;
+        assert!(matches!(waits, Err(ConnectError::Unconfirmed(HeldBack::Question))), "{waits:?}");
+        question.refused();
         assert!(dial(&delivery).await.is_ok() && delivery.take().is_some(), "it was asked just now");
     }
 

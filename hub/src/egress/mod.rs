@@ -18,7 +18,7 @@ mod trust;
 
 pub(crate) use client::coding;
 pub use client::{Answer, EgressClient, EgressError, ReadLimit, Room, USER_AGENT, Unmeasured};
-pub use confirmed::{Confirmed, Question};
+pub use confirmed::{Confirmed, HeldBack, Question};
 pub use connector::Way;
 pub use crowds::Crowds;
 pub use guard::{Forbidden, Guard, PublicAddress};

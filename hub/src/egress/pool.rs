@@ -3,6 +3,7 @@
 //! Whoever takes a connection has it alone until it gives it back. One that is not given back closes.
 
 use std::collections::VecDeque;
+use std::error::Error as StdError;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tower_service::Service;
 
 use super::connection::{Broken, Connection, Counted, Failed, Unsent};
-use super::connector::{ConnectError, GuardedConnector, Load, Way};
+use super::connector::{ConnectError, GuardedConnector, Load, Way, is_exhaustion};
 use super::target::{Origin, Target};
 
 /// How long a connection may be idle.
@@ -119,7 +120,10 @@ impl Pool {
         // A seldom way: boxed, it takes no room in every request under way.
         let connected = Box::pin(self.connect_until(deadline, target, Load::new(body, way))).await;
         let mut connection = connected.map_err(|failed| match (failed, held_back) {
-            (Failed::Late | Failed::Broken(_), Some(wait)) => ConnectError::Unconfirmed(wait).into(),
+            (Failed::Late, Some(why)) => ConnectError::Unconfirmed(why).into(),
+            (Failed::Broken(error), Some(why)) if is_no_connection(error.as_ref()) => {
+                ConnectError::Unconfirmed(why).into()
+            }
             (failed, _) => failed,
         })?;
         let response = Box::pin(connection.send(request, deadline)).await?;
@@ -255,6 +259,20 @@ impl Kept {
         self.tidied = !self.idle.is_empty();
         self.tidied
     }
+}
+
+/// Whether nobody was there, or what is there broke the connection: nothing that the guard, a resolver or a budget has said.
+fn is_no_connection(error: &(dyn StdError + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |cause| <dyn StdError>::source(*cause));
+    let named = causes.find_map(|cause| cause.downcast_ref::<ConnectError>());
+    named.is_none_or(|named| match named {
+        ConnectError::Timeout(_) | ConnectError::Unconfirmed(_) => true,
+        ConnectError::Io(error) => !is_exhaustion(error),
+        ConnectError::Forbidden(_)
+        | ConnectError::Dns { .. }
+        | ConnectError::Crowded(_)
+        | ConnectError::Unasked => false,
+    })
 }
 
 fn length(body: &Full<Bytes>) -> usize {

@@ -86,11 +86,13 @@ impl Scene {
     /// The question for the address where the peer is; the name may have another one, where nobody listens.
     async fn question(&self) -> Question {
         loop {
-            let Err(EgressError::Unasked(question)) = self.send(Way::Asking).await else { panic!("asked") };
+            let Err(EgressError::Unasked(question)) = self.send(Way::Asking(1)).await else {
+                panic!("asked")
+            };
             if question.address().is_ipv4() {
                 return question;
             }
-            question.refused();
+            question.missed();
         }
     }
 }
@@ -139,12 +141,15 @@ async fn a_connection_that_stands_stays_while_nothing_may_be_sent_over_it() {
 #[tokio::test]
 async fn who_confirms_while_it_is_connected_is_held_up_no_longer() {
     let mut scene = Scene::start(Peer::Answers(TAKEN), SECOND).await;
-    let question = scene.question().await;
+    let mut question = scene.question().await;
     scene.send_many(45).await;
-    assert_eq!(scene.client.ask(&question, scene.request(), ReadLimit::Keep(0)).await.unwrap().status, 204);
+    assert_eq!(
+        scene.client.ask(&mut question, scene.request(), ReadLimit::Keep(0)).await.unwrap().status,
+        204
+    );
     question.confirmed(DateTime::from_system_time(std::time::SystemTime::now() + 60 * SECOND));
     for _ in 0..100 {
-        scene.send(Way::Asking).await.unwrap();
+        scene.send(Way::Asking(1)).await.unwrap();
     }
     let connections = std::iter::from_fn(|| scene.connected.try_recv().ok()).count();
     assert_eq!(connections, 1, "only the question had one of its own");
