@@ -272,15 +272,12 @@ async fn w065_who_has_one_path_of_a_shared_name_does_not_say_no_for_the_others()
     let scene = Scene::start("1/h, burst 4").await;
     scene.names.set("shared.test", &[OWN]);
     let at = |path: &str| format!("http://shared.test:{}/{path}", scene.own.address().port());
+    let topic = format!("{TOPIC}/honest");
     scene.hub.subscribe(TOPIC, &at("a.evil.test"), &[], 1).await;
+    scene.hub.subscribe(&topic, &at("honest.test"), &[], 2).await;
     scene.names.set("shared.test", &[ELSEWHERE]);
     scene.publish_many(0..10).await;
     eventually("it has said no", || async { scene.asked("refused").await == 1 }).await;
-
-    let topic = format!("{TOPIC}/honest");
-    scene.names.set("shared.test", &[OWN]);
-    scene.hub.subscribe(&topic, &at("honest.test"), &[], 2).await;
-    scene.names.set("shared.test", &[ELSEWHERE]);
     for number in 0..20 {
         scene.hub.publish(&topic, &number.to_string()).await.unwrap();
     }
