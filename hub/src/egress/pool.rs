@@ -439,6 +439,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_back_on_a_connection_that_stands_hides_no_word_of_the_guard_or_of_a_budget() {
+        let io = |code| ConnectError::from(std::io::Error::from_raw_os_error(code));
+        // ECONNREFUSED; EMFILE.
+        for (error, hidden) in [
+            (ConnectError::Timeout(IDLE), true),
+            (io(111), true),
+            (io(24), false),
+            (ConnectError::Forbidden(crate::egress::Forbidden::Host), false),
+            (ConnectError::Crowded(IDLE), false),
+        ] {
+            assert_eq!(is_no_connection(&error), hidden, "{error}");
+        }
+    }
+
+    #[test]
     fn a_peer_that_tells_how_long_it_waits_is_forestalled() {
         let seconds = |value: &'static str| idle_time(&http::HeaderValue::from_static(value)).as_secs();
         assert_eq!(seconds("timeout=5, max=100"), 4);
