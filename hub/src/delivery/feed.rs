@@ -39,13 +39,15 @@ impl<'a> Feed<'a> {
     /// RSS 1.0 lists its items a second time, so it is none of these, nor is what brings a document type along.
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
-        let mut reader = Reader::from_str(text);
+        // The reader passes over a byte order mark without counting it.
+        let mark = text.len() - text.trim_start_matches('\u{feff}').len();
+        let mut reader = Reader::from_str(&text[mark..]);
         let (mut root, mut entries) = (None, Vec::new());
         let (mut open, mut entry) = (Vec::<String>::new(), None);
         loop {
-            let begin = usize::try_from(reader.buffer_position()).ok()?;
+            let begin = mark + usize::try_from(reader.buffer_position()).ok()?;
             let event = reader.read_event().ok()?;
-            let end = usize::try_from(reader.buffer_position()).ok()?;
+            let end = mark + usize::try_from(reader.buffer_position()).ok()?;
             match event {
                 Event::Start(start) => {
                     let name = start.local_name().as_ref().to_owned();
@@ -114,6 +116,15 @@ mod tests {
             |items: &str| format!("<rss version=\"2.0\"><channel><title>t</title>{items}</channel></rss>");
         let (one, two) = ("<item><guid>1</guid></item>", "<item><guid>2</guid></item>");
         assert_eq!(shortened(&rss(one), &rss(&format!("{two}{one}"))), Some(rss(two)));
+    }
+
+    #[test]
+    fn w143_a_byte_order_mark_moves_nothing() {
+        let marked = |feed: String| format!("\u{feff}{feed}");
+        let (old, new) = (atom(&[(2, 0), (1, 0)]), atom(&[(3, 0), (2, 1), (1, 0)]));
+        assert_eq!(shortened(&marked(old), &marked(new)), Some(marked(atom(&[(3, 0), (2, 1)]))));
+        let odd = "\u{feff}<feed xmsentry>\u{feff} <entry></entry></feed>";
+        assert_eq!(shortened(odd, odd).as_deref(), Some("\u{feff}<feed xmsentry>\u{feff}</feed>"));
     }
 
     #[test]
