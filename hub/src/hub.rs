@@ -19,8 +19,9 @@ use crate::config::{Config, EgressConfig, PublishPolicy, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    self, AdminState, AdminToken, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishMeters,
-    PublishState, Readers, Sessions, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
+    self, AdminState, AdminToken, Bodies, Certificates, EndpointState, Ingress, Limits, Pace, PingLimit,
+    PublishMeters, PublishState, Readers, Sessions, Statuses, Tls, TlsError, TrustedProxies, admin, public,
+    serve,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::operator::{Audit, Desk, Sources, Trends};
@@ -136,8 +137,9 @@ impl Hub {
 
         let publishing = PublishMeters::default();
         let (storing, delivering) = (store.meters(), delivery.meters());
-        let rooms: [&dyn Meters; 4] = [&publishing, &verifying, &storing, &delivering];
-        let metrics = Metrics::new(Arc::clone(&store), delivery.counters(), &rooms);
+        let certificates = Certificates::of(&[("public", tls.as_ref()), ("admin", admin_tls.as_ref())]);
+        let rooms: [&dyn Meters; 5] = [&publishing, &verifying, &storing, &delivering, &certificates];
+        let metrics = Metrics::new(Arc::clone(&store), delivery.counters(), &config.data_dir, &rooms);
         let trends = Trends::new(Sources {
             published: publishing.accepted().collect(),
             delivering: delivery.meters(),

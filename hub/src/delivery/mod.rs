@@ -137,7 +137,7 @@ impl Delivery {
             let owned = std::mem::take(&mut by_worker[index]);
             for Owned { shard, machine, .. } in &owned {
                 counters.set_gauges(*shard, machine.laggards(), 0);
-                counters.set_subscriptions(*shard, machine.subscriptions());
+                counters.set_subscriptions(*shard, machine.subscriptions(), machine.hosts());
             }
             let (halt, to_halt) = mpsc::unbounded_channel();
             halts.0.push(halt);

@@ -3,6 +3,7 @@
 mod admin;
 mod body;
 mod catch_up;
+mod certificates;
 mod client;
 mod endpoint;
 mod limits;
@@ -19,6 +20,7 @@ mod tls;
 pub use admin::{AdminState, AdminToken, Sessions, admin};
 pub use body::{Bodies, Pace};
 pub use catch_up::{Asked, Readers};
+pub use certificates::Certificates;
 pub use client::TrustedProxies;
 pub use endpoint::{EndpointState, public};
 pub use limits::{Limits, TooMany};
