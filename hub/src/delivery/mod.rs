@@ -39,7 +39,7 @@ pub use breaker::BreakerPolicy;
 pub use counters::{Counters, Totals};
 pub use feed::without_known_entries;
 pub use meters::{Meters, OUTCOMES};
-pub use notes::{Note, Notes};
+pub use notes::{Came, Note, Notes};
 pub use operator::{
     Act, LateSubscription, OpenHost, Operator, Progress, Stopped, TopicStanding, Waits, Which,
 };
