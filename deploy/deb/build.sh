@@ -25,7 +25,7 @@ sed 's|/usr/local/bin/|/usr/bin/|' "$source/deploy/resync-hub.service" >"$tree/u
 
 documents=$tree/usr/share/doc/resync-hub
 install -d "$documents/examples"
-for file in README.md docs/hub.md docs/security.md docs/storage.md; do
+for file in README.md docs/hub.md docs/operations.md docs/security.md docs/storage.md; do
     install -m 644 "$source/$file" "$documents/"
 done
 gzip -9n <"$source/CHANGELOG.md" >"$documents/changelog.gz"

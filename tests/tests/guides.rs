@@ -1,0 +1,189 @@
+//! The guides tell no lies: every command that they show is run as it stands there, in their order, and says what they say.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use resync_tests::harness::{HubProcess, Process, Receiver, binary, free_address};
+use tempfile::tempdir;
+use tokio::process::Command;
+
+/// Lines that change what all later ones meet.
+const LASTING: [&str; 2] = ["export ", "cd "];
+
+/// A `$` line of a guide, and what it is to say.
+struct Step {
+    command: String,
+    says: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The steps of a guide: what stands in its blocks of `console`.
+fn steps(guide: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for block in guide.split("```console\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        for line in block.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                steps.push(Step { command: command.to_owned(), says: Vec::new() });
+            } else {
+                steps.last_mut().expect("a block begins with a command").says.push(line.to_owned());
+            }
+        }
+    }
+    steps
+}
+
+/// Whether a line is as a guide shows it, with `…` for whatever comes there.
+fn is_as_shown(line: &str, shown: &str) -> bool {
+    let mut parts = shown.split('…');
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let parts: Vec<_> = parts.collect();
+    for (index, part) in parts.iter().enumerate() {
+        let is_last = index + 1 == parts.len();
+        match rest.find(part) {
+            Some(_) if is_last => return rest.ends_with(part),
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+/// Somebody who types what a guide says.
+struct Reader {
+    folder: PathBuf,
+    lasting: Vec<String>,
+    environment: BTreeMap<String, String>,
+    running: Vec<Process>,
+}
+
+impl Reader {
+    /// In a folder with the documentation, as in a clone of the repository, and with the built programs.
+    fn new(folder: &Path) -> Self {
+        fs::create_dir(folder.join("docs")).unwrap();
+        for page in fs::read_dir(root().join("docs")).unwrap() {
+            let page = page.unwrap();
+            fs::copy(page.path(), folder.join("docs").join(page.file_name())).unwrap();
+        }
+        let programs = binary("resync-hub").parent().unwrap().display().to_string();
+        let path = format!("{programs}:{}", env::var("PATH").unwrap());
+        let environment = BTreeMap::from([("PATH".to_owned(), path)]);
+        Self { folder: folder.to_owned(), lasting: Vec::new(), environment, running: Vec::new() }
+    }
+
+    async fn follow(&mut self, guide: &str) {
+        for step in steps(guide) {
+            if LASTING.iter().any(|word| step.command.starts_with(word)) {
+                self.lasting.push(step.command);
+            } else {
+                self.take(&step).await;
+            }
+        }
+    }
+
+    /// What says nothing ends, and well; what says something may go on running once it has said it.
+    async fn take(&mut self, step: &Step) {
+        let script =
+            self.lasting.iter().chain([&step.command]).map(String::as_str).collect::<Vec<_>>().join("\n");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).current_dir(&self.folder).envs(&self.environment);
+        for (name, _) in env::vars().filter(|(name, _)| name.starts_with("RESYNC_")) {
+            if !self.environment.contains_key(&name) {
+                command.env_remove(name);
+            }
+        }
+        let mut process = Process::run(&step.command, &mut command);
+        if step.says.is_empty() {
+            let ended = process.wait().await;
+            assert!(ended.success(), "$ {}\n{}", step.command, process.said());
+            return;
+        }
+        let said = process
+            .says(|lines| {
+                let mut lines = lines.iter();
+                step.says.iter().all(|shown| lines.any(|line| is_as_shown(line, shown)))
+            })
+            .await;
+        assert!(
+            said,
+            "$ {}\nsaid:\n{}\nand the guide has:\n{}",
+            step.command,
+            process.said(),
+            step.says.join("\n")
+        );
+        self.running.push(process);
+    }
+}
+
+/// The guide with addresses of which nobody else makes use.
+fn at_free_addresses(guide: &str, addresses: &[&str]) -> String {
+    let free: BTreeMap<_, _> =
+        addresses.iter().map(|address| (*address, free_address().to_string())).collect();
+    free.iter().fold(guide.to_owned(), |guide, (address, free)| {
+        assert!(guide.contains(*address), "the guide names {address} no more");
+        guide.replace(*address, free)
+    })
+}
+
+#[tokio::test]
+async fn every_command_of_the_ten_minute_starts_does_what_they_say() {
+    let folder = tempdir().unwrap();
+    let guide = fs::read_to_string(root().join("docs/getting-started.md")).unwrap();
+    assert_eq!(
+        guide.matches("```").count(),
+        2 * (guide.matches("```console\n").count() + 1),
+        "only the build is not run"
+    );
+    let used = ["8070", "8071", "8080", "8090", "8091"].map(|port| format!("127.0.0.1:{port}"));
+    let mut guide = at_free_addresses(&guide, &used.each_ref().map(String::as_str));
+    let mut reader = Reader::new(folder.path());
+    let set = |reader: &mut Reader, name: &str| {
+        let address = free_address().to_string();
+        reader.environment.insert(name.to_owned(), address.clone());
+        address
+    };
+    // What the guide leaves at its default.
+    let hub = guide.split("listening on http://").nth(1).unwrap().split('\n').next().unwrap().to_owned();
+    reader.environment.insert("RESYNC_HUB_LISTEN".to_owned(), hub);
+    set(&mut reader, "RESYNC_HUB_ADMIN_LISTEN");
+    let callback = set(&mut reader, "RESYNC_DESTINATION_LISTEN");
+    guide = guide.replace("127.0.0.1:8092", &callback);
+    assert!(steps(&guide).len() > 30);
+    reader.follow(&guide).await;
+}
+
+#[tokio::test]
+async fn every_command_of_the_operations_guide_can_be_typed_beside_a_running_hub() {
+    let folder = tempdir().unwrap();
+    fs::copy(root().join("deploy/hub.toml"), folder.path().join("hub.toml")).unwrap();
+    let mut hub = HubProcess::start_public(&folder.path().join("data"), &[]).await;
+    let guide = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let guide = guide.replace("127.0.0.1:8081", &hub.admin_address().to_string());
+    let mut reader = Reader::new(folder.path());
+    reader.environment.extend(hub.environment().clone());
+    reader.environment.insert("RESYNC_HUB_DATA_DIR".to_owned(), "data".to_owned());
+    let destination = Receiver::start().await;
+    hub.subscribe("https://library.example/framework/", &destination.url("/cb"), &[], 1).await;
+    assert!(steps(&guide).len() > 15);
+    reader.follow(&guide).await;
+}
+
+#[test]
+fn what_a_guide_leaves_open_may_be_anything_and_the_rest_may_not() {
+    assert!(is_as_shown("in step: 7 resources (1 created)", "in step: …"));
+    assert!(is_as_shown("a 1 b 2 c", "a … b … c"));
+    assert!(!is_as_shown("a 1 b 2 d", "a … b … c"));
+    assert!(!is_as_shown("ready, nearly", "ready"));
+    assert!(is_as_shown("anything", "…"));
+    let found =
+        steps("```console\n$ one\nsays …\n$ two\n```\n```sh\nnot this\n```\n```console\n$ three\n```\n");
+    let told: Vec<_> = found.iter().map(|step| (step.command.as_str(), step.says.len())).collect();
+    assert_eq!(told, [("one", 1), ("two", 0), ("three", 0)]);
+}
