@@ -7,6 +7,7 @@ binary=${1:?"usage: $0 BINARY [FOLDER]"}
 folder=${2:-.}
 here=$(cd "$(dirname "$0")" && pwd)
 source=$here/../..
+maintainer="The resync-hub project <resync-hub@example.org>"
 version=$("$binary" --version | cut -d ' ' -f 2)
 architecture=$(dpkg --print-architecture)
 # The newest symbol of the C library that the program asks for is the oldest C library that it runs with.
@@ -28,8 +29,18 @@ install -d "$documents/examples"
 for file in README.md docs/hub.md docs/operations.md docs/security.md docs/storage.md; do
     install -m 644 "$source/$file" "$documents/"
 done
-gzip -9n <"$source/CHANGELOG.md" >"$documents/changelog.gz"
-cat "$source/LICENSE-MIT" "$source/LICENSE-APACHE" >"$documents/copyright"
+gzip -9n <"$source/CHANGELOG.md" >"$documents/CHANGELOG.md.gz"
+gzip -9n >"$documents/changelog.gz" <<CHANGELOG
+resync-hub ($version) unstable; urgency=medium
+
+  * What has changed is in CHANGELOG.md.gz.
+
+ -- $maintainer  $(date -R -r "$source/CHANGELOG.md")
+CHANGELOG
+{
+    printf 'MIT or Apache 2.0, as you like. Apache 2.0 is in /usr/share/common-licenses/Apache-2.0, MIT is:\n\n'
+    cat "$source/LICENSE-MIT"
+} >"$documents/copyright"
 for file in nginx.conf Caddyfile prometheus/prometheus.yml prometheus/alerts.yml grafana/dashboards/resync-hub.json; do
     install -m 644 "$source/deploy/$file" "$documents/examples/"
 done
@@ -43,7 +54,7 @@ cat >"$tree/DEBIAN/control" <<CONTROL
 Package: resync-hub
 Version: $version
 Architecture: $architecture
-Maintainer: The resync-hub project <resync-hub@example.org>
+Maintainer: $maintainer
 Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f 1)
 Depends: libc6 (>= $libc), libgcc-s1
 Recommends: ca-certificates

@@ -175,6 +175,56 @@ async fn every_command_of_the_operations_guide_can_be_typed_beside_a_running_hub
     reader.follow(&guide).await;
 }
 
+/// The command lines that a page shows, without what stands for their output.
+fn shown(page: &str) -> Vec<String> {
+    let blocks: String = page.split("```").skip(1).step_by(2).collect();
+    let lines = blocks.replace("\\\n", " ");
+    let lines = lines.lines().map(|line| line.trim_start().trim_start_matches("$ "));
+    let is_command = |line: &&str| {
+        let (program, rest) = line.split_once(' ').unwrap_or_default();
+        ["resync-hub", "resync-source", "resync-destination"].contains(&program) && !rest.starts_with('…')
+    };
+    lines.filter(is_command).map(str::to_owned).collect()
+}
+
+/// What a program says of a command about its options: those of a command line that begins so.
+fn help(command: &str) -> Option<String> {
+    let words: Vec<_> = command
+        .split_whitespace()
+        .take_while(|word| !word.starts_with(['-', '[', '#', '<', '>', '|', '&']))
+        .collect();
+    let output =
+        std::process::Command::new(binary(words[0])).args(&words[1..]).arg("--help").output().unwrap();
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+/// Everything that looks like an option, up to a comment or to what the shell does with the command.
+fn options(command: &str) -> Vec<&str> {
+    let ends = [" #", " | ", " || ", " > "].iter().filter_map(|mark| command.find(mark)).min();
+    let words = command[..ends.unwrap_or(command.len())]
+        .split(|c: char| c.is_whitespace() || "[]|()…'\"=".contains(c));
+    words.filter(|word| word.starts_with("--")).collect()
+}
+
+#[test]
+fn every_command_and_option_that_any_page_shows_is_known_to_its_program() {
+    let pages = fs::read_dir(root().join("docs")).unwrap().map(|page| page.unwrap().path());
+    let pages = pages.chain([root().join("README.md"), root().join("deploy/README.md")]);
+    let mut seen = 0;
+    for page in pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+        for command in shown(&fs::read_to_string(&page).unwrap()) {
+            let help =
+                help(&command).unwrap_or_else(|| panic!("{}: {command}: no such command", page.display()));
+            for option in options(&command) {
+                assert!(help.contains(option), "{}: {command}: {option} is not known", page.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 60, "only {seen} commands were seen");
+    assert!(!help("resync-hub deliveries laggards").unwrap().contains("--to-nobody"));
+}
+
 #[test]
 fn what_a_guide_leaves_open_may_be_anything_and_the_rest_may_not() {
     assert!(is_as_shown("in step: 7 resources (1 created)", "in step: …"));

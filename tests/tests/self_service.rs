@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, eventually, request};
+use resync_tests::harness::{Answer, HubProcess, NameServer, Receiver, Reply, Seen, eventually, request};
 use serde_json::Value;
 use tempfile::tempdir;
 use url::{Url, form_urlencoded};
@@ -94,6 +94,34 @@ async fn whoever_has_the_url_sees_why_nothing_arrives_and_nothing_of_others() {
     eventually("the page says that all is well", async || read().await.contains("It has got everything."))
         .await;
     assert!(read().await.contains("The callback has answered 2xx to everything."));
+}
+
+/// A subscriber whose name turns to an address inside the hub's network learns no more there than that nobody answered.
+#[tokio::test]
+async fn d20_a_page_tells_nothing_about_an_address_that_may_not_be_contacted() {
+    let folder = tempdir().unwrap();
+    let names = NameServer::start().await;
+    let hub = HubProcess::start_public(
+        folder.path(),
+        &[("EGRESS_NAMESERVERS", &names.configured()), ("EGRESS_ALLOW", "[\"127.0.0.2/32\"]")],
+    )
+    .await;
+    let destination = Receiver::start_at("127.0.0.2".parse().unwrap()).await;
+    names.set("destination.test", &["127.0.0.2"]);
+    let callback = format!("http://destination.test:{}/cb", destination.address().port());
+    hub.subscribe(TOPIC, &callback, &[], 1).await;
+    names.set("destination.test", &["127.0.0.1"]);
+    assert_eq!(hub.publish(TOPIC, "news").await.unwrap().status, 202);
+    let page = page_of_the_first(&hub).await;
+    let read = async || open(hub.address, &page).await.text();
+    eventually("the page says that there was no answer", async || {
+        read().await.contains("no connection, or it broke off before there was an answer")
+    })
+    .await;
+    let text = read().await.to_lowercase();
+    for word in ["127.0.0", "loopback", "forbidden", "not public", "resolve"] {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
 }
 
 #[tokio::test]

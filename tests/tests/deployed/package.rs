@@ -86,6 +86,7 @@ fn the_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
     for file in [
         "/usr/share/doc/resync-hub/copyright",
         "/usr/share/doc/resync-hub/changelog.gz",
+        "/usr/share/doc/resync-hub/operations.md",
         "/usr/share/doc/resync-hub/hub.md",
         "/usr/share/doc/resync-hub/examples/nginx.conf",
         "/usr/share/doc/resync-hub/examples/alerts.yml",
