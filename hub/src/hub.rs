@@ -178,7 +178,6 @@ impl Hub {
             desk,
             (endpoint.limits.clone(), endpoint.proxies.clone(), endpoint.publish.bodies.clone()),
             &url,
-            config.limits.enabled,
         );
         for tls in [&tls, &admin_tls].into_iter().flatten() {
             tasks.spawn(tls.clone().keep(stopped.clone()));

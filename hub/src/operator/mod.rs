@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use acts::{ToAdd, ToDeny, Wish};
 pub use audit::{Audit, AuditError, By, Entry};
 pub use look::Turn;
-pub use self_service::{OwnAttempt, OwnView, PageId};
+pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
 pub use trends::{Sample, Sources, Trends};
 pub use views::{
     Break, Chain, Denied, Done, Gap, Host, Late, LogEntry, NewPublisher, Outcome, Overview, Page, Paused,

@@ -61,8 +61,23 @@ pub struct OwnView {
     pub detail: SubscriptionDetail,
     /// What became of the last attempts, newest first.
     pub attempts: Vec<OwnAttempt>,
+    /// Whether it goes well.
+    pub grade: Grade,
+    /// How it stands, in a sentence.
+    pub standing: String,
     /// What would help, the most likely first.
     pub advice: Vec<String>,
+}
+
+/// How well a subscription fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grade {
+    /// It has got everything.
+    Good,
+    /// Something waits, or was missed.
+    Fair,
+    /// What was tried last has failed.
+    Bad,
 }
 
 /// An attempt, in words for whoever owns the callback.
@@ -107,8 +122,11 @@ impl Desk {
         // Its words are for the operator.
         detail.attempts_noted.clear();
         let notes = self.notes.of(page.subscription);
-        let advice = advice(&detail, notes.first());
-        Ok(Some(OwnView { advice, attempts: notes.into_iter().map(OwnAttempt::from).collect(), detail }))
+        let failure = last_failure(&detail, notes.first());
+        let (grade, standing) = standing(&detail, failure.is_some());
+        let advice = advice(&detail, failure);
+        let attempts = notes.into_iter().map(OwnAttempt::from).collect();
+        Ok(Some(OwnView { grade, standing, advice, attempts, detail }))
     }
 
     /// The page of the subscription of this pair, for whoever knows its secret; `None` whatever it is that is wrong.
@@ -155,33 +173,66 @@ fn words(came: Came) -> String {
     }
 }
 
-fn advice(detail: &SubscriptionDetail, last: Option<&Note>) -> Vec<String> {
-    let mut advice = Vec::new();
-    if detail.behind > 0 {
-        if detail.paused {
-            advice.push(
-                "The operator of the hub has paused this topic. Deliveries go on when it is resumed."
-                    .to_owned(),
-            );
+/// What the last attempt came to, unless something was delivered since: successes that follow no failure of their own are not noted.
+fn last_failure(detail: &SubscriptionDetail, last: Option<&Note>) -> Option<Came> {
+    let last = last.filter(|last| last.came != Came::Delivered)?;
+    (detail.failing_since.is_some() || last.notification.offset >= detail.done_through).then_some(last.came)
+}
+
+fn has_missed(detail: &SubscriptionDetail) -> bool {
+    !detail.skipped.is_empty() || !detail.lost.is_empty()
+}
+
+/// What is done with may have been given up: "everything" is said only of what is known to have been delivered.
+fn standing(detail: &SubscriptionDetail, fails: bool) -> (Grade, String) {
+    let fails = fails || detail.failing_since.is_some();
+    let (grade, words) = match (fails, detail.behind > 0) {
+        (true, true) => (Grade::Bad, detail.waits.as_str()),
+        (true, false) => (Grade::Bad, "Nothing waits: the hub has given up what it tried last."),
+        (false, true) => (Grade::Fair, detail.waits.as_str()),
+        (false, false) if has_missed(detail) => {
+            (Grade::Fair, "Nothing waits, but something was missed before.")
         }
-        advice.extend(last.and_then(|last| remedy(last.came)).map(str::to_owned));
-        advice.push("Nothing has to be asked for again: the hub tries by itself, and what is published meanwhile waits in its log.".to_owned());
-    } else if detail.done_through <= detail.subscription.start {
-        advice.push(
-            "Nothing was published to this topic since the subscription began. Ask the Source whether it publishes to this hub, and to exactly this topic."
-                .to_owned(),
-        );
-    } else {
-        advice.push(
-            "The callback has answered 2xx to everything. If nothing arrived, look behind it: a proxy, a queue or a login page may answer in its place."
-                .to_owned(),
+        (false, false) if detail.missed_unknown => {
+            (Grade::Fair, "Nothing waits. Whether something was missed before is not known.")
+        }
+        (false, false) => (Grade::Good, detail.waits.as_str()),
+    };
+    (grade, words.to_owned())
+}
+
+fn advice(detail: &SubscriptionDetail, failure: Option<Came>) -> Vec<String> {
+    let mut advice = Vec::new();
+    let mut say = |words: &str| advice.push(words.to_owned());
+    let is_late = detail.behind > 0;
+    if is_late && detail.paused {
+        say("The operator of the hub has paused this topic. Deliveries go on when it is resumed.");
+    }
+    if let Some(remedy) = failure.and_then(remedy) {
+        say(remedy);
+    }
+    if is_late {
+        say(
+            "Nothing has to be asked for again: the hub tries by itself, and what is published meanwhile waits in its log.",
         );
     }
-    if !detail.skipped.is_empty() || !detail.lost.is_empty() {
-        advice.push("Something was missed and does not come by itself. Catch up from the hub's log, or synchronise with the Source.".to_owned());
+    if has_missed(detail) {
+        say(
+            "Something was missed and does not come by itself. Catch up from the hub's log, or synchronise with the Source.",
+        );
+    } else if detail.missed_unknown {
+        say(
+            "The hub has given up too much to look through for this page. Synchronise with the Source, or ask the operator of the hub.",
+        );
+    } else if !is_late && failure.is_none() && detail.failing_since.is_none() {
+        say(if detail.done_through <= detail.subscription.start {
+            "Nothing was published to this topic since the subscription began. Ask the Source whether it publishes to this hub, and to exactly this topic."
+        } else {
+            "The callback has answered 2xx to everything. If nothing arrived, look behind it: a proxy, a queue or a login page may answer in its place."
+        });
     }
     if let Some(left) = left_of(&detail.subscription.lease_end).filter(|left| *left < SOON) {
-        advice.push(format!("The lease ends in {}: renew it by subscribing again.", Lasting(left)));
+        say(&format!("The lease ends in {}: renew it by subscribing again.", Lasting(left)));
     }
     advice
 }

@@ -7,7 +7,7 @@ mod page;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -21,7 +21,8 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::Deserialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 use url::{Url, form_urlencoded};
 
 use super::body::{self, Bodies};
@@ -40,6 +41,9 @@ const FORM_LIMIT: usize = 16 * 1024;
 const TRIES: Rate = Rate { per_second: 0.1, burst: 10 };
 /// When to come back while the store does not take part, in seconds.
 const STORE_RETRY: u64 = 10;
+/// How long somebody waits for a turn, and when to come back after that.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+const TURN_RETRY: u64 = 5;
 
 /// Nothing is loaded but what this hub serves, nothing is sent elsewhere, nobody frames it.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -71,12 +75,11 @@ pub struct SelfService {
 }
 
 impl SelfService {
-    /// `hub_url` is what the world calls the hub's endpoint. With `limited` secrets are not tried at will.
+    /// `hub_url` is what the world calls the hub's endpoint. Secrets are not tried at will, whether or not other limits are on.
     pub fn new(
         desk: Desk,
         (limits, proxies, bodies): (Limits, TrustedProxies, Bodies),
         hub_url: &str,
-        limited: bool,
     ) -> Self {
         let base = Url::parse(hub_url).map_or_else(|_| "/websub/".to_owned(), |url| url.path().to_owned());
         Self {
@@ -86,7 +89,7 @@ impl SelfService {
             bodies,
             base: base.into(),
             overheard: hub_url.starts_with("http:"),
-            tries: SharedBuckets::new(limited, TRIES),
+            tries: SharedBuckets::new(true, TRIES),
             turn: Arc::new(Semaphore::new(1)),
         }
     }
@@ -177,8 +180,13 @@ async fn open(
 
 impl SelfService {
     async fn view(&self, id: PageId) -> Response {
-        // Nobody ever closes the semaphore.
-        let _turn = self.turn.acquire().await;
+        let Some(_turn) = turn(&self.turn, TURN_TIMEOUT).await else {
+            return later(
+                StatusCode::SERVICE_UNAVAILABLE,
+                TURN_RETRY,
+                "too many look at their pages now: wait for the seconds in Retry-After",
+            );
+        };
         match self.desk.own_view(id).await {
             Ok(Some(view)) => page::view(&self.base, &view),
             Ok(None) => page::over(&self.base),
@@ -187,7 +195,27 @@ impl SelfService {
     }
 }
 
+/// A place in the queue for the disk; `None` when it is too long.
+async fn turn(queue: &Semaphore, patience: Duration) -> Option<SemaphorePermit<'_>> {
+    timeout(patience, queue.acquire()).await.ok()?.ok()
+}
+
 fn unavailable(error: &Failed) -> Response {
     tracing::debug!(%error, "no status page");
     later(StatusCode::SERVICE_UNAVAILABLE, STORE_RETRY, "the hub cannot use its store now: try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_turn_without_end() {
+        let queue = Semaphore::new(1);
+        let first = turn(&queue, Duration::ZERO).await;
+        assert!(first.is_some());
+        assert!(turn(&queue, Duration::from_millis(1)).await.is_none());
+        drop(first);
+        assert!(turn(&queue, Duration::ZERO).await.is_some());
+    }
 }

@@ -11,7 +11,7 @@ use crate::http::dress::table::{
     Head::{Number, Text},
 };
 use crate::http::dress::{card, mark, moment};
-use crate::operator::{Lasting, OwnAttempt, OwnView, Skipped};
+use crate::operator::{Grade, Lasting, OwnAttempt, OwnView, Skipped};
 
 // The version is in their names, so that no browser dresses the pages of a new hub in what it kept of the old one.
 pub(super) const STYLE: &str = concat!("assets/style-", env!("CARGO_PKG_VERSION"), ".css");
@@ -71,7 +71,7 @@ pub(super) fn over(base: &str) -> Response {
 pub(super) fn view(base: &str, view: &OwnView) -> Response {
     let detail = &view.detail;
     let subscription = &detail.subscription;
-    let has_got_any = detail.done_through > subscription.start;
+    let is_past_any = detail.done_through > subscription.start;
     let content = html! {
         h1 { "Your subscription" }
         p { "To " strong.url { (subscription.topic) } ", delivered to " strong.url { (subscription.callback_origin) } }
@@ -79,7 +79,7 @@ pub(super) fn view(base: &str, view: &OwnView) -> Response {
         dl.cards {
             (card("Lease until", moment(&subscription.lease_end), html! { "granted for " (Lasting(Duration::from_secs(detail.lease))) }))
             (card("Verified", moment(&detail.verified_at), html! { "first " (moment(&detail.created_at)) }))
-            (card("Last delivered", if has_got_any { detail.done_through.to_string() } else { "none".to_owned() }, done(view)))
+            (card("Done through", if is_past_any { detail.done_through.to_string() } else { "none".to_owned() }, done(view)))
             (card("Waiting", detail.behind, html! { "of " (detail.head) " notifications" }))
             (card("Failed attempts", detail.attempts, "at the next notification"))
             (card("Signed", if detail.signed { "yes" } else { "no" }, if detail.signed { "with its secret" } else { "it gave no secret" }))
@@ -90,20 +90,21 @@ pub(super) fn view(base: &str, view: &OwnView) -> Response {
         }
         (attempts(&view.attempts))
         (missed(view))
+        @if detail.missed_unknown { p.hint { "So much was given up or lost at this hub that not all of it was looked through: more may have been missed." } }
     };
     send(StatusCode::OK, base, "Your subscription", &content)
 }
 
 fn standing(view: &OwnView) -> Markup {
     let detail = &view.detail;
-    let kind = match (&detail.failing_since, detail.behind) {
-        (Some(_), _) => "bad",
-        (None, 0) => "good",
-        (None, _) => "warn",
+    let kind = match view.grade {
+        Grade::Good => "good",
+        Grade::Fair => "warn",
+        Grade::Bad => "bad",
     };
     html! {
         p.notice.(kind) {
-            strong { (detail.waits) }
+            strong { (view.standing) }
             @if let Some(since) = &detail.failing_since { " Attempts have been failing since " (moment(since)) "." }
         }
     }
