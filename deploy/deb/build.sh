@@ -26,8 +26,9 @@ sed 's|/usr/local/bin/|/usr/bin/|' "$source/deploy/resync-hub.service" >"$tree/u
 
 documents=$tree/usr/share/doc/resync-hub
 install -d "$documents/examples"
-for file in README.md docs/hub.md docs/operations.md docs/security.md docs/storage.md; do
-    install -m 644 "$source/$file" "$documents/"
+# In their folders, so that they lead to each other as in the repository.
+for file in README.md deploy/README.md docs/hub.md docs/operations.md docs/security.md docs/storage.md; do
+    install -D -m 644 "$source/$file" "$documents/$file"
 done
 gzip -9n <"$source/CHANGELOG.md" >"$documents/CHANGELOG.md.gz"
 gzip -9n >"$documents/changelog.gz" <<CHANGELOG
@@ -41,10 +42,10 @@ CHANGELOG
     printf 'MIT or Apache 2.0, as you like. Apache 2.0 is in /usr/share/common-licenses/Apache-2.0, MIT is:\n\n'
     cat "$source/LICENSE-MIT"
 } >"$documents/copyright"
-for file in nginx.conf Caddyfile prometheus/prometheus.yml prometheus/alerts.yml grafana/dashboards/resync-hub.json; do
+for file in nginx.conf Caddyfile prometheus/prometheus.yml prometheus/kubernetes.yml prometheus/alerts.yml grafana/dashboards/resync-hub.json; do
     install -m 644 "$source/deploy/$file" "$documents/examples/"
 done
-find "$tree" -type f -path '*/lib/*' -exec chmod 644 {} +
+find "$tree/usr/lib" -type f -exec chmod 644 {} +
 find "$documents" -type f -exec chmod 644 {} +
 
 install -d "$tree/DEBIAN"

@@ -8,7 +8,7 @@ use std::process::Command;
 use resync_tests::harness::binary;
 use tempfile::{TempDir, tempdir};
 
-use super::{read, root, said};
+use super::{read, root, run, said, text};
 
 /// A system of which there is nothing but dpkg's own records.
 struct System {
@@ -86,8 +86,9 @@ fn the_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
     for file in [
         "/usr/share/doc/resync-hub/copyright",
         "/usr/share/doc/resync-hub/changelog.gz",
-        "/usr/share/doc/resync-hub/operations.md",
-        "/usr/share/doc/resync-hub/hub.md",
+        "/usr/share/doc/resync-hub/deploy/README.md",
+        "/usr/share/doc/resync-hub/docs/operations.md",
+        "/usr/share/doc/resync-hub/docs/hub.md",
         "/usr/share/doc/resync-hub/examples/nginx.conf",
         "/usr/share/doc/resync-hub/examples/alerts.yml",
     ] {
@@ -100,6 +101,41 @@ fn the_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
             "only root may write: {line}"
         );
     }
+}
+
+/// A temporary folder anywhere does not change what is in the package.
+#[test]
+fn the_package_is_the_same_wherever_it_is_built() {
+    let folder = tempdir().unwrap();
+    let below = folder.path().join("lib/here");
+    fs::create_dir_all(&below).unwrap();
+    let mut build = Command::new(root().join("deploy/deb/build.sh"));
+    build.arg(binary("resync-hub")).arg(folder.path());
+    let package = said(build.env("DPKG_DEB_COMPRESSOR_TYPE", "none").env("TMPDIR", &below));
+    let held = said(Command::new("dpkg-deb").arg("--contents").arg(package.trim()));
+    let program = held.lines().find(|line| line.ends_with("/usr/bin/resync-hub")).unwrap();
+    assert!(program.starts_with("-rwxr-xr-x"), "{program}");
+}
+
+/// `sudo resync-hub token add` beside a service would leave tokens that the service cannot read.
+#[test]
+fn a_token_is_not_written_where_the_hub_could_not_read_it() {
+    let folder = tempdir().unwrap();
+    let add = || {
+        let mut command = Command::new(binary("resync-hub"));
+        command.args(["token", "add", "library", "--topic-prefix", "https://library.example/", "--data-dir"]);
+        run(command.arg(folder.path()))
+    };
+    // Only root can give a folder away.
+    if rustix::process::getuid().is_root() {
+        std::os::unix::fs::chown(folder.path(), Some(65_532), None).unwrap();
+        let refused = add();
+        assert!(!refused.status.success() && text(&refused).contains("number 65532"), "{}", text(&refused));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        std::os::unix::fs::chown(folder.path(), Some(0), None).unwrap();
+    }
+    let added = add();
+    assert!(added.status.success() && text(&added).starts_with("rsh_"), "{}", text(&added));
 }
 
 #[test]
