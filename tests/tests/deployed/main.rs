@@ -49,7 +49,7 @@ fn yaml(text: &str) -> Vec<serde_json::Value> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("some.yaml");
     fs::write(&path, text).unwrap();
-    // The system's Python has the YAML module that Compose came with.
+    // The system's Python has the YAML module that tests/run asks for.
     let script = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
     serde_json::from_str(&said(Command::new("/usr/bin/python3").args(["-c", script]).arg(&path))).unwrap()
 }

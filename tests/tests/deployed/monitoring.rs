@@ -141,7 +141,10 @@ fn every_alert_says_what_has_happened_and_how_urgent_it_is() {
         }
     }
     assert!(rules.contains("websub_past_due_subscriptions{"), "what the hub owes wakes somebody");
-    assert!(!rules.contains("websub_laggards"), "what subscribers owe wakes nobody");
+    for of_subscribers in ["websub_laggards", "websub_given_up"] {
+        assert!(!rules.contains(of_subscribers), "what subscribers owe wakes nobody");
+    }
+    assert!(read(DASHBOARD).contains("websub_given_up_total"), "but it is shown");
 }
 
 #[test]

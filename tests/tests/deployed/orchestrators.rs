@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use resync_hub::config::{self, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::tempdir;
 
 use super::{read, replaced, root, run, said, text, yaml};
@@ -63,6 +63,45 @@ fn compose() -> Value {
     yaml(&said(command.env("GRAFANA_PASSWORD", "secret"))).remove(0)
 }
 
+/// From which address a port is reached, and which port of the container that is. Compose 1 tells it in a line, Compose 2 by its parts.
+fn published(port: &Value) -> (String, String) {
+    match port.as_str() {
+        Some(line) => {
+            let parts: Vec<_> = line.split(':').collect();
+            let from = if parts.len() == 3 { parts[0] } else { "" };
+            let to = parts.last().unwrap().split('/').next().unwrap();
+            (from.to_owned(), to.to_owned())
+        }
+        None => (port["host_ip"].as_str().unwrap_or_default().to_owned(), port["target"].to_string()),
+    }
+}
+
+/// What is mounted, and where.
+fn mounted(volume: &Value) -> (String, String) {
+    let mut parts = match volume.as_str() {
+        Some(line) => line.split(':').map(ToOwned::to_owned).collect(),
+        None => ["source", "target"].map(|part| volume[part].as_str().unwrap().to_owned()).to_vec(),
+    }
+    .into_iter();
+    (parts.next().unwrap(), parts.next().unwrap())
+}
+
+#[test]
+fn both_ways_in_which_compose_tells_of_ports_and_volumes_are_understood() {
+    let old = [json!("127.0.0.1:80:8080/tcp"), json!("80:8081/tcp"), json!("/a/b:/c:ro"), json!("hub:/d:rw")];
+    let new = [
+        json!({"mode": "ingress", "host_ip": "127.0.0.1", "target": 8080, "published": "80", "protocol": "tcp"}),
+        json!({"mode": "ingress", "target": 8081, "published": "80", "protocol": "tcp"}),
+        json!({"type": "bind", "source": "/a/b", "target": "/c", "read_only": true, "bind": {}}),
+        json!({"type": "volume", "source": "hub", "target": "/d", "volume": {}}),
+    ];
+    let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+    for [open, wide, folder, volume] in [old, new] {
+        assert_eq!([published(&open), published(&wide)], [pair("127.0.0.1", "8080"), pair("", "8081")]);
+        assert_eq!([mounted(&folder), mounted(&volume)], [pair("/a/b", "/c"), pair("hub", "/d")]);
+    }
+}
+
 #[test]
 fn compose_understands_its_file_and_asks_for_a_password() {
     assert_eq!(compose()["services"].as_object().unwrap().len(), 3);
@@ -77,11 +116,12 @@ fn nothing_of_the_compose_file_is_reached_from_elsewhere_and_everything_it_mount
     let compose = compose();
     for (name, service) in compose["services"].as_object().unwrap() {
         for port in service["ports"].as_array().into_iter().flatten() {
-            let port = port.as_str().unwrap();
-            assert!(port.starts_with("127.0.0.1:") && !port.contains("8081"), "{name}: {port}");
+            let (from, to) = published(port);
+            assert!(from == "127.0.0.1" && to != "8081", "{name}: {port}");
         }
         for volume in service["volumes"].as_array().unwrap() {
-            let source = volume.as_str().unwrap().split(':').next().unwrap();
+            let (source, _) = mounted(volume);
+            let source = source.as_str();
             let is_there = if source.starts_with('/') {
                 Path::new(source).is_dir()
             } else {
@@ -104,9 +144,7 @@ fn in_the_compose_file_prometheus_reaches_the_hub_and_its_data_is_kept() {
         read("deploy/prometheus/prometheus.yml").contains(&format!("\"hub:{}\"", config.admin.listen.port()))
     );
     let volumes = hub["volumes"].as_array().unwrap();
-    assert!(
-        volumes.iter().any(|volume| volume.as_str().unwrap().contains(config.data_dir.to_str().unwrap()))
-    );
+    assert!(volumes.iter().any(|volume| mounted(volume).1 == config.data_dir.to_str().unwrap()));
     assert!(!config.ingress.trusted_proxies.is_empty());
     assert_eq!(hub["stop_grace_period"], "15s");
     let build = root().join("deploy").join("..").join(hub["build"]["dockerfile"].as_str().unwrap());
@@ -200,6 +238,7 @@ fn everything_in_kubernetes_is_about_the_same_pod_and_the_admin_port_is_for_prom
         let opens = |port: &str| rule["ports"].as_array().unwrap().iter().any(|open| open["port"] == port);
         assert!(!opens("admin") || !rule["from"].is_null(), "the admin port is not for everybody");
     }
+    assert_eq!(object("Service")["spec"]["publishNotReadyAddresses"], true, "there is no other pod");
     for port in object("Service")["spec"]["ports"].as_array().unwrap() {
         assert_eq!(port["targetPort"], "http");
     }
@@ -207,4 +246,28 @@ fn everything_in_kubernetes_is_about_the_same_pod_and_the_admin_port_is_for_prom
     for private in ["10.0.0.0/8", "169.254.0.0/16", "192.168.0.0/16"] {
         assert!(outside.as_array().unwrap().contains(&Value::from(private)), "{private}");
     }
+}
+
+/// The alerts ask for a job of this name, which no annotation of a pod can give.
+#[test]
+fn the_job_for_prometheus_in_kubernetes_finds_the_pods_admin_port_under_the_name_of_the_alerts() {
+    let job = yaml(&read("deploy/prometheus/kubernetes.yml")).remove(0)["scrape_configs"][0].clone();
+    let name = job["job_name"].as_str().unwrap();
+    let alerts = read("deploy/prometheus/alerts.yml");
+    assert!(alerts.matches("job=").count() > 10);
+    assert_eq!(alerts.matches("job=").count(), alerts.matches(&format!("job=\"{name}\"")).count());
+    let keep = &job["relabel_configs"][0];
+    assert_eq!(keep["action"], "keep");
+    let template = object("StatefulSet")["spec"]["template"].clone();
+    let label = template["metadata"]["labels"]["app.kubernetes.io/name"].as_str().unwrap().to_owned();
+    let ports = template["spec"]["containers"][0]["ports"].as_array().unwrap().clone();
+    let kept: Vec<_> = ports
+        .iter()
+        .filter(|port| {
+            keep["regex"].as_str().unwrap() == format!("{label};{}", port["name"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0]["name"], "admin");
+    assert!(template["metadata"]["annotations"].is_null(), "nothing else scrapes it a second time");
 }
