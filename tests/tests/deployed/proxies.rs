@@ -136,12 +136,32 @@ async fn real_traffic_passes(scene: &Scene) {
     );
 }
 
+/// What opens a page is in no log, be the hub there or not; what an operator looks for is.
+async fn the_logs_tell_who_was_refused_and_no_ticket(scene: &mut Scene, logs: &[&str], proxy: &Process) {
+    let ticket = "7".repeat(64);
+    let page = scene.url(&format!("/websub/subscriptions/1.1?ticket={ticket}"));
+    assert_eq!(scene.client(7).get(&page).send().await.unwrap().status(), 404);
+    scene.hub.kill().await;
+    assert_eq!(scene.client(8).get(&page).send().await.unwrap().status(), 502);
+    let read = || {
+        let files = logs.iter().map(|log| fs::read_to_string(scene.file(log)).unwrap_or_default());
+        files.chain([proxy.said()]).collect::<Vec<_>>().concat()
+    };
+    let has = |client: &str, status: &str| {
+        read().lines().any(|line| line.contains(client) && line.contains(status) && line.contains("/websub"))
+    };
+    eventually("the log has both", || async { has("127.0.0.5", "429") && has("127.0.0.8", "502") }).await;
+    let told = read();
+    assert!(!told.contains(&ticket) && !told.contains("ticket=7"), "{told}");
+}
+
 fn nginx(scene: &Scene, plain: SocketAddr) -> Process {
     let site = read("deploy/nginx.conf");
     let site = replaced(&site, "listen 80;", &format!("listen {plain};"));
     let site = replaced(&site, "listen 443 ssl;", &format!("listen {} ssl;", scene.front));
     let site = replaced(&site, "127.0.0.1:8080", &scene.hub.address.to_string());
     let folder = scene.folder.path().display().to_string();
+    let site = replaced(&site, "/var/log/nginx/", &format!("{folder}/"));
     let site = replaced(
         &site,
         "/etc/letsencrypt/live/hub.example.org/fullchain.pem",
@@ -167,7 +187,7 @@ fn nginx(scene: &Scene, plain: SocketAddr) -> Process {
 
 #[tokio::test]
 async fn nginx_passes_real_traffic_on_and_tells_clients_apart() {
-    let scene = Scene::new().await;
+    let mut scene = Scene::new().await;
     let plain = free_address();
     let nginx = nginx(&scene, plain);
     real_traffic_passes(&scene).await;
@@ -177,9 +197,13 @@ async fn nginx_passes_real_traffic_on_and_tells_clients_apart() {
         .redirect(Policy::none())
         .build()
         .unwrap();
-    let sent_away = client.get(format!("http://{NAME}:{}/websub/", plain.port())).send().await.unwrap();
+    let query = format!("ticket={}", "7".repeat(64));
+    let sent_away =
+        client.get(format!("http://{NAME}:{}/websub/?{query}", plain.port())).send().await.unwrap();
     assert_eq!(sent_away.status(), 301);
-    assert_eq!(sent_away.headers()["location"], format!("https://{NAME}/websub/"));
+    assert_eq!(sent_away.headers()["location"], format!("https://{NAME}/websub/?{query}"));
+    let logs = ["resync-hub.log", "resync-hub.error.log"];
+    the_logs_tell_who_was_refused_and_no_ticket(&mut scene, &logs, &nginx).await;
     assert!(nginx.terminate().await.success());
 }
 
@@ -187,10 +211,13 @@ fn caddy(scene: &Scene) -> Process {
     let site = replaced(&read("deploy/Caddyfile"), "127.0.0.1:8080", &scene.hub.address.to_string());
     let folder = scene.folder.path().display().to_string();
     let here = format!(
-        "{{\n\tadmin off\n\tauto_https disable_redirects\n}}\nhttps://{NAME}:{} {{\n\tbind 127.0.0.1\n\ttls {folder}/front.pem {folder}/front.key\n",
+        "\nhttps://{NAME}:{} {{\n\tbind 127.0.0.1\n\ttls {folder}/front.pem {folder}/front.key\n",
         scene.front.port()
     );
-    fs::write(scene.file("Caddyfile"), replaced(&site, &format!("{NAME} {{\n"), &here)).unwrap();
+    let site = replaced(&site, &format!("\n{NAME} {{\n"), &here);
+    let site = replaced(&site, "\n{\n", "\n{\n\tadmin off\n\tauto_https disable_redirects\n");
+    let site = replaced(&site, "/var/log/caddy/", &format!("{folder}/"));
+    fs::write(scene.file("Caddyfile"), site).unwrap();
     let mut command = Command::new("caddy");
     command.args(["run", "--adapter", "caddyfile", "--config"]).arg(scene.file("Caddyfile"));
     for name in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
@@ -201,19 +228,23 @@ fn caddy(scene: &Scene) -> Process {
 
 #[tokio::test]
 async fn caddy_passes_real_traffic_on_and_tells_clients_apart() {
-    let scene = Scene::new().await;
+    let mut scene = Scene::new().await;
     let caddy = caddy(&scene);
     real_traffic_passes(&scene).await;
+    the_logs_tell_who_was_refused_and_no_ticket(&mut scene, &["resync-hub.log"], &caddy).await;
     assert!(caddy.terminate().await.success());
 }
 
 #[tokio::test]
-async fn caddy_understands_its_file_as_it_is() {
+async fn caddy_understands_its_file_but_for_the_folder_of_its_log_as_it_is() {
     let folder = tempdir().unwrap();
-    let verdict = validated(&super::root().join("deploy/Caddyfile"), folder.path()).await;
+    let log = format!("{}/", folder.path().display());
+    let (site, misspelt) = (folder.path().join("site"), folder.path().join("misspelt"));
+    let text = replaced(&read("deploy/Caddyfile"), "/var/log/caddy/", &log);
+    fs::write(&site, &text).unwrap();
+    let verdict = validated(&site, folder.path()).await;
     assert!(verdict.status.success(), "{}", super::text(&verdict));
-    let misspelt = folder.path().join("Caddyfile");
-    fs::write(&misspelt, replaced(&read("deploy/Caddyfile"), "reverse_proxy", "reverse_prxy")).unwrap();
+    fs::write(&misspelt, replaced(&text, "reverse_proxy", "reverse_prxy")).unwrap();
     assert!(!validated(&misspelt, folder.path()).await.status.success());
 }
 
