@@ -126,7 +126,7 @@ impl Desk {
         let (grade, standing) = standing(&detail, failure.is_some());
         let advice = advice(&detail, failure);
         let attempts = notes.into_iter().map(OwnAttempt::from).collect();
-        Ok(Some(OwnView { grade, standing, advice, attempts, detail }))
+        Ok(Some(OwnView { detail, attempts, grade, standing, advice }))
     }
 
     /// The page of the subscription of this pair, for whoever knows its secret; `None` whatever it is that is wrong.
