@@ -196,7 +196,7 @@ fn standing(detail: &SubscriptionDetail, fails: bool) -> (Grade, String) {
         (false, false) if detail.missed_unknown => {
             (Grade::Fair, "Nothing waits. Whether something was missed before is not known.")
         }
-        (false, false) => (Grade::Good, detail.waits.as_str()),
+        (false, false) => (Grade::Good, "It has got everything."),
     };
     (grade, words.to_owned())
 }
