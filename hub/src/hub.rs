@@ -19,8 +19,9 @@ use crate::config::{Config, EgressConfig, PublishPolicy, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    self, AdminState, AdminToken, Bodies, EndpointState, Ingress, Limits, Pace, PingLimit, PublishMeters,
-    PublishState, Readers, Sessions, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
+    self, AdminState, AdminToken, Bodies, Certificates, EndpointState, Ingress, Limits, Pace, PingLimit,
+    PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError, TrustedProxies,
+    admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::operator::{Audit, Desk, Sources, Trends};
@@ -136,17 +137,20 @@ impl Hub {
 
         let publishing = PublishMeters::default();
         let (storing, delivering) = (store.meters(), delivery.meters());
-        let rooms: [&dyn Meters; 4] = [&publishing, &verifying, &storing, &delivering];
-        let metrics = Metrics::new(Arc::clone(&store), delivery.counters(), &rooms);
+        let certificates = Certificates::of(&[("public", tls.as_ref()), ("admin", admin_tls.as_ref())]);
+        let rooms: [&dyn Meters; 5] = [&publishing, &verifying, &storing, &delivering, &certificates];
+        let metrics = Metrics::new(Arc::clone(&store), delivery.counters(), &config.data_dir, &rooms);
         let trends = Trends::new(Sources {
             published: publishing.accepted().collect(),
             delivering: delivery.meters(),
             counters: delivery.counters(),
         });
         tasks.spawn(trends.clone().keep(stopped.clone()));
-        let desk = desk(config, &store, &delivery, denials, (trends, audit));
+        let desk =
+            desk(config, &store, &delivery, denials, (trends, audit), (tickets.clone(), Arc::clone(&url)));
         let sessions = Sessions::new(&token, admin_tls.is_some());
-        let admin_state = AdminState { desk, token, sessions, metrics, stopped: stopped.clone() };
+        let admin_state =
+            AdminState { desk: desk.clone(), token, sessions, metrics, stopped: stopped.clone() };
         if !admin_address.ip().is_loopback() && admin_tls.is_none() {
             warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
         }
@@ -170,12 +174,17 @@ impl Hub {
             hub_url: Arc::clone(&url),
             moved_to: config.moved_to.clone(),
         };
+        let own = SelfService::new(
+            desk,
+            (endpoint.limits.clone(), endpoint.proxies.clone(), endpoint.publish.bodies.clone()),
+            &url,
+        );
         for tls in [&tls, &admin_tls].into_iter().flatten() {
             tasks.spawn(tls.clone().keep(stopped.clone()));
         }
         let ingress = |tls| Ingress::new(&config.ingress, tls);
         tasks.spawn(serve(admin_listener, admin(admin_state), ingress(admin_tls), stopped.clone()));
-        tasks.spawn(serve(listener, public(endpoint), ingress(tls), stopped));
+        tasks.spawn(serve(listener, public(endpoint, own), ingress(tls), stopped));
         Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks })
     }
 
@@ -359,6 +368,7 @@ fn desk(
     delivery: &Delivery,
     denials: Denials,
     (trends, audit): (Trends, Audit),
+    (tickets, hub_url): (Tickets, Arc<str>),
 ) -> Desk {
     Desk {
         store: Arc::clone(store),
@@ -372,6 +382,8 @@ fn desk(
         open: config.publish.policy == PublishPolicy::Open,
         data_dir: config.data_dir.clone(),
         secrets: config.secrets.clone(),
+        tickets,
+        hub_url,
     }
 }
 

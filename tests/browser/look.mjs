@@ -35,6 +35,8 @@ if (new URL(door.url()).pathname !== "/") throw new Error(`not let in: ${door.ur
 
 const looks = [];
 for (const path of asked.paths) {
+  // A path is one of the operator's pages; other pages have their whole URL.
+  const url = new URL(path, asked.origin);
   for (const scheme of ["light", "dark"]) {
     for (const [screen, viewport] of Object.entries(screens)) {
       const page = await browser.newPage();
@@ -44,12 +46,12 @@ for (const path of asked.paths) {
       const [errors, foreign, weights] = [[], [], []];
       page.on("console", (message) => { if (["error", "warn"].includes(message.type())) errors.push(message.text()); });
       page.on("pageerror", (error) => errors.push(String(error)));
-      page.on("request", (request) => { if (!request.url().startsWith(`${asked.origin}/`)) foreign.push(request.url()); });
+      page.on("request", (request) => { if (!request.url().startsWith(`${url.origin}/`)) foreign.push(request.url()); });
       page.on("response", (response) => {
         if (!response.url().endsWith("/events")) weights.push(response.buffer().then((body) => body.length, () => 0));
       });
-      await page.goto(asked.origin + path, { waitUntil: "load" });
-      const name = `${path.replaceAll("/", "_")}-${scheme}-${screen}`;
+      await page.goto(url.href, { waitUntil: "load" });
+      const name = `${url.pathname.replaceAll("/", "_")}-${scheme}-${screen}`;
       const picture = await page.screenshot({ encoding: "base64", fullPage: true });
       await writeFile(join(asked.pictures, `${name}.png`), Buffer.from(picture, "base64"));
       // Phones make the window wider where something sticks out, so its own width says nothing.

@@ -165,7 +165,7 @@ async fn a_subscription_tells_why_nothing_arrives_and_not_where_its_callback_is(
     destination.until_delivered(3).await;
     eventually("it has got everything", || async { json(&hub.admin(&path).await)["behind"] == 0 }).await;
     let detail = json(&hub.admin(&path).await);
-    assert_eq!(detail["waits"], "It has got everything.");
+    assert_eq!(detail["waits"], "Nothing waits for it.");
     assert!(
         detail["attempts_noted"].as_array().unwrap().iter().any(|note| note.get("failure").is_none()),
         "{detail}"

@@ -375,6 +375,11 @@ async fn lively(hub: &HubProcess) -> (Vec<Receiver>, Vec<String>) {
     paths.push(format!("/topics/{}", late["topic"].as_str().unwrap()));
     paths.push(format!("/subscriptions/{}", late["subscription"]));
     paths.push("/login".to_owned());
+    // What subscribers see is on the public listener.
+    let path = format!("/api/v1/subscriptions/{}", late["subscription"]);
+    let detail: Value = serde_json::from_slice(&hub.admin(&path).await.body).unwrap();
+    paths.push(detail["status_page"].as_str().unwrap().to_owned());
+    paths.push(format!("{}subscriptions", hub.url()));
     (vec![well, sick], paths)
 }
 

@@ -1,12 +1,15 @@
 //! The small tools: tokens of publishers, topics, the configuration, the health check.
 
+use std::env;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use resync_hub::config::{self, Config, DEFAULT_TOML};
+use resync_hub::config::{self, Config, ConfigError, DEFAULT_TOML};
 use resync_hub::operator::{Audit, By};
 use resync_hub::topics::{NewToken, Tokens, TokensError};
 use serde::Deserialize;
@@ -20,6 +23,10 @@ use super::{Failure, Settings, say};
 const PAGE: usize = 1_000;
 /// How long a healthy hub may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The configuration of a hub that is installed as a service.
+const INSTALLED: &str = "/etc/resync-hub/hub.toml";
+/// What to do where only root may read.
+const AS_ROOT: &str = "where the hub is a service, type sudo before the command";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Token {
@@ -50,7 +57,7 @@ pub(super) enum Token {
 /// Which hub's files are meant.
 #[derive(Args, Debug)]
 pub(super) struct WhichHub {
-    /// Configuration file (TOML)
+    /// Configuration file (TOML); /etc/resync-hub/hub.toml if it is there and neither this nor the data folder is said
     #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG", global = true)]
     config: Option<PathBuf>,
     /// The hub's data folder
@@ -126,8 +133,23 @@ pub(super) struct Healthcheck {
 
 impl WhichHub {
     pub(super) fn load(self) -> Result<Config, Failure> {
-        Ok(Settings { config: self.config, data_dir: self.data_dir, ..Settings::default() }.load()?)
+        let is_said = self.data_dir.is_some() || env::var_os("RESYNC_HUB_DATA_DIR").is_some();
+        let config = self.config.or_else(|| installed(Path::new(INSTALLED), is_said));
+        let settings = Settings { config, data_dir: self.data_dir, ..Settings::default() };
+        settings.load().map_err(|error| match error {
+            ConfigError::File { path, reason } if path == Path::new(INSTALLED) => {
+                let reason = format!("{reason}; {AS_ROOT}");
+                ConfigError::File { path, reason }.into()
+            }
+            error => error.into(),
+        })
     }
+}
+
+/// The hub that a machine runs is meant, where it runs one and nothing else is said.
+fn installed(file: &Path, is_said: bool) -> Option<PathBuf> {
+    // One that may not be looked for is there.
+    (!is_said && file.try_exists().unwrap_or(true)).then(|| file.to_owned())
 }
 
 pub(super) fn token(command: Token) -> Result<(), Failure> {
@@ -166,8 +188,9 @@ fn audited<T>(
     what: &str,
     change: impl FnOnce(&mut Tokens) -> Result<T, TokensError>,
 ) -> Result<T, Failure> {
+    fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
+    is_ours(&config.data_dir)?;
     let mut tokens = Tokens::open(&config.publisher_tokens_file()).map_err(Failure::new)?;
-    fs::create_dir_all(&config.data_dir).map_err(Failure::new)?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, act, what).map_err(Failure::new)?;
     let changed = change(&mut tokens);
@@ -276,9 +299,32 @@ fn over<'a>(config: &'a Config, address: Option<SocketAddr>, token: &'a str) -> 
 
 fn admin_token(config: &Config) -> Result<String, Failure> {
     let file = config.admin_token_file();
-    fs::read_to_string(&file).map_err(|error| {
-        Failure::new(format_args!("the admin token in {} cannot be read: {error}", file.display()))
-    })
+    fs::read_to_string(&file).map_err(|error| refused(&file, &error))
+}
+
+/// A file of the hub that cannot be used.
+fn refused(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        Failure::new(format_args!("{path} cannot be used: {error}; {AS_ROOT}"))
+    } else {
+        Failure::new(format_args!(
+            "{path} cannot be used: {error}; say which hub is meant with --config or --data-dir"
+        ))
+    }
+}
+
+/// What root writes into the folder of another user that user cannot read, and a running hub would be without its tokens.
+fn is_ours(folder: &Path) -> Result<(), Failure> {
+    let owner = fs::metadata(folder).map_err(|error| refused(folder, &error))?.uid();
+    if rustix::process::geteuid().as_raw() == owner {
+        return Ok(());
+    }
+    Err(Failure::new(format_args!(
+        "{} belongs to another user (number {owner}), who could not read what is written here: run this command as that user; \
+         for a service of systemd, deploy/README.md has the whole line",
+        folder.display()
+    )))
 }
 
 pub(super) fn understand<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
@@ -344,4 +390,19 @@ pub(super) fn healthcheck(check: Healthcheck) -> Result<(), Failure> {
     let admin = Admin { address, tls: &config.admin.tls, token: None, patience: ANSWER_TIMEOUT };
     say(admin.ask("GET", "/readyz", "")?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_installed_hub_is_meant_where_there_is_one_and_nothing_else_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hub.toml");
+        assert_eq!(installed(&file, false), None);
+        fs::write(&file, "").unwrap();
+        assert_eq!(installed(&file, false), Some(file.clone()));
+        assert_eq!(installed(&file, true), None);
+    }
 }

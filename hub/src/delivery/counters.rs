@@ -22,6 +22,7 @@ pub struct Counters {
 #[derive(Debug, Default)]
 struct Gauges {
     subscriptions: AtomicUsize,
+    hosts: AtomicUsize,
     laggards: AtomicUsize,
     open_breakers: AtomicUsize,
     past_due: AtomicUsize,
@@ -64,9 +65,10 @@ impl Counters {
         self.lost_to_retention.fetch_add(counts.lost_to_retention, Ordering::Relaxed);
     }
 
-    pub(super) fn set_subscriptions(&self, shard: Shard, subscriptions: usize) {
+    pub(super) fn set_subscriptions(&self, shard: Shard, subscriptions: usize, hosts: usize) {
         if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
             gauges.subscriptions.store(subscriptions, Ordering::Relaxed);
+            gauges.hosts.store(hosts, Ordering::Relaxed);
         }
     }
 
@@ -86,6 +88,11 @@ impl Counters {
     /// How many subscriptions are in force. Counting them in the store would take time in proportion to their number.
     pub fn subscriptions(&self) -> usize {
         self.sum(|gauges| &gauges.subscriptions)
+    }
+
+    /// How many callback origins they have.
+    pub fn hosts(&self) -> usize {
+        self.sum(|gauges| &gauges.hosts)
     }
 
     /// The totals now; they trail what happens by up to a checkpoint interval.

@@ -19,7 +19,7 @@ use super::asking::{Asked, Asking, Confirmations};
 use super::attempt::{Attempt, Find, Finished};
 use super::editions::Editions;
 use super::meters::Meters;
-use super::notes::{Note, Notes};
+use super::notes::{Came, Note, Notes};
 use super::schedule::Outcome;
 use crate::egress::{self, EgressClient, EgressError, HeldBack, ReadLimit, Way};
 use crate::store::{Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, TopicId};
@@ -274,7 +274,8 @@ fn note(
         Ok(answer) => Some(format!("the callback answered {}", answer.status)),
         Err(error) => Some(error.to_string()),
     };
-    Some(Note { at: DateTime::now(), notification: notification.id(), attempt, failure })
+    let (at, came) = (DateTime::now(), Came::of(answer));
+    Some(Note { at, notification: notification.id(), attempt, failure, came })
 }
 
 fn log(

@@ -295,6 +295,11 @@ impl Hosts {
         std::mem::take(&mut self.opened)
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.by_origin.len()
+    }
+
     /// How many breakers are open.
     pub(super) fn open_count(&self) -> usize {
         self.breakers.values().filter(|breaker| breaker.until().is_some()).count()
@@ -438,7 +443,7 @@ mod tests {
         assert_ne!(hosts.join(&"https://b.example".into()), first, "a request is still under way");
         hosts.release(first);
         assert_eq!(hosts.join(&"https://c.example".into()), first, "the number is free again");
-        assert_eq!(hosts.by_origin.len(), 2);
+        assert_eq!(hosts.count(), 2);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub use breaker::BreakerPolicy;
 pub use counters::{Counters, Totals};
 pub use feed::without_known_entries;
 pub use meters::{Meters, OUTCOMES};
-pub use notes::{Note, Notes};
+pub use notes::{Came, Note, Notes};
 pub use operator::{
     Act, LateSubscription, OpenHost, Operator, Progress, Stopped, TopicStanding, Waits, Which,
 };
@@ -138,7 +138,7 @@ impl Delivery {
             let owned = std::mem::take(&mut by_worker[index]);
             for Owned { shard, machine, .. } in &owned {
                 counters.set_gauges(*shard, machine.laggards(), 0);
-                counters.set_subscriptions(*shard, machine.subscriptions());
+                counters.set_subscriptions(*shard, machine.subscriptions(), machine.hosts());
             }
             let (halt, to_halt) = mpsc::unbounded_channel();
             halts.0.push(halt);

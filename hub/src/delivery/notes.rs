@@ -5,10 +5,12 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use http::StatusCode;
 use lru::LruCache;
 use resync_core::datetime::DateTime;
 use resync_core::websub::NotificationId;
 
+use crate::egress::{Answer, EgressError};
 use crate::store::SubscriptionId;
 
 /// Subscriptions that failed last and are remembered.
@@ -25,8 +27,40 @@ pub struct Note {
     pub notification: NotificationId,
     /// The first has number 1.
     pub attempt: u16,
-    /// Why it failed; `None`: it was delivered.
+    /// Why it failed, for the operator; `None`: it was delivered.
     pub failure: Option<String>,
+    /// The same for whoever owns the callback.
+    pub came: Came,
+}
+
+/// What came of an attempt, without what only the operator may know: names and addresses (D-20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// It was answered by a 2xx.
+    Delivered,
+    /// It was answered otherwise.
+    Answered(StatusCode),
+    /// There was no complete answer in time.
+    TooLate,
+    /// There was no answer. Where an address may not be contacted it looks the same.
+    Unreached,
+    /// The name leads to where nobody has confirmed under it.
+    HeldBack,
+    /// For want of something on this side.
+    Unsent,
+}
+
+impl Came {
+    pub(super) fn of(answer: &Result<Answer, EgressError>) -> Self {
+        match answer {
+            Ok(answer) if answer.status.is_success() => Self::Delivered,
+            Ok(answer) => Self::Answered(answer.status),
+            Err(EgressError::Timeout(_)) => Self::TooLate,
+            Err(EgressError::Unconfirmed(_)) => Self::HeldBack,
+            Err(EgressError::Exhausted | EgressError::Crowded(_) | EgressError::NoRoom) => Self::Unsent,
+            Err(_) => Self::Unreached,
+        }
+    }
 }
 
 /// The last notes of each subscription that failed lately.

@@ -89,7 +89,7 @@ pub struct Progress {
 /// What a subscription waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// It has got everything.
+    /// Everything was delivered to it, or given up.
     Nothing,
     /// Its turn in a sweep.
     Turn,

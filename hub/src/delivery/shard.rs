@@ -271,6 +271,11 @@ impl Machine {
         self.subscriptions
     }
 
+    /// How many hosts they are on.
+    pub(super) fn hosts(&self) -> usize {
+        self.hosts.count()
+    }
+
     /// How many subscriptions of this topic there are.
     pub(super) fn subscriptions_of(&self, topic: TopicId) -> usize {
         self.topics.get(&topic).map_or(0, TopicState::subscriptions)

@@ -278,7 +278,8 @@ impl Worker {
             self.owned.iter_mut().for_each(|owned| owned.machine.apply(&event));
         }
         for owned in &self.owned {
-            self.counters.set_subscriptions(owned.shard, owned.machine.subscriptions());
+            let machine = &owned.machine;
+            self.counters.set_subscriptions(owned.shard, machine.subscriptions(), machine.hosts());
         }
     }
 
@@ -518,7 +519,7 @@ impl Worker {
         error!(shard = shard.0, "this shard has a newer owner: delivery for it stops here");
         if let Some(owned) = self.owned.iter_mut().find(|owned| owned.shard == *shard) {
             owned.machine.retire();
-            self.counters.set_subscriptions(owned.shard, 0);
+            self.counters.set_subscriptions(owned.shard, 0, 0);
         }
     }
 }

@@ -19,6 +19,7 @@ use super::client::TrustedProxies;
 use super::limits::{Limits, TooMany};
 use super::publish::PublishState;
 use super::reply::{later, method_not_allowed, refuse, text, unavailable};
+use super::self_service::{self, SelfService};
 use super::{body, catch_up, notifications};
 use crate::subscriptions::{Acquaintance, NotAccepted, Requests};
 use crate::topics::CatchUp;
@@ -53,8 +54,8 @@ pub struct EndpointState {
     pub moved_to: Option<Url>,
 }
 
-/// The public routes.
-pub fn public(state: EndpointState) -> Router {
+/// The public routes; `own` is what subscribers see of their own subscriptions.
+pub fn public(state: EndpointState, own: SelfService) -> Router {
     Router::new()
         .route("/websub", any(endpoint))
         .route("/websub/", any(endpoint))
@@ -68,6 +69,7 @@ pub fn public(state: EndpointState) -> Router {
         .method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
         .fallback(|| async { text(StatusCode::NOT_FOUND, "nothing here: the hub's endpoint is /websub/") })
         .with_state(state)
+        .merge(self_service::routes(own))
 }
 
 async fn endpoint(
@@ -178,7 +180,8 @@ fn about(hub_url: &str) -> Response {
              Unsubscribe  POST hub.mode=unsubscribe&hub.topic=…&hub.callback=…\n\
              Publish      POST the notification itself with Content-Type and Link: <topic>; rel=\"self\", <{hub_url}>; rel=\"hub\"\n\
              Ping         POST hub.mode=publish&hub.url=… and the hub fetches the topic\n\
-             Catch up     GET {hub_url}notifications?topic=…&after=OFFSET, or notifications.xml for a Change List",
+             Catch up     GET {hub_url}notifications?topic=…&after=OFFSET, or notifications.xml for a Change List\n\n\
+             Why does nothing arrive? {hub_url}subscriptions",
             form = websub::FORM_CONTENT_TYPE
         ),
     )

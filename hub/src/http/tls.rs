@@ -27,6 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How often a certificate that ends soon is told about, and what soon means.
 const REMIND_EVERY: Duration = Duration::from_secs(12 * 3_600);
 const SOON: Duration = Duration::from_secs(2 * 24 * 3_600);
+/// No certificate holds as long as this: its notation of time has four digits for the year.
+const END_OF_TIME: Duration = Duration::from_secs(253_402_300_800);
 /// The only protocol spoken within TLS.
 const ALPN: &[u8] = b"http/1.1";
 
@@ -166,6 +168,16 @@ impl Tls {
         }
     }
 
+    /// When the certificate in force ends, if that can be read from it.
+    pub(super) fn ends(&self) -> Option<UnixTime> {
+        match self.pair().judge(END_OF_TIME) {
+            Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
+                not_after, ..
+            })) => Some(not_after),
+            Ok(()) | Err(_) => None,
+        }
+    }
+
     fn pair(&self) -> Pair {
         self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -196,14 +208,16 @@ impl Pair {
         Ok(Self { config: Arc::new(config), certificate, stamp })
     }
 
-    /// Judged by the code by which clients judge. It looks at the date first, so that no issuer has to be known.
+    /// Judged by the code by which clients judge, at so long after 1970. It looks at the date first, so that no issuer has to be known.
+    fn judge(&self, since_1970: Duration) -> Result<(), rustls::Error> {
+        let parsed = ParsedCertificate::try_from(&self.certificate)?;
+        let algorithms = provider().signature_verification_algorithms.all;
+        let now = UnixTime::since_unix_epoch(since_1970);
+        verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], now, algorithms)
+    }
+
     fn check_date(&self, files: &TlsConfig, at: SystemTime) -> Result<(), TlsError> {
-        let since_1970 = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let judged = ParsedCertificate::try_from(&self.certificate).and_then(|parsed| {
-            let algorithms = provider().signature_verification_algorithms.all;
-            let now = UnixTime::since_unix_epoch(since_1970);
-            verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], now, algorithms)
-        });
+        let judged = self.judge(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         let date = |time: UnixTime| {
             httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()))
         };

@@ -7,6 +7,7 @@ mod process;
 mod standing;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use prometheus_client::encoding::text::encode;
@@ -39,8 +40,13 @@ pub trait Meters {
 pub struct Metrics(Arc<Registry>);
 
 impl Metrics {
-    /// What these rooms measure, and how the store, delivery and the process stand at the moment of asking.
-    pub fn new(store: Arc<dyn Store>, counters: Arc<Counters>, rooms: &[&dyn Meters]) -> Self {
+    /// What these rooms measure, and how the store, its disk, delivery and the process stand at the moment of asking.
+    pub fn new(
+        store: Arc<dyn Store>,
+        counters: Arc<Counters>,
+        data_dir: &Path,
+        rooms: &[&dyn Meters],
+    ) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process::begin()));
         let own = registry.sub_registry_with_prefix(PREFIX);
@@ -49,7 +55,7 @@ impl Metrics {
         for room in rooms {
             room.register(own);
         }
-        own.register_collector(Box::new(Standing::new(store, counters)));
+        own.register_collector(Box::new(Standing::new(store, counters, data_dir.to_owned())));
         Self(Arc::new(registry))
     }
 

@@ -1,6 +1,7 @@
-//! How the store and delivery stand, read at the moment of asking.
+//! How the store, its disk and delivery stand, read at the moment of asking.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,11 +18,12 @@ use crate::store::Store;
 pub(super) struct Standing {
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
+    data_dir: PathBuf,
 }
 
 impl Standing {
-    pub(super) fn new(store: Arc<dyn Store>, counters: Arc<Counters>) -> Self {
-        Self { store, counters }
+    pub(super) fn new(store: Arc<dyn Store>, counters: Arc<Counters>, data_dir: PathBuf) -> Self {
+        Self { store, counters, data_dir }
     }
 }
 
@@ -44,6 +46,7 @@ impl Collector for Standing {
                 "Age of the oldest notification that the logs hold",
                 oldest.unwrap_or_default().as_secs_f64(),
             ),
+            ("hosts", "Callback origins that the subscriptions have", count(self.counters.hosts() as u64)),
             (
                 "laggards",
                 "Subscriptions that are behind and have a record of their own",
@@ -62,6 +65,21 @@ impl Collector for Standing {
         ];
         for (name, help, value) in gauges {
             write(&mut encoder, (name, help), &ConstGauge::new(value))?;
+        }
+        // Where the system does not say, there is no such series.
+        if let Ok(disk) = rustix::fs::statvfs(&self.data_dir) {
+            let help = "Bytes that are free on the disk of data_dir for the hub's user";
+            write(
+                &mut encoder,
+                ("disk_free_bytes", help),
+                &ConstGauge::new(count(disk.f_bavail * disk.f_frsize)),
+            )?;
+            let help = "Bytes that the disk of data_dir has";
+            write(
+                &mut encoder,
+                ("disk_size_bytes", help),
+                &ConstGauge::new(count(disk.f_blocks * disk.f_frsize)),
+            )?;
         }
         let counters = [
             (

@@ -11,7 +11,7 @@ use super::views::{
     Gap, Host, Late, LogEntry, Outcome, Overview, Page, Paused, Publisher, Skipped, Status, Subscription,
     SubscriptionDetail, Topic, TopicDetail, topic_id,
 };
-use super::{Desk, Failed, words};
+use super::{Desk, Failed, PageId, words};
 use crate::store::{self, Offset, Shard, Skip, Slot, SubscriptionId, TopicId};
 use crate::topics::Tokens;
 
@@ -235,6 +235,8 @@ impl Desk {
             attempts: progress.attempts,
             failing_since: progress.failing_since.map(|since| since.to_string()),
             waits: words::waits(progress.waits, progress.left_alone_for, progress.paused),
+            paused: progress.paused,
+            status_page: self.page_url(&self.hub_url, PageId::new(id, found.created_at)),
             attempts_noted: self.notes.of(id).into_iter().map(Into::into).collect(),
             skipped: newest(skips, MISSED_SHOWN).map(Skipped::from).collect(),
             lost: newest(gaps, MISSED_SHOWN).map(Gap::from).collect(),

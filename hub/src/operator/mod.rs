@@ -6,6 +6,7 @@
 mod acts;
 mod audit;
 mod look;
+mod self_service;
 mod trends;
 mod views;
 mod words;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub use acts::{ToAdd, ToDeny, Wish};
 pub use audit::{Audit, AuditError, By, Entry};
 pub use look::Turn;
+pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
 pub use trends::{Sample, Sources, Trends};
 pub use views::{
     Break, Chain, Denied, Done, Gap, Host, Late, LogEntry, NewPublisher, Outcome, Overview, Page, Paused,
@@ -27,7 +29,7 @@ use crate::config::SecretsConfig;
 use crate::delivery::{Counters, Notes, Operator, Stopped};
 use crate::store::{KeyringError, Store, StoreError};
 use crate::subscriptions::Denials;
-use crate::topics::TokensError;
+use crate::topics::{Tickets, TokensError};
 
 /// Why an operator does not get what was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -99,4 +101,8 @@ pub struct Desk {
     pub data_dir: PathBuf,
     /// Where the keys of the secrets are.
     pub secrets: SecretsConfig,
+    /// What opens the pages that subscribers see.
+    pub tickets: Tickets,
+    /// What the URLs of these pages begin with.
+    pub hub_url: Arc<str>,
 }

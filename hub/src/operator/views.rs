@@ -196,6 +196,10 @@ pub struct SubscriptionDetail {
     pub failing_since: Option<String>,
     /// What it waits for, in words.
     pub waits: String,
+    /// Its topic is paused.
+    pub paused: bool,
+    /// A page for its subscriber, and for nobody else: whoever has this URL sees why nothing arrives.
+    pub status_page: String,
     /// Its last failures, newest first, and successes after them. They are forgotten at a restart.
     pub attempts_noted: Vec<Trouble>,
     /// Notifications that were given up for it, newest first.

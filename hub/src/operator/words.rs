@@ -63,7 +63,7 @@ pub(super) fn rule(rule: Rule) -> &'static str {
 /// What a subscription waits for, as a sentence.
 pub(super) fn waits(waits: Waits, left_alone_for: Option<Duration>, paused: bool) -> String {
     match (waits, left_alone_for) {
-        (Waits::Nothing, _) => "It has got everything.".to_owned(),
+        (Waits::Nothing, _) => "Nothing waits for it.".to_owned(),
         _ if paused => "Its topic is paused: nothing is delivered until it is resumed.".to_owned(),
         (Waits::UnderWay, _) => "A request is under way.".to_owned(),
         (_, Some(pause)) => {

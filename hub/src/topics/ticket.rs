@@ -1,8 +1,10 @@
-//! Tickets: unguessable parts of the URLs that tell a publisher how its notification fares. Whoever has the URL may look.
+//! Tickets: unguessable parts of URLs that tell a publisher how its notification fares, or a subscriber how its subscription does.
+//! Whoever has the URL may look.
 
+use std::fmt;
 use std::sync::Arc;
 
-use resync_core::websub::{NotificationId, Secret, Signature, SignatureMethod, SigningKey};
+use resync_core::websub::{Secret, Signature, SignatureMethod, SigningKey};
 
 /// Makes and checks tickets. The same key gives the same tickets, so they stay good across restarts.
 #[derive(Clone, Debug)]
@@ -14,22 +16,24 @@ impl Tickets {
         Self(Arc::new(key))
     }
 
-    /// The ticket of a notification: 64 hexadecimal digits.
-    pub fn of(&self, id: NotificationId) -> String {
-        let signature = SigningKey::new(SignatureMethod::Sha256, &self.0).sign(id.to_string().as_bytes());
+    /// The ticket to what has this name, which is no other kind's: 64 hexadecimal digits.
+    pub fn of(&self, name: impl fmt::Display) -> String {
+        let signature = SigningKey::new(SignatureMethod::Sha256, &self.0).sign(name.to_string().as_bytes());
         let text = signature.to_string();
         text.split_once('=').map_or(text.clone(), |(_, digits)| digits.to_owned())
     }
 
-    /// Whether this is the ticket of that notification, in a time that does not tell how much of it is right.
-    pub fn admits(&self, ticket: &str, id: NotificationId) -> bool {
+    /// Whether this is the ticket to what has this name, in a time that does not tell how much of it is right.
+    pub fn admits(&self, ticket: &str, name: impl fmt::Display) -> bool {
         Signature::parse(&format!("{}={ticket}", SignatureMethod::Sha256))
-            .is_ok_and(|signature| signature.verify(&self.0, id.to_string().as_bytes()).is_ok())
+            .is_ok_and(|signature| signature.verify(&self.0, name.to_string().as_bytes()).is_ok())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use resync_core::websub::NotificationId;
+
     use super::*;
 
     #[test]

@@ -126,6 +126,13 @@ impl Process {
         }
     }
 
+    /// Waits until what it has said so far is enough; `false` when it ends before, or does not get there within [`PATIENCE`].
+    pub async fn says(&self, is_enough: impl FnMut(&Vec<String>) -> bool) -> bool {
+        let mut output = self.output.clone();
+        let waited = timeout(PATIENCE, output.wait_for(is_enough)).await;
+        matches!(waited, Ok(Ok(_)))
+    }
+
     /// Everything it said so far, on both outputs.
     pub fn said(&self) -> String {
         self.output.borrow().iter().fold(String::new(), |mut text, line| {

@@ -4,8 +4,9 @@ use axum::response::{Html, IntoResponse, Response};
 use http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
+use super::assets;
 use super::session::{Session, WORD};
-use super::{assets, plot};
+use crate::http::dress::mark;
 
 /// The rooms of the pages, in the order of the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ fn frame(who: Option<(&Session, Option<Room>)>, title: &str, content: &Markup) -
                 a.skip href="#content" { "Skip to the content" }
                 header {
                     div.bar {
-                        a.brand href="/" { (plot::mark()) "resync-hub" }
+                        a.brand href="/" { (mark()) "resync-hub" }
                         @if let Some((session, room)) = who { (navigation(session, room)) }
                     }
                 }

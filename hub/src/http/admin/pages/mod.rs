@@ -16,7 +16,6 @@ mod plot;
 mod publishers;
 mod session;
 mod subscription;
-mod table;
 mod topics;
 
 use axum::Router;
@@ -31,6 +30,7 @@ pub use session::Sessions;
 use self::session::Session;
 use super::AdminState;
 use super::problem::status;
+use crate::http::dress::{card, moment, table};
 use crate::operator::Failed;
 
 /// The pages and what they are dressed in.
@@ -91,12 +91,6 @@ fn failed(session: &Session, failed: &Failed) -> Response {
     layout::error(status(failed), Some(session), &failed.to_string())
 }
 
-/// A moment as people read it, with the exact one behind it.
-fn moment(exact: &str) -> Markup {
-    let short = exact.get(..19).map_or_else(|| exact.to_owned(), |short| short.replacen('T', " ", 1));
-    html! { time datetime=(exact) { (short) } }
-}
-
 /// The way to the next page of a list.
 fn more(next: Option<&String>, path: &str) -> Markup {
     html! {
@@ -104,9 +98,4 @@ fn more(next: Option<&String>, path: &str) -> Markup {
             p.more { a rel="next" href={ (path) "?after=" (next) } { "More" } }
         }
     }
-}
-
-/// A number and what it counts, for the cards at the top of a page.
-fn card(name: &str, value: impl maud::Render, note: impl maud::Render) -> Markup {
-    html! { div.card { dt { (name) } dd { strong { (value) } span { (note) } } } }
 }

@@ -39,16 +39,6 @@ fn points(values: &[f64], top: f64) -> String {
     points
 }
 
-/// The mark beside the name.
-pub(super) fn mark() -> Markup {
-    html! {
-        svg.mark viewBox="0 0 24 24" aria-hidden="true" {
-            circle cx="12" cy="12" r="4" {}
-            path d="M12 2v3M12 19v3M2 12h3M19 12h3M5 5l2 2M17 17l2 2M19 5l-2 2M7 17l-2 2" {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -56,7 +56,18 @@ fn one(session: &Session, detail: &SubscriptionDetail, told: &Told) -> Markup {
         (troubles(&detail.attempts_noted))
         (skipped(&detail.skipped))
         (lost(&detail.lost))
+        (for_the_subscriber(&detail.status_page))
         @if detail.missed_unknown { p.hint { "So much was given up or lost that not all of it was looked through: " code { "resync-hub deliveries skips" } " and " code { "gaps" } " list everything." } }
+    }
+}
+
+fn for_the_subscriber(page: &str) -> Markup {
+    html! {
+        section aria-labelledby="page" {
+            h2 id="page" { "For its subscriber" }
+            p { "Whoever has this address sees why nothing arrives here, and nothing else. Send it to the subscriber, or to the Source if the subscriber agrees." }
+            p { code.token { (page) } }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 /// What stands above a column.
-pub(super) enum Head {
+pub(in crate::http) enum Head {
     /// Of words.
     Text(&'static str),
     /// Of numbers, which stand below each other by their last digit.
@@ -11,14 +11,14 @@ pub(super) enum Head {
 }
 
 /// A table of these things.
-pub(super) fn wide(of: &str, heads: &[Head], rows: &Markup) -> Markup {
+pub(in crate::http) fn wide(of: &str, heads: &[Head], rows: &Markup) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label={ "Table: " (of) } { (narrow(heads, rows)) }
     }
 }
 
 /// A table that fits into any window.
-pub(super) fn narrow(heads: &[Head], rows: &Markup) -> Markup {
+pub(in crate::http) fn narrow(heads: &[Head], rows: &Markup) -> Markup {
     html! {
         table {
             thead {

@@ -1,0 +1,221 @@
+//! A page for one subscription, for whoever is subscribed: why does nothing arrive?
+//!
+//! It is opened by its URL, which nobody can guess, or by the secret of the subscription. The hub contacts nobody for it, so that nobody
+//! can be made a victim by asking. Its scripts are none, and what strangers chose is text.
+
+mod page;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+use resync_core::websub::{CallbackUrl, TopicUrl};
+use serde::Deserialize;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use url::{Url, form_urlencoded};
+
+use super::body::{self, Bodies};
+use super::client::TrustedProxies;
+use super::dress;
+use super::endpoint::too_many;
+use super::limits::Limits;
+use super::reply::later;
+use crate::buckets::{SharedBuckets, network};
+use crate::config::Rate;
+use crate::operator::{Desk, Failed, PageId};
+
+/// The most that the form takes: two URLs and a secret.
+const FORM_LIMIT: usize = 16 * 1024;
+/// How often one client may try a secret for one callback; all clients together five times as often.
+const TRIES: Rate = Rate { per_second: 0.1, burst: 10 };
+/// When to come back while the store does not take part, in seconds.
+const STORE_RETRY: u64 = 10;
+/// How long somebody waits for a turn, and when to come back after that.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+const TURN_RETRY: u64 = 5;
+
+/// Nothing is loaded but what this hub serves, nothing is sent elsewhere, nobody frames it.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// The URL of a page opens it: it goes to nobody, and is kept by nobody.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// What the pages are made of.
+#[derive(Clone, Debug)]
+pub struct SelfService {
+    desk: Desk,
+    limits: Limits,
+    proxies: TrustedProxies,
+    bodies: Bodies,
+    /// The path below which the world reaches this hub.
+    base: Arc<str>,
+    /// What is typed here can be overheard.
+    overheard: bool,
+    tries: SharedBuckets,
+    /// What a subscription has missed is searched for: one at a time, so that nobody can keep the disk busy by asking.
+    turn: Arc<Semaphore>,
+}
+
+impl SelfService {
+    /// `hub_url` is what the world calls the hub's endpoint. Secrets are not tried at will, whether or not other limits are on.
+    pub fn new(
+        desk: Desk,
+        (limits, proxies, bodies): (Limits, TrustedProxies, Bodies),
+        hub_url: &str,
+    ) -> Self {
+        let base = Url::parse(hub_url).map_or_else(|_| "/websub/".to_owned(), |url| url.path().to_owned());
+        Self {
+            desk,
+            limits,
+            proxies,
+            bodies,
+            base: base.into(),
+            overheard: hub_url.starts_with("http:"),
+            tries: SharedBuckets::new(true, TRIES),
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
+
+/// The routes, below the hub's endpoint.
+pub(super) fn routes(state: SelfService) -> Router {
+    Router::new()
+        .route("/websub/subscriptions", get(ask).post(open))
+        .route("/websub/subscriptions/{page}", get(show))
+        .route(&format!("/websub/{}", page::STYLE), get(dress::style))
+        .route(&format!("/websub/{}", page::ICON), get(dress::icon))
+        .with_state(state)
+        .layer(map_response(guarded))
+}
+
+async fn guarded(mut answer: Response) -> Response {
+    let headers = answer.headers_mut();
+    headers.extend(HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    answer
+}
+
+async fn ask(State(state): State<SelfService>) -> Response {
+    page::door(StatusCode::OK, &state.base, state.overheard, None)
+}
+
+#[derive(Debug, Deserialize)]
+struct Ticket {
+    #[serde(default)]
+    ticket: String,
+}
+
+/// `GET /websub/subscriptions/ID?ticket=…`. Without its ticket a subscription does not even exist.
+async fn show(
+    State(state): State<SelfService>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(id): Path<String>,
+    Query(Ticket { ticket }): Query<Ticket>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(early) = state.limits.client(state.proxies.client(peer.ip(), &headers), Instant::now()) {
+        return too_many(early);
+    }
+    match id.parse::<PageId>() {
+        Ok(id) if state.desk.admits(&ticket, id) => state.view(id).await,
+        Ok(_) | Err(()) => page::unknown(&state.base),
+    }
+}
+
+/// The form: topic, callback and secret lead to the page.
+async fn open(
+    State(state): State<SelfService>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request<Body>,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let client = state.proxies.client(peer.ip(), &head.headers);
+    if let Err(early) = state.limits.client(client, Instant::now()) {
+        return too_many(early);
+    }
+    let read = body::read(&head.headers, body, FORM_LIMIT, state.bodies.pace, &state.bodies.forms).await;
+    let (body, _room) = match read {
+        Ok(read) => read,
+        Err(refusal) => return refusal,
+    };
+    let fields: Vec<_> = form_urlencoded::parse(&body).collect();
+    let field = |wanted| fields.iter().find(|(name, _)| name == wanted).map_or("", |(_, value)| value);
+    let (Ok(topic), Ok(callback)) =
+        (field("topic").trim().parse::<TopicUrl>(), field("callback").trim().parse::<CallbackUrl>())
+    else {
+        return page::door(StatusCode::BAD_REQUEST, &state.base, state.overheard, Some(page::NO_URLS));
+    };
+    let pair = (topic.key(), callback.key());
+    if let Err(wait) = state.tries.admit(Some(network(client)), pair, Instant::now()) {
+        return later(
+            StatusCode::TOO_MANY_REQUESTS,
+            wait.as_secs() + 1,
+            "too many tries: wait for the seconds in Retry-After",
+        );
+    }
+    match state.desk.page_by_secret(&topic, &callback, field("secret")).await {
+        Ok(Some(id)) => Redirect::to(&state.desk.page_url(&state.base, id)).into_response(),
+        Ok(None) => page::door(StatusCode::FORBIDDEN, &state.base, state.overheard, Some(page::NO_MATCH)),
+        Err(error) => unavailable(&error),
+    }
+}
+
+impl SelfService {
+    async fn view(&self, id: PageId) -> Response {
+        let Some(_turn) = turn(&self.turn, TURN_TIMEOUT).await else {
+            return later(
+                StatusCode::SERVICE_UNAVAILABLE,
+                TURN_RETRY,
+                "too many look at their pages now: wait for the seconds in Retry-After",
+            );
+        };
+        match self.desk.own_view(id).await {
+            Ok(Some(view)) => page::view(&self.base, &view),
+            Ok(None) => page::over(&self.base),
+            Err(error) => unavailable(&error),
+        }
+    }
+}
+
+/// A place in the queue for the disk; `None` when it is too long.
+async fn turn(queue: &Semaphore, patience: Duration) -> Option<SemaphorePermit<'_>> {
+    timeout(patience, queue.acquire()).await.ok()?.ok()
+}
+
+fn unavailable(error: &Failed) -> Response {
+    tracing::debug!(%error, "no status page");
+    later(StatusCode::SERVICE_UNAVAILABLE, STORE_RETRY, "the hub cannot use its store now: try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_turn_without_end() {
+        let queue = Semaphore::new(1);
+        let first = turn(&queue, Duration::ZERO).await;
+        assert!(first.is_some());
+        assert!(turn(&queue, Duration::from_millis(1)).await.is_none());
+        drop(first);
+        assert!(turn(&queue, Duration::ZERO).await.is_some());
+    }
+}

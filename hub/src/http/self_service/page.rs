@@ -1,0 +1,189 @@
+//! What the pages for subscribers look like: as the operator's do, and without what only the operator may do.
+
+use std::time::Duration;
+
+use axum::response::{Html, IntoResponse, Response};
+use http::StatusCode;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::http::dress::table::{
+    self,
+    Head::{Number, Text},
+};
+use crate::http::dress::{card, mark, moment};
+use crate::operator::{Grade, Lasting, OwnAttempt, OwnView, Skipped};
+
+// The version is in their names, so that no browser dresses the pages of a new hub in what it kept of the old one.
+pub(super) const STYLE: &str = concat!("assets/style-", env!("CARGO_PKG_VERSION"), ".css");
+pub(super) const ICON: &str = concat!("assets/icon-", env!("CARGO_PKG_VERSION"), ".svg");
+
+/// Whatever it is that is wrong: the answer must not tell who is subscribed.
+pub(super) const NO_MATCH: &str = "No subscription in force has this topic, this callback and this secret. One without a secret, or one that is over, cannot be opened here: subscribe again, or ask the operator of the hub.";
+pub(super) const NO_URLS: &str =
+    "Topic and callback are http or https URLs, written as in the request to subscribe.";
+
+/// The form for those who know the secret of their subscription.
+pub(super) fn door(status: StatusCode, base: &str, overheard: bool, why: Option<&str>) -> Response {
+    let content = html! {
+        div.door {
+            h1 { "Why does nothing arrive?" }
+            @if let Some(why) = why { p.notice.bad role="alert" { (why) } }
+            p { "This hub shows a subscriber how its subscription stands." }
+            form method="post" action={ (base) "subscriptions" } {
+                label for="topic" { "Topic" }
+                input id="topic" name="topic" type="url" placeholder="https://…" required;
+                label for="callback" { "Callback" }
+                input id="callback" name="callback" type="url" placeholder="https://…" required;
+                label for="secret" { "Secret of the subscription" }
+                input id="secret" name="secret" type="password" autocomplete="off" required;
+                @if overheard { p.hint { "This hub is reached by plain http, where the secret can be overheard." } }
+                p.hint { "What was sent as hub.topic, hub.callback and hub.secret. Without a secret, ask the operator of the hub for the address of the page." }
+                button { "Show" }
+            }
+        }
+    };
+    send(status, base, "Why does nothing arrive?", &content)
+}
+
+/// For any URL that is not the right one.
+pub(super) fn unknown(base: &str) -> Response {
+    let content = html! {
+        h1 { "Not found" }
+        p.notice.bad role="alert" { "There is no such page, or not with this address. It must be copied as a whole." }
+        p { a href={ (base) "subscriptions" } { "Open it by the secret of the subscription" } }
+    };
+    send(StatusCode::NOT_FOUND, base, "Not found", &content)
+}
+
+/// For a subscription that was, and is no more.
+pub(super) fn over(base: &str) -> Response {
+    let content = html! {
+        h1 { "This subscription is over" }
+        p.notice.bad { strong { "Nothing is delivered any more." } }
+        p { "Its lease has ended without a renewal, it was unsubscribed, the hub denied it (the callback was told by hub.mode=denied), or the callback answered 410 twice." }
+        h2 { "What to do" }
+        p { "Subscribe again, and renew before each lease ends. The new subscription has a page of its own. What was published meanwhile comes from the Source, or from the hub's log." }
+    };
+    send(StatusCode::OK, base, "This subscription is over", &content)
+}
+
+/// How a subscription stands.
+pub(super) fn view(base: &str, view: &OwnView) -> Response {
+    let detail = &view.detail;
+    let subscription = &detail.subscription;
+    let is_past_any = detail.done_through > subscription.start;
+    let content = html! {
+        h1 { "Your subscription" }
+        p { "To " strong.url { (subscription.topic) } ", delivered to " strong.url { (subscription.callback_origin) } }
+        (standing(view))
+        dl.cards {
+            (card("Lease until", moment(&subscription.lease_end), html! { "granted for " (Lasting(Duration::from_secs(detail.lease))) }))
+            (card("Verified", moment(&detail.verified_at), html! { "first " (moment(&detail.created_at)) }))
+            (card("Done through", if is_past_any { detail.done_through.to_string() } else { "none".to_owned() }, done(view)))
+            (card("Waiting", detail.behind, html! { "of " (detail.head) " notifications" }))
+            (card("Failed attempts", detail.attempts, "at the next notification"))
+            (card("Signed", if detail.signed { "yes" } else { "no" }, if detail.signed { "with its secret" } else { "it gave no secret" }))
+        }
+        section aria-labelledby="advice" {
+            h2 id="advice" { "What to do" }
+            ul { @for advice in &view.advice { li { (advice) } } }
+        }
+        (attempts(&view.attempts))
+        (missed(view))
+        @if detail.missed_unknown { p.hint { "So much was given up or lost at this hub that not all of it was looked through: more may have been missed." } }
+    };
+    send(StatusCode::OK, base, "Your subscription", &content)
+}
+
+fn standing(view: &OwnView) -> Markup {
+    let detail = &view.detail;
+    let kind = match view.grade {
+        Grade::Good => "good",
+        Grade::Fair => "warn",
+        Grade::Bad => "bad",
+    };
+    html! {
+        p.notice.(kind) {
+            strong { (view.standing) }
+            @if let Some(since) = &detail.failing_since { " Attempts have been failing since " (moment(since)) "." }
+        }
+    }
+}
+
+fn done(view: &OwnView) -> Markup {
+    let detail = &view.detail;
+    html! {
+        @if let Some(received) = &detail.done_received_at { "published " (moment(received)) }
+        @else if detail.done_through <= detail.subscription.start { "nothing since it began" }
+        @else { "no longer in the log" }
+    }
+}
+
+fn attempts(attempts: &[OwnAttempt]) -> Markup {
+    html! {
+        section aria-labelledby="attempts" {
+            h2 id="attempts" { "What failed lately" }
+            @if attempts.is_empty() {
+                p.empty { "Nothing failed since the hub was started." }
+            } @else {
+                (table::wide("attempts", &[Text("When"), Text("What came of it"), Number("Attempt"), Text("webhook-id")], &html! {
+                    @for one in attempts {
+                        tr {
+                            td { (moment(&one.at)) }
+                            td { @if one.delivered { span.tag.good { (one.came) } } @else { span.about { (one.came) } } }
+                            td.number { (one.attempt) }
+                            td { code { (one.notification) } }
+                        }
+                    }
+                }))
+            }
+        }
+    }
+}
+
+fn missed(view: &OwnView) -> Markup {
+    let (skipped, lost) = (&view.detail.skipped, &view.detail.lost);
+    let why = |one: &Skipped| match one.status {
+        Some(status) => format!("given up: the callback answered {status}"),
+        None => "given up after all attempts".to_owned(),
+    };
+    html! {
+        @if !skipped.is_empty() || !lost.is_empty() {
+            section aria-labelledby="missed" {
+                h2 id="missed" { "Missed" }
+                (table::wide("notifications missed", &[Text("webhook-id"), Text("When"), Text("Why")], &html! {
+                    @for one in skipped {
+                        tr { th scope="row" { code { (one.notification) } } td { (moment(&one.at)) } td { (why(one)) } }
+                    }
+                    @for gap in lost {
+                        tr { th scope="row" { code { (gap.first) } " to " (gap.last) } td { (moment(&gap.at)) } td { "gone from the log before it was delivered" } }
+                    }
+                }))
+            }
+        }
+    }
+}
+
+fn send(status: StatusCode, base: &str, title: &str, content: &Markup) -> Response {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="robots" content="noindex, nofollow";
+                title { (title) " · resync-hub" }
+                link rel="stylesheet" href={ (base) (STYLE) };
+                link rel="icon" type="image/svg+xml" href={ (base) (ICON) };
+            }
+            body {
+                a.skip href="#content" { "Skip to the content" }
+                header { div.bar { a.brand href={ (base) "subscriptions" } { (mark()) "resync-hub" } } }
+                main id="content" { (content) }
+                footer { p { "resync-hub " (env!("CARGO_PKG_VERSION")) " · times are in UTC" } }
+            }
+        }
+    };
+    (status, Html(page.0)).into_response()
+}

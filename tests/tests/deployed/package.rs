@@ -1,0 +1,149 @@
+//! The Debian package: made of the built hub, installed, upgraded and removed by a real dpkg in a folder of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use resync_tests::harness::binary;
+use tempfile::{TempDir, tempdir};
+
+use super::{read, root, run, said, text};
+
+/// A system of which there is nothing but dpkg's own records.
+struct System {
+    folder: TempDir,
+    package: PathBuf,
+}
+
+impl System {
+    fn new() -> Self {
+        let folder = tempdir().unwrap();
+        let mut build = Command::new(root().join("deploy/deb/build.sh"));
+        build.arg(binary("resync-hub")).arg(folder.path());
+        // The binary of a test is large, and nobody downloads it.
+        let package = said(build.env("DPKG_DEB_COMPRESSOR_TYPE", "none"));
+        let records = folder.path().join("system/var/lib/dpkg");
+        for part in ["info", "updates"] {
+            fs::create_dir_all(records.join(part)).unwrap();
+        }
+        fs::write(records.join("status"), "").unwrap();
+        Self { package: PathBuf::from(package.trim()), folder }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join("system").join(path)
+    }
+
+    /// Maintainer scripts run without chroot, and know by `DPKG_ROOT` that this is not the running system.
+    fn dpkg(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("dpkg");
+        command.arg(format!("--root={}", self.path("").display()));
+        command.args(["--force-script-chrootless", "--force-not-root", "--force-depends", "--force-confold"]);
+        said(command.args(arguments))
+    }
+
+    fn install(&self) {
+        self.dpkg(&["--install", self.package.to_str().unwrap()]);
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn the_package_is_installed_kept_as_it_was_changed_and_removed_without_a_trace() {
+    let system = System::new();
+    system.install();
+    let (hub, config) = (system.path("usr/bin/resync-hub"), system.path("etc/resync-hub/hub.toml"));
+    assert_eq!((mode(&hub), mode(&config)), (0o755, 0o644));
+    let checked = said(Command::new(&hub).args(["config", "check"]).arg(&config));
+    assert!(!checked.is_empty());
+    let unit = fs::read_to_string(system.path("usr/lib/systemd/system/resync-hub.service")).unwrap();
+    assert!(unit.contains("ExecStart=/usr/bin/resync-hub serve --config /etc/resync-hub/hub.toml"), "{unit}");
+    assert_eq!(unit.replace("/usr/bin/", "/usr/local/bin/"), read("deploy/resync-hub.service"));
+
+    let changed = read("deploy/hub.toml").replace("hub.example.org", "hub.library.example");
+    fs::write(&config, &changed).unwrap();
+    system.install();
+    assert_eq!(fs::read_to_string(&config).unwrap(), changed, "an upgrade leaves the configuration alone");
+
+    system.dpkg(&["--remove", "resync-hub"]);
+    assert!(!hub.exists() && config.exists());
+    system.dpkg(&["--purge", "resync-hub"]);
+    assert!(!system.path("etc/resync-hub").exists());
+}
+
+#[test]
+fn the_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
+    let system = System::new();
+    let field = |name: &str| said(Command::new("dpkg-deb").arg("--field").arg(&system.package).arg(name));
+    assert_eq!(field("Package").trim(), "resync-hub");
+    assert_eq!(field("Version").trim(), env!("CARGO_PKG_VERSION"));
+    assert!(field("Depends").contains("libc6 (>= 2."), "{}", field("Depends"));
+    let held = said(Command::new("dpkg-deb").arg("--contents").arg(&system.package));
+    for file in [
+        "/usr/share/doc/resync-hub/copyright",
+        "/usr/share/doc/resync-hub/changelog.gz",
+        "/usr/share/doc/resync-hub/deploy/README.md",
+        "/usr/share/doc/resync-hub/docs/operations.md",
+        "/usr/share/doc/resync-hub/docs/hub.md",
+        "/usr/share/doc/resync-hub/examples/nginx.conf",
+        "/usr/share/doc/resync-hub/examples/alerts.yml",
+    ] {
+        assert!(held.lines().any(|line| line.ends_with(file)), "{file} is missing:\n{held}");
+    }
+    for line in held.lines() {
+        assert!(line.contains(" root/root "), "{line}");
+        assert!(
+            line.starts_with('l') || line[5..10].matches('w').count() == 0,
+            "only root may write: {line}"
+        );
+    }
+}
+
+/// A temporary folder anywhere does not change what is in the package.
+#[test]
+fn the_package_is_the_same_wherever_it_is_built() {
+    let folder = tempdir().unwrap();
+    let below = folder.path().join("lib/here");
+    fs::create_dir_all(&below).unwrap();
+    let mut build = Command::new(root().join("deploy/deb/build.sh"));
+    build.arg(binary("resync-hub")).arg(folder.path());
+    let package = said(build.env("DPKG_DEB_COMPRESSOR_TYPE", "none").env("TMPDIR", &below));
+    let held = said(Command::new("dpkg-deb").arg("--contents").arg(package.trim()));
+    let program = held.lines().find(|line| line.ends_with("/usr/bin/resync-hub")).unwrap();
+    assert!(program.starts_with("-rwxr-xr-x"), "{program}");
+}
+
+/// `sudo resync-hub token add` beside a service would leave tokens that the service cannot read.
+#[test]
+fn a_token_is_not_written_where_the_hub_could_not_read_it() {
+    let folder = tempdir().unwrap();
+    let add = || {
+        let mut command = Command::new(binary("resync-hub"));
+        command.args(["token", "add", "library", "--topic-prefix", "https://library.example/", "--data-dir"]);
+        run(command.arg(folder.path()))
+    };
+    // Only root can give a folder away.
+    if rustix::process::getuid().is_root() {
+        std::os::unix::fs::chown(folder.path(), Some(65_532), None).unwrap();
+        let refused = add();
+        assert!(!refused.status.success() && text(&refused).contains("number 65532"), "{}", text(&refused));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        std::os::unix::fs::chown(folder.path(), Some(0), None).unwrap();
+    }
+    let added = add();
+    assert!(added.status.success() && text(&added).starts_with("rsh_"), "{}", text(&added));
+}
+
+#[test]
+fn the_packages_scripts_leave_a_system_without_systemd_alone() {
+    for script in ["postinst", "prerm", "postrm"] {
+        let text = read(&format!("deploy/deb/{script}"));
+        said(Command::new("sh").args(["-n", "-c", &text]));
+        assert!(text.contains("${DPKG_ROOT:-}/run/systemd/system"), "{script}");
+        assert_eq!(mode(&root().join("deploy/deb").join(script)), 0o755);
+    }
+}

@@ -1,0 +1,276 @@
+//! The guides tell no lies: every command that they show is run as it stands there, in their order, and says what they say.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use resync_tests::harness::{HubProcess, Process, Receiver, binary, free_address};
+use tempfile::tempdir;
+use tokio::process::Command;
+
+/// Lines that change what all later ones meet.
+const LASTING: [&str; 2] = ["export ", "cd "];
+/// What goes on running once it has said what it says; everything else has to end, and well.
+const SERVERS: [&str; 4] =
+    ["resync-hub --dev", "resync-hub serve", "resync-source serve", "resync-destination listen"];
+/// The commands of the hub, which its guide for operators calls by their own names in its text.
+const OF_THE_HUB: [&str; 6] = ["token", "topics", "subscriptions", "deliveries", "config", "secrets"];
+
+/// A `$` line of a guide, and what it is to say.
+struct Step {
+    command: String,
+    says: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The steps of a guide: what stands in its blocks of `console`.
+fn steps(guide: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for block in guide.split("```console\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        for line in block.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                steps.push(Step { command: command.to_owned(), says: Vec::new() });
+            } else {
+                assert_ne!(line, "…", "a guide says something of what is said");
+                steps.last_mut().expect("a block begins with a command").says.push(line.to_owned());
+            }
+        }
+    }
+    steps
+}
+
+/// Whether a line is as a guide shows it, with `…` for whatever comes there.
+fn is_as_shown(line: &str, shown: &str) -> bool {
+    let mut parts = shown.split('…');
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let parts: Vec<_> = parts.collect();
+    for (index, part) in parts.iter().enumerate() {
+        let is_last = index + 1 == parts.len();
+        match rest.find(part) {
+            Some(_) if is_last => return rest.ends_with(part),
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+/// Somebody who types what a guide says.
+struct Reader {
+    folder: PathBuf,
+    lasting: Vec<String>,
+    environment: BTreeMap<String, String>,
+    running: Vec<Process>,
+}
+
+impl Reader {
+    /// In a folder with the documentation, as in a clone of the repository, and with the built programs.
+    fn new(folder: &Path) -> Self {
+        fs::create_dir(folder.join("docs")).unwrap();
+        for page in fs::read_dir(root().join("docs")).unwrap() {
+            let page = page.unwrap();
+            fs::copy(page.path(), folder.join("docs").join(page.file_name())).unwrap();
+        }
+        let programs = binary("resync-hub").parent().unwrap().display().to_string();
+        let path = format!("{programs}:{}", env::var("PATH").unwrap());
+        let environment = BTreeMap::from([("PATH".to_owned(), path)]);
+        Self { folder: folder.to_owned(), lasting: Vec::new(), environment, running: Vec::new() }
+    }
+
+    async fn follow(&mut self, guide: &str) {
+        for step in steps(guide) {
+            if LASTING.iter().any(|word| step.command.starts_with(word)) {
+                self.lasting.push(step.command);
+            } else {
+                self.take(&step).await;
+            }
+        }
+    }
+
+    /// Servers are waited for until they have said what they say, and everything else until it has ended.
+    async fn take(&mut self, step: &Step) {
+        // Only what is said on standard output counts as said.
+        let apart = format!("exec 2>>'{}'", self.complaints().display());
+        let lines = [&apart].into_iter().chain(&self.lasting).chain([&step.command]);
+        let script = lines.map(String::as_str).collect::<Vec<_>>().join("\n");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).current_dir(&self.folder).envs(&self.environment);
+        for (name, _) in env::vars().filter(|(name, _)| name.starts_with("RESYNC_")) {
+            if !self.environment.contains_key(&name) {
+                command.env_remove(name);
+            }
+        }
+        let mut process = Process::run(&step.command, &mut command);
+        let is_server = SERVERS.iter().any(|server| step.command.starts_with(server));
+        let ended_well = is_server || process.wait().await.success();
+        let said = process
+            .says(|lines| {
+                let mut lines = lines.iter();
+                step.says.iter().all(|shown| lines.any(|line| is_as_shown(line, shown)))
+            })
+            .await;
+        assert!(
+            ended_well && said,
+            "$ {}\nsaid:\n{}\nand the guide has:\n{}\ncomplaints of all commands:\n{}",
+            step.command,
+            process.said(),
+            step.says.join("\n"),
+            fs::read_to_string(self.complaints()).unwrap_or_default()
+        );
+        if is_server {
+            self.running.push(process);
+        }
+    }
+
+    fn complaints(&self) -> PathBuf {
+        self.folder.join("complaints")
+    }
+}
+
+/// The guide with addresses of which nobody else makes use.
+fn at_free_addresses(guide: &str, addresses: &[&str]) -> String {
+    let free: BTreeMap<_, _> =
+        addresses.iter().map(|address| (*address, free_address().to_string())).collect();
+    free.iter().fold(guide.to_owned(), |guide, (address, free)| {
+        assert!(guide.contains(*address), "the guide names {address} no more");
+        guide.replace(*address, free)
+    })
+}
+
+#[tokio::test]
+async fn every_command_of_the_ten_minute_starts_does_what_they_say() {
+    let folder = tempdir().unwrap();
+    let guide = fs::read_to_string(root().join("docs/getting-started.md")).unwrap();
+    assert_eq!(
+        guide.matches("```").count(),
+        2 * (guide.matches("```console\n").count() + 1),
+        "only the build is not run"
+    );
+    let used = ["8070", "8071", "8080", "8090", "8091"].map(|port| format!("127.0.0.1:{port}"));
+    let mut guide = at_free_addresses(&guide, &used.each_ref().map(String::as_str));
+    let mut reader = Reader::new(folder.path());
+    let set = |reader: &mut Reader, name: &str| {
+        let address = free_address().to_string();
+        reader.environment.insert(name.to_owned(), address.clone());
+        address
+    };
+    // What the guide leaves at its default.
+    let hub = guide.split("listening on http://").nth(1).unwrap().split('\n').next().unwrap().to_owned();
+    reader.environment.insert("RESYNC_HUB_LISTEN".to_owned(), hub);
+    set(&mut reader, "RESYNC_HUB_ADMIN_LISTEN");
+    let callback = set(&mut reader, "RESYNC_DESTINATION_LISTEN");
+    guide = guide.replace("127.0.0.1:8092", &callback);
+    assert!(steps(&guide).len() > 30);
+    reader.follow(&guide).await;
+}
+
+#[tokio::test]
+async fn every_command_of_the_operations_guide_can_be_typed_beside_a_running_hub() {
+    let folder = tempdir().unwrap();
+    fs::copy(root().join("deploy/hub.toml"), folder.path().join("hub.toml")).unwrap();
+    let mut hub = HubProcess::start_public(&folder.path().join("data"), &[]).await;
+    let guide = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let guide = guide.replace("127.0.0.1:8081", &hub.admin_address().to_string());
+    let mut reader = Reader::new(folder.path());
+    reader.environment.extend(hub.environment().clone());
+    reader.environment.insert("RESYNC_HUB_DATA_DIR".to_owned(), "data".to_owned());
+    let destination = Receiver::start().await;
+    hub.subscribe("https://library.example/framework/", &destination.url("/cb"), &[], 1).await;
+    assert!(steps(&guide).len() > 15);
+    reader.follow(&guide).await;
+}
+
+/// The command lines that a page shows, without what stands for their output.
+fn shown(page: &str) -> Vec<String> {
+    let blocks: String = page.split("```").skip(1).step_by(2).collect();
+    // What is typed as root, or runs as the service, is no other command for that.
+    let lines = blocks.replace("\\\n", " ").replace("\"$(command -v resync-hub)\"", "\nresync-hub");
+    let lines = lines.replace("sudo resync-hub", "resync-hub");
+    let lines = lines.lines().map(|line| line.trim_start().trim_start_matches("$ "));
+    let is_command = |line: &&str| {
+        let (program, rest) = line.split_once(' ').unwrap_or_default();
+        ["resync-hub", "resync-source", "resync-destination"].contains(&program) && !rest.starts_with('…')
+    };
+    lines.filter(is_command).map(str::to_owned).collect()
+}
+
+/// The command lines in the text of a page: those that begin with a program, and where it is all about the hub, with one of its commands.
+fn mentioned(page: &str, of_the_hub: bool) -> Vec<String> {
+    let text: String = page.split("```").step_by(2).collect();
+    let spans = text.split('`').skip(1).step_by(2).map(|span| span.replace('\n', " "));
+    spans
+        .filter_map(|span| {
+            let (first, rest) = span.split_once(' ')?;
+            if ["resync-hub", "resync-source", "resync-destination"].contains(&first) {
+                (!rest.starts_with('…')).then_some(span)
+            } else {
+                (of_the_hub && OF_THE_HUB.contains(&first)).then(|| format!("resync-hub {span}"))
+            }
+        })
+        .collect()
+}
+
+/// What a program says of a command about its options: those of a command line that begins so.
+fn help(command: &str) -> Option<String> {
+    let words: Vec<_> = command
+        .split_whitespace()
+        .take_while(|word| !word.starts_with(['-', '[', '#', '<', '>', '|', '&']))
+        .collect();
+    let output =
+        std::process::Command::new(binary(words[0])).args(&words[1..]).arg("--help").output().unwrap();
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+/// Everything that looks like an option, up to a comment or to what the shell does with the command.
+fn options(command: &str) -> Vec<&str> {
+    let ends = [" #", " | ", " || ", " > "].iter().filter_map(|mark| command.find(mark)).min();
+    let words = command[..ends.unwrap_or(command.len())]
+        .split(|c: char| c.is_whitespace() || "[]|()…'\"=".contains(c));
+    words.filter(|word| word.starts_with("--")).collect()
+}
+
+#[test]
+fn every_command_and_option_that_any_page_shows_is_known_to_its_program() {
+    let pages = fs::read_dir(root().join("docs")).unwrap().map(|page| page.unwrap().path());
+    let pages = pages.chain([root().join("README.md"), root().join("deploy/README.md")]);
+    let mut seen = 0;
+    for page in pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(&page).unwrap();
+        let in_text = mentioned(&text, page.ends_with("docs/operations.md"));
+        for command in shown(&text).into_iter().chain(in_text) {
+            let help =
+                help(&command).unwrap_or_else(|| panic!("{}: {command}: no such command", page.display()));
+            for option in options(&command) {
+                assert!(help.contains(option), "{}: {command}: {option} is not known", page.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 90, "only {seen} commands were seen");
+    assert!(!help("resync-hub deliveries laggards").unwrap().contains("--to-nobody"));
+}
+
+#[test]
+fn what_a_guide_leaves_open_may_be_anything_and_the_rest_may_not() {
+    assert!(is_as_shown("in step: 7 resources (1 created)", "in step: …"));
+    assert!(is_as_shown("a 1 b 2 c", "a … b … c"));
+    assert!(!is_as_shown("a 1 b 2 d", "a … b … c"));
+    assert!(!is_as_shown("ready, nearly", "ready"));
+    let found =
+        steps("```console\n$ one\nsays …\n$ two\n```\n```sh\nnot this\n```\n```console\n$ three\n```\n");
+    let told: Vec<_> = found.iter().map(|step| (step.command.as_str(), step.says.len())).collect();
+    assert_eq!(told, [("one", 1), ("two", 0), ("three", 0)]);
+    let page = "Then `resync-hub token\nlist` or `token list --x`, `resync-hub …` and `other x`.\n```\nno `code`\n```\n`deliveries hosts`";
+    assert_eq!(mentioned(page, false), ["resync-hub token list"]);
+    assert_eq!(
+        mentioned(page, true),
+        ["resync-hub token list", "resync-hub token list --x", "resync-hub deliveries hosts"]
+    );
+}

@@ -1,0 +1,327 @@
+//! The page of one subscription for its subscriber: it says why nothing arrives, and tells nobody anything about others.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::net::SocketAddr;
+
+use resync_tests::harness::{Answer, HubProcess, NameServer, Receiver, Reply, Seen, eventually, request};
+use serde_json::Value;
+use tempfile::tempdir;
+use url::{Url, form_urlencoded};
+
+const TOPIC: &str = "http://example.com/set1/framework/";
+const SECRET: &str = "known to both";
+
+async fn open(hub: SocketAddr, target: &str) -> Answer {
+    let bytes = format!("GET {target} HTTP/1.1\r\nHost: {hub}\r\nConnection: close\r\n\r\n");
+    request(hub, bytes.as_bytes()).await.unwrap()
+}
+
+/// Path and query of a URL.
+fn target(url: &str) -> String {
+    let url = Url::parse(url).unwrap();
+    format!("{}?{}", url.path(), url.query().unwrap_or_default())
+}
+
+/// Tries to open a page by a secret.
+async fn show(hub: SocketAddr, topic: &str, callback: &str, secret: &str) -> Answer {
+    let fields = [("topic", topic), ("callback", callback), ("secret", secret)];
+    let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+    let bytes = format!(
+        "POST /websub/subscriptions HTTP/1.1\r\nHost: {hub}\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    request(hub, bytes.as_bytes()).await.unwrap()
+}
+
+/// What the operator sees of a subscription, found by the end of its callback's origin.
+async fn details(hub: &HubProcess) -> Vec<Value> {
+    let list: Value = serde_json::from_slice(&hub.admin("/api/v1/subscriptions").await.body).unwrap();
+    let mut details = Vec::new();
+    for one in list["items"].as_array().unwrap() {
+        let path = format!("/api/v1/subscriptions/{}", one["id"]);
+        details.push(serde_json::from_slice(&hub.admin(&path).await.body).unwrap());
+    }
+    details
+}
+
+/// The page of the first subscription.
+async fn page_of_the_first(hub: &HubProcess) -> String {
+    target(details(hub).await[0]["status_page"].as_str().unwrap())
+}
+
+fn refusing(seen: &Seen) -> Reply {
+    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
+}
+
+#[tokio::test]
+async fn whoever_has_the_url_sees_why_nothing_arrives_and_nothing_of_others() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let (mine, others) = (Receiver::start().await, Receiver::start().await);
+    hub.subscribe(TOPIC, &mine.url("/a-secret-path"), &[("hub.secret", SECRET)], 1).await;
+    let page = page_of_the_first(&hub).await;
+    let read = async || {
+        let answer = open(hub.address, &page).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.text()
+    };
+    assert!(read().await.contains("Nothing was published to this topic since the subscription began."));
+
+    mine.behave(refusing);
+    hub.subscribe(TOPIC, &others.url("/another-path"), &[("hub.secret", "of others")], 2).await;
+    hub.subscribe("http://example.com/other/", &others.url("/third"), &[], 3).await;
+    hub.publish(TOPIC, "news").await.unwrap();
+    others.until_delivered(1).await;
+    eventually("the page says why", async || {
+        let page = read().await;
+        page.contains("the callback answered 503 Service Unavailable")
+            && page.contains("The callback's own server fails.")
+    })
+    .await;
+    let text = read().await;
+    assert!(text.contains(TOPIC) && text.contains(&format!("http://{}", mine.address())));
+    for foreign in
+        ["a-secret-path", SECRET, "another-path", &others.address().to_string(), "/other/", "of others"]
+    {
+        assert!(!text.contains(foreign), "{foreign}: {text}");
+    }
+
+    mine.behave(|_| Reply::Agree);
+    let id = details(&hub).await[0]["id"].clone();
+    assert_eq!(hub.admin_post(&format!("/api/v1/deliveries/retry?subscription={id}"), "").await.status, 200);
+    eventually("the page says that all is well", async || read().await.contains("It has got everything."))
+        .await;
+    assert!(read().await.contains("The callback has answered 2xx to everything."));
+}
+
+/// Refusals are given up after the shorter schedule; then nothing waits, which must not be taken for success.
+#[tokio::test]
+async fn what_was_given_up_is_never_called_delivered() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_with(folder.path(), &[("DELIVERY_SCHEDULE_4XX", "[\"50ms\"]")]).await;
+    let mine = Receiver::start().await;
+    hub.subscribe(TOPIC, &mine.url("/1"), &[], 1).await;
+    let page = page_of_the_first(&hub).await;
+    let read = async || open(hub.address, &page).await.text();
+    let claims = ["It has got everything.", "2xx to everything", "Nothing was published"];
+    let remedy = "There is nothing at the callback's path any more.";
+
+    mine.behave(|seen| {
+        if seen.method == http::Method::POST { Reply::Status(404, String::new()) } else { Reply::Agree }
+    });
+    hub.publish(TOPIC, "nobody takes this").await.unwrap();
+    eventually("it is given up", async || {
+        let text = read().await;
+        text.contains("given up: the callback answered 404")
+            && text.contains("Nothing waits: the hub has given up")
+    })
+    .await;
+    let text = read().await;
+    assert!(text.contains(remedy) && text.contains("Something was missed"), "{text}");
+    assert!(claims.iter().all(|claim| !text.contains(claim)), "{text}");
+
+    mine.behave(|_| Reply::Agree);
+    hub.publish(TOPIC, "this one arrives").await.unwrap();
+    eventually("what was missed is all that is left to say", async || {
+        read().await.contains("Nothing waits, but something was missed before.")
+    })
+    .await;
+    let text = read().await;
+    assert!(text.contains("Something was missed") && !text.contains(remedy), "{text}");
+    assert!(claims.iter().all(|claim| !text.contains(claim)), "{text}");
+}
+
+/// A subscriber whose name turns to an address inside the hub's network learns no more there than that nobody answered.
+#[tokio::test]
+async fn d20_a_page_tells_nothing_about_an_address_that_may_not_be_contacted() {
+    let folder = tempdir().unwrap();
+    let names = NameServer::start().await;
+    let hub = HubProcess::start_public(
+        folder.path(),
+        &[("EGRESS_NAMESERVERS", &names.configured()), ("EGRESS_ALLOW", "[\"127.0.0.2/32\"]")],
+    )
+    .await;
+    let destination = Receiver::start_at("127.0.0.2".parse().unwrap()).await;
+    names.set("destination.test", &["127.0.0.2"]);
+    let callback = format!("http://destination.test:{}/cb", destination.address().port());
+    hub.subscribe(TOPIC, &callback, &[], 1).await;
+    names.set("destination.test", &["127.0.0.1"]);
+    assert_eq!(hub.publish(TOPIC, "news").await.unwrap().status, 202);
+    let page = page_of_the_first(&hub).await;
+    let read = async || open(hub.address, &page).await.text();
+    eventually("the page says that there was no answer", async || {
+        read().await.contains("no connection, or it broke off before there was an answer")
+    })
+    .await;
+    let text = read().await.to_lowercase();
+    for word in ["127.0.0", "loopback", "forbidden", "not public", "resolve"] {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn without_its_ticket_a_page_does_not_even_exist() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    hub.subscribe(TOPIC, &destination.url("/1"), &[], 1).await;
+    hub.subscribe(TOPIC, &destination.url("/2"), &[], 2).await;
+    let pages: Vec<_> =
+        details(&hub).await.iter().map(|one| target(one["status_page"].as_str().unwrap())).collect();
+    let (path, ticket) = pages[0].split_once("?ticket=").unwrap();
+    assert_eq!(ticket.len(), 64, "it cannot be guessed");
+    let of_the_other = pages[1].split_once('=').unwrap().1;
+    let zeros = "0".repeat(64);
+    let (id, since) = path.rsplit_once('/').unwrap().1.split_once('.').unwrap();
+    let never = open(hub.address, "/websub/subscriptions/999.1763800000000?ticket=0").await;
+    assert_eq!(never.status, 404);
+    for guess in [
+        path.to_owned(),
+        format!("{path}?ticket="),
+        format!("{path}?ticket={zeros}"),
+        format!("{path}?ticket={of_the_other}"),
+        format!("{path}?ticket={}", &ticket[1..]),
+        format!("{path}?ticket=sha256={ticket}"),
+        format!("/websub/subscriptions/{id}.{}?ticket={ticket}", since.parse::<u64>().unwrap() + 1),
+        format!("/websub/subscriptions/0{id}.{since}?ticket={ticket}"),
+        format!("/websub/subscriptions/{id}?ticket={ticket}"),
+    ] {
+        let answer = open(hub.address, &guess).await;
+        assert_eq!((answer.status, answer.body), (404, never.body.clone()), "{guess}");
+    }
+    // What opens a notification's status opens no page, and the other way round.
+    let published = hub.publish(TOPIC, "news").await.unwrap();
+    let location = target(published.header("location").unwrap());
+    let (status, of_a_notification) = location.split_once("?ticket=").unwrap();
+    assert_eq!(open(hub.address, &format!("{path}?ticket={of_a_notification}")).await.status, 404);
+    assert_eq!(open(hub.address, &format!("{status}?ticket={ticket}")).await.status, 404);
+}
+
+#[tokio::test]
+async fn the_secret_of_a_subscription_opens_its_page_and_whatever_else_is_refused_alike() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let (callback, mute) = (destination.url("/1"), destination.url("/2"));
+    hub.subscribe(TOPIC, &callback, &[("hub.secret", SECRET)], 1).await;
+    hub.subscribe(TOPIC, &mute, &[], 2).await;
+
+    let answer = show(hub.address, TOPIC, &callback, SECRET).await;
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    let page = answer.header("location").unwrap().to_owned();
+    assert!(details(&hub).await.iter().any(|one| one["status_page"].as_str().unwrap().ends_with(&page)));
+    assert_eq!(open(hub.address, &page).await.status, 200);
+
+    let asked = destination.seen().len();
+    let refused = show(hub.address, TOPIC, &callback, "wrong").await;
+    assert_eq!(refused.status, 403);
+    for (topic, callback, secret) in [
+        (TOPIC, callback.as_str(), ""),
+        (TOPIC, &mute, ""),
+        (TOPIC, &mute, SECRET),
+        ("http://example.com/never/", &callback, SECRET),
+        (TOPIC, &destination.url("/never"), SECRET),
+        (TOPIC, "http://10.0.0.1/", SECRET),
+    ] {
+        let answer = show(hub.address, topic, callback, secret).await;
+        assert_eq!((answer.status, answer.body), (403, refused.body.clone()), "{topic} {callback} {secret}");
+    }
+    assert_eq!(show(hub.address, "no URL", &callback, SECRET).await.status, 400);
+    assert_eq!(destination.seen().len(), asked, "nobody is contacted for it");
+}
+
+#[tokio::test]
+async fn a_page_says_when_its_subscription_is_over_and_shows_no_later_one() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let callback = destination.url("/1");
+    hub.subscribe(TOPIC, &callback, &[("hub.secret", SECRET)], 1).await;
+    let page = page_of_the_first(&hub).await;
+    let verified_at = details(&hub).await[0]["verified_at"].clone();
+    hub.subscribe(TOPIC, &callback, &[("hub.secret", "a new one")], 1).await;
+    eventually("it is renewed", async || details(&hub).await[0]["verified_at"] != verified_at).await;
+    assert_eq!(show(hub.address, TOPIC, &callback, "a new one").await.status, 303);
+    assert_eq!(page_of_the_first(&hub).await, page, "a renewal changes no address");
+    hub.kill().await;
+    hub.restart().await;
+    hub.until_subscribed(1).await;
+    assert_eq!(open(hub.address, &page).await.status, 200, "nor does a restart");
+
+    let wish = format!("{{\"topic\": {TOPIC:?}, \"reason\": \"moved\"}}");
+    assert_eq!(hub.admin_post("/api/v1/subscriptions/deny", &wish).await.status, 200);
+    let over = open(hub.address, &page).await;
+    assert!(over.status == 200 && over.text().contains("This subscription is over"), "{}", over.text());
+    assert_eq!(show(hub.address, TOPIC, &callback, "a new one").await.status, 403);
+    hub.subscribe(TOPIC, &callback, &[], 1).await;
+    assert!(open(hub.address, &page).await.text().contains("This subscription is over"));
+    assert_ne!(page_of_the_first(&hub).await, page);
+}
+
+#[tokio::test]
+async fn secrets_are_not_tried_at_will_even_where_other_limits_are_off() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_public(folder.path(), &[("LIMITS_ENABLED", "false")]).await;
+    let mut statuses = Vec::new();
+    for number in 0..15 {
+        statuses.push(show(hub.address, TOPIC, "http://127.0.0.1:8080/", &number.to_string()).await.status);
+    }
+    assert_eq!(statuses[..10], [403; 10]);
+    assert!(statuses[11..].iter().all(|status| *status == 429), "{statuses:?}");
+    let waiting = show(hub.address, TOPIC, "http://127.0.0.1:8080/", "again").await;
+    assert!(waiting.header("retry-after").is_some());
+    let another = show(hub.address, TOPIC, "http://127.0.0.1:8080/another", "guess").await;
+    assert_eq!(another.status, 403, "others are not held up");
+}
+
+#[tokio::test]
+async fn the_pages_are_kept_by_nobody_and_load_nothing_foreign() {
+    let folder = tempdir().unwrap();
+    let hub =
+        HubProcess::start_with(folder.path(), &[("PUBLIC_URL", "https://hub.example.org/below/")]).await;
+    let destination = Receiver::start().await;
+    hub.subscribe(TOPIC, &destination.url("/1"), &[], 1).await;
+    let told = details(&hub).await[0]["status_page"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("https://hub.example.org/below/websub/subscriptions/"), "{told}");
+    let page = target(&told).replace("/below/", "/");
+    for path in [page.as_str(), "/websub/subscriptions", "/websub/subscriptions/1.1"] {
+        let answer = open(hub.address, path).await;
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(answer.header("x-robots-tag"), Some("noindex, nofollow"));
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.contains("default-src 'none'") && !policy.contains("script-src"), "{policy}");
+        let text = answer.text();
+        assert!(!text.contains("<script") && !text.contains(" style="), "{text}");
+        for attribute in ["src=\"", "href=\"", "action=\""] {
+            for to in text.split(attribute).skip(1) {
+                assert!(
+                    to.starts_with("/below/websub/") || to.starts_with('#'),
+                    "{path}: {attribute}{to:.40}"
+                );
+            }
+        }
+    }
+    let style = open(hub.address, concat!("/websub/assets/style-", env!("CARGO_PKG_VERSION"), ".css")).await;
+    assert!(style.status == 200 && style.header("content-type").unwrap().starts_with("text/css"));
+    assert!(
+        open(hub.address, "/websub")
+            .await
+            .text()
+            .contains("https://hub.example.org/below/websub/subscriptions")
+    );
+}
+
+#[tokio::test]
+async fn what_a_subscriber_wrote_is_text_on_its_page() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let topic = "http://example.com/?a='1'&b=2";
+    hub.subscribe(topic, &destination.url("/1"), &[], 1).await;
+    let text = open(hub.address, &page_of_the_first(&hub).await).await.text();
+    assert!(text.contains("&amp;b=2") && !text.contains("&b=2"), "{text}");
+}
