@@ -372,6 +372,8 @@ fn desk(
         open: config.publish.policy == PublishPolicy::Open,
         data_dir: config.data_dir.clone(),
         secrets: config.secrets.clone(),
+        beside: config.beside_the_store(),
+        backing_up: Arc::default(),
     }
 }
 

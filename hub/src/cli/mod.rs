@@ -4,6 +4,7 @@
 #![allow(clippy::doc_markdown)]
 
 mod ask;
+mod copies;
 mod deliveries;
 mod fsck;
 mod secrets;
@@ -52,6 +53,10 @@ enum Command {
     /// List the subscriptions of a running hub, and deny them
     #[command(subcommand)]
     Subscriptions(tools::Subscriptions),
+    /// Write everything that a hub remembers to a file, while it runs or while it is stopped
+    Backup(copies::Backup),
+    /// Make an empty data folder anew from a backup, for either engine
+    Restore(copies::Restore),
     /// Look at every record of a stopped hub's store (exit code 1 if something is wrong)
     Fsck(fsck::Fsck),
     /// Ask a running hub whether it is ready (exit code 0 or 1)
@@ -100,6 +105,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Config(command) => tools::config(command),
         Command::Subscriptions(command) => tools::subscriptions(command),
         Command::Deliveries(command) => deliveries::run(command),
+        Command::Backup(command) => copies::back_up(command),
+        Command::Restore(command) => copies::restore(command),
         Command::Fsck(command) => fsck::run(command),
         Command::Healthcheck(check) => tools::healthcheck(check),
     };

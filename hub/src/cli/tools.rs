@@ -274,7 +274,7 @@ fn over<'a>(config: &'a Config, address: Option<SocketAddr>, token: &'a str) -> 
     Admin { address, tls: &config.admin.tls, token: Some(token.trim()), patience: ANSWER_TIMEOUT }
 }
 
-fn admin_token(config: &Config) -> Result<String, Failure> {
+pub(super) fn admin_token(config: &Config) -> Result<String, Failure> {
     let file = config.admin_token_file();
     fs::read_to_string(&file).map_err(|error| {
         Failure::new(format_args!("the admin token in {} cannot be read: {error}", file.display()))

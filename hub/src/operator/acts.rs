@@ -279,7 +279,7 @@ impl Desk {
     }
 
     /// Does it between two lines of the audit log.
-    async fn audited<T: Outcome>(
+    pub(super) async fn audited<T: Outcome>(
         &self,
         by: By,
         act: &'static str,
@@ -303,7 +303,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// What came of an act, in a few words.
-trait Outcome {
+pub(super) trait Outcome {
     fn told(&self) -> String;
 }
 

@@ -5,6 +5,7 @@
 
 mod acts;
 mod audit;
+mod copies;
 mod look;
 mod trends;
 mod views;
@@ -23,9 +24,11 @@ pub use views::{
 };
 pub use words::{Lasting, Size, counted};
 
+use tokio::sync::Mutex;
+
 use crate::config::SecretsConfig;
 use crate::delivery::{Counters, Notes, Operator, Stopped};
-use crate::store::{KeyringError, Store, StoreError};
+use crate::store::{BackupError, KeyringError, Store, StoreError};
 use crate::subscriptions::Denials;
 use crate::topics::TokensError;
 
@@ -47,6 +50,9 @@ pub enum Failed {
     /// Delivery has stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
+    /// There is no backup.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// It cannot be written down, so it is not done.
     #[error(transparent)]
     Audit(#[from] AuditError),
@@ -99,4 +105,8 @@ pub struct Desk {
     pub data_dir: PathBuf,
     /// Where the keys of the secrets are.
     pub secrets: SecretsConfig,
+    /// What belongs into a backup beside the store.
+    pub beside: Vec<PathBuf>,
+    /// Held while a backup is taken.
+    pub backing_up: Arc<Mutex<()>>,
 }

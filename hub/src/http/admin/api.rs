@@ -2,13 +2,16 @@
 
 #![allow(clippy::unused_async, reason = "handlers are async, whether they wait or not")]
 
+use std::convert::Infallible;
 use std::sync::LazyLock;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{StatusCode, header};
@@ -21,6 +24,7 @@ use utoipa_axum::routes;
 
 use super::super::reply;
 use super::AdminState;
+use super::pipe::pipe;
 use super::problem::Problem;
 use crate::operator::{
     By, Denied, Done, Entry, Gap, Host, Late, NewPublisher, Overview, Page, Paused, Publisher, Rotated,
@@ -82,6 +86,7 @@ fn described() -> OpenApiRouter<AdminState> {
         .routes(routes!(revoke_token))
         .routes(routes!(audit))
         .routes(routes!(rotate_secrets))
+        .routes(routes!(backup))
 }
 
 /// The routes, none of which answers anybody without the token.
@@ -313,4 +318,22 @@ async fn audit(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Ans
     (status = 200, description = "How many", body = Rotated), (status = "default", description = "A problem", body = Problem)))]
 async fn rotate_secrets(State(state): State<AdminState>) -> Answer<Rotated> {
     Ok(Json(state.desk.rotate_secrets(By::Api).await?))
+}
+
+/// A backup of the hub as of one moment, to be restored with `resync-hub restore`
+#[utoipa::path(post, path = "/backup", tag = "hub", responses(
+    (status = 200, description = "The backup, which is whole only if its end is there", body = Vec<u8>, content_type = "application/octet-stream"),
+    (status = "default", description = "A problem", body = Problem)))]
+async fn backup(State(state): State<AdminState>) -> Result<Response, Problem> {
+    let (out, mut parts) = pipe();
+    let taken = tokio::spawn(async move { state.desk.back_up(By::Api, out).await.map(drop) });
+    let Some(first) = parts.recv().await else {
+        let failed = taken.await.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))?;
+        let why = failed.err().map_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "it is empty"), Problem::from);
+        return Err(why);
+    };
+    // What fails from here on shows by the end that is missing; the log and the audit log say why.
+    let rest = stream::unfold(parts, |mut parts| async move { Some((parts.recv().await?, parts)) });
+    let body = Body::from_stream(stream::iter([first]).chain(rest).map(Ok::<_, Infallible>));
+    Ok(([(CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")], body).into_response())
 }

@@ -3,6 +3,7 @@
 mod api;
 mod headers;
 mod pages;
+mod pipe;
 mod problem;
 mod token;
 

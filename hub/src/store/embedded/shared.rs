@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -18,6 +18,7 @@ use super::layout::{
     Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
 };
 use super::memory::Topics;
+use super::tap::Tap;
 use super::transaction::Staged;
 use crate::store::{
     self, Ahead, Keep, Keyring, Laggard, Notification, Offset, Recipient, Result, Shard, ShardState, Slot,
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     notifications: Notifications,
     recipients: Recipients,
     watchers: Mutex<Vec<mpsc::UnboundedSender<StoreEvent>>>,
+    /// Who copies the store while it changes.
+    taps: Mutex<Vec<Weak<Tap>>>,
     /// Held by a commit from its beginning until memory has followed it. Readers who hold it see both in agreement.
     gate: RwLock<()>,
     /// Why the store takes nothing, or nothing that makes it grow.
@@ -63,6 +66,7 @@ impl Shared {
             notifications: Notifications::default(),
             recipients: Recipients::new(shards),
             watchers: Mutex::default(),
+            taps: Mutex::default(),
             gate: RwLock::default(),
             trouble: Mutex::default(),
             commit_began: Mutex::default(),
@@ -91,6 +95,22 @@ impl Shared {
         receiver
     }
 
+    /// From now on whatever is committed is also in this tap, as long as it is kept.
+    pub(super) fn tap(&self) -> Arc<Tap> {
+        let tap = Arc::new(Tap::default());
+        lock(&self.taps).push(Arc::downgrade(&tap));
+        tap
+    }
+
+    fn tap_into(&self, batch: &Batch) {
+        lock(&self.taps).retain(|tap| tap.upgrade().inspect(|tap| tap.take(batch)).is_some());
+    }
+
+    /// Nothing is committed while this is held, for as long as a few records take to be read.
+    pub(super) fn still(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes the batch durable; only then memory follows and the events are told.
     pub(super) fn commit(&self, batch: &Batch, staged: &mut Staged, commands: usize) -> Result<()> {
         let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -101,6 +121,7 @@ impl Shared {
             *lock(&self.commit_began) = None;
             self.meters.committed(commands, began.elapsed());
             outcome?;
+            self.tap_into(batch);
         }
         self.follow(staged);
         Ok(())
@@ -116,6 +137,7 @@ impl Shared {
         if in_force {
             // What a failed sync leaves in the system's cache may never reach the disk: it is written once more.
             self.engine.commit(batch)?;
+            self.tap_into(batch);
             self.follow(staged);
         } else {
             self.engine.commit(&self.proof()?)?;
@@ -214,7 +236,7 @@ impl Shared {
                 return Ok(Some(notification));
             }
             // Retention may have removed it a moment ago, and memory be about to follow.
-            let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let _still = self.still();
             sought = self.first_from(topic, offset);
             if sought == Some(offset) {
                 let key = hex::encode(key::log(topic, offset));
@@ -346,7 +368,7 @@ impl Shared {
 
     /// The shard as of one commit: none passes while it is read.
     pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
-        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _still = self.still();
         let range = Keys::prefix(key::shard(shard));
         let slots = self.slots(shard)?;
         let known = self.topics();
