@@ -23,7 +23,8 @@ use crate::http::{
     PublishState, Readers, Sessions, Statuses, Tls, TlsError, TrustedProxies, admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
-use crate::operator::{Audit, Desk, Sources, Trends};
+use crate::operator::{Audit, Desk, Drain, LogFilter, Sources, Trends};
+use crate::sockets::Sockets;
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
     Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification,
@@ -88,6 +89,15 @@ pub enum StartError {
     },
 }
 
+/// What a hub may be given by the process that it is a part of.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// Sockets to listen on instead of the configured addresses.
+    pub sockets: Sockets,
+    /// The filter of the process's log, for the operator.
+    pub log: Option<LogFilter>,
+}
+
 /// A running hub.
 #[derive(Debug)]
 pub struct Hub {
@@ -106,14 +116,23 @@ impl Hub {
     /// # Errors
     /// [`StartError`], each saying what to do.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
+        Self::start_with(config, Given::default()).await
+    }
+
+    /// The same with what the process was given.
+    ///
+    /// # Errors
+    /// As [`Hub::start`].
+    pub async fn start_with(config: &Config, given: Given) -> Result<Self, StartError> {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         let store = open_store(config).await?;
         let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
         let token = AdminToken::new(&own_secret(&config.admin_token_file())?);
         let audit = audit(config)?;
         let tickets = tickets(&config.ticket_key_file())?;
-        let listener = listen(config.listen, "--listen")?;
-        let admin_listener = listen(config.admin.listen, "[admin] listen")?;
+        let Given { sockets: Sockets { public: socket, admin: admin_socket }, log } = given;
+        let listener = listen(socket, config.listen, "--listen")?;
+        let admin_listener = listen(admin_socket, config.admin.listen, "[admin] listen")?;
         let (public_address, admin_address) =
             (address(&listener, config.listen), address(&admin_listener, config.admin.listen));
         let url: Arc<str> = hub_url(config, public_address).into();
@@ -137,14 +156,15 @@ impl Hub {
         let publishing = PublishMeters::default();
         let (storing, delivering) = (store.meters(), delivery.meters());
         let rooms: [&dyn Meters; 4] = [&publishing, &verifying, &storing, &delivering];
-        let metrics = Metrics::new(Arc::clone(&store), delivery.counters(), &rooms);
+        let drain = Drain::default();
+        let metrics = Metrics::new(Arc::clone(&store), (delivery.counters(), drain.clone()), &rooms);
         let trends = Trends::new(Sources {
             published: publishing.accepted().collect(),
             delivering: delivery.meters(),
             counters: delivery.counters(),
         });
         tasks.spawn(trends.clone().keep(stopped.clone()));
-        let desk = desk(config, &store, &delivery, denials, (trends, audit));
+        let desk = desk(config, &store, &delivery, denials, (trends, audit), (drain.clone(), log));
         let sessions = Sessions::new(&token, admin_tls.is_some());
         let admin_state = AdminState { desk, token, sessions, metrics, stopped: stopped.clone() };
         if !admin_address.ip().is_loopback() && admin_tls.is_none() {
@@ -169,6 +189,7 @@ impl Hub {
             proxies: TrustedProxies::new(&config.ingress),
             hub_url: Arc::clone(&url),
             moved_to: config.moved_to.clone(),
+            drain,
         };
         for tls in [&tls, &admin_tls].into_iter().flatten() {
             tasks.spawn(tls.clone().keep(stopped.clone()));
@@ -340,8 +361,16 @@ fn hub_url(config: &Config, listening: SocketAddr) -> String {
     format!("{}/websub/", base.trim_end_matches('/'))
 }
 
-fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
-    http::listen(address).map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })
+fn listen(
+    socket: Option<std::net::TcpListener>,
+    address: SocketAddr,
+    flag: &'static str,
+) -> Result<TcpListener, StartError> {
+    let listening = match socket {
+        None => http::listen(address),
+        Some(socket) => socket.set_nonblocking(true).and_then(|()| TcpListener::from_std(socket)),
+    };
+    listening.map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })
 }
 
 /// The address with the port that was really taken.
@@ -359,6 +388,7 @@ fn desk(
     delivery: &Delivery,
     denials: Denials,
     (trends, audit): (Trends, Audit),
+    (drain, log): (Drain, Option<LogFilter>),
 ) -> Desk {
     Desk {
         store: Arc::clone(store),
@@ -374,6 +404,8 @@ fn desk(
         secrets: config.secrets.clone(),
         beside: config.beside_the_store(),
         backing_up: Arc::default(),
+        drain,
+        log,
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, binary, eventually, post};
+use resync_tests::harness::{Backup, HubProcess, Receiver, Reply, Seen, binary, eventually, post};
 use tempfile::tempdir;
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -45,7 +45,12 @@ async fn well(data: &Path, keys: &[(&str, &str)], arguments: &[&str]) -> String 
 }
 
 /// Posts one notification after the other until it is told to stop; what got its 202 is in the list.
-async fn publish(hub: std::net::SocketAddr, own: usize, done: Arc<Mutex<Vec<String>>>, stop: Arc<AtomicBool>) {
+async fn publish(
+    hub: std::net::SocketAddr,
+    own: usize,
+    done: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+) {
     let number = own % TOPICS;
     let link = format!("<{}>; rel=\"self\", <http://{hub}/websub/>; rel=\"hub\"", topic(number));
     for count in 0.. {
@@ -53,7 +58,8 @@ async fn publish(hub: std::net::SocketAddr, own: usize, done: Arc<Mutex<Vec<Stri
             return;
         }
         let body = format!("{number} {own} {count}");
-        let answer = post(hub, &[("Content-Type", "text/plain"), ("Link", &link)], body.as_bytes()).await.unwrap();
+        let answer =
+            post(hub, &[("Content-Type", "text/plain"), ("Link", &link)], body.as_bytes()).await.unwrap();
         assert_eq!(answer.status, 202, "a backup refuses nobody: {}", answer.text());
         done.lock().unwrap().push(body);
     }
@@ -68,7 +74,9 @@ async fn moves_on(from: &str, to: &str) {
     let mut first = HubProcess::start_with(&data, &[("STORE_ENGINE", from)]).await;
     for number in 0..TOPICS {
         first.subscribe(&topic(number), &well_off.url("/cb"), &[], 2 * number + 1).await;
-        first.subscribe(&topic(number), &in_trouble.url("/cb"), &[("hub.secret", "s3cr3t")], 2 * number + 2).await;
+        first
+            .subscribe(&topic(number), &in_trouble.url("/cb"), &[("hub.secret", "s3cr3t")], 2 * number + 2)
+            .await;
     }
     let (done, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
     let mut publishers = JoinSet::new();
@@ -111,10 +119,15 @@ async fn moves_on(from: &str, to: &str) {
     .await;
     // The second hub goes on where the backup was: with the same secrets and for new notifications.
     second.publish(&topic(0), "of the second hub").await.unwrap();
-    let came = in_trouble.until("what is new", |seen| seen.iter().any(|one| one.body == "of the second hub")).await;
+    let came =
+        in_trouble.until("what is new", |seen| seen.iter().any(|one| one.body == "of the second hub")).await;
     let new = came.iter().find(|one| one.body == "of the second hub").unwrap();
     assert!(new.header("x-hub-signature").starts_with("sha256="));
-    println!("{from} to {to}: {} acknowledged before the backup, {} when it ended, 0 lost", before.len(), after);
+    println!(
+        "{from} to {to}: {} acknowledged before the backup, {} when it ended, 0 lost",
+        before.len(),
+        after
+    );
 }
 
 #[tokio::test]
@@ -162,13 +175,10 @@ async fn what_cannot_be_restored_is_refused_with_the_reason_and_leaves_nothing()
     well(&data, &[], &["backup", file, "--admin", &admin]).await;
     hub.stop().await;
     let bytes = fs::read(file).unwrap();
-    let at = bytes.windows(11).position(|window| window == b"\"version\":1").unwrap();
-    let mut newer = bytes.clone();
-    newer[at + 10] = b'9';
-    // A newer hub would have made the checksum for it, too.
-    let length = u32::from_be_bytes(bytes[19..23].try_into().unwrap()) as usize;
-    let checksum = crc32fast::hash(&newer[18..23 + length]);
-    newer[23 + length..27 + length].copy_from_slice(&checksum.to_be_bytes());
+    let mut newer = Backup::read(Path::new(file));
+    newer.say("\"version\":1", "\"version\":9");
+    newer.write(Path::new(file));
+    let newer = fs::read(file).unwrap();
     let mut bent = bytes.clone();
     bent[bytes.len() / 2] ^= 1;
     for (content, told) in [
@@ -189,7 +199,10 @@ async fn what_cannot_be_restored_is_refused_with_the_reason_and_leaves_nothing()
     let mark = data.join("engine");
     fs::write(&mark, "fjall 77\n").unwrap();
     let said = hub.try_restart().await.unwrap_err();
-    assert!(said.contains("the store has format 77, this hub reads up to 2: use the newer hub that wrote it"), "{said}");
+    assert!(
+        said.contains("the store has format 77, this hub reads up to 2: use the newer hub that wrote it"),
+        "{said}"
+    );
     fs::write(&mark, "fjall 1\n").unwrap();
     hub.restart().await;
     assert_eq!(fs::read_to_string(&mark).unwrap(), "fjall 2\n", "an older format is migrated by a start");
@@ -209,4 +222,128 @@ async fn backups_are_written_down_as_what_operators_do() {
     .await;
     let acts = hub.admin("/api/v1/audit").await.text();
     assert!(acts.contains("\"act\":\"backup\""), "{acts}");
+}
+
+/// The kind of record that notifications are.
+const LOG: u8 = 3;
+/// The kind of record that subscriptions are.
+const SUBSCRIPTIONS: u8 = 6;
+
+#[tokio::test]
+async fn a_damaged_store_is_mended_and_whoever_had_not_got_what_is_lost_is_told_of_a_gap() {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+    let late = Receiver::start().await;
+    late.behave(refusing);
+    let mut hub = HubProcess::start(&data).await;
+    hub.subscribe(&topic(0), &late.url("/cb"), &[], 1).await;
+    for body in ["one", "two", "three"] {
+        hub.publish(&topic(0), body).await.unwrap();
+    }
+    late.until_delivered(1).await;
+    hub.stop().await;
+    let name = file.to_str().unwrap();
+    well(&data, &[], &["backup", name]).await;
+    let mut damaged = Backup::read(&file);
+    damaged.change(|space, key, mut value| {
+        if space == LOG && key.ends_with(&2_u64.to_be_bytes()) {
+            let middle = value.len() / 2;
+            value[middle] ^= 1;
+        }
+        value
+    });
+    damaged.write(&file);
+
+    let (restored, said) = run(&elsewhere, &[], &["restore", name]).await;
+    assert!(!restored && said.contains("it is restored as it was, with 2 faults"), "{said}");
+    let (whole, said) = run(&elsewhere, &[], &["fsck"]).await;
+    assert!(!whole && said.contains("`resync-hub fsck --repair`"), "{said}");
+    let said = well(&elsewhere, &[], &["fsck", "--repair"]).await;
+    let lost = format!(
+        "lost: notifications 1 to 2 of topic {}: 2 missing or damaged, and with them 1 whole",
+        topic(0)
+    );
+    assert!(said.contains(&lost) && said.contains("all well"), "{said}");
+    assert!(well(&elsewhere, &[], &["fsck"]).await.contains("all well"));
+    assert!(fs::read_to_string(elsewhere.join("audit.jsonl")).unwrap().contains("\"act\":\"repair\""));
+
+    late.behave(|_| Reply::Agree);
+    let second = HubProcess::start(&elsewhere).await;
+    let retry = format!("/api/v1/deliveries/retry?topic={}", topic(0));
+    assert_eq!(second.admin_post(&retry, "").await.status, 200);
+    let came = late.until("the third", |seen| seen.iter().any(|one| one.body == "three")).await;
+    assert!(came.iter().all(|one| one.body != "two"));
+    eventually("the gap is listed", || async {
+        let gaps = second.admin("/api/v1/deliveries/gaps").await.text();
+        gaps.contains("\"last\":2")
+    })
+    .await;
+}
+
+/// What the hub before this one wrote: records of the first version, in which subscriptions had no addresses.
+fn as_of_before(space: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
+    assert_eq!(value[0], 2, "this test knows what changed from version 1 to 2 only");
+    let mut content = value[..value.len() - 4].to_vec();
+    content[0] = 1;
+    if space == SUBSCRIPTIONS {
+        let mut at = 1;
+        let number = |at: &mut usize| {
+            let begin = *at;
+            while content[*at] >= 0x80 {
+                *at += 1;
+            }
+            *at += 1;
+            usize::from(content[begin])
+        };
+        let _id = number(&mut at);
+        let _topic = number(&mut at);
+        let origin = number(&mut at);
+        at += origin;
+        let _start = number(&mut at);
+        at += 8;
+        let _nanoseconds = number(&mut at);
+        assert_eq!(content.remove(at), 0, "a callback that is an address has none beside it");
+    }
+    let checksum = crc32fast::hash(&[&[space], key, &content].concat());
+    content.extend_from_slice(&checksum.to_be_bytes());
+    content
+}
+
+#[tokio::test]
+async fn a_store_of_the_hub_before_this_one_is_migrated_by_a_start_and_nothing_is_lost() {
+    for engine in ["fjall", "sled"] {
+        let folder = tempdir().unwrap();
+        let [data, old, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+        let keys = [("STORE_ENGINE", engine)];
+        let destination = Receiver::start().await;
+        destination.behave(refusing);
+        let mut hub = HubProcess::start_with(&data, &keys).await;
+        hub.subscribe(&topic(0), &destination.url("/cb"), &[("hub.secret", "s3cr3t")], 1).await;
+        hub.publish(&topic(0), "owed").await.unwrap();
+        destination.until_delivered(1).await;
+        hub.stop().await;
+        well(&data, &keys, &["backup", file.to_str().unwrap()]).await;
+        let mut backup = Backup::read(&file);
+        backup.say("\"store\":2", "\"store\":1");
+        backup.change(|space, key, value| as_of_before(space, key, &value));
+        backup.write(&file);
+        well(&old, &keys, &["restore", file.to_str().unwrap()]).await;
+        // That is now what the other hub had, but for the mark.
+        let mark = old.join("engine");
+        fs::write(&mark, format!("{engine} 1\n")).unwrap();
+        assert!(well(&old, &keys, &["fsck"]).await.contains("all well"));
+        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 1\n"), "a look changes nothing");
+
+        destination.behave(|_| Reply::Agree);
+        let new = HubProcess::start_with(&old, &keys).await;
+        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 2\n"));
+        let retry = format!("/api/v1/deliveries/retry?topic={}", topic(0));
+        assert_eq!(new.admin_post(&retry, "").await.status, 200);
+        let got = destination.until_delivered(2).await;
+        assert!(got[1].text() == "owed" && got[1].header("x-hub-signature").starts_with("sha256="));
+        // A renewal writes the subscription anew.
+        new.subscribe(&topic(0), &destination.url("/cb"), &[("hub.secret", "s3cr3t")], 1).await;
+        new.publish(&topic(0), "next").await.unwrap();
+        destination.until("the next one", |seen| seen.iter().any(|one| one.body == "next")).await;
+    }
 }

@@ -55,7 +55,8 @@ impl Admin<'_> {
 
     /// The body of a 200, to be read.
     fn exchange(&self, method: &str, path: &str, body: &str) -> Result<Box<dyn BufRead>, Failure> {
-        let answered = self.send(method, path, body).and_then(|mut answer| Ok((status(&mut answer)?, answer)));
+        let answered =
+            self.send(method, path, body).and_then(|mut answer| Ok((status(&mut answer)?, answer)));
         let (status, mut answer) = answered.map_err(|error| self.silent(&error))?;
         if status == "200" {
             return Ok(answer);

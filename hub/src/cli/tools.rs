@@ -12,6 +12,7 @@ use resync_hub::topics::{NewToken, Tokens, TokensError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use url::form_urlencoded::Serializer;
 
 use super::ask::Admin;
 use super::{Failure, Settings, say};
@@ -83,6 +84,14 @@ pub(super) struct Topics {
 pub(super) enum Subscriptions {
     /// List the subscriptions in force
     List {
+        #[command(flatten)]
+        admin: AdminApi,
+    },
+    /// Print everything that is stored about a subscription or a callback, except secrets (JSON)
+    Export {
+        /// The id of a subscription, as `list` shows it, or the URL of a callback
+        #[arg(value_name = "ID|CALLBACK")]
+        whose: String,
         #[command(flatten)]
         admin: AdminApi,
     },
@@ -223,6 +232,17 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
             for SubscriptionLine { id, topic, callback_origin, lease_end } in lines(all)? {
                 say(format_args!("{id}\t{topic}\t{callback_origin}\tuntil {lease_end}"));
             }
+        }
+        Subscriptions::Export { whose, admin } => {
+            let path = match whose.parse::<u64>() {
+                Ok(id) => format!("/api/v1/subscriptions/{id}/export"),
+                Err(_) => {
+                    let query = Serializer::new(String::new()).append_pair("callback", &whose).finish();
+                    format!("/api/v1/export?{query}")
+                }
+            };
+            let all: Value = understand(&admin.ask("GET", &path, "")?)?;
+            say(format_args!("{all:#}"));
         }
         Subscriptions::Deny { ids, topic, reason, admin } => {
             let json = admin.json;

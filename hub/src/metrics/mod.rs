@@ -20,6 +20,7 @@ use prometheus_client::registry::Registry;
 use self::process::Process;
 use self::standing::Standing;
 use crate::delivery::Counters;
+use crate::operator::Drain;
 use crate::store::Store;
 
 /// The media type of what [`Metrics::write`] writes.
@@ -40,7 +41,7 @@ pub struct Metrics(Arc<Registry>);
 
 impl Metrics {
     /// What these rooms measure, and how the store, delivery and the process stand at the moment of asking.
-    pub fn new(store: Arc<dyn Store>, counters: Arc<Counters>, rooms: &[&dyn Meters]) -> Self {
+    pub fn new(store: Arc<dyn Store>, standing: (Arc<Counters>, Drain), rooms: &[&dyn Meters]) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process::begin()));
         let own = registry.sub_registry_with_prefix(PREFIX);
@@ -49,7 +50,7 @@ impl Metrics {
         for room in rooms {
             room.register(own);
         }
-        own.register_collector(Box::new(Standing::new(store, counters)));
+        own.register_collector(Box::new(Standing::new(store, standing)));
         Self(Arc::new(registry))
     }
 

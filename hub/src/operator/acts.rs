@@ -6,6 +6,7 @@ use tracing::info;
 use utoipa::{IntoParams, ToSchema};
 
 use super::audit::{By, Entry};
+use super::export::Export;
 use super::look::Turn;
 use super::views::{Denied, Done, NewPublisher, Page, Rotated};
 use super::words::counted;
@@ -316,6 +317,12 @@ impl Outcome for () {
 impl Outcome for Done {
     fn told(&self) -> String {
         counted(self.subscriptions, "subscription", "subscriptions")
+    }
+}
+
+impl Outcome for Export {
+    fn told(&self) -> String {
+        counted(self.subscriptions.len(), "subscription", "subscriptions")
     }
 }
 

@@ -80,7 +80,7 @@ impl Desk {
         Ok(Overview {
             status: self.status(),
             running_for: self.trends.running_for().as_secs(),
-            trouble: self.store.health().err().map(|error| error.to_string()),
+            trouble: self.obstacle(),
             published: now.published,
             outcomes: outcomes
                 .map(|((outcome, total), before)| Outcome { outcome, total, last_hour: total - before })

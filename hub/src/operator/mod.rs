@@ -6,6 +6,9 @@
 mod acts;
 mod audit;
 mod copies;
+mod drain;
+mod export;
+mod log_filter;
 mod look;
 mod trends;
 mod views;
@@ -16,11 +19,15 @@ use std::sync::Arc;
 
 pub use acts::{ToAdd, ToDeny, Wish};
 pub use audit::{Audit, AuditError, By, Entry};
+pub use drain::Drain;
+pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
+pub use log_filter::LogFilter;
 pub use look::Turn;
 pub use trends::{Sample, Sources, Trends};
 pub use views::{
-    Break, Chain, Denied, Done, Gap, Host, Late, LogEntry, NewPublisher, Outcome, Overview, Page, Paused,
-    Publisher, Rotated, Skipped, Status, Subscription, SubscriptionDetail, Topic, TopicDetail, Trouble,
+    Break, Chain, Denied, Done, Draining, Gap, Host, Late, LogEntry, LogLevel, NewPublisher, Outcome,
+    Overview, Page, Paused, Publisher, Rotated, Skipped, Status, Subscription, SubscriptionDetail, Topic,
+    TopicDetail, Trouble,
 };
 pub use words::{Lasting, Size, counted};
 
@@ -109,4 +116,8 @@ pub struct Desk {
     pub beside: Vec<PathBuf>,
     /// Held while a backup is taken.
     pub backing_up: Arc<Mutex<()>>,
+    /// Whether nothing new is taken.
+    pub drain: Drain,
+    /// The filter of the process's log, where that is the hub's own.
+    pub log: Option<LogFilter>,
 }

@@ -1,7 +1,7 @@
 //! What the operator is shown: the values of the admin API, from which the pages are made too.
 
 use resync_core::websub::NotificationId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::words;
@@ -342,6 +342,23 @@ pub struct Rotated {
     pub rewritten: u64,
     /// The key that all of them are under now.
     pub key: String,
+}
+
+/// Whether the hub is being drained.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub struct Draining {
+    /// Nothing new is taken.
+    pub draining: bool,
+    /// Subscriptions that are behind.
+    pub late: usize,
+}
+
+/// Which lines go to the log.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogLevel {
+    /// A level for all, levels for parts, or both: `warn`, `hub=debug`, `info,resync_hub::delivery=trace`.
+    pub filter: String,
 }
 
 pub(super) fn topic_id(id: TopicId) -> String {

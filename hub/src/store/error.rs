@@ -40,7 +40,9 @@ pub enum StoreError {
         path: String,
     },
     /// A record does not match its checksum or its format.
-    #[error("a record of {space} is damaged ({reason}): restore from a backup")]
+    #[error(
+        "a record of {space} is damaged ({reason}): stop the hub and mend the store with `resync-hub fsck --repair`, or restore a backup"
+    )]
     Damaged {
         /// Which kind of record.
         space: &'static str,

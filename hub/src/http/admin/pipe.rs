@@ -57,7 +57,9 @@ mod tests {
         while all.len() < 1_000_000 {
             all.extend_from_slice(&parts.recv().await.unwrap());
         }
-        assert!(all.chunks(100_000).zip(0..10_u8).all(|(chunk, number)| chunk.iter().all(|byte| *byte == number)));
+        assert!(
+            all.chunks(100_000).zip(0..10_u8).all(|(chunk, number)| chunk.iter().all(|byte| *byte == number))
+        );
         let mut pipe = writing.await.unwrap().unwrap();
         drop(parts);
         let failed = tokio::task::spawn_blocking(move || pipe.write_all(&vec![0; 300_000])).await.unwrap();

@@ -37,12 +37,7 @@ impl<R: Read> Reader<R> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(BackupError::NoBackup),
             Err(error) => return Err(BackupError::Input(error.to_string())),
         }
-        let header = Header {
-            version: VERSION,
-            store: 0,
-            begun: String::new(),
-            hub: String::new(),
-        };
+        let header = Header { version: VERSION, store: 0, begun: String::new(), hub: String::new() };
         let copied = Copied { records: 0, bytes: MAGIC.len() as u64 };
         let digest = Sha256::new().chain_update(MAGIC);
         let mut reader = Self { from, digest, header, copied, frame_at: 0 };

@@ -6,12 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn header() -> Header {
-    Header {
-        version: VERSION,
-        store: 2,
-        begun: "2026-01-31T12:00:00Z".to_owned(),
-        hub: "0.1.0".to_owned(),
-    }
+    Header { version: VERSION, store: 2, begun: "2026-01-31T12:00:00Z".to_owned(), hub: "0.1.0".to_owned() }
 }
 
 fn written(header: &Header) -> Vec<u8> {
@@ -69,7 +64,8 @@ fn a_newer_backup_is_refused_whatever_else_it_says() {
 #[test]
 fn frames_that_are_whole_but_not_those_that_were_written_are_found_by_the_end() {
     let (one, other) = (written(&header()), written(&Header { begun: "2027".to_owned(), ..header() }));
-    let frames = |bytes: &[u8]| bytes.len() - (MAGIC.len() + 9 + serde_json::to_vec(&header()).unwrap().len());
+    let frames =
+        |bytes: &[u8]| bytes.len() - (MAGIC.len() + 9 + serde_json::to_vec(&header()).unwrap().len());
     let mixed = [&other[..other.len() - frames(&one)], &one[one.len() - frames(&one)..]].concat();
     assert!(matches!(read(&mixed).unwrap_err(), BackupError::Damaged { .. }));
     let longer = [&one[..], b"x"].concat();

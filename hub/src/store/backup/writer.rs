@@ -28,7 +28,8 @@ impl Changes {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        let length = u32::try_from(bytes.len()).expect("keys and values are parts of requests, far below 4 GiB");
+        let length =
+            u32::try_from(bytes.len()).expect("keys and values are parts of requests, far below 4 GiB");
         self.written.extend_from_slice(&length.to_be_bytes());
         self.written.extend_from_slice(bytes);
     }
@@ -67,7 +68,8 @@ impl<W: Write> Writer<W> {
 
     /// Adds a file beside the store.
     pub(in crate::store) fn file(&mut self, name: &str, bytes: &[u8]) -> Result<(), BackupError> {
-        let length = u16::try_from(name.len()).map_err(|_| BackupError::Output("a name is too long".into()))?;
+        let length =
+            u16::try_from(name.len()).map_err(|_| BackupError::Output("a name is too long".into()))?;
         self.frame(FILE, &[&length.to_be_bytes(), name.as_bytes(), bytes].concat())
     }
 
@@ -81,7 +83,8 @@ impl<W: Write> Writer<W> {
 
     fn frame(&mut self, kind: u8, content: &[u8]) -> Result<(), BackupError> {
         let length = u32::try_from(content.len()).ok().filter(|length| *length <= super::LARGEST_FRAME);
-        let length = length.ok_or_else(|| BackupError::Output("something is too large for a backup".into()))?;
+        let length =
+            length.ok_or_else(|| BackupError::Output("something is too large for a backup".into()))?;
         let head = [&[kind][..], &length.to_be_bytes()].concat();
         let checksum = checksum(&head, content);
         self.put(&head)?;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::{Place, append, at, callback, named, on_every_engine, posted, secret, subscribe, the, topic};
-use crate::store::{BackupError, Engine, Keyring, Offset, Store, StoreError, back_up, check, open, restore, verify};
+use crate::store::{
+    BackupError, Engine, Keyring, Offset, Store, StoreError, back_up, check, open, restore, verify,
+};
 
 on_every_engine!(
     what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_engine,
@@ -65,7 +67,9 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
         let kept = restored.subscription(shard, subscription.topic, subscription.id).await.unwrap();
         assert_eq!(kept.as_ref(), Some(&subscription));
         for offset in (1..=20).map(Offset) {
-            let of = |store: Arc<dyn Store>| async move { store.notification_from(subscription.topic, offset).await };
+            let of = |store: Arc<dyn Store>| async move {
+                store.notification_from(subscription.topic, offset).await
+            };
             assert_eq!(of(Arc::clone(&restored)).await.unwrap(), of(Arc::clone(&store)).await.unwrap());
         }
     }
@@ -133,7 +137,8 @@ async fn a_store_that_is_closed_is_backed_up_without_its_keys(place: Place) {
     let error = back_up(place.engine, place.directory.path(), &[], &mut file).unwrap_err();
     assert!(matches!(error, BackupError::Store(StoreError::Locked { .. })), "{error}");
     drop(store);
-    back_up(place.engine, place.directory.path(), &[], &mut File::create(elsewhere.backup()).unwrap()).unwrap();
+    back_up(place.engine, place.directory.path(), &[], &mut File::create(elsewhere.backup()).unwrap())
+        .unwrap();
     let (_, found) = restore(place.engine, &elsewhere.data(), &keys, &elsewhere.backup()).unwrap();
     assert_eq!(found.faults, []);
     let nowhere = back_up(place.engine, elsewhere.0.path(), &[], &mut Vec::new()).unwrap_err();
@@ -146,7 +151,8 @@ async fn nothing_is_restored_over_anything(place: Place) {
     let elsewhere = Elsewhere::new();
     elsewhere.take(&*store).await;
     drop(store);
-    let error = restore(place.engine, place.directory.path(), &Keyring::none(), &elsewhere.backup()).unwrap_err();
+    let error =
+        restore(place.engine, place.directory.path(), &Keyring::none(), &elsewhere.backup()).unwrap_err();
     assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
     assert_eq!(the(&*place.open(), &topic("t")).await.head, Offset(1));
 }
@@ -159,9 +165,12 @@ async fn nothing_is_written_of_a_backup_that_is_damaged_or_cut_off(place: Place)
     let bytes = fs::read(elsewhere.backup()).unwrap();
     let mut bent = bytes.clone();
     bent[bytes.len() / 2] ^= 1;
-    for (damaged, told) in [(&bytes[..bytes.len() - 1], "cut off after"), (&bent, "is damaged"), (b"hello", "no backup")] {
+    for (damaged, told) in
+        [(&bytes[..bytes.len() - 1], "cut off after"), (&bent, "is damaged"), (b"hello", "no backup")]
+    {
         fs::write(elsewhere.backup(), damaged).unwrap();
-        let error = restore(place.engine, &elsewhere.data(), &Keyring::none(), &elsewhere.backup()).unwrap_err();
+        let error =
+            restore(place.engine, &elsewhere.data(), &Keyring::none(), &elsewhere.backup()).unwrap_err();
         assert!(error.to_string().contains(told), "{error}");
         assert!(!elsewhere.data().exists());
     }

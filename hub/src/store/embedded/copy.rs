@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use resync_core::datetime::DateTime;
 
-use super::{check, directory};
 use super::engine::{Engine, Keys, Space};
 use super::shared::Shared;
 use super::tap::Tap;
+use super::{check, directory};
 use crate::store::backup::{Changes, VERSION, Writer};
 use crate::store::{self, BackupError, Copied, Header, Result};
 

@@ -62,10 +62,10 @@ use self::shared::Shared;
 pub(crate) use self::testing::damage_log;
 use self::writer::{Kind, Writer};
 use super::{
-    Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep, Keyring, Meters,
-    NewDenial, NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Recipient,
-    Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError, StoreEvent, Subscription,
-    SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
+    Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,
+    Keyring, Meters, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest,
+    Ping, Recipient, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError, StoreEvent,
+    Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 

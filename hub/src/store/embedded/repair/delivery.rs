@@ -60,7 +60,10 @@ impl Mender<'_> {
         for (key, TopicWatermark(topic, _)) in self.each::<TopicWatermark>()? {
             if self.get::<TopicState>(&key::topic(topic))?.is_none() {
                 self.remove(Space::Watermarks, &key)?;
-                self.rebuilt(format!("delivery, without what was noted of topic {:016x} that is gone", topic.0));
+                self.rebuilt(format!(
+                    "delivery, without what was noted of topic {:016x} that is gone",
+                    topic.0
+                ));
             }
         }
         for key in std::mem::take(&mut self.unmarked) {

@@ -68,7 +68,8 @@ impl Mender<'_> {
         let marks = self.each::<TopicWatermark>()?.into_iter().map(|(_, TopicWatermark(topic, mark))| {
             (topic, mark.sweep.map_or(mark.done, |sweep| mark.done.max(sweep.target)))
         });
-        let laggards = self.each::<Laggard>()?.into_iter().map(|(_, laggard)| (laggard.topic, laggard.cursor));
+        let laggards =
+            self.each::<Laggard>()?.into_iter().map(|(_, laggard)| (laggard.topic, laggard.cursor));
         for (topic, offset) in marks.chain(laggards) {
             let known = furthest.entry(topic).or_default();
             *known = offset.max(*known);
@@ -123,7 +124,8 @@ impl Mender<'_> {
             ));
         }
         let kept = || left.whole.range(begin..);
-        let newest = |rule| kept().rfind(|(_, (.., of))| *of == rule).map_or(Offset(0), |(offset, _)| *offset);
+        let newest =
+            |rule| kept().rfind(|(_, (.., of))| *of == rule).map_or(Offset(0), |(offset, _)| *offset);
         let topic = Topic {
             id,
             url,
@@ -215,6 +217,6 @@ fn causes(missing: &[u64], all: u64) -> String {
     let named = if more > 0 { format!("{} and {more} more", named.join(", ")) } else { named.join(", ") };
     match all - missing.len() as u64 {
         0 => format!("{named} missing or damaged"),
-        whole => format!("{named} missing or damaged, and {whole} whole ones before it can no longer be in a log with them"),
+        whole => format!("{named} missing or damaged, and with them {whole} whole, since a log has no holes"),
     }
 }

@@ -26,11 +26,7 @@ use crate::store::{self, Keyring, Mended, Repaired, Result, Shard, StoreError, S
 const AT_ONCE: usize = 1024;
 
 /// Mends the store in `directory`, which no hub may be using.
-pub(in crate::store) fn repair(
-    engine: store::Engine,
-    directory: &Path,
-    keys: &Keyring,
-) -> Result<Repaired> {
+pub(in crate::store) fn repair(engine: store::Engine, directory: &Path, keys: &Keyring) -> Result<Repaired> {
     check::existing(engine, directory)?;
     let _lock = directory::take(engine, directory)?;
     let opened = super::open_engine(engine, directory)?;

@@ -37,7 +37,9 @@ impl Mender<'_> {
             Space::Meta if key == key::UPTIME => {
                 self.lost("when the hub was up: retention counts from the next start on");
             }
-            Space::Meta if key.starts_with(key::EPOCH) => self.rebuilt("who owned a part of the subscriptions last"),
+            Space::Meta if key.starts_with(key::EPOCH) => {
+                self.rebuilt("who owned a part of the subscriptions last")
+            }
             Space::Requests => self.lost(format!(
                 "request {} of a subscriber that waited for verification: its subscriber has to ask again",
                 of(0)
@@ -75,11 +77,15 @@ impl Mender<'_> {
             Space::IdempotencyExpiry => {
                 let name = key::idempotency_of_expiry(key);
                 self.remove(Space::Idempotency, &name)?;
-                self.lost("what a publisher called a notification: repeated under that key, it counts as a new one");
+                self.lost(
+                    "what a publisher called a notification: repeated under that key, it counts as a new one",
+                );
             }
             Space::Chains => {
                 let topic = topic(0);
-                self.lost(format!("how the Change Notifications of topic {topic} followed each other so far"));
+                self.lost(format!(
+                    "how the Change Notifications of topic {topic} followed each other so far"
+                ));
             }
             Space::Validators => {
                 let topic = topic(0);
@@ -95,7 +101,8 @@ impl Mender<'_> {
 
     /// A subscription that was behind, nobody knows how far, is owed everything that the log holds.
     fn catch_up(&mut self, key: &[u8]) -> Result<()> {
-        let (Some(topic), Some(id)) = (number(key, 2).map(TopicId), number(key, 10).map(SubscriptionId)) else {
+        let (Some(topic), Some(id)) = (number(key, 2).map(TopicId), number(key, 10).map(SubscriptionId))
+        else {
             return Ok(());
         };
         self.to_catch_up.push((key.to_vec(), topic, id));

@@ -12,7 +12,8 @@ impl Mender<'_> {
     pub(super) fn subscriptions(&mut self) -> Result<()> {
         let mut in_force = BTreeMap::new();
         for (key, subscription) in self.each::<Subscription>()? {
-            let own = address(&key).filter(|own| (own.topic, own.id) == (subscription.topic, subscription.id));
+            let own =
+                address(&key).filter(|own| (own.topic, own.id) == (subscription.topic, subscription.id));
             let Some(own) = own else {
                 self.lost(format!(
                     "subscription {} of topic {}, which stood in the wrong place",

@@ -34,8 +34,8 @@ async fn a_log_begins_behind_what_is_missing_and_what_goes_is_named() {
     let told = mended(&engine);
     assert_eq!(
         told[0],
-        "lost: notifications 1 to 2 of topic https://source.example/t: 2 missing or damaged, and 1 whole ones before it can no \
-         longer be in a log with them; whoever had not got them is told of a gap"
+        "lost: notifications 1 to 2 of topic https://source.example/t: 2 missing or damaged, and with them 1 whole, \
+         since a log has no holes; whoever had not got them is told of a gap"
     );
     let store = over(&engine);
     let state = store.topic(&topic()).await.unwrap().unwrap();
@@ -59,7 +59,13 @@ async fn a_topic_is_made_anew_from_its_subscriptions_and_its_log() {
     let engine = filled().await;
     let before = over(&engine).topic(&topic()).await.unwrap();
     damage(&engine, Space::Topics);
-    assert_eq!(mended(&engine), ["made anew: topic https://source.example/t", "made anew: what topic https://source.example/t notes of its log"]);
+    assert_eq!(
+        mended(&engine),
+        [
+            "made anew: topic https://source.example/t",
+            "made anew: what topic https://source.example/t notes of its log"
+        ]
+    );
     assert_eq!(over(&engine).topic(&topic()).await.unwrap(), before);
 }
 
