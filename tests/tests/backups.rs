@@ -57,7 +57,8 @@ async fn publish(
         if stop.load(Ordering::SeqCst) {
             return;
         }
-        let body = format!("{number} {own} {count}");
+        // Large enough that a backup of them is read in several steps.
+        let body = format!("{number} {own} {count} {}", "x".repeat(8_000));
         let answer =
             post(hub, &[("Content-Type", "text/plain"), ("Link", &link)], body.as_bytes()).await.unwrap();
         assert_eq!(answer.status, 202, "a backup refuses nobody: {}", answer.text());

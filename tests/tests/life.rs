@@ -326,8 +326,9 @@ async fn every_program_writes_man_pages_and_completions_that_shells_and_man_unde
         let script = folder.path().join("completions.bash");
         fs::write(&script, run(&["completions", "bash"]).await).unwrap();
         // bash itself knows what may follow.
+        let function = name.replace('-', "__");
         let ask = format!(
-            "source {}; COMP_WORDS=({name} comp); COMP_CWORD=1; _{name} {name} comp {name}; echo \"${{COMPREPLY[@]}}\"",
+            "source {}; COMP_WORDS=({name} comp); COMP_CWORD=1; _{function} {name} comp {name}; echo \"${{COMPREPLY[@]}}\"",
             script.display()
         );
         let asked = Command::new("bash").args(["-c", &ask]).output().await.unwrap();

@@ -234,12 +234,11 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
             }
         }
         Subscriptions::Export { whose, admin } => {
-            let path = match whose.parse::<u64>() {
-                Ok(id) => format!("/api/v1/subscriptions/{id}/export"),
-                Err(_) => {
-                    let query = Serializer::new(String::new()).append_pair("callback", &whose).finish();
-                    format!("/api/v1/export?{query}")
-                }
+            let path = if let Ok(id) = whose.parse::<u64>() {
+                format!("/api/v1/subscriptions/{id}/export")
+            } else {
+                let query = Serializer::new(String::new()).append_pair("callback", &whose).finish();
+                format!("/api/v1/export?{query}")
             };
             let all: Value = understand(&admin.ask("GET", &path, "")?)?;
             say(format_args!("{all:#}"));

@@ -9,11 +9,14 @@ use super::{By, Desk, Failed};
 /// The longest filter in bytes.
 const LONGEST: usize = 500;
 
+/// Puts another filter in the place of the present one, or says why not.
+type Set = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+
 /// The filter of the log of this process, which belongs to whoever started the hub.
 #[derive(Clone)]
 pub struct LogFilter {
     now: Arc<Mutex<String>>,
-    set: Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>,
+    set: Arc<Set>,
 }
 
 impl LogFilter {

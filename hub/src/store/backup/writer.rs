@@ -23,7 +23,9 @@ impl Changes {
         self.written.push(space);
         self.bytes(key);
         self.written.push(u8::from(value.is_some()));
-        value.into_iter().for_each(|value| self.bytes(value));
+        if let Some(value) = value {
+            self.bytes(value);
+        }
         self.count += 1;
     }
 

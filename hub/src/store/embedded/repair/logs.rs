@@ -55,7 +55,7 @@ impl Mender<'_> {
         for (id, state) in states {
             let left = self.left(id)?;
             let noted = furthest.get(&id).copied().unwrap_or_default();
-            self.log(state, &left, noted)?;
+            self.log(&state, &left, noted)?;
         }
         self.done()?;
         self.strays()
@@ -101,7 +101,7 @@ impl Mender<'_> {
         Ok(true)
     }
 
-    fn log(&mut self, state: TopicState, left: &Left, noted: Offset) -> Result<()> {
+    fn log(&mut self, state: &TopicState, left: &Left, noted: Offset) -> Result<()> {
         let Topic { id, ref url, first, head, latest, posted } = state.topic;
         let url = url.clone();
         let end = [Some(head), Some(noted), left.whole.keys().last().copied(), left.torn.last().copied()];
@@ -137,7 +137,7 @@ impl Mender<'_> {
         let bytes = kept().map(|(_, (bytes, ..))| bytes).sum();
         let oldest = kept().next().map(|(_, (_, at, _))| *at);
         let mended = TopicState { topic, bytes, oldest };
-        if mended != state {
+        if mended != *state {
             if begin == first {
                 self.rebuilt(format!("what topic {} notes of its log", mended.topic.url.as_str()));
             }

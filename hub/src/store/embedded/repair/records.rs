@@ -38,7 +38,7 @@ impl Mender<'_> {
                 self.lost("when the hub was up: retention counts from the next start on");
             }
             Space::Meta if key.starts_with(key::EPOCH) => {
-                self.rebuilt("who owned a part of the subscriptions last")
+                self.rebuilt("who owned a part of the subscriptions last");
             }
             Space::Requests => self.lost(format!(
                 "request {} of a subscriber that waited for verification: its subscriber has to ask again",
@@ -59,7 +59,7 @@ impl Mender<'_> {
                 ));
                 self.unmarked.push(key.to_vec());
             }
-            Space::Laggards => self.catch_up(key)?,
+            Space::Laggards => self.catch_up(key),
             Space::Skips => {
                 let topic = topic(2);
                 self.lost(format!(
@@ -100,13 +100,10 @@ impl Mender<'_> {
     }
 
     /// A subscription that was behind, nobody knows how far, is owed everything that the log holds.
-    fn catch_up(&mut self, key: &[u8]) -> Result<()> {
-        let (Some(topic), Some(id)) = (number(key, 2).map(TopicId), number(key, 10).map(SubscriptionId))
-        else {
-            return Ok(());
-        };
-        self.to_catch_up.push((key.to_vec(), topic, id));
-        Ok(())
+    fn catch_up(&mut self, key: &[u8]) {
+        if let (Some(topic), Some(id)) = (number(key, 2), number(key, 10)) {
+            self.to_catch_up.push((key.to_vec(), TopicId(topic), SubscriptionId(id)));
+        }
     }
 
     /// The next numbers are beyond those that are in use.

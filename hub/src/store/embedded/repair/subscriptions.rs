@@ -1,6 +1,6 @@
 //! Subscriptions and the index by which they are found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Mender;
 use crate::store::embedded::check::{address, pair};
@@ -32,11 +32,11 @@ impl Mender<'_> {
                 self.remove(Space::Subscriptions, &older_key)?;
             }
         }
-        let mut indexed = BTreeMap::new();
+        let mut indexed = BTreeSet::new();
         let mut strays = 0_u64;
         for (key, entry) in self.each::<Address>()? {
             match in_force.get(&key[..]) {
-                Some((own, _)) if *own == entry => drop(indexed.insert(key, ())),
+                Some((own, _)) if *own == entry => drop(indexed.insert(key)),
                 Some(_) => {}
                 None => {
                     strays += 1;
@@ -46,7 +46,7 @@ impl Mender<'_> {
         }
         let mut added = 0_u64;
         for (pair, (own, _)) in &in_force {
-            if !indexed.contains_key(&pair[..]) {
+            if !indexed.contains(&pair[..]) {
                 added += 1;
                 self.put(pair.to_vec(), own)?;
             }
