@@ -1,7 +1,7 @@
 //! The operator's desk: what one person may see of a running hub and do about it, be it by the admin API or by the pages.
 //!
-//! Whatever is done is written down durably before it is done ([`Audit`]). Callbacks are shown by their origin only: they are
-//! capabilities (W-195).
+//! Whatever is done is written down durably before it is done ([`Audit`]). Callbacks are shown by their origin only, since they are
+//! capabilities (W-195); whole ones are in the export of one subscriber's data.
 
 mod acts;
 mod audit;
