@@ -1,11 +1,9 @@
 //! `resync-hub backup` and `restore`: everything that a hub remembers, in one file.
 
-use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,6 +11,7 @@ use resync_core::durable::{folder_of, sync_folder};
 use resync_hub::config::Config;
 use resync_hub::operator::{Audit, By, Size};
 use resync_hub::store::{self, BackupError, StoreError};
+use tempfile::Builder;
 
 use super::ask::Admin;
 use super::tools::{WhichHub, admin_token};
@@ -44,34 +43,30 @@ pub(super) struct Restore {
 pub(super) fn back_up(command: Backup) -> Result<(), Failure> {
     let Backup { file, hub, admin } = command;
     let config = hub.load()?;
-    let draft = beside(&file, ".part");
-    let taken = take(&config, admin, &draft).and_then(|()| {
-        let (header, copied) = store::verify(&draft).map_err(|error| match error {
-            BackupError::CutOff(_) => Failure::new(format_args!("{error}; the hub's log says why")),
-            error => Failure::new(error),
-        })?;
-        fs::rename(&draft, &file).and_then(|()| sync_folder(folder_of(&file))).map_err(Failure::new)?;
-        say(format_args!(
-            "{}: {} records, {}, with everything that was acknowledged before {}",
-            file.display(),
-            copied.records,
-            Size(copied.bytes),
-            header.begun
-        ));
-        Ok(())
-    });
-    if taken.is_err() {
-        // It may not be there.
-        let _ = fs::remove_file(&draft);
-    }
-    taken
+    // A file of its own, for the hub's user only, which goes unless it is whole.
+    let name = file.file_name().unwrap_or_default();
+    let draft = Builder::new().prefix(name).suffix(".part").tempfile_in(folder_of(&file));
+    let mut draft =
+        draft.map_err(|error| Failure::new(format_args!("{} cannot be written: {error}", file.display())))?;
+    take(&config, admin, draft.as_file_mut())?;
+    let (header, copied) = store::verify(draft.path()).map_err(|error| match error {
+        BackupError::CutOff(_) => Failure::new(format_args!("{error}; the hub's log says why")),
+        error => Failure::new(error),
+    })?;
+    draft.persist(&file).map_err(|error| Failure::new(error.error))?;
+    sync_folder(folder_of(&file)).map_err(Failure::new)?;
+    say(format_args!(
+        "{}: {} records, {}, with everything that was acknowledged before {}",
+        file.display(),
+        copied.records,
+        Size(copied.bytes),
+        header.begun
+    ));
+    Ok(())
 }
 
-fn take(config: &Config, admin: Option<SocketAddr>, draft: &Path) -> Result<(), Failure> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(draft);
-    let file =
-        file.map_err(|error| Failure::new(format_args!("{} cannot be written: {error}", draft.display())))?;
-    let mut out = BufWriter::new(file);
+fn take(config: &Config, admin: Option<SocketAddr>, draft: &mut File) -> Result<(), Failure> {
+    let mut out = BufWriter::new(&mut *draft);
     if admin.is_some() {
         ask(config, admin, &mut out)?;
     } else {
@@ -83,7 +78,9 @@ fn take(config: &Config, admin: Option<SocketAddr>, draft: &Path) -> Result<(), 
             taken => drop(taken.map_err(Failure::new)?),
         }
     }
-    out.into_inner().map_err(Failure::new).and_then(|file| file.sync_all().map_err(Failure::new))
+    out.flush().map_err(Failure::new)?;
+    drop(out);
+    draft.sync_all().map_err(Failure::new)
 }
 
 fn ask(config: &Config, admin: Option<SocketAddr>, out: &mut impl Write) -> Result<(), Failure> {
@@ -117,10 +114,4 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
          `resync-hub fsck --repair` mends them",
         found.faults.len()
     )))
-}
-
-fn beside(file: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(file);
-    name.push(suffix);
-    name.into()
 }
