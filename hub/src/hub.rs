@@ -156,7 +156,7 @@ impl Hub {
         let publishing = PublishMeters::default();
         let (storing, delivering) = (store.meters(), delivery.meters());
         let rooms: [&dyn Meters; 4] = [&publishing, &verifying, &storing, &delivering];
-        let drain = Drain::default();
+        let drain = Drain::of(&config.data_dir);
         let metrics = Metrics::new(Arc::clone(&store), (delivery.counters(), drain.clone()), &rooms);
         let trends = Trends::new(Sources {
             published: publishing.accepted().collect(),

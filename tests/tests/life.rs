@@ -174,7 +174,7 @@ async fn publishers_notice_nothing_of_restarts() {
 async fn a_hub_that_is_drained_takes_nothing_new_and_delivers_what_it_has() {
     let folder = tempdir().unwrap();
     let data = folder.path();
-    let hub = HubProcess::start(data).await;
+    let mut hub = HubProcess::start(data).await;
     let destination = Receiver::start().await;
     destination.behave(refusing);
     hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
@@ -206,6 +206,12 @@ async fn a_hub_that_is_drained_takes_nothing_new_and_delivers_what_it_has() {
     well(&hub, data, &["deliveries", "retry", "--topic", TOPIC]).await;
     let got = destination.until_delivered(2).await;
     assert!(got.iter().all(|seen| seen.body == "before"), "deliveries go on");
+
+    // A socket that systemd holds would start it again for the next post.
+    let (status, _) = hub.stop().await;
+    assert!(status.success());
+    hub.restart().await;
+    assert_eq!(hub.publish(TOPIC, "refused").await.unwrap().status, 503, "a start does not end it");
 
     assert!(well(&hub, data, &["drain", "--end"]).await.contains("everything is taken again"));
     hub.until_ready().await;
