@@ -136,21 +136,36 @@ impl Courier {
         loop {
             let found = match self.store.notification_from(attempt.topic, sought).await {
                 Ok(Some(found)) => found,
-                Ok(None) => return Ok(Err(Finished::Postponed)),
+                Ok(None) => {
+                    let head = self.store.topic(topic).await?.map(|topic| topic.head);
+                    let passed = head.filter(|head| *head >= sought).map(Offset::next);
+                    return Ok(Err(passed.map_or(Finished::Postponed, |next| Finished::Passed { next })));
+                }
                 Err(error @ StoreError::Damaged { .. }) => {
-                    let topic = self.store.topic(topic).await?;
-                    let first = topic.map_or(sought, |topic| topic.first);
+                    let first = self.first(topic, sought).await?;
                     return Ok(Err(self.without(attempt, sought, first, &error)));
                 }
                 Err(error) => return Err(error),
             };
             match attempt.judge(sought, found.offset, found.rule) {
                 Find::Send => return Ok(Ok(found)),
-                Find::Gap => return Ok(Err(Finished::Gap { from: sought, next: found.offset })),
+                Find::Gap => {
+                    // What the log still goes back to was not removed: a restore leaped over it.
+                    let (from, next) = (sought, found.offset);
+                    let leapt = self.first(topic, next).await? <= sought;
+                    let finished =
+                        if leapt { Finished::Passed { next } } else { Finished::Gap { from, next } };
+                    return Ok(Err(finished));
+                }
                 Find::Later => return Ok(Err(Finished::Superseded)),
                 Find::Pass => sought = found.offset.next(),
             }
         }
+    }
+
+    /// With which notification the log of a topic begins; this one where there is no such topic.
+    async fn first(&self, topic: &TopicUrl, otherwise: Offset) -> Result<Offset, StoreError> {
+        Ok(self.store.topic(topic).await?.map_or(otherwise, |topic| topic.first))
     }
 
     /// What an attempt comes to that was to find this notification in a log that begins with `first`, and found what cannot be

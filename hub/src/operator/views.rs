@@ -438,7 +438,7 @@ impl From<LateSubscription> for Late {
             callback_origin: late.origin,
             owed: (late.cursor < late.head)
                 .then(|| NotificationId { topic: late.topic.0, offset: late.cursor.next().0 }.to_string()),
-            behind: late.head.0.saturating_sub(late.cursor.0),
+            behind: late.head.distance(late.cursor),
             attempts: late.attempts,
             class: words::class(late.class),
             failing_since: late.failing_since.map(|since| since.to_string()),

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 
 use super::{Place, append, at, callback, named, on_every_engine, posted, secret, subscribe, the, topic};
 use crate::store::{
-    BackupError, Engine, Keyring, Offset, Store, StoreError, back_up, check, open, restore, verify,
+    BackupError, Engine, Keyring, Offset, Store, StoreError, Topic, back_up, check, open, restore, verify,
 };
 
 on_every_engine!(
@@ -63,9 +63,28 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
         let data = elsewhere.0.path().join(format!("{engine:?}"));
         whole(engine, &data, &elsewhere.backup());
         let restored = open(engine, &data, Keyring::none(), 0).unwrap();
-        assert_eq!(the(&*restored, &url).await, the(&*store, &url).await);
+        let (kept, of) = (the(&*restored, &url).await, the(&*store, &url).await);
+        assert_eq!(
+            kept,
+            Topic { head: of.head.leap(), ..of },
+            "what the old hub may have given out is not given again"
+        );
         let kept = restored.subscription(shard, subscription.topic, subscription.id).await.unwrap();
         assert_eq!(kept.as_ref(), Some(&subscription));
+        let (_, next) = append(&*restored, posted(&url, "next")).await;
+        for offset in [Offset(21), Offset(1_000_000), of.head.leap()] {
+            let found = restored.notification_from(subscription.topic, offset).await.unwrap().unwrap();
+            assert_eq!(found.offset, next, "what is leaped over is passed");
+        }
+        restored.trim(at(4_000_000_000), 0).await.unwrap();
+        drop(restored);
+        let left = check(engine, &data, &Keyring::none()).unwrap();
+        assert_eq!(left.faults, [], "retention passes it too");
+    }
+    for engine in [Engine::Fjall, Engine::Sled] {
+        let data = elsewhere.0.path().join(format!("once more {engine:?}"));
+        whole(engine, &data, &elsewhere.backup());
+        let restored = open(engine, &data, Keyring::none(), 0).unwrap();
         for offset in (1..=20).map(Offset) {
             let of = |store: Arc<dyn Store>| async move {
                 store.notification_from(subscription.topic, offset).await
@@ -115,17 +134,38 @@ async fn a_backup_of_a_store_that_changes_all_the_time_is_that_store_at_one_mome
     store.back_up(Vec::new(), Box::new(out)).await.unwrap();
     whole(place.engine, &elsewhere.data(), &elsewhere.backup());
     let restored = open(place.engine, &elsewhere.data(), Keyring::none(), 0).unwrap();
-    let (kept, now) = (the(&*restored, &topic("t1")).await, the(&*store, &topic("t1")).await);
-    assert!(before < kept.head && kept.head <= now.head, "{before} {} {}", kept.head, now.head);
+    let mut moments = Vec::new();
+    for number in 0..5 {
+        let url = topic(&format!("t{number}"));
+        let (kept, now) = (the(&*restored, &url).await, the(&*store, &url).await);
+        let last = kept.latest.max(kept.posted);
+        assert_eq!(kept.head, last.leap());
+        assert!(last <= now.head && kept.first <= now.first, "{kept:?} {now:?}");
+        // What both have is the same, to the last byte.
+        for offset in (now.first.0..=last.0).map(Offset) {
+            let of = |store: Arc<dyn Store>| {
+                let id = kept.id;
+                async move { store.notification_from(id, offset).await.unwrap() }
+            };
+            assert_eq!(of(Arc::clone(&restored)).await, of(Arc::clone(&store)).await);
+        }
+        moments.push(last);
+    }
+    assert!(before < moments[1], "{before} {moments:?}");
+    // Each change is one notification and one subscription, so that as many of both are there at any moment.
     let subscriptions = |store: Arc<dyn Store>| async move {
         let mut all = 0;
         for shard in (0..store.shards()).map(super::Shard) {
-            all += store.slots(shard).await.unwrap().len();
+            all += store.slots(shard).await.unwrap().len() as u64;
         }
         all
     };
-    let (kept, now) = (subscriptions(restored).await, subscriptions(store).await);
-    assert!(kept > 10 && kept <= now, "{kept} {now}");
+    let (posted, kept) = (moments.iter().map(|last| last.0).sum::<u64>() - 40, subscriptions(restored).await);
+    assert!(
+        kept > 10 && (kept == posted || kept + 1 == posted),
+        "{kept} subscriptions, {posted} notifications"
+    );
+    assert!(kept <= subscriptions(store).await);
 }
 
 async fn a_store_that_is_closed_is_backed_up_without_its_keys(place: Place) {

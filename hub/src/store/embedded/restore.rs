@@ -1,21 +1,26 @@
 //! Making a store anew from a backup.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use bytes::Bytes;
+use resync_core::datetime::DateTime;
 
-use super::engine::{Batch, Space};
-use super::layout::Encryption;
+use super::codec::Record;
+use super::engine::{Batch, Engine, Keys, Space};
+use super::layout::{Empty, Encryption, LogRecord, TopicState, TopicWatermark};
 use super::{check, codec, directory, key, widen};
 use crate::store::backup::{Content, Reader};
-use crate::store::{self, BackupError, Copied, Findings, Header, Keyring, StoreError};
+use crate::store::{self, BackupError, Copied, Findings, Header, Keyring, Laggard, StoreError, Watermark};
 
 type Result<T> = std::result::Result<T, BackupError>;
 /// What is read is written in commits of about so many bytes.
 const COMMIT: usize = 4 * 1024 * 1024;
+/// And so many small changes at once.
+const AT_ONCE: usize = 1024;
 
 /// Reads a whole backup.
 pub(in crate::store) fn verify(backup: &Path) -> Result<(Header, Copied)> {
@@ -63,12 +68,77 @@ pub(in crate::store) fn restore(
         Ok(())
     })?;
     opened.commit(&batch)?;
+    leap(opened.as_ref(), keys)?;
     let found = check::look(opened.as_ref(), keys)?;
     drop(opened);
-    directory::finish(engine, directory)?;
     directory::settle(directory)?;
+    directory::finish(engine, directory)?;
     drop(lock);
     Ok((header, found))
+}
+
+/// Leaves places free in every log: the hub from which the backup comes may have given out those behind its end meanwhile, and who has
+/// seen their names would take other notifications under them for repetitions. Who had got everything has passed them.
+fn leap(engine: &dyn Engine, keys: &Keyring) -> store::Result<()> {
+    let mut ends = BTreeMap::new();
+    let mut writing = Writing { engine, keys, batch: Batch::default() };
+    for (key, mut state) in each::<TopicState>(engine, keys)? {
+        let topic = &mut state.topic;
+        let mut end = topic.head;
+        // A topic that does not know the whole of its log is mended later.
+        while engine.get(Space::Log, &key::log(topic.id, end.next()))?.is_some() {
+            end = end.next();
+        }
+        let to = end.leap();
+        let hole = LogRecord::hole(to.0 - end.0, Empty::Leapt, DateTime::now());
+        if topic.first > end {
+            state.oldest = Some(hole.received_at);
+        }
+        topic.head = to;
+        ends.insert(topic.id, (end, to));
+        writing.put(key::log(topic.id, end.next()), &hole)?;
+        writing.put(key.to_vec(), &state)?;
+    }
+    let passed = |topic, done| ends.get(&topic).filter(|(end, _)| *end == done).map(|(_, to)| *to);
+    for (key, TopicWatermark(topic, mark)) in each::<TopicWatermark>(engine, keys)? {
+        if let (Some(done), None) = (passed(topic, mark.done), mark.sweep) {
+            writing.put(key.to_vec(), &TopicWatermark(topic, Watermark { done, sweep: None }))?;
+        }
+    }
+    for (key, laggard) in each::<Laggard>(engine, keys)? {
+        if let Some(cursor) = passed(laggard.topic, laggard.cursor) {
+            writing.put(key.to_vec(), &Laggard { cursor, ..laggard })?;
+        }
+    }
+    engine.commit(&writing.batch)
+}
+
+/// Every record of a kind that can be read.
+fn each<R: Record>(engine: &dyn Engine, keys: &Keyring) -> store::Result<Vec<(Bytes, R)>> {
+    let mut found = Vec::new();
+    for record in engine.scan(R::SPACE, &Keys::all()) {
+        let (key, value) = record?;
+        found.extend(codec::open(keys, &key, &value).ok().map(|record| (key, record)));
+    }
+    Ok(found)
+}
+
+/// Changes on their way to the engine, some at a time.
+struct Writing<'a> {
+    engine: &'a dyn Engine,
+    keys: &'a Keyring,
+    batch: Batch,
+}
+
+impl Writing<'_> {
+    fn put<R: Record>(&mut self, key: Vec<u8>, record: &R) -> store::Result<()> {
+        let value = codec::seal(self.keys, &key, record);
+        self.batch.put(R::SPACE, key, value);
+        if self.batch.len() < AT_ONCE {
+            return Ok(());
+        }
+        self.engine.commit(&std::mem::take(&mut self.batch))
+    }
 }
 
 /// Hands over everything that is in a backup, in its order.

@@ -15,7 +15,7 @@ use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
 use super::key;
 use super::layout::{
-    Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
+    Address, Body, Empty, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
 };
 use super::memory::Topics;
 use super::tap::Tap;
@@ -50,6 +50,16 @@ pub(super) struct Shared {
     pub(super) meters: store::Meters,
     /// After the engine, so that the directory is free only when the engine has closed its files.
     _lock: Option<File>,
+}
+
+/// What is at a place of a log.
+enum Assembled {
+    Whole(Notification),
+    /// Nothing that anybody is owed; the log goes on with `next`.
+    Leap {
+        next: Offset,
+    },
+    Missing,
 }
 
 impl Shared {
@@ -230,15 +240,26 @@ impl Shared {
     ) -> Result<Option<Arc<Notification>>> {
         let mut sought = self.first_from(topic, offset);
         while let Some(offset) = sought {
-            if let Some(notification) = self.assemble(topic, offset)? {
-                let notification = Arc::new(notification);
-                self.notifications.put(notification.clone());
-                return Ok(Some(notification));
+            match self.assemble(topic, offset)? {
+                Assembled::Whole(notification) => {
+                    let notification = Arc::new(notification);
+                    self.notifications.put(notification.clone());
+                    return Ok(Some(notification));
+                }
+                Assembled::Leap { next } => {
+                    sought = self.first_from(topic, next);
+                    continue;
+                }
+                Assembled::Missing => {}
             }
             // Retention may have removed it a moment ago, and memory be about to follow.
             let _still = self.still();
             sought = self.first_from(topic, offset);
             if sought == Some(offset) {
+                if let Some(next) = self.behind_leap(topic, offset)? {
+                    sought = self.first_from(topic, next);
+                    continue;
+                }
                 let key = hex::encode(key::log(topic, offset));
                 let reason = format!("key {key}: the log should hold all of it, but a part is missing");
                 return Err(StoreError::Damaged { space: Space::Log.name(), reason });
@@ -260,15 +281,36 @@ impl Shared {
         Ok(self.topics().get(topic).map_or(Offset(0), |state| state.topic.head.next()))
     }
 
-    fn assemble(&self, topic: TopicId, offset: Offset) -> Result<Option<Notification>> {
-        let Some(record) = self.get::<LogRecord>(&key::log(topic, offset))? else { return Ok(None) };
+    /// Where the log goes on behind a place that a restore leaped over; `None` where this is no such place.
+    fn behind_leap(&self, topic: TopicId, offset: Offset) -> Result<Option<Offset>> {
+        let Some(before) = offset.0.checked_sub(1).map(Offset) else { return Ok(None) };
+        let (end, head) = (before.leap(), self.topics().get(topic).map(|state| state.topic.head));
+        if head.is_none_or(|head| head < end) {
+            return Ok(None);
+        }
+        // Before it there would be at least the record of the leap.
+        let before_end = Keys::between(key::log(topic, offset), key::log(topic, end.next()));
+        let between = self.engine.scan(Space::Log, &before_end).next().transpose()?;
+        Ok(between.is_none().then_some(end.next()))
+    }
+
+    fn assemble(&self, topic: TopicId, offset: Offset) -> Result<Assembled> {
+        let key = key::log(topic, offset);
+        let Some(record) = self.get::<LogRecord>(&key)? else { return Ok(Assembled::Missing) };
         let body = match &record.body {
+            Body::Hole { length, why: Empty::Leapt } => {
+                return Ok(Assembled::Leap { next: Offset(offset.0.saturating_add(*length)) });
+            }
+            Body::Hole { why: Empty::Lost, .. } => {
+                let reason = format!("key {}: a repair found it damaged", hex::encode(key));
+                return Err(StoreError::Damaged { space: Space::Log.name(), reason });
+            }
             Body::Here(body) => body.clone(),
             Body::Parts { .. } => {
                 let mut body = BytesMut::new();
                 for number in 0..record.body.parts() {
                     let Some(Part(part)) = self.get(&key::body(topic, offset, number))? else {
-                        return Ok(None);
+                        return Ok(Assembled::Missing);
                     };
                     body.extend_from_slice(&part);
                 }
@@ -276,7 +318,8 @@ impl Shared {
             }
         };
         let LogRecord { rule, received_at, content_type, links, .. } = record;
-        Ok(Some(Notification { topic, offset, content_type, links, body, rule, received_at }))
+        let notification = Notification { topic, offset, content_type, links, body, rule, received_at };
+        Ok(Assembled::Whole(notification))
     }
 
     /// To whom a delivery goes. On the way to one record a few more cost little, so what will be asked for next is read with it.

@@ -17,10 +17,16 @@ impl Mender<'_> {
 
     /// Laggards whose records could not be read: they get again what the log holds.
     fn catch_ups(&mut self) -> Result<()> {
-        for (key, topic, id) in std::mem::take(&mut self.to_catch_up) {
+        for key in self.damaged::<Laggard>()? {
             let subscription: Option<Subscription> = self.get(&key)?;
-            let state: Option<TopicState> = self.get(&key::topic(topic))?;
-            let (Some(subscription), Some(state)) = (subscription, state) else { continue };
+            let owed = subscription.map(|subscription| {
+                Ok((self.get::<TopicState>(&key::topic(subscription.topic))?, subscription))
+            });
+            let Some((Some(state), subscription)) = owed.transpose()? else {
+                self.remove(Space::Laggards, &key)?;
+                continue;
+            };
+            let (topic, id) = (subscription.topic, subscription.id);
             let cursor = before(&state).max(subscription.start).min(state.topic.head);
             let laggard = Laggard {
                 topic,
@@ -31,7 +37,7 @@ impl Mender<'_> {
                 failing_since: None,
                 class: FailureClass::Slow,
             };
-            self.put(key, &laggard)?;
+            self.put(key.to_vec(), &laggard)?;
             self.rebuilt(format!(
                 "how far subscription {} of topic {} was: it gets again what its log holds",
                 id.0,
@@ -66,11 +72,19 @@ impl Mender<'_> {
                 ));
             }
         }
-        for key in std::mem::take(&mut self.unmarked) {
-            let Some(topic) = key::topic_of_subscription(&key) else { continue };
-            if let Some(state) = self.get::<TopicState>(&key::topic(topic))? {
-                self.put(key, &TopicWatermark(topic, Watermark { done: before(&state), sweep: None }))?;
-            }
+        for key in self.damaged::<TopicWatermark>()? {
+            let topic = key::topic_of_subscription(&key);
+            let state = topic.map(|topic| self.get::<TopicState>(&key::topic(topic))).transpose()?.flatten();
+            let Some(state) = state else {
+                self.remove(Space::Watermarks, &key)?;
+                continue;
+            };
+            let mark = Watermark { done: before(&state), sweep: None };
+            self.put(key.to_vec(), &TopicWatermark(state.topic.id, mark))?;
+            self.rebuilt(format!(
+                "how far delivery of topic {} was in a part of its subscriptions: they get again what its log holds",
+                state.topic.url.as_str()
+            ));
         }
         self.done()
     }

@@ -1,5 +1,5 @@
-//! Topics and their logs. A log begins behind the last notification that is missing, as after retention: whoever had not got what
-//! is gone is told of a gap.
+//! Topics and their logs. Where a notification is missing or damaged, the log notes that: whoever had not got it is told of a gap, and
+//! gets the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,39 +10,92 @@ use crate::store::embedded::check::number;
 use crate::store::embedded::codec::open;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
-use crate::store::embedded::layout::{LogRecord, Part, TopicState, TopicWatermark};
+use crate::store::embedded::layout::{Body, Empty, LogRecord, Part, TopicState, TopicWatermark};
 use crate::store::{Laggard, Offset, Result, Rule, Subscription, Topic, TopicId};
 
 /// What is left of a log.
 #[derive(Debug, Default)]
 struct Left {
-    /// Each whole notification: its bytes, when it came in, and its rule.
-    whole: BTreeMap<Offset, (u64, DateTime, Rule)>,
+    whole: BTreeMap<Offset, Whole>,
     /// Whatever else there is.
     torn: BTreeSet<Offset>,
+}
+
+/// A record of a log that is whole.
+#[derive(Clone, Copy, Debug)]
+struct Whole {
+    places: u64,
+    bytes: u64,
+    received_at: DateTime,
+    /// `None` where nothing is there.
+    rule: Option<Rule>,
+}
+
+impl From<&LogRecord> for Whole {
+    fn from(record: &LogRecord) -> Self {
+        let rule = (!matches!(record.body, Body::Hole { .. })).then_some(record.rule);
+        let (places, bytes) = (record.body.places(), record.body.len());
+        Self { places, bytes, received_at: record.received_at, rule }
+    }
+}
+
+impl Left {
+    fn first(&self) -> Option<Offset> {
+        let (whole, torn) = (self.whole.keys().next(), self.torn.first());
+        whole.into_iter().chain(torn).min().copied()
+    }
+
+    fn last(&self) -> Option<Offset> {
+        let whole = self.whole.iter().next_back().map(|(offset, whole)| whole.last(*offset));
+        whole.into_iter().chain(self.torn.last().copied()).max()
+    }
+
+    /// From where to where nothing whole is.
+    fn missing(&self, first: Offset, end: Offset) -> Vec<(Offset, Offset)> {
+        let (mut missing, mut next) = (Vec::new(), first);
+        for (offset, whole) in self.whole.range(first..) {
+            if next < *offset {
+                missing.push((next, Offset(offset.0 - 1)));
+            }
+            next = next.max(whole.last(*offset).next());
+        }
+        if next <= end {
+            missing.push((next, end));
+        }
+        missing
+    }
+}
+
+impl Whole {
+    /// The last of its places.
+    fn last(&self, offset: Offset) -> Offset {
+        Offset(offset.0.saturating_add(self.places - 1))
+    }
 }
 
 impl Mender<'_> {
     /// Topics that subscriptions are of have records.
     pub(super) fn topics(&mut self) -> Result<()> {
+        let mut unknown = BTreeMap::<_, Subscription>::new();
         for (_, subscription) in self.each::<Subscription>()? {
-            let key = key::topic(subscription.topic);
-            if self.batch.change(Space::Topics, &key).is_some() || self.get::<TopicState>(&key)?.is_some() {
-                continue;
+            if self.get::<TopicState>(&key::topic(subscription.topic))?.is_none() {
+                let known = unknown.entry(subscription.topic).or_insert_with(|| subscription.clone());
+                known.start = known.start.max(subscription.start);
             }
-            // Its log is looked at next.
-            let topic = Topic {
-                id: subscription.topic,
-                url: subscription.topic_url.clone(),
-                first: Offset(1),
-                head: subscription.start,
-                latest: Offset(0),
-                posted: Offset(0),
-            };
-            self.put(key, &TopicState { topic, bytes: 0, oldest: None })?;
-            self.remade.insert(subscription.topic);
-            self.rebuilt(format!("topic {}", subscription.topic_url.as_str()));
-            self.done()?;
+        }
+        let furthest = self.furthest()?;
+        for (id, Subscription { topic_url: url, start, .. }) in &unknown {
+            let noted = furthest.get(id).copied().unwrap_or_default().max(*start);
+            // Its log is looked at next. Where retention had cut it nobody knows.
+            let first = self.left(*id)?.first().unwrap_or(noted.next());
+            let (latest, posted) = Default::default();
+            let topic = Topic { id: *id, url: url.clone(), first, head: noted, latest, posted };
+            self.put(key::topic(*id), &TopicState { topic, bytes: 0, oldest: None })?;
+            self.rebuilt(format!("topic {}", url.as_str()));
+        }
+        self.done()?;
+        for key in self.damaged::<TopicState>()? {
+            self.remove(Space::Topics, &key)?;
         }
         self.done()
     }
@@ -55,7 +108,7 @@ impl Mender<'_> {
         for (id, state) in states {
             let left = self.left(id)?;
             let noted = furthest.get(&id).copied().unwrap_or_default();
-            self.log(&state, &left, noted)?;
+            self.log(&state, left, noted)?;
         }
         self.done()?;
         self.strays()
@@ -84,7 +137,7 @@ impl Mender<'_> {
             let Some(offset) = key::offset_of_log(&place) else { continue };
             match open::<LogRecord>(self.keys, &place, &value).ok() {
                 Some(record) if self.has_parts(topic, offset, record.body.parts())? => {
-                    left.whole.insert(offset, (record.body.len(), record.received_at, record.rule));
+                    left.whole.insert(offset, Whole::from(&record));
                 }
                 _ => drop(left.torn.insert(offset)),
             }
@@ -101,49 +154,70 @@ impl Mender<'_> {
         Ok(true)
     }
 
-    fn log(&mut self, state: &TopicState, left: &Left, noted: Offset) -> Result<()> {
+    fn log(&mut self, state: &TopicState, mut left: Left, noted: Offset) -> Result<()> {
         let Topic { id, ref url, first, head, latest, posted } = state.topic;
-        let url = url.clone();
-        let end = [Some(head), Some(noted), left.whole.keys().last().copied(), left.torn.last().copied()];
-        let end = end.into_iter().flatten().max().unwrap_or_default();
-        // A topic whose record is made anew does not know where retention had cut its log.
-        let known_from = left.whole.keys().next().copied().unwrap_or(end.next());
-        let first = if self.remade.contains(&id) { known_from.max(first) } else { first };
-        let mut begin = end.next();
-        while begin > first && left.whole.contains_key(&Offset(begin.0 - 1)) {
-            begin = Offset(begin.0 - 1);
+        let end = left.last().unwrap_or_default().max(head).max(noted);
+        let missing = left.missing(first, end);
+        for (from, to) in &missing {
+            // A restore leaps to places like this one; whatever stood there was damaged.
+            let torn = left.torn.range(*from..=*to).next_back();
+            let leaps = to.0 > 0 && Offset(to.0 - 1).leap() == *to;
+            let lost = if leaps { torn.copied() } else { Some(*to) };
+            let leapt = lost.map_or(*from, Offset::next);
+            if let Some(lost) = lost {
+                self.note(&mut left, id, (*from, lost), Empty::Lost)?;
+                let which = if *from == lost { format!("{from}") } else { format!("{from} to {lost}") };
+                self.lost(format!(
+                    "notification {which} of topic {}: missing or damaged; whoever had not got it is told of a gap",
+                    url.as_str()
+                ));
+            }
+            if leapt <= *to {
+                self.note(&mut left, id, (leapt, *to), Empty::Leapt)?;
+                self.rebuilt(format!("that a restore leaped to notification {to} of topic {}", url.as_str()));
+            }
         }
-        if begin > first {
-            let missing: Vec<_> =
-                (first.0..begin.0).filter(|offset| !left.whole.contains_key(&Offset(*offset))).collect();
-            self.lost(format!(
-                "notifications {first} to {} of topic {}: {}; whoever had not got them is told of a gap",
-                begin.0 - 1,
-                url.as_str(),
-                causes(&missing, begin.0 - first.0)
-            ));
-        }
-        let kept = || left.whole.range(begin..);
-        let newest =
-            |rule| kept().rfind(|(_, (.., of))| *of == rule).map_or(Offset(0), |(offset, _)| *offset);
+        let kept = || left.whole.range(first..);
+        let newest = |rule| kept().rfind(|(_, whole)| whole.rule == Some(rule)).map(|(offset, _)| *offset);
         let topic = Topic {
             id,
-            url,
-            first: begin,
+            url: url.clone(),
+            first,
             head: end,
-            latest: latest.max(newest(Rule::Latest)),
-            posted: posted.max(newest(Rule::Every)),
+            latest: latest.max(newest(Rule::Latest).unwrap_or_default()),
+            posted: posted.max(newest(Rule::Every).unwrap_or_default()),
         };
-        let bytes = kept().map(|(_, (bytes, ..))| bytes).sum();
-        let oldest = kept().next().map(|(_, (_, at, _))| *at);
+        let bytes = kept().map(|(_, whole)| whole.bytes).sum();
+        let oldest = kept().next().map(|(_, whole)| whole.received_at);
         let mended = TopicState { topic, bytes, oldest };
         if mended != *state {
-            if begin == first {
-                self.rebuilt(format!("what topic {} notes of its log", mended.topic.url.as_str()));
+            if missing.is_empty() {
+                self.rebuilt(format!("what topic {} notes of its log", url.as_str()));
             }
             self.put(key::topic(id), &mended)?;
         }
-        self.forget_before(id, begin)
+        self.forget_before(id, first)
+    }
+
+    /// Notes in a log that nothing is at these places. It counts as old as what is before it, or else as what is behind it.
+    fn note(
+        &mut self,
+        left: &mut Left,
+        topic: TopicId,
+        (from, to): (Offset, Offset),
+        why: Empty,
+    ) -> Result<()> {
+        let neighbour = left.whole.range(..from).next_back().or_else(|| left.whole.range(from..).next());
+        let received_at = neighbour.map_or_else(DateTime::now, |(_, whole)| whole.received_at);
+        let hole = LogRecord::hole(to.0 - from.0 + 1, why, received_at);
+        left.whole.insert(from, Whole::from(&hole));
+        self.put(key::log(topic, from), &hole)?;
+        for torn in left.torn.range(from.next()..=to.max(from.next())) {
+            if *torn <= to {
+                self.remove(Space::Log, &key::log(topic, *torn))?;
+            }
+        }
+        Ok(())
     }
 
     /// What was before the first notification of a log goes, skips included, as retention does it.
@@ -206,17 +280,5 @@ impl Mender<'_> {
     pub(super) fn name(&self, id: TopicId) -> String {
         let state = self.get::<TopicState>(&key::topic(id)).ok().flatten();
         state.map_or_else(|| format!("{:016x}", id.0), |state| state.topic.url.as_str().to_owned())
-    }
-}
-
-/// Which of so many notifications were missing or damaged; the others are whole, and go with them.
-fn causes(missing: &[u64], all: u64) -> String {
-    const NAMED: usize = 20;
-    let named: Vec<_> = missing.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = missing.len().saturating_sub(NAMED);
-    let named = if more > 0 { format!("{} and {more} more", named.join(", ")) } else { named.join(", ") };
-    match all - missing.len() as u64 {
-        0 => format!("{named} missing or damaged"),
-        whole => format!("{named} missing or damaged, and with them {whole} whole, since a log has no holes"),
     }
 }

@@ -1,7 +1,7 @@
 //! Mending a store: records that cannot be read go, what follows from others is made anew, and what is lost by that is said.
 //!
-//! The steps build on each other: what a step makes is right for those after it. Everything is written in small commits, and
-//! what a crash interrupts is found by the next repair.
+//! The steps build on each other: what a step makes is right for those after it. Everything is written in small commits, and what
+//! a crash interrupts is found by the next repair: a damaged record from whose place something follows stays until it is written over.
 
 mod delivery;
 mod logs;
@@ -11,7 +11,6 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -20,7 +19,7 @@ use super::codec::{self, Record};
 use super::engine::{Batch, Engine, Keys, Space};
 use super::layout::Foundation;
 use super::{SHARDS, check, directory, key, memory, widen};
-use crate::store::{self, Keyring, Mended, Repaired, Result, Shard, StoreError, SubscriptionId, TopicId};
+use crate::store::{self, Keyring, Mended, Repaired, Result, Shard, StoreError};
 
 /// Changes that are committed at once.
 const AT_ONCE: usize = 1024;
@@ -30,21 +29,19 @@ pub(in crate::store) fn repair(engine: store::Engine, directory: &Path, keys: &K
     check::existing(engine, directory)?;
     let _lock = directory::take(engine, directory)?;
     let opened = super::open_engine(engine, directory)?;
-    mend(opened.as_ref(), keys)
+    let found = check::look(opened.as_ref(), keys)?;
+    if found.faults.is_empty() {
+        return Ok(Repaired { mended: Vec::new(), left: found });
+    }
+    // What is made anew is of this version, which hubs of before cannot read.
+    directory::migrate(engine, directory)?;
+    mend(opened.as_ref(), keys, AT_ONCE)
 }
 
-fn mend(engine: &dyn Engine, keys: &Keyring) -> Result<Repaired> {
+fn mend(engine: &dyn Engine, keys: &Keyring, at_once: usize) -> Result<Repaired> {
     // Without the right keys every secret would look damaged.
     widen(&memory::encryption(engine)?, keys)?;
-    let mut mender = Mender {
-        engine,
-        keys,
-        batch: Batch::default(),
-        mended: Vec::new(),
-        to_catch_up: Vec::new(),
-        unmarked: Vec::new(),
-        remade: BTreeSet::new(),
-    };
+    let mut mender = Mender { engine, keys, batch: Batch::default(), at_once, mended: Vec::new() };
     mender.foundation()?;
     mender.unreadable()?;
     mender.topics()?;
@@ -61,13 +58,9 @@ struct Mender<'a> {
     engine: &'a dyn Engine,
     keys: &'a Keyring,
     batch: Batch,
+    /// Changes that are committed at once.
+    at_once: usize,
     mended: Vec<Mended>,
-    /// Laggards whose records could not be read.
-    to_catch_up: Vec<(Vec<u8>, TopicId, SubscriptionId)>,
-    /// Watermarks likewise.
-    unmarked: Vec<Vec<u8>>,
-    /// Topics whose records were made anew.
-    remade: BTreeSet<TopicId>,
 }
 
 impl<'a> Mender<'a> {
@@ -84,12 +77,12 @@ impl<'a> Mender<'a> {
     fn put<R: Record>(&mut self, key: Vec<u8>, record: &R) -> Result<()> {
         let value = codec::seal(self.keys, &key, record);
         self.batch.put(R::SPACE, key, value);
-        self.settle(AT_ONCE)
+        self.settle(self.at_once)
     }
 
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
         self.batch.remove(space, key.to_vec());
-        self.settle(AT_ONCE)
+        self.settle(self.at_once)
     }
 
     /// The end of a step: the next one reads what it has written.
@@ -124,6 +117,18 @@ impl<'a> Mender<'a> {
             found.extend(codec::open(self.keys, &key, &value).ok().map(|record| (key, record)));
         }
         Ok(found)
+    }
+
+    /// The keys of every record of a kind that cannot be read.
+    fn damaged<R: Record>(&self) -> Result<Vec<Bytes>> {
+        let mut damaged = Vec::new();
+        for record in self.all(R::SPACE) {
+            let (key, value) = record?;
+            if codec::open::<R>(self.keys, &key, &value).is_err() {
+                damaged.push(key);
+            }
+        }
+        Ok(damaged)
     }
 
     fn get<R: Record>(&self, key: &[u8]) -> Result<Option<R>> {

@@ -1,11 +1,12 @@
-//! Records that cannot be read: each goes, and what it stood for is named as far as its place tells.
+//! Records that cannot be read. Each goes, and what it stood for is named as far as its place tells; those from whose place something
+//! follows stay for the step that writes them anew.
 
 use super::Mender;
 use crate::store::embedded::check::{number, readable, used_numbers};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
 use crate::store::embedded::layout::Counters;
-use crate::store::{Result, SubscriptionId, TopicId};
+use crate::store::{Result, TopicId};
 
 impl Mender<'_> {
     /// Removes what cannot be read. What follows from other records is made anew by later steps.
@@ -14,7 +15,7 @@ impl Mender<'_> {
             let mut damaged = Vec::new();
             for record in self.all(space) {
                 let (key, value) = record?;
-                if readable::read(space, self.keys, &key, &value).is_err() {
+                if readable::read(space, self.keys, &key, &value).is_err() && !says_something(space, &key) {
                     damaged.push(key);
                 }
             }
@@ -52,14 +53,6 @@ impl Mender<'_> {
                 ));
             }
             Space::Pings => self.lost("a ping that waited: its topic is fetched when it is pinged again"),
-            Space::Watermarks => {
-                let topic = topic(2);
-                self.rebuilt(format!(
-                    "how far delivery of topic {topic} was in a part of its subscriptions: they get again what its log holds"
-                ));
-                self.unmarked.push(key.to_vec());
-            }
-            Space::Laggards => self.catch_up(key),
             Space::Skips => {
                 let topic = topic(2);
                 self.lost(format!(
@@ -94,16 +87,15 @@ impl Mender<'_> {
             Space::Denials => self.lost(format!("denial {} that was not told yet", of(0))),
             Space::Gaps => self.lost("the note that a subscription has lost notifications"),
             // What these hold follows from other records, and the steps that look at it say what is lost.
-            Space::Meta | Space::Topics | Space::Log | Space::Bodies | Space::SubscriptionIndex => {}
+            Space::Meta
+            | Space::Topics
+            | Space::Log
+            | Space::Bodies
+            | Space::SubscriptionIndex
+            | Space::Watermarks
+            | Space::Laggards => {}
         }
         Ok(())
-    }
-
-    /// A subscription that was behind, nobody knows how far, is owed everything that the log holds.
-    fn catch_up(&mut self, key: &[u8]) {
-        if let (Some(topic), Some(id)) = (number(key, 2), number(key, 10)) {
-            self.to_catch_up.push((key.to_vec(), TopicId(topic), SubscriptionId(id)));
-        }
     }
 
     /// The next numbers are beyond those that are in use.
@@ -115,5 +107,16 @@ impl Mender<'_> {
             self.rebuilt("the numbers that were given out last");
         }
         self.done()
+    }
+}
+
+/// Whether something follows from the mere place of a record.
+fn says_something(space: Space, key: &[u8]) -> bool {
+    match space {
+        Space::Topics => key.len() == 8,
+        Space::Watermarks => key.len() == 10,
+        Space::Log => key.len() == 16,
+        Space::Laggards => key.len() == 18,
+        _ => false,
     }
 }

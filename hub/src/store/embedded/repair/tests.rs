@@ -1,6 +1,7 @@
 //! Stores of which something was changed or taken, and what mending makes of them.
 
 use proptest::prelude::*;
+use resync_core::datetime::DateTime;
 use tokio::runtime;
 
 use super::*;
@@ -9,7 +10,7 @@ use crate::store::embedded::testing::{Fragile, damage};
 use crate::store::{Offset, Store};
 
 fn mended(engine: &Fragile) -> Vec<String> {
-    let repaired = mend(engine, &Keyring::none()).unwrap();
+    let repaired = mend(engine, &Keyring::none(), AT_ONCE).unwrap();
     assert_eq!(repaired.left.faults, [], "after {:?}", repaired.mended);
     repaired.mended.iter().map(ToString::to_string).collect()
 }
@@ -28,30 +29,96 @@ async fn a_store_that_is_whole_is_not_changed() {
 }
 
 #[tokio::test]
-async fn a_log_begins_behind_what_is_missing_and_what_goes_is_named() {
+async fn of_a_log_only_what_is_missing_is_lost_and_it_is_named() {
     let engine = filled().await;
     remove(&engine, Space::Bodies, 1);
     let told = mended(&engine);
     assert_eq!(
         told[0],
-        "lost: notifications 1 to 2 of topic https://source.example/t: 2 missing or damaged, and with them 1 whole, \
-         since a log has no holes; whoever had not got them is told of a gap"
+        "lost: notification 2 of topic https://source.example/t: missing or damaged; whoever had not got it is told of a gap"
     );
     let store = over(&engine);
     let state = store.topic(&topic()).await.unwrap().unwrap();
-    assert_eq!((state.first, state.head), (Offset(3), Offset(4)));
-    let next = store.notification_from(state.id, Offset(1)).await.unwrap().unwrap();
-    assert_eq!((next.offset, next.body.len()), (Offset(3), 20));
+    assert_eq!((state.first, state.head), (Offset(1), Offset(4)));
+    for (offset, length) in [(1, 10), (3, 20), (4, 30)] {
+        let kept = store.notification_from(state.id, Offset(offset)).await.unwrap().unwrap();
+        assert_eq!((kept.offset, kept.body.len()), (Offset(offset), length));
+    }
+    let lost = store.notification_from(state.id, Offset(2)).await.unwrap_err();
+    assert!(lost.to_string().contains("a repair found it damaged"), "{lost}");
+    store.trim(DateTime::from_unix_millis(4_000_000_000_000).unwrap(), 0).await.unwrap();
+    let state = store.topic(&topic()).await.unwrap().unwrap();
+    assert_eq!(state.first, Offset(4), "retention passes what is lost");
+    drop(store);
+    assert!(mended(&engine).is_empty());
 }
 
 #[tokio::test]
 async fn a_log_whose_newest_notification_is_damaged_goes_on_behind_it() {
     let engine = filled().await;
     remove(&engine, Space::Log, 3);
-    assert!(mended(&engine)[0].starts_with("lost: notifications 1 to 4 of topic"));
+    assert!(mended(&engine)[0].starts_with("lost: notification 4 of topic"));
     let store = over(&engine);
     let state = store.topic(&topic()).await.unwrap().unwrap();
-    assert_eq!((state.first, state.head), (Offset(5), Offset(4)), "no number is given out twice");
+    assert_eq!((state.first, state.head), (Offset(1), Offset(4)), "no number is given out twice");
+    let kept = store.notification_from(state.id, Offset(3)).await.unwrap().unwrap();
+    assert_eq!(kept.body.len(), 20, "what is whole stays");
+}
+
+/// Everything that is owed: how far each part is, and each who is behind.
+async fn owed(engine: &Fragile) -> Vec<String> {
+    let store = over(engine);
+    let mut owed = Vec::new();
+    for shard in (0..store.shards()).map(Shard) {
+        let state = store.load_shard(shard).await.unwrap();
+        owed.extend(state.watermarks.iter().map(|mark| format!("{shard:?} {mark:?}")));
+        owed.extend(
+            state.laggards.iter().map(|one| format!("{shard:?} {:?} {:?}", one.subscription, one.cursor)),
+        );
+    }
+    let topic = store.topic(&topic()).await.unwrap().unwrap();
+    owed.push(format!("{topic:?}"));
+    for offset in (topic.first.0..=topic.head.0).map(Offset) {
+        owed.push(format!(
+            "{:?}",
+            store.notification_from(topic.id, offset).await.map(|found| found.map(|n| n.offset))
+        ));
+    }
+    owed
+}
+
+#[tokio::test]
+async fn a_repair_that_is_interrupted_anywhere_is_finished_by_the_next_one() {
+    let damaged = filled().await;
+    for space in [Space::Laggards, Space::Watermarks, Space::Topics, Space::Log, Space::SubscriptionIndex] {
+        damage(&damaged, space);
+    }
+    remove(&damaged, Space::Bodies, 1);
+    let again = || {
+        let engine = Fragile::default();
+        let all = records(&damaged);
+        change(&engine, |batch| {
+            all.iter().for_each(|(space, key, value)| batch.put(*space, key.to_vec(), value.to_vec()))
+        });
+        engine
+    };
+    let whole = again();
+    mended(&whole);
+    let expected = owed(&whole).await;
+    let mut interrupted = 0;
+    loop {
+        let engine = again();
+        engine.break_after(interrupted);
+        // Every change in a commit of its own.
+        if mend(&engine, &Keyring::none(), 1).is_ok() {
+            break;
+        }
+        engine.set_full(false);
+        mended(&engine);
+        assert_eq!(owed(&engine).await, expected, "interrupted after {interrupted} commits");
+        interrupted += 1;
+    }
+    assert!(interrupted > 8, "{interrupted}");
 }
 
 #[tokio::test]
@@ -97,6 +164,21 @@ async fn who_was_behind_nobody_knows_how_far_gets_again_what_the_log_holds() {
         assert!(state.laggards.iter().all(|laggard| laggard.cursor == Offset(0)));
         assert!(state.watermarks.iter().all(|(_, mark)| mark.done == Offset(0)));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hubs_of_before_do_not_open_what_this_one_has_mended() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || store::open(store::Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+    open().append(store::posted(&topic(), "one"), std::time::Duration::ZERO).await.unwrap();
+    let mark = directory.path().join("engine");
+    std::fs::write(&mark, "fjall 1\n").unwrap();
+    let repair = || repair(store::Engine::Fjall, directory.path(), &Keyring::none()).unwrap();
+    assert!(repair().mended.is_empty());
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), "fjall 1\n", "a store that is whole is not changed");
+    crate::store::damage_log(directory.path());
+    assert_eq!(repair().mended.len(), 1);
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), "fjall 2\n");
 }
 
 proptest! {
