@@ -341,6 +341,7 @@ mod tests {
     use crate::delivery::hosts::{Hosts, Lane};
     use crate::egress::Guard;
     use crate::store::{self, Ahead, Engine, Keyring, NotificationLinks, SubscriptionId};
+    use crate::topics::{BodyBudget, CatchUp};
 
     fn recipient(secret: Option<&str>) -> Arc<Recipient> {
         Arc::new(Recipient {
@@ -493,5 +494,36 @@ mod tests {
         }
         let newest = Attempt { newest_only: true, latest: Offset(4), ..attempt(topic, 1) };
         assert_eq!(courier.owed(&url, &newest).await.unwrap().unwrap_err(), Finished::Superseded);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_a_restore_leaps_over_is_no_gap_and_readers_of_the_log_go_on_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let [old, new, file] = ["old", "new", "backup"].map(|name| folder.path().join(name));
+        let url: TopicUrl = "http://source.example/framework/".parse().unwrap();
+        let store = store::open(Engine::Fjall, &old, Keyring::none(), 0).unwrap();
+        for _ in 0..2 {
+            store.append(store::posted(&url, "1"), Duration::ZERO).await.unwrap();
+        }
+        store.back_up(Vec::new(), Box::new(std::fs::File::create(&file).unwrap())).await.unwrap();
+        store::restore(Engine::Fjall, &new, &Keyring::none(), &file).unwrap();
+        let restored = store::open(Engine::Fjall, &new, Keyring::none(), 0).unwrap();
+        let (topic, courier) = (store.topic(&url).await.unwrap().unwrap().id, courier(Arc::clone(&restored)));
+        let pages = CatchUp::new(Arc::clone(&restored), BodyBudget::new(1_000_000));
+        let passed = Finished::Passed { next: Offset((1 << 32) + 1) };
+        assert_eq!(courier.owed(&url, &attempt(topic, 3)).await.unwrap().unwrap_err(), passed);
+        let nothing = pages.page(&url, Some(Offset(2)), 10).await.unwrap();
+        assert!(nothing.notifications.is_empty() && !nothing.more);
+
+        let next =
+            Offset(restored.append(store::posted(&url, "2"), Duration::ZERO).await.unwrap().id().offset);
+        assert_eq!(courier.owed(&url, &attempt(topic, 3)).await.unwrap().unwrap_err(), passed);
+        assert_eq!(courier.owed(&url, &attempt(topic, next.0)).await.unwrap().unwrap().offset, next);
+        // One that has read what the old hub took after the backup, too.
+        for after in [2, 3, 1_000] {
+            let page = pages.page(&url, Some(Offset(after)), 10).await.unwrap();
+            assert_eq!(page.notifications.iter().map(|one| one.offset).collect::<Vec<_>>(), [next]);
+            assert!(!page.more);
+        }
     }
 }

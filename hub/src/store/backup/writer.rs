@@ -6,6 +6,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::{BackupError, CHANGES, Copied, END, FILE, HEADER, Header, MAGIC};
 
+/// So much of a file is in one frame.
+const FILE_PART: usize = 16 * 1024 * 1024;
+
 /// Changes of records, as they stand in a frame.
 ///
 /// ```text
@@ -68,11 +71,14 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Adds a file beside the store.
+    /// Adds a file beside the store, in as many frames as it takes.
     pub(in crate::store) fn file(&mut self, name: &str, bytes: &[u8]) -> Result<(), BackupError> {
         let length =
             u16::try_from(name.len()).map_err(|_| BackupError::Output("a name is too long".into()))?;
-        self.frame(FILE, &[&length.to_be_bytes(), name.as_bytes(), bytes].concat())
+        let head = [&length.to_be_bytes(), name.as_bytes()].concat();
+        let (first, rest) = bytes.split_at(bytes.len().min(FILE_PART));
+        self.frame(FILE, &[&head, first].concat())?;
+        rest.chunks(FILE_PART).try_for_each(|part| self.frame(FILE, &[&head, part].concat()))
     }
 
     /// Ends the backup.

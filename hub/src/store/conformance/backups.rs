@@ -241,9 +241,16 @@ async fn files_beside_the_store_come_along(place: Place) {
     let elsewhere = Elsewhere::new();
     let [there, missing] = ["ticket-key", "audit.jsonl"].map(|name| place.directory.path().join(name));
     fs::write(&there, "ticket").unwrap();
-    store.back_up(vec![there, missing], Box::new(File::create(elsewhere.backup()).unwrap())).await.unwrap();
+    let large = place.directory.path().join("large");
+    fs::write(&large, (0..70_000_000_u32).map(|number| number.to_le_bytes()[0]).collect::<Vec<_>>()).unwrap();
+    store
+        .back_up(vec![there, missing, large.clone()], Box::new(File::create(elsewhere.backup()).unwrap()))
+        .await
+        .unwrap();
     whole(place.engine, &elsewhere.data(), &elsewhere.backup());
     assert_eq!(fs::read_to_string(elsewhere.data().join("ticket-key")).unwrap(), "ticket");
     assert!(!elsewhere.data().join("audit.jsonl").exists());
+    let restored = fs::read(elsewhere.data().join("large")).unwrap();
+    assert!(restored == fs::read(&large).unwrap(), "larger than a frame may be");
     assert_eq!(check(place.engine, &elsewhere.data(), &Keyring::none()).unwrap().faults, []);
 }

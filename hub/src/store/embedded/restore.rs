@@ -1,6 +1,6 @@
 //! Making a store anew from a backup.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -50,7 +50,7 @@ pub(in crate::store) fn restore(
 
     let lock = directory::take_to_restore(directory)?;
     let opened = super::open_engine(engine, directory)?;
-    let (mut batch, mut bytes) = (Batch::default(), 0);
+    let (mut batch, mut bytes, mut began) = (Batch::default(), 0, BTreeSet::new());
     let (header, _) = read(backup, |content| {
         match content {
             Content::Changes(changes) => {
@@ -59,7 +59,10 @@ pub(in crate::store) fn restore(
                     change(&mut batch, space, &key, value)?;
                 }
             }
-            Content::File { name, bytes } => put_file(directory, &name, &bytes)?,
+            Content::File { name, bytes } => {
+                put_file(directory, &name, &bytes, began.contains(&name))?;
+                began.insert(name);
+            }
         }
         if bytes >= COMMIT {
             opened.commit(&std::mem::take(&mut batch))?;
@@ -181,15 +184,15 @@ fn refuse_what_is_there(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts a file beside the store, where there is none of this name, for the hub's user only.
-fn put_file(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+/// Puts a file beside the store, where there is none of this name, for the hub's user only; or what follows in one that was begun.
+fn put_file(directory: &Path, name: &str, bytes: &[u8], began: bool) -> Result<()> {
     if Path::new(name).file_name().is_none_or(|last| last != name) {
         return Err(BackupError::Damaged { at: 0, reason: "a file is to go elsewhere" });
     }
     let path = directory.join(name);
     let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
+        .append(true)
+        .create_new(!began)
         .mode(0o600)
         .open(&path)
         .map_err(|error| output(&path, &error))?;

@@ -98,7 +98,9 @@ async fn a_repair_that_is_interrupted_anywhere_is_finished_by_the_next_one() {
         let engine = Fragile::default();
         let all = records(&damaged);
         change(&engine, |batch| {
-            all.iter().for_each(|(space, key, value)| batch.put(*space, key.to_vec(), value.to_vec()))
+            for (space, key, value) in &all {
+                batch.put(*space, key.to_vec(), value.to_vec());
+            }
         });
         engine
     };
