@@ -121,7 +121,7 @@ async fn moves_on(from: &str, to: &str) {
         }
         owed.len()
     };
-    let (all, had) = (BTreeSet::from_iter(before.iter().cloned()), bodies(&got));
+    let (all, had) = (before.iter().cloned().collect::<BTreeSet<_>>(), bodies(&got));
     let owed: BTreeSet<String> = all.difference(&had).cloned().collect();
     eventually("whoever was well off has got everything of before", || async {
         lost(owed.clone(), &well_off, got.len()) == 0
