@@ -24,7 +24,8 @@ use crate::http::{
     admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
-use crate::operator::{Audit, Desk, Sources, Trends};
+use crate::operator::{Audit, Desk, Drain, LogFilter, Sources, Trends};
+use crate::sockets::Sockets;
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
     Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification,
@@ -89,6 +90,15 @@ pub enum StartError {
     },
 }
 
+/// What a hub may be given by the process that it is a part of.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// Sockets to listen on instead of the configured addresses.
+    pub sockets: Sockets,
+    /// The filter of the process's log, for the operator.
+    pub log: Option<LogFilter>,
+}
+
 /// A running hub.
 #[derive(Debug)]
 pub struct Hub {
@@ -107,14 +117,23 @@ impl Hub {
     /// # Errors
     /// [`StartError`], each saying what to do.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
+        Self::start_with(config, Given::default()).await
+    }
+
+    /// The same with what the process was given.
+    ///
+    /// # Errors
+    /// As [`Hub::start`].
+    pub async fn start_with(config: &Config, given: Given) -> Result<Self, StartError> {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         let store = open_store(config).await?;
         let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
         let token = AdminToken::new(&own_secret(&config.admin_token_file())?);
         let audit = audit(config)?;
         let tickets = tickets(&config.ticket_key_file())?;
-        let listener = listen(config.listen, "--listen")?;
-        let admin_listener = listen(config.admin.listen, "[admin] listen")?;
+        let Given { sockets: Sockets { public: socket, admin: admin_socket }, log } = given;
+        let listener = listen(socket, config.listen, "--listen")?;
+        let admin_listener = listen(admin_socket, config.admin.listen, "[admin] listen")?;
         let (public_address, admin_address) =
             (address(&listener, config.listen), address(&admin_listener, config.admin.listen));
         let url: Arc<str> = hub_url(config, public_address).into();
@@ -139,15 +158,24 @@ impl Hub {
         let (storing, delivering) = (store.meters(), delivery.meters());
         let certificates = Certificates::of(&[("public", tls.as_ref()), ("admin", admin_tls.as_ref())]);
         let rooms: [&dyn Meters; 5] = [&publishing, &verifying, &storing, &delivering, &certificates];
-        let metrics = Metrics::new(Arc::clone(&store), delivery.counters(), &config.data_dir, &rooms);
+        let drain = Drain::of(&config.data_dir);
+        let standing = (delivery.counters(), drain.clone());
+        let metrics = Metrics::new(Arc::clone(&store), standing, &config.data_dir, &rooms);
         let trends = Trends::new(Sources {
             published: publishing.accepted().collect(),
             delivering: delivery.meters(),
             counters: delivery.counters(),
         });
         tasks.spawn(trends.clone().keep(stopped.clone()));
-        let desk =
-            desk(config, &store, &delivery, denials, (trends, audit), (tickets.clone(), Arc::clone(&url)));
+        let desk = desk(
+            config,
+            &store,
+            &delivery,
+            denials,
+            (trends, audit),
+            (tickets.clone(), Arc::clone(&url)),
+            (drain.clone(), log),
+        );
         let sessions = Sessions::new(&token, admin_tls.is_some());
         let admin_state =
             AdminState { desk: desk.clone(), token, sessions, metrics, stopped: stopped.clone() };
@@ -173,6 +201,7 @@ impl Hub {
             proxies: TrustedProxies::new(&config.ingress),
             hub_url: Arc::clone(&url),
             moved_to: config.moved_to.clone(),
+            drain,
         };
         let own = SelfService::new(
             desk,
@@ -349,8 +378,16 @@ fn hub_url(config: &Config, listening: SocketAddr) -> String {
     format!("{}/websub/", base.trim_end_matches('/'))
 }
 
-fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
-    http::listen(address).map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })
+fn listen(
+    socket: Option<std::net::TcpListener>,
+    address: SocketAddr,
+    flag: &'static str,
+) -> Result<TcpListener, StartError> {
+    let listening = match socket {
+        None => http::listen(address),
+        Some(socket) => socket.set_nonblocking(true).and_then(|()| TcpListener::from_std(socket)),
+    };
+    listening.map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })
 }
 
 /// The address with the port that was really taken.
@@ -369,6 +406,7 @@ fn desk(
     denials: Denials,
     (trends, audit): (Trends, Audit),
     (tickets, hub_url): (Tickets, Arc<str>),
+    (drain, log): (Drain, Option<LogFilter>),
 ) -> Desk {
     Desk {
         store: Arc::clone(store),
@@ -384,6 +422,10 @@ fn desk(
         secrets: config.secrets.clone(),
         tickets,
         hub_url,
+        beside: config.beside_the_store(),
+        backing_up: Arc::default(),
+        drain,
+        log,
     }
 }
 

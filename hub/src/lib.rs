@@ -43,8 +43,10 @@ pub mod metrics;
 pub mod operator;
 pub mod pem;
 pub mod places;
+mod sockets;
 pub mod store;
 pub mod subscriptions;
 pub mod topics;
 
-pub use hub::{Hub, StartError};
+pub use hub::{Given, Hub, StartError};
+pub use sockets::Sockets;

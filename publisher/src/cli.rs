@@ -10,6 +10,7 @@ use std::{
 
 use bytesize::ByteSize;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
 use resync_core::{
     digest::Algorithm,
     lint::{MAX_DOCUMENTS, MAX_REQUESTS},
@@ -75,6 +76,16 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say what was built and what each hub does not know yet
     Status(StatusArgs),
+    /// Print completions for a shell
+    Completions {
+        /// For which shell
+        shell: Shell,
+    },
+    /// Write man pages into a folder
+    Man {
+        /// Where to write them
+        dir: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -334,6 +345,8 @@ pub(crate) enum Failure {
     Log(String),
     #[error("cannot write to stdout: {0}")]
     Output(#[from] io::Error),
+    #[error("cannot write to `{}`: {}", .0.display(), .1)]
+    Papers(PathBuf, #[source] io::Error),
     #[error("no hub has refused Change Notification {0}, so it is not left out: see `resync-source status`")]
     NotRefused(u64),
     /// Each hub's answer has been reported already.

@@ -2,6 +2,7 @@
 
 mod cli;
 mod json;
+mod papers;
 mod progress;
 mod sets;
 mod telling;
@@ -61,6 +62,8 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(arguments) => run_serve(arguments).await,
         Command::Check(arguments) => run_check(&arguments).await,
         Command::Status(arguments) => run_status(&arguments),
+        Command::Completions { shell } => say(&papers::completions(shell)),
+        Command::Man { dir } => papers::man(&dir),
     }
 }
 

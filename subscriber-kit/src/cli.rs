@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use http::{HeaderName, HeaderValue};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{ClientOptions, Credentials, Reach};
@@ -78,6 +79,16 @@ pub(crate) enum Command {
         /// Write JSON
         #[arg(long, env = "RESYNC_DESTINATION_JSON")]
         json: bool,
+    },
+    /// Print completions for a shell
+    Completions {
+        /// For which shell
+        shell: Shell,
+    },
+    /// Write man pages into a folder
+    Man {
+        /// Where to write them
+        dir: PathBuf,
     },
 }
 

@@ -2,6 +2,7 @@
 
 mod bar;
 mod cli;
+mod papers;
 mod show;
 
 use std::error::Error;
@@ -121,6 +122,15 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
                 return Err(Failure { code: FAILED, text: format!("no state in {}", folder.display()) });
             };
             say(if json { pretty(&show::status_json(&found)) } else { show::status(&found) })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Completions { shell } => {
+            say(papers::completions(shell))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { dir } => {
+            let failed = |error| Failure { code: FAILED, text: format!("{}: {error}", dir.display()) };
+            papers::man(&dir).map_err(failed)?;
             Ok(ExitCode::SUCCESS)
         }
     }

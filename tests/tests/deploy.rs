@@ -29,6 +29,25 @@ fn systemd_would_complain_about_a_misspelt_line() {
 }
 
 #[test]
+fn systemd_holds_the_sockets_at_the_addresses_of_the_sample_configuration() {
+    let sockets = read("deploy/resync-hub.socket");
+    let held: Vec<_> = sockets.lines().filter_map(|line| line.strip_prefix("ListenStream=")).collect();
+    let config = load("deploy/hub.toml").unwrap();
+    assert_eq!(held, [config.listen.to_string(), config.admin.listen.to_string()]);
+    // systemd looks for the service beside the sockets.
+    let folder = tempfile::tempdir().unwrap();
+    let said = |sockets: &str| {
+        fs::write(folder.path().join("resync-hub.service"), runnable_unit()).unwrap();
+        let file = folder.path().join("resync-hub.socket");
+        fs::write(&file, sockets).unwrap();
+        text(&run(Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(file)))
+    };
+    let own = |said: String| said.lines().filter(|line| line.contains("resync-hub")).count();
+    assert_eq!(own(said(&sockets)), 0, "{}", said(&sockets));
+    assert_eq!(own(said(&sockets.replace("Backlog=", "Backlogg="))), 1);
+}
+
+#[test]
 fn the_unit_exposes_little() {
     let verdict = security(&runnable_unit());
     assert!(verdict.status.success(), "{}", text(&verdict));

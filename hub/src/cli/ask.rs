@@ -1,6 +1,6 @@
 //! One request to a running hub's operator's listener, over TLS where the configuration says so.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,20 +40,38 @@ pub(super) struct Admin<'a> {
 impl Admin<'_> {
     /// The body of a 200.
     pub(super) fn ask(&self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
-        let address = self.address;
-        let answer = self
-            .exchange(method, path, body)
-            .map_err(|error| Failure::new(format_args!("no hub at {address}: {error}")))?;
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let body = body.trim().to_owned();
-        if head.split(' ').nth(1) == Some("200") {
-            return Ok(body);
-        }
-        let problem: Option<Problem> = serde_json::from_str(&body).ok();
-        Err(Failure::new(problem.map_or(body, |problem| problem.detail)))
+        let mut answer = self.exchange(method, path, body)?;
+        let mut body = String::new();
+        answer.read_to_string(&mut body).map_err(|error| self.silent(&error))?;
+        Ok(body.trim().to_owned())
     }
 
-    fn exchange(&self, method: &str, path: &str, body: &str) -> io::Result<String> {
+    /// Writes the body of a 200, which may be long.
+    pub(super) fn download(&self, method: &str, path: &str, out: &mut impl Write) -> Result<(), Failure> {
+        let mut answer = self.exchange(method, path, "")?;
+        io::copy(&mut answer, out).map_err(|error| self.silent(&error))?;
+        Ok(())
+    }
+
+    /// The body of a 200, to be read.
+    fn exchange(&self, method: &str, path: &str, body: &str) -> Result<Box<dyn BufRead>, Failure> {
+        let answered =
+            self.send(method, path, body).and_then(|mut answer| Ok((status(&mut answer)?, answer)));
+        let (status, mut answer) = answered.map_err(|error| self.silent(&error))?;
+        if status == "200" {
+            return Ok(answer);
+        }
+        let mut body = String::new();
+        answer.read_to_string(&mut body).map_err(|error| self.silent(&error))?;
+        let problem: Option<Problem> = serde_json::from_str(&body).ok();
+        Err(Failure::new(problem.map_or(body.trim().to_owned(), |problem| problem.detail)))
+    }
+
+    fn silent(&self, error: &io::Error) -> Failure {
+        Failure::new(format_args!("no hub at {}: {error}", self.address))
+    }
+
+    fn send(&self, method: &str, path: &str, body: &str) -> io::Result<Box<dyn BufRead>> {
         let stream = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)?;
         stream.set_read_timeout(Some(self.patience))?;
         let token = self.token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
@@ -67,19 +85,29 @@ impl Admin<'_> {
             let name = ServerName::IpAddress(self.address.ip().into());
             let connection =
                 ClientConnection::new(trusting_only(self.tls)?, name).map_err(io::Error::other)?;
-            converse(StreamOwned::new(connection, stream), &request)
+            sent(StreamOwned::new(connection, stream), &request)
         } else {
-            converse(stream, &request)
+            sent(stream, &request)
         }
     }
 }
 
-fn converse(mut stream: impl Read + Write, request: &str) -> io::Result<String> {
+fn sent(mut stream: impl Read + Write + 'static, request: &str) -> io::Result<Box<dyn BufRead>> {
     stream.write_all(request.as_bytes())?;
     stream.flush()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    Ok(Box::new(BufReader::new(stream)))
+}
+
+/// Reads the head of an answer.
+fn status(answer: &mut dyn BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    answer.read_line(&mut line)?;
+    let status = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    while !line.trim().is_empty() {
+        line.clear();
+        answer.read_line(&mut line)?;
+    }
+    Ok(status)
 }
 
 fn trusting_only(tls: &TlsConfig) -> io::Result<Arc<ClientConfig>> {

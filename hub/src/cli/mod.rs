@@ -4,10 +4,13 @@
 #![allow(clippy::doc_markdown)]
 
 mod ask;
+mod copies;
 mod deliveries;
 mod fsck;
+mod papers;
 mod secrets;
 mod serve;
+mod steer;
 mod tools;
 
 use std::io::{self, IsTerminal, Write};
@@ -17,7 +20,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use resync_hub::StartError;
 use resync_hub::config::{self, Config, ConfigError, LogFormat, Overrides};
-use tracing_subscriber::EnvFilter;
+use resync_hub::operator::LogFilter;
+use tracing_subscriber::{EnvFilter, reload};
 
 /// The exit code of a bad configuration.
 const BAD_CONFIGURATION: u8 = 64;
@@ -52,10 +56,22 @@ enum Command {
     /// List the subscriptions of a running hub, and deny them
     #[command(subcommand)]
     Subscriptions(tools::Subscriptions),
+    /// Write everything that a hub remembers to a file, while it runs or while it is stopped
+    Backup(copies::Backup),
+    /// Make an empty data folder anew from a backup, for either engine
+    Restore(copies::Restore),
     /// Look at every record of a stopped hub's store (exit code 1 if something is wrong)
     Fsck(fsck::Fsck),
+    /// Let a running hub take nothing new while it delivers what it has; a restart ends that
+    Drain(steer::Drain),
+    /// Change which lines a running hub writes to its log, or show it; a restart ends that
+    LogLevel(steer::LogLevel),
     /// Ask a running hub whether it is ready (exit code 0 or 1)
     Healthcheck(tools::Healthcheck),
+    /// Print completions for a shell
+    Completions(papers::Completions),
+    /// Write man pages into a folder
+    Man(papers::Man),
 }
 
 /// Settings of the hub; every key of the configuration file has an environment variable too (RESYNC_HUB_…).
@@ -100,8 +116,17 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Config(command) => tools::config(command),
         Command::Subscriptions(command) => tools::subscriptions(command),
         Command::Deliveries(command) => deliveries::run(command),
+        Command::Backup(command) => copies::back_up(command),
+        Command::Restore(command) => copies::restore(command),
         Command::Fsck(command) => fsck::run(command),
+        Command::Drain(command) => steer::drain(command),
+        Command::LogLevel(command) => steer::log_level(command),
         Command::Healthcheck(check) => tools::healthcheck(check),
+        Command::Completions(wanted) => {
+            papers::completions(&wanted);
+            Ok(())
+        }
+        Command::Man(wanted) => papers::man(&wanted),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -147,19 +172,37 @@ fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "resync-hub: {text}");
 }
 
-fn start_logging(config: &Config) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&config.log.filter).map_err(|error| Failure {
-        code: BAD_CONFIGURATION,
-        message: format!(
-            "log.filter is no filter ({error}): write for example \"info\" or \"info,resync_hub=debug\""
-        ),
-    })?;
+/// Logging as it is configured; what is returned changes it.
+fn start_logging(config: &Config) -> Result<LogFilter, Failure> {
+    let filter = understood(&config.log.filter)
+        .map_err(|error| Failure { code: BAD_CONFIGURATION, message: format!("log.{error}") })?;
     let colour =
         io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    match config.log.format {
-        LogFormat::Pretty => builder.with_ansi(colour).with_target(false).init(),
-        LogFormat::Json => builder.json().init(),
-    }
-    Ok(())
+    let set: Set = match config.log.format {
+        LogFormat::Pretty => {
+            let builder = builder.with_ansi(colour).with_target(false).with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter| handle.reload(filter))
+        }
+        LogFormat::Json => {
+            let builder = builder.json().with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter| handle.reload(filter))
+        }
+    };
+    Ok(LogFilter::new(&config.log.filter, move |text| {
+        set(understood(text)?).map_err(|error| error.to_string())
+    }))
+}
+
+/// Puts another filter in the place of the present one.
+type Set = Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>;
+
+fn understood(filter: &str) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(filter).map_err(|error| {
+        format!("filter is no filter ({error}): write for example \"info\" or \"info,resync_hub=debug\"")
+    })
 }

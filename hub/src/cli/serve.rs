@@ -1,7 +1,7 @@
 //! `resync-hub serve`: start, say where and what to try, wait for a signal, stop.
 
-use resync_hub::Hub;
 use resync_hub::config::{Config, PublishPolicy};
+use resync_hub::{Given, Hub, Sockets};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -11,14 +11,20 @@ use super::{Failure, Settings, say, start_logging};
 
 pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
     let config = settings.load()?;
-    start_logging(&config)?;
+    let log = start_logging(&config)?;
+    let sockets = Sockets::of_process().map_err(|error| {
+        Failure::new(format_args!("the sockets that were passed on cannot be used: {error}"))
+    })?;
+    if settings.dev && sockets.addresses().any(|address| !address.ip().is_loopback()) {
+        return Err(Failure::new("--dev listens on loopback only, and other sockets were passed on"));
+    }
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)?;
-    runtime.block_on(serve(&config, settings.dev))
+    runtime.block_on(serve(&config, settings.dev, Given { sockets, log: Some(log) }))
 }
 
-async fn serve(config: &Config, dev: bool) -> Result<(), Failure> {
+async fn serve(config: &Config, dev: bool, given: Given) -> Result<(), Failure> {
     raise_file_limit();
-    let mut hub = Hub::start(config).await?;
+    let mut hub = Hub::start_with(config, given).await?;
     greet(&hub, config, dev);
     tokio::select! {
         signal = wait_for_signal() => signal.map_err(Failure::new)?,

@@ -15,6 +15,7 @@ use resync_hub::topics::{NewToken, Tokens, TokensError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use url::form_urlencoded::Serializer;
 
 use super::ask::Admin;
 use super::{Failure, Settings, say};
@@ -90,6 +91,14 @@ pub(super) struct Topics {
 pub(super) enum Subscriptions {
     /// List the subscriptions in force
     List {
+        #[command(flatten)]
+        admin: AdminApi,
+    },
+    /// Print everything that is stored about a subscription or a callback, except secrets (JSON)
+    Export {
+        /// The id of a subscription, as `list` shows it, or the URL of a callback
+        #[arg(value_name = "ID|CALLBACK")]
+        whose: String,
         #[command(flatten)]
         admin: AdminApi,
     },
@@ -247,6 +256,16 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
                 say(format_args!("{id}\t{topic}\t{callback_origin}\tuntil {lease_end}"));
             }
         }
+        Subscriptions::Export { whose, admin } => {
+            let path = if let Ok(id) = whose.parse::<u64>() {
+                format!("/api/v1/subscriptions/{id}/export")
+            } else {
+                let query = Serializer::new(String::new()).append_pair("callback", &whose).finish();
+                format!("/api/v1/export?{query}")
+            };
+            let all: Value = understand(&admin.ask("GET", &path, "")?)?;
+            say(format_args!("{all:#}"));
+        }
         Subscriptions::Deny { ids, topic, reason, admin } => {
             let json = admin.json;
             let wish = serde_json::json!({ "ids": ids, "topic": topic, "reason": reason }).to_string();
@@ -297,7 +316,7 @@ fn over<'a>(config: &'a Config, address: Option<SocketAddr>, token: &'a str) -> 
     Admin { address, tls: &config.admin.tls, token: Some(token.trim()), patience: ANSWER_TIMEOUT }
 }
 
-fn admin_token(config: &Config) -> Result<String, Failure> {
+pub(super) fn admin_token(config: &Config) -> Result<String, Failure> {
     let file = config.admin_token_file();
     fs::read_to_string(&file).map_err(|error| refused(&file, &error))
 }

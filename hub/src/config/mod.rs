@@ -20,7 +20,7 @@ pub use values::{DEFAULT_TOML, Rate, RateError};
 
 use crate::delivery::{BreakerPolicy, RetryPolicy};
 use crate::store::{Engine, Keyring, KeyringError};
-use crate::topics::Prefixes;
+use crate::topics::{Prefixes, uses_file};
 
 /// Why there is no usable configuration.
 #[derive(Debug, thiserror::Error)]
@@ -469,6 +469,14 @@ impl Config {
     /// Where the publishers' tokens are.
     pub fn publisher_tokens_file(&self) -> PathBuf {
         publisher_tokens_file(&self.data_dir)
+    }
+
+    /// What lies beside the store and belongs into a backup: what no other hub could make anew. The operator's token is not among
+    /// it, so that whoever has a backup does not have the hub.
+    pub fn beside_the_store(&self) -> Vec<PathBuf> {
+        let tokens = self.publisher_tokens_file();
+        let used = uses_file(&tokens);
+        vec![tokens, used, self.ticket_key_file(), self.audit_file()]
     }
 
     /// Mistakes that no single value shows.

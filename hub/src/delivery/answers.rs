@@ -53,6 +53,10 @@ impl Machine {
                 }
                 self.go_on(attempt.topic, attempt.subscription, now);
             }
+            Finished::Passed { next } => {
+                member.passed(Offset(next.0.saturating_sub(1)).min(goal).max(attempt.offset));
+                self.go_on(attempt.topic, attempt.subscription, now);
+            }
             Finished::Superseded => {
                 member.passed(attempt.latest);
                 self.go_on(attempt.topic, attempt.subscription, now);
@@ -114,6 +118,7 @@ impl Machine {
             Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
             Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
             Finished::Gap { .. }
+            | Finished::Passed { .. }
             | Finished::Superseded
             | Finished::Postponed
             | Finished::HeldBack(_)
@@ -160,7 +165,11 @@ impl Machine {
                 let due = poison.due.saturating_duration_since(now.monotonic);
                 self.hold_back(attempt, |times| schedule::undecided(times).max(due), now);
             }
-            Finished::Answered { .. } | Finished::Gap { .. } | Finished::Superseded | Finished::Postponed => {
+            Finished::Answered { .. }
+            | Finished::Gap { .. }
+            | Finished::Passed { .. }
+            | Finished::Superseded
+            | Finished::Postponed => {
                 self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));
                 let pause = poison.due.saturating_duration_since(now.monotonic);
                 self.back_off(topic, id, pause, now);

@@ -89,6 +89,11 @@ pub(super) enum Finished {
         /// Where to go on.
         next: Offset,
     },
+    /// There never was anything to send before this one.
+    Passed {
+        /// Where to go on.
+        next: Offset,
+    },
     /// The version that was to be sent is superseded and no longer in the log: the next sweep is about what came after it.
     Superseded,
     /// The store could not be read: nothing was tried.
@@ -113,6 +118,7 @@ impl Finished {
             },
             Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
             Self::Gap { .. }
+            | Self::Passed { .. }
             | Self::Superseded
             | Self::Postponed
             | Self::HeldBack(_)

@@ -144,21 +144,36 @@ impl Courier {
         loop {
             let found = match self.store.notification_from(attempt.topic, sought).await {
                 Ok(Some(found)) => found,
-                Ok(None) => return Ok(Err(Finished::Postponed)),
+                Ok(None) => {
+                    let head = self.store.topic(topic).await?.map(|topic| topic.head);
+                    let passed = head.filter(|head| *head >= sought).map(Offset::next);
+                    return Ok(Err(passed.map_or(Finished::Postponed, |next| Finished::Passed { next })));
+                }
                 Err(error @ StoreError::Damaged { .. }) => {
-                    let topic = self.store.topic(topic).await?;
-                    let first = topic.map_or(sought, |topic| topic.first);
+                    let first = self.first(topic, sought).await?;
                     return Ok(Err(self.without(attempt, sought, first, &error)));
                 }
                 Err(error) => return Err(error),
             };
             match attempt.judge(sought, found.offset, found.rule) {
                 Find::Send => return Ok(Ok(found)),
-                Find::Gap => return Ok(Err(Finished::Gap { from: sought, next: found.offset })),
+                Find::Gap => {
+                    // What the log still goes back to was not removed: a restore leaped over it.
+                    let (from, next) = (sought, found.offset);
+                    let leapt = self.first(topic, next).await? <= sought;
+                    let finished =
+                        if leapt { Finished::Passed { next } } else { Finished::Gap { from, next } };
+                    return Ok(Err(finished));
+                }
                 Find::Later => return Ok(Err(Finished::Superseded)),
                 Find::Pass => sought = found.offset.next(),
             }
         }
+    }
+
+    /// With which notification the log of a topic begins; this one where there is no such topic.
+    async fn first(&self, topic: &TopicUrl, otherwise: Offset) -> Result<Offset, StoreError> {
+        Ok(self.store.topic(topic).await?.map_or(otherwise, |topic| topic.first))
     }
 
     /// What an attempt comes to that was to find this notification in a log that begins with `first`, and found what cannot be
@@ -367,6 +382,7 @@ mod tests {
     use crate::delivery::hosts::{Hosts, Lane};
     use crate::egress::Guard;
     use crate::store::{self, Ahead, Engine, Keyring, NotificationLinks, SubscriptionId};
+    use crate::topics::{BodyBudget, CatchUp};
 
     fn recipient(secret: Option<&str>) -> Arc<Recipient> {
         Arc::new(Recipient {
@@ -522,5 +538,36 @@ mod tests {
         }
         let newest = Attempt { newest_only: true, latest: Offset(4), ..attempt(topic, 1) };
         assert_eq!(courier.owed(&url, &newest).await.unwrap().unwrap_err(), Finished::Superseded);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_a_restore_leaps_over_is_no_gap_and_readers_of_the_log_go_on_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let [old, new, file] = ["old", "new", "backup"].map(|name| folder.path().join(name));
+        let url: TopicUrl = "http://source.example/framework/".parse().unwrap();
+        let store = store::open(Engine::Fjall, &old, Keyring::none(), 0).unwrap();
+        for _ in 0..2 {
+            store.append(store::posted(&url, "1"), Duration::ZERO).await.unwrap();
+        }
+        store.back_up(Vec::new(), Box::new(std::fs::File::create(&file).unwrap())).await.unwrap();
+        store::restore(Engine::Fjall, &new, &Keyring::none(), &file).unwrap();
+        let restored = store::open(Engine::Fjall, &new, Keyring::none(), 0).unwrap();
+        let (topic, courier) = (store.topic(&url).await.unwrap().unwrap().id, courier(Arc::clone(&restored)));
+        let pages = CatchUp::new(Arc::clone(&restored), BodyBudget::new(1_000_000));
+        let passed = Finished::Passed { next: Offset((1 << 32) + 1) };
+        assert_eq!(courier.owed(&url, &attempt(topic, 3)).await.unwrap().unwrap_err(), passed);
+        let nothing = pages.page(&url, Some(Offset(2)), 10).await.unwrap();
+        assert!(nothing.notifications.is_empty() && !nothing.more);
+
+        let next =
+            Offset(restored.append(store::posted(&url, "2"), Duration::ZERO).await.unwrap().id().offset);
+        assert_eq!(courier.owed(&url, &attempt(topic, 3)).await.unwrap().unwrap_err(), passed);
+        assert_eq!(courier.owed(&url, &attempt(topic, next.0)).await.unwrap().unwrap().offset, next);
+        // One that has read what the old hub took after the backup, too.
+        for after in [2, 3, 1_000] {
+            let page = pages.page(&url, Some(Offset(after)), 10).await.unwrap();
+            assert_eq!(page.notifications.iter().map(|one| one.offset).collect::<Vec<_>>(), [next]);
+            assert!(!page.more);
+        }
     }
 }

@@ -21,6 +21,7 @@ use super::publish::PublishState;
 use super::reply::{later, method_not_allowed, refuse, text, unavailable};
 use super::self_service::{self, SelfService};
 use super::{body, catch_up, notifications};
+use crate::operator::Drain;
 use crate::subscriptions::{Acquaintance, NotAccepted, Requests};
 use crate::topics::CatchUp;
 
@@ -30,6 +31,8 @@ const FORM_LIMIT: usize = 64 * 1024;
 const OVERHEARD: &str = "\nnote: this hub is reached by plain http, where hub.secret can be overheard";
 /// When a client should come back while too many requests wait for verification.
 const BUSY_RETRY: u64 = 10;
+/// When to come back while the hub is being drained, in seconds.
+const DRAIN_RETRY: u64 = 30;
 
 /// What the endpoint hands requests over to.
 #[derive(Clone, Debug)]
@@ -52,6 +55,8 @@ pub struct EndpointState {
     pub hub_url: Arc<str>,
     /// The hub that takes subscriptions instead.
     pub moved_to: Option<Url>,
+    /// Whether nothing new is taken.
+    pub drain: Drain,
 }
 
 /// The public routes; `own` is what subscribers see of their own subscriptions.
@@ -85,6 +90,10 @@ async fn endpoint(
 }
 
 async fn post(state: &EndpointState, peer: SocketAddr, request: Request<Body>) -> Response {
+    if state.drain.is_on() {
+        let why = "this hub takes nothing new before it is stopped: send the same request again in a moment";
+        return later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why);
+    }
     let client = state.proxies.client(peer.ip(), request.headers());
     if let Err(early) = state.limits.client(client, Instant::now()) {
         return too_many(early);

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tower_service::Service;
@@ -31,6 +32,8 @@ use crate::config::IngressConfig;
 const HEADER_LIMIT: usize = 16 * 1024;
 /// How long requests under way may take at shutdown.
 const GRACE: Duration = Duration::from_secs(8);
+/// How long whoever was just let in may take to send a request, once the hub is to stop: it may have been sent before.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The same trouble is told no more often than this.
@@ -152,16 +155,16 @@ fn take(
                 match tls {
                     None => {
                         let stream = Paced::new(stream, reading);
-                        converse(stream, client, router, header_timeout, watcher).await;
+                        converse(stream, client, router, header_timeout, stop).await;
                     }
                     Some(tls) => {
-                        if let Some(stream) = shake_hands(stream, &tls, (header_timeout, reading), stop).await
-                        {
-                            converse(stream, client, router, header_timeout, watcher).await;
+                        let limits = (header_timeout, reading);
+                        if let Some(stream) = shake_hands(stream, &tls, limits, stop.clone()).await {
+                            converse(stream, client, router, header_timeout, stop).await;
                         }
                     }
                 }
-                drop(place);
+                drop((place, watcher));
             });
         }
         Err(no_place) => {
@@ -180,7 +183,7 @@ fn take(
     }
 }
 
-/// A handshake within the time; at shutdown it is given up, since no request is under way yet.
+/// A handshake within the time; at shutdown it is given up soon, since no request is under way yet.
 async fn shake_hands(
     stream: TcpStream,
     tls: &Tls,
@@ -189,7 +192,7 @@ async fn shake_hands(
 ) -> Option<TlsStream<Paced<TcpStream>>> {
     let shaken = tokio::select! {
         shaken = timeout(limit, tls_or_advice(stream, tls, reading)) => shaken,
-        _ = stop.wait_for(|stop| *stop) => return None,
+        () = stopped_for(&mut stop, FIRST_REQUEST) => return None,
     };
     match shaken {
         Ok(Ok(stream)) => stream,
@@ -220,15 +223,25 @@ async fn tls_or_advice(
     tls.accept(Paced::new(stream, reading)).await.map(Some)
 }
 
-/// All requests of one connection.
+/// So long after the hub was asked to stop.
+async fn stopped_for(stop: &mut watch::Receiver<bool>, pause: Duration) {
+    // Without its sender the hub is gone.
+    let _ = stop.wait_for(|stop| *stop).await.map(drop);
+    sleep(pause).await;
+}
+
+/// All requests of one connection. At shutdown the one that is under way is the last.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     client: SocketAddr,
     router: Router,
     header_timeout: Duration,
-    watcher: Watcher,
+    mut stop: watch::Receiver<bool>,
 ) {
+    let began = Arc::new(Notify::new());
+    let asked = Arc::clone(&began);
     let service = service_fn(move |mut request: Request<Incoming>| {
+        asked.notify_one();
         request.extensions_mut().insert(ConnectInfo(client));
         let mut router = router.clone();
         async move { Ok::<_, Infallible>(router.call(request).await.unwrap_or_else(|never| match never {})) }
@@ -239,7 +252,22 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .header_read_timeout(header_timeout)
         .max_buf_size(HEADER_LIMIT)
         .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection).await {
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = stopped_for(&mut stop, Duration::ZERO) => {
+            // A connection that has not been read from yet would be closed at once, with what its client has sent already.
+            let first = async { timeout(FIRST_REQUEST, began.notified()).await };
+            tokio::select! {
+                ended = &mut connection => ended,
+                _ = first => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
+        }
+    };
+    if let Err(error) = ended {
         debug!(%error, "connection ended");
     }
 }

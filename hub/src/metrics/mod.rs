@@ -21,6 +21,7 @@ use prometheus_client::registry::Registry;
 use self::process::Process;
 use self::standing::Standing;
 use crate::delivery::Counters;
+use crate::operator::Drain;
 use crate::store::Store;
 
 /// The media type of what [`Metrics::write`] writes.
@@ -43,7 +44,7 @@ impl Metrics {
     /// What these rooms measure, and how the store, its disk, delivery and the process stand at the moment of asking.
     pub fn new(
         store: Arc<dyn Store>,
-        counters: Arc<Counters>,
+        standing: (Arc<Counters>, Drain),
         data_dir: &Path,
         rooms: &[&dyn Meters],
     ) -> Self {
@@ -55,7 +56,7 @@ impl Metrics {
         for room in rooms {
             room.register(own);
         }
-        own.register_collector(Box::new(Standing::new(store, counters, data_dir.to_owned())));
+        own.register_collector(Box::new(Standing::new(store, standing, data_dir.to_owned())));
         Self(Arc::new(registry))
     }
 

@@ -12,18 +12,24 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{count, write};
 use crate::delivery::Counters;
+use crate::operator::Drain;
 use crate::store::Store;
 
 #[derive(Debug)]
 pub(super) struct Standing {
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
+    drain: Drain,
     data_dir: PathBuf,
 }
 
 impl Standing {
-    pub(super) fn new(store: Arc<dyn Store>, counters: Arc<Counters>, data_dir: PathBuf) -> Self {
-        Self { store, counters, data_dir }
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        (counters, drain): (Arc<Counters>, Drain),
+        data_dir: PathBuf,
+    ) -> Self {
+        Self { store, counters, drain, data_dir }
     }
 }
 
@@ -35,8 +41,8 @@ impl Collector for Standing {
         let gauges = [
             (
                 "ready",
-                "1 while the hub accepts everything, 0 while the store takes nothing or nothing new",
-                f64::from(u8::from(self.store.health().is_ok())),
+                "1 while the hub accepts everything, 0 while it takes nothing or nothing new",
+                f64::from(u8::from(self.store.health().is_ok() && !self.drain.is_on())),
             ),
             ("topics", "Topics that anybody ever published to or subscribed to", count(usage.topics as u64)),
             ("subscriptions", "Subscriptions in force", count(self.counters.subscriptions() as u64)),

@@ -6,6 +6,7 @@ use tracing::info;
 use utoipa::{IntoParams, ToSchema};
 
 use super::audit::{By, Entry};
+use super::export::Export;
 use super::look::Turn;
 use super::views::{Denied, Done, NewPublisher, Page, Rotated};
 use super::words::counted;
@@ -279,7 +280,7 @@ impl Desk {
     }
 
     /// Does it between two lines of the audit log.
-    async fn audited<T: Outcome>(
+    pub(super) async fn audited<T: Outcome>(
         &self,
         by: By,
         act: &'static str,
@@ -303,7 +304,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// What came of an act, in a few words.
-trait Outcome {
+pub(super) trait Outcome {
     fn told(&self) -> String;
 }
 
@@ -316,6 +317,12 @@ impl Outcome for () {
 impl Outcome for Done {
     fn told(&self) -> String {
         counted(self.subscriptions, "subscription", "subscriptions")
+    }
+}
+
+impl Outcome for Export {
+    fn told(&self) -> String {
+        counted(self.subscriptions.len(), "subscription", "subscriptions")
     }
 }
 

@@ -43,7 +43,8 @@ pub struct Entry {
     pub at: String,
     /// By which door.
     pub by: By,
-    /// What was done: `retry`, `skip`, `replay`, `pause`, `resume`, `deny`, `token add`, `token revoke`, `rotate secrets`, `log in`.
+    /// What was done: `retry`, `skip`, `replay`, `pause`, `resume`, `deny`, `token add`, `token revoke`, `rotate secrets`, `backup`, `restore`, `repair`,
+    /// `drain`, `end drain`, `log level`, `export`, `log in`.
     pub act: String,
     /// To whom, and why.
     pub what: String,

@@ -80,7 +80,7 @@ impl Desk {
         Ok(Overview {
             status: self.status(),
             running_for: self.trends.running_for().as_secs(),
-            trouble: self.store.health().err().map(|error| error.to_string()),
+            trouble: self.obstacle(),
             published: now.published,
             outcomes: outcomes
                 .map(|((outcome, total), before)| Outcome { outcome, total, last_hour: total - before })
@@ -231,7 +231,7 @@ impl Desk {
             done_through: progress.cursor.0,
             done_received_at: done.map(|done| done.received_at.to_string()),
             head: progress.head.0,
-            behind: progress.head.0.saturating_sub(progress.cursor.0),
+            behind: progress.head.distance(progress.cursor),
             attempts: progress.attempts,
             failing_since: progress.failing_since.map(|since| since.to_string()),
             waits: words::waits(progress.waits, progress.left_alone_for, progress.paused),

@@ -1,10 +1,14 @@
 //! The operator's desk: what one person may see of a running hub and do about it, be it by the admin API or by the pages.
 //!
-//! Whatever is done is written down durably before it is done ([`Audit`]). Callbacks are shown by their origin only: they are
-//! capabilities (W-195).
+//! Whatever is done is written down durably before it is done ([`Audit`]). Callbacks are shown by their origin only, since they are
+//! capabilities (W-195); whole ones are in the export of one subscriber's data.
 
 mod acts;
 mod audit;
+mod copies;
+mod drain;
+mod export;
+mod log_filter;
 mod look;
 mod self_service;
 mod trends;
@@ -16,18 +20,24 @@ use std::sync::Arc;
 
 pub use acts::{ToAdd, ToDeny, Wish};
 pub use audit::{Audit, AuditError, By, Entry};
+pub use drain::Drain;
+pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
+pub use log_filter::LogFilter;
 pub use look::Turn;
 pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
 pub use trends::{Sample, Sources, Trends};
 pub use views::{
-    Break, Chain, Denied, Done, Gap, Host, Late, LogEntry, NewPublisher, Outcome, Overview, Page, Paused,
-    Publisher, Rotated, Skipped, Status, Subscription, SubscriptionDetail, Topic, TopicDetail, Trouble,
+    Break, Chain, Denied, Done, Draining, Gap, Host, Late, LogEntry, LogLevel, NewPublisher, Outcome,
+    Overview, Page, Paused, Publisher, Rotated, Skipped, Status, Subscription, SubscriptionDetail, Topic,
+    TopicDetail, Trouble,
 };
 pub use words::{Lasting, Size, counted};
 
+use tokio::sync::Mutex;
+
 use crate::config::SecretsConfig;
 use crate::delivery::{Counters, Notes, Operator, Stopped};
-use crate::store::{KeyringError, Store, StoreError};
+use crate::store::{BackupError, KeyringError, Store, StoreError};
 use crate::subscriptions::Denials;
 use crate::topics::{Tickets, TokensError};
 
@@ -49,6 +59,9 @@ pub enum Failed {
     /// Delivery has stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
+    /// There is no backup.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// It cannot be written down, so it is not done.
     #[error(transparent)]
     Audit(#[from] AuditError),
@@ -101,6 +114,14 @@ pub struct Desk {
     pub data_dir: PathBuf,
     /// Where the keys of the secrets are.
     pub secrets: SecretsConfig,
+    /// What belongs into a backup beside the store.
+    pub beside: Vec<PathBuf>,
+    /// Held while a backup is taken.
+    pub backing_up: Arc<Mutex<()>>,
+    /// Whether nothing new is taken.
+    pub drain: Drain,
+    /// The filter of the process's log, where that is the hub's own.
+    pub log: Option<LogFilter>,
     /// What opens the pages that subscribers see.
     pub tickets: Tickets,
     /// What the URLs of these pages begin with.

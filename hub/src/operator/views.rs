@@ -1,7 +1,7 @@
 //! What the operator is shown: the values of the admin API, from which the pages are made too.
 
 use resync_core::websub::NotificationId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::words;
@@ -348,6 +348,23 @@ pub struct Rotated {
     pub key: String,
 }
 
+/// Whether the hub is being drained.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub struct Draining {
+    /// Nothing new is taken.
+    pub draining: bool,
+    /// Subscriptions that are behind.
+    pub late: usize,
+}
+
+/// Which lines go to the log.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogLevel {
+    /// A level for all, levels for parts, or both: `warn`, `hub=debug`, `info,resync_hub::delivery=trace`.
+    pub filter: String,
+}
+
 pub(super) fn topic_id(id: TopicId) -> String {
     format!("{:016x}", id.0)
 }
@@ -425,7 +442,7 @@ impl From<LateSubscription> for Late {
             callback_origin: late.origin,
             owed: (late.cursor < late.head)
                 .then(|| NotificationId { topic: late.topic.0, offset: late.cursor.next().0 }.to_string()),
-            behind: late.head.0.saturating_sub(late.cursor.0),
+            behind: late.head.distance(late.cursor),
             attempts: late.attempts,
             class: words::class(late.class),
             failing_since: late.failing_since.map(|since| since.to_string()),

@@ -31,8 +31,18 @@ pub enum StoreError {
         /// What made it.
         found: String,
     },
+    /// A backup was being restored into it.
+    #[error(
+        "a restore into {path} was not finished: remove what is in it and restore again, or choose another --data-dir"
+    )]
+    Unfinished {
+        /// Where the store is.
+        path: String,
+    },
     /// A record does not match its checksum or its format.
-    #[error("a record of {space} is damaged ({reason}): restore from a backup")]
+    #[error(
+        "a record of {space} is damaged ({reason}): stop the hub and mend the store with `resync-hub fsck --repair`, or restore a backup"
+    )]
     Damaged {
         /// Which kind of record.
         space: &'static str,

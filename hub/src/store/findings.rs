@@ -71,3 +71,23 @@ pub enum Fault {
     #[error("numbers that are in use would be given out once more")]
     Numbers,
 }
+
+/// What came of mending a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// What was done.
+    pub mended: Vec<Mended>,
+    /// What the store is like now.
+    pub left: Findings,
+}
+
+/// Something in a store that was mended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mended {
+    /// It could not be saved.
+    #[error("lost: {0}")]
+    Lost(String),
+    /// It was made anew from what is there.
+    #[error("made anew: {0}")]
+    Rebuilt(String),
+}

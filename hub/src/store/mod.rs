@@ -7,6 +7,7 @@
 //! The unit of ownership is the *shard* (a hash of the callback's origin): whoever claims a shard gets an epoch, and a
 //! checkpoint that carries an older epoch is refused, so a paused owner cannot write over its successor.
 
+mod backup;
 mod embedded;
 mod error;
 mod findings;
@@ -17,7 +18,8 @@ mod records;
 #[cfg(test)]
 mod conformance;
 
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +29,13 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+pub use backup::{BackupError, Copied, Header};
 #[cfg(test)]
 pub(crate) use conformance::posted;
 #[cfg(test)]
 pub(crate) use embedded::damage_log;
 pub use error::StoreError;
-pub use findings::{Fault, Findings};
+pub use findings::{Fault, Findings, Mended, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use records::{
@@ -78,6 +81,52 @@ pub fn open(engine: Engine, directory: &Path, keys: Keyring, reserve: u64) -> Re
 /// As [`open`], and [`StoreError::Read`] where there is no store.
 pub fn check(engine: Engine, directory: &Path, keys: &Keyring) -> Result<Findings> {
     embedded::check(engine, directory, keys)
+}
+
+/// Mends the store in `directory`, which no hub may be using: records that cannot be read are removed, what follows from others is made
+/// anew, and what is lost by that is said. A store that is whole is not changed.
+///
+/// # Errors
+/// As [`check`]; what the engine itself cannot read is not mended.
+pub fn repair(engine: Engine, directory: &Path, keys: &Keyring) -> Result<Repaired> {
+    embedded::repair(engine, directory, keys)
+}
+
+/// Writes a backup of the store in `directory`, which no hub may be using, and of the files `beside` it that exist. It needs no
+/// keys: secrets stay as they are kept.
+///
+/// # Errors
+/// [`BackupError`]; [`StoreError::Locked`] where a hub is using it, which can be asked itself ([`Store::back_up`]).
+pub fn back_up(
+    engine: Engine,
+    directory: &Path,
+    beside: &[PathBuf],
+    out: &mut dyn Write,
+) -> std::result::Result<Copied, BackupError> {
+    embedded::back_up(engine, directory, beside, out)
+}
+
+/// Reads a whole backup and restores nothing.
+///
+/// # Errors
+/// [`BackupError`] when it could not be restored.
+pub fn verify(backup: &Path) -> std::result::Result<(Header, Copied), BackupError> {
+    embedded::verify(backup)
+}
+
+/// Makes the store in `directory` anew from a backup, whatever engine that comes from. The whole backup is read before anything is
+/// written, and again while it is written. A restore that was not finished leaves a folder that no hub opens.
+///
+/// # Errors
+/// [`BackupError`]; [`BackupError::NotEmpty`] where there is something already, [`StoreError::SecretsKey`] where a key that the
+/// secrets need is not given.
+pub fn restore(
+    engine: Engine,
+    directory: &Path,
+    keys: &Keyring,
+    backup: &Path,
+) -> std::result::Result<(Header, Findings), BackupError> {
+    embedded::restore(engine, directory, keys, backup)
 }
 
 /// What the hub needs of its storage.
@@ -231,6 +280,16 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::SecretsKey`] when a key that is still needed is not among them; then nothing has changed.
     async fn rotate_secrets(&self, keys: Keyring) -> Result<u64>;
+
+    // Copies.
+
+    /// Writes a backup of everything as of one moment after this was called, while everything else goes on, and of the files
+    /// `beside` the store that exist.
+    async fn back_up(
+        &self,
+        beside: Vec<PathBuf>,
+        out: Box<dyn Write + Send>,
+    ) -> std::result::Result<Copied, BackupError>;
 
     // The state of delivery.
 

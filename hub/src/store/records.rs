@@ -57,7 +57,27 @@ impl Offset {
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
+
+    /// The last place that a restore leaves free behind this one. The hub from which a backup comes may have given out those behind it
+    /// in the meantime: never so many.
+    #[must_use]
+    pub fn leap(self) -> Self {
+        Self((self.0 >> LEAP).saturating_add(1).saturating_mul(1 << LEAP))
+    }
+
+    /// About how many notifications are behind `from`, up to this one: of those before a leap at least one.
+    #[must_use]
+    pub fn distance(self, from: Self) -> u64 {
+        if self.0 >> LEAP == from.0 >> LEAP {
+            self.0.saturating_sub(from.0)
+        } else {
+            (self.0 % (1 << LEAP)).max(1)
+        }
+    }
 }
+
+/// A restore leaps to the next multiple of this power of two.
+const LEAP: u32 = 32;
 
 impl fmt::Display for Offset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

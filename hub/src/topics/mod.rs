@@ -27,4 +27,4 @@ pub use policy::ClosedHub;
 pub use prefixes::{NoPrefix, Prefixes};
 pub use retention::keep_trimming;
 pub use ticket::Tickets;
-pub use uses::Uses;
+pub use uses::{Uses, uses_file};

@@ -27,7 +27,7 @@ pub struct Uses {
 impl Uses {
     /// Uses that are written down beside the file of tokens.
     pub(super) fn beside(tokens: &Path) -> Self {
-        Self { path: Arc::new(path_beside(tokens)), since: Arc::default() }
+        Self { path: Arc::new(uses_file(tokens)), since: Arc::default() }
     }
 
     pub(super) fn note(&self, name: &str, at: DateTime) {
@@ -40,7 +40,7 @@ impl Uses {
 
     /// What is written down beside this file of tokens. A file that cannot be read is no reason to refuse anybody anything.
     pub(super) fn read(tokens: &Path) -> BTreeMap<String, String> {
-        let bytes = fs::read(path_beside(tokens)).unwrap_or_default();
+        let bytes = fs::read(uses_file(tokens)).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
@@ -80,6 +80,7 @@ impl Uses {
     }
 }
 
-fn path_beside(tokens: &Path) -> PathBuf {
+/// Where it is written down when these tokens were used.
+pub fn uses_file(tokens: &Path) -> PathBuf {
     tokens.with_extension("used.json")
 }

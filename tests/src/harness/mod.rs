@@ -1,5 +1,6 @@
 //! The test harness: real processes, raw HTTP, disks that fail, and subscribers whose temper can change.
 
+mod backup;
 mod clock;
 mod disk;
 mod judge;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+pub use backup::Backup;
 pub use clock::Clock;
 pub use disk::{Disk, Faults, Loss};
 pub use judge::{DOCUMENTS, Documents, PublishedSchemas, SCHEMAS, complaints, files_below, grammar};

@@ -2,29 +2,34 @@
 
 #![allow(clippy::unused_async, reason = "handlers are async, whether they wait or not")]
 
+use std::convert::Infallible;
 use std::sync::LazyLock;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{StatusCode, header};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::{Modify, OpenApi};
+use utoipa::{IntoParams, Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::super::reply;
 use super::AdminState;
+use super::pipe::pipe;
 use super::problem::Problem;
 use crate::operator::{
-    By, Denied, Done, Entry, Gap, Host, Late, NewPublisher, Overview, Page, Paused, Publisher, Rotated,
-    Skipped, Status, Subscription, SubscriptionDetail, ToAdd, ToDeny, Topic, TopicDetail, Turn, Wish,
+    By, Denied, Done, Draining, Entry, Export, Gap, Host, Late, LogLevel, NewPublisher, Overview, Page,
+    Paused, Publisher, Rotated, Skipped, Status, Subscription, SubscriptionDetail, ToAdd, ToDeny, Topic,
+    TopicDetail, Turn, Wish,
 };
 
 #[derive(OpenApi)]
@@ -82,6 +87,11 @@ fn described() -> OpenApiRouter<AdminState> {
         .routes(routes!(revoke_token))
         .routes(routes!(audit))
         .routes(routes!(rotate_secrets))
+        .routes(routes!(backup))
+        .routes(routes!(draining, drain, end_drain))
+        .routes(routes!(log_level, set_log_level))
+        .routes(routes!(export))
+        .routes(routes!(export_callback))
 }
 
 /// The routes, none of which answers anybody without the token.
@@ -313,4 +323,84 @@ async fn audit(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Ans
     (status = 200, description = "How many", body = Rotated), (status = "default", description = "A problem", body = Problem)))]
 async fn rotate_secrets(State(state): State<AdminState>) -> Answer<Rotated> {
     Ok(Json(state.desk.rotate_secrets(By::Api).await?))
+}
+
+/// A backup of the hub as of one moment, to be restored with `resync-hub restore`
+#[utoipa::path(post, path = "/backup", tag = "hub", responses(
+    (status = 200, description = "The backup, which is whole only if its end is there", body = Vec<u8>, content_type = "application/octet-stream"),
+    (status = "default", description = "A problem", body = Problem)))]
+async fn backup(State(state): State<AdminState>) -> Result<Response, Problem> {
+    let (out, mut parts) = pipe();
+    let taken = tokio::spawn(async move { state.desk.back_up(By::Api, out).await.map(drop) });
+    let Some(first) = parts.recv().await else {
+        let failed = taken.await.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))?;
+        let why = failed
+            .err()
+            .map_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "it is empty"), Problem::from);
+        return Err(why);
+    };
+    // What fails from here on shows by the end that is missing; the log and the audit log say why.
+    let rest = stream::unfold(parts, |mut parts| async move { Some((parts.recv().await?, parts)) });
+    let body = Body::from_stream(stream::iter([first]).chain(rest).map(Ok::<_, Infallible>));
+    Ok(([(CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")], body)
+        .into_response())
+}
+
+/// Whether nothing new is taken
+#[utoipa::path(get, path = "/drain", tag = "hub", responses(
+    (status = 200, description = "Whether, and who is behind", body = Draining), (status = "default", description = "A problem", body = Problem)))]
+async fn draining(State(state): State<AdminState>) -> Answer<Draining> {
+    Ok(Json(state.desk.draining()))
+}
+
+/// Take nothing new until the next start, and go on delivering
+#[utoipa::path(post, path = "/drain", tag = "hub", responses(
+    (status = 200, description = "It is drained", body = Draining), (status = "default", description = "A problem", body = Problem)))]
+async fn drain(State(state): State<AdminState>) -> Answer<Draining> {
+    Ok(Json(state.desk.drain(By::Api, true).await?))
+}
+
+/// Take everything again
+#[utoipa::path(delete, path = "/drain", tag = "hub", responses(
+    (status = 200, description = "It takes everything", body = Draining), (status = "default", description = "A problem", body = Problem)))]
+async fn end_drain(State(state): State<AdminState>) -> Answer<Draining> {
+    Ok(Json(state.desk.drain(By::Api, false).await?))
+}
+
+/// Which lines go to the log
+#[utoipa::path(get, path = "/log", tag = "hub", responses(
+    (status = 200, description = "The filter", body = LogLevel), (status = "default", description = "A problem", body = Problem)))]
+async fn log_level(State(state): State<AdminState>) -> Answer<LogLevel> {
+    Ok(Json(state.desk.log_level()?))
+}
+
+/// Let other lines go to the log until the next start
+#[utoipa::path(put, path = "/log", tag = "hub", request_body = LogLevel, responses(
+    (status = 200, description = "The filter in force", body = LogLevel), (status = "default", description = "A problem", body = Problem)))]
+async fn set_log_level(State(state): State<AdminState>, body: Bytes) -> Answer<LogLevel> {
+    let wish = understood(&body, "{\"filter\": \"hub=debug\"}")?;
+    Ok(Json(state.desk.set_log_level(By::Api, &wish).await?))
+}
+
+/// Everything that is stored about one subscription, except its secret
+#[utoipa::path(get, path = "/subscriptions/{subscription}/export", tag = "subscriptions", params(("subscription" = u64, Path, description = "Its number")), responses(
+    (status = 200, description = "All of it", body = Export), (status = "default", description = "A problem", body = Problem)))]
+async fn export(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<Export> {
+    let id = id.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, "no such subscription"))?;
+    Ok(Json(state.desk.export(By::Api, id).await?))
+}
+
+/// A callback, of which everything is asked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct OfCallback {
+    /// Its URL.
+    callback: String,
+}
+
+/// Everything that is stored about one callback, except its secrets
+#[utoipa::path(get, path = "/export", tag = "subscriptions", params(OfCallback), responses(
+    (status = 200, description = "All of it", body = Export), (status = "default", description = "A problem", body = Problem)))]
+async fn export_callback(State(state): State<AdminState>, Asked(of): Asked<OfCallback>) -> Answer<Export> {
+    Ok(Json(state.desk.export_callback(By::Api, &of.callback).await?))
 }

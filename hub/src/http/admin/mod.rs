@@ -3,6 +3,7 @@
 mod api;
 mod headers;
 mod pages;
+mod pipe;
 mod problem;
 mod token;
 
@@ -50,9 +51,9 @@ pub fn admin(state: AdminState) -> Router {
 }
 
 async fn ready(State(state): State<AdminState>) -> Response {
-    match state.desk.store.health() {
-        Ok(()) => text(StatusCode::OK, "ready"),
-        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format_args!("not ready: {error}")),
+    match state.desk.obstacle() {
+        None => text(StatusCode::OK, "ready"),
+        Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format_args!("not ready: {why}")),
     }
 }
 

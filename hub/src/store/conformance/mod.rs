@@ -1,5 +1,6 @@
 //! What every engine has to do, told as tests that run against each of them.
 
+mod backups;
 mod delivery;
 mod denials;
 mod log;

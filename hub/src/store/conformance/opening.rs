@@ -6,12 +6,14 @@ use std::fs;
 use futures_util::FutureExt as _;
 
 use super::{Place, append, on_every_engine, posted, the, topic};
-use crate::store::{Engine, Offset, StoreError, open};
+use crate::store::{Engine, Offset, StoreError, check, open};
 
 on_every_engine!(
     a_second_process_is_locked_out,
     the_other_engine_is_refused_by_name,
     a_newer_format_is_refused,
+    an_older_format_is_migrated_by_a_start_and_not_by_a_look,
+    what_a_restore_has_left_half_done_is_refused,
     an_unreadable_mark_is_damage,
     what_waits_when_the_store_is_dropped_is_still_done,
     the_number_of_shards_is_fixed,
@@ -40,9 +42,30 @@ async fn the_other_engine_is_refused_by_name(place: Place) {
 
 async fn a_newer_format_is_refused(place: Place) {
     drop(place.open());
-    fs::write(place.directory.path().join("engine"), "tomorrows-engine 2\n").unwrap();
+    fs::write(place.directory.path().join("engine"), "tomorrows-engine 3\n").unwrap();
     let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
-    assert!(matches!(error, StoreError::Format { found: 2, supported: 1 }), "{error}");
+    assert!(matches!(error, StoreError::Format { found: 3, supported: 2 }), "{error}");
+    let told = "the store has format 3, this hub reads up to 2: use the newer hub that wrote it";
+    assert_eq!(error.to_string(), told);
+}
+
+async fn an_older_format_is_migrated_by_a_start_and_not_by_a_look(place: Place) {
+    let store = place.open();
+    append(&*store, posted(&topic("t"), "of before")).await;
+    drop(store);
+    let (mark, name) = (place.directory.path().join("engine"), format!("{:?}", place.engine).to_lowercase());
+    fs::write(&mark, format!("{name} 1\n")).unwrap();
+    assert_eq!(check(place.engine, place.directory.path(), &Keyring::none()).unwrap().faults, []);
+    assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{name} 1\n"));
+    assert_eq!(the(&*place.open(), &topic("t")).await.head, Offset(1));
+    assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{name} 2\n"));
+}
+
+async fn what_a_restore_has_left_half_done_is_refused(place: Place) {
+    drop(place.open());
+    fs::write(place.directory.path().join("engine"), "restoring 2\n").unwrap();
+    let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
+    assert!(matches!(error, StoreError::Unfinished { .. }), "{error}");
 }
 
 async fn an_unreadable_mark_is_damage(place: Place) {

@@ -12,11 +12,42 @@ use resync_core::durable::sync_folder;
 use crate::store::{Engine, Result, StoreError};
 
 /// The version of the data format that this code writes and reads.
-pub(super) const FORMAT: u16 = 1;
+/// Version 1 had no addresses in its subscriptions; its records are read as they are, and written anew as they change.
+pub(super) const FORMAT: u16 = 2;
 const MARK: &str = "engine";
+/// What the mark says instead of an engine until a restore is finished.
+const UNFINISHED: &str = "restoring";
 
 /// Takes the directory over, making it if need be. The store is unlocked when the returned file is closed.
 pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
+    let lock = lock(directory)?;
+    check_mark(engine, directory)?;
+    Ok(lock)
+}
+
+/// Takes an empty directory over, which no hub opens until [`finish`].
+pub(super) fn take_to_restore(directory: &Path) -> Result<File> {
+    let lock = lock(directory)?;
+    put_mark(UNFINISHED, directory)?;
+    Ok(lock)
+}
+
+/// What was restored is whole.
+pub(super) fn finish(engine: Engine, directory: &Path) -> Result<()> {
+    put_mark(engine.name(), directory)
+}
+
+/// From now on the store is of this version. Hubs of before, which could not read all of it, refuse it.
+pub(super) fn migrate(engine: Engine, directory: &Path) -> Result<()> {
+    let found = check_mark(engine, directory)?;
+    if found < FORMAT {
+        put_mark(engine.name(), directory)?;
+        tracing::info!(from = found, to = FORMAT, "the store's format is migrated");
+    }
+    Ok(())
+}
+
+fn lock(directory: &Path) -> Result<File> {
     make(directory).map_err(|e| cannot("make", directory, &e))?;
     let path = directory.join("lock");
     let lock = File::create(&path).map_err(|e| cannot("open", &path, &e))?;
@@ -27,7 +58,6 @@ pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
         }
         Err(TryLockError::Error(error)) => return Err(cannot("lock", &path, &error)),
     }
-    check_mark(engine, directory)?;
     Ok(lock)
 }
 
@@ -68,12 +98,14 @@ fn make(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)
 }
 
-fn check_mark(engine: Engine, directory: &Path) -> Result<()> {
+/// The version of the format that the store has.
+fn check_mark(engine: Engine, directory: &Path) -> Result<u16> {
     let path = directory.join(MARK);
     let mark = match fs::read_to_string(&path) {
         Ok(mark) => mark,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return write_mark(engine, directory).map_err(|e| cannot("write", &path, &e));
+            put_mark(engine.name(), directory)?;
+            return Ok(FORMAT);
         }
         Err(error) => return Err(cannot("read", &path, &error)),
     };
@@ -83,20 +115,27 @@ fn check_mark(engine: Engine, directory: &Path) -> Result<()> {
     if format > FORMAT {
         return Err(StoreError::Format { found: format, supported: FORMAT });
     }
+    if name == UNFINISHED {
+        return Err(StoreError::Unfinished { path: directory.display().to_string() });
+    }
     if name != engine.name() {
         return Err(StoreError::OtherEngine {
             path: directory.display().to_string(),
             found: name.to_owned(),
         });
     }
-    Ok(())
+    Ok(format)
 }
 
-/// In one step: after a crash the mark is whole or missing.
-fn write_mark(engine: Engine, directory: &Path) -> io::Result<()> {
+fn put_mark(name: &str, directory: &Path) -> Result<()> {
+    write_mark(name, directory).map_err(|e| cannot("write", &directory.join(MARK), &e))
+}
+
+/// In one step: after a crash the mark is whole, or as it was.
+fn write_mark(name: &str, directory: &Path) -> io::Result<()> {
     let draft = directory.join("engine.tmp");
     let mut file = File::create(&draft)?;
-    writeln!(file, "{} {FORMAT}", engine.name())?;
+    writeln!(file, "{name} {FORMAT}")?;
     file.sync_all()?;
     fs::rename(&draft, directory.join(MARK))?;
     sync_folder(directory)

@@ -25,8 +25,11 @@ pub(super) const ENCRYPTION: &[u8] = b"encryption";
 /// When the hub was up.
 pub(super) const UPTIME: &[u8] = b"uptime";
 
+/// Who owns a shard.
+pub(super) const EPOCH: &[u8] = b"epoch/";
+
 pub(super) fn epoch(shard: Shard) -> Vec<u8> {
-    [b"epoch/".as_slice(), &shard.0.to_be_bytes()].concat()
+    [EPOCH, &shard.0.to_be_bytes()].concat()
 }
 
 /// Topics of which nothing is delivered for now.

@@ -8,11 +8,14 @@
 //! | `memory`, `cache`, `shared`, `standing` | what is held in memory, and reading |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
 //! | `check` | whether every record can be read, and agrees with the others |
+//! | `repair` | mending what `check` finds |
+//! | `tap`, `copy`, `restore` | backups: of a store that changes meanwhile, of one that is closed, and back |
 //! | `room` | how much the disk can still take |
 
 mod cache;
 mod check;
 mod codec;
+mod copy;
 mod directory;
 mod engine;
 mod fjall;
@@ -20,10 +23,13 @@ mod journals;
 mod key;
 mod layout;
 mod memory;
+mod repair;
+mod restore;
 mod room;
 mod shared;
 mod sled;
 mod standing;
+mod tap;
 mod transaction;
 mod writer;
 
@@ -33,7 +39,8 @@ mod testing;
 mod tests;
 
 use std::fs::File;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,19 +50,22 @@ use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
 
 pub(super) use self::check::check;
+pub(super) use self::copy::back_up;
 use self::engine::{Batch, Engine, Keys, Space};
 use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
+pub(super) use self::repair::repair;
+pub(super) use self::restore::{restore, verify};
 use self::room::Room;
 use self::shared::Shared;
 #[cfg(test)]
 pub(crate) use self::testing::damage_log;
 use self::writer::{Kind, Writer};
 use super::{
-    Activation, Ahead, Appended, Chain, Checkpoint, Denial, Ended, Epoch, Gap, Keep, Keyring, Meters,
-    NewDenial, NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest, Ping, Recipient,
-    Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError, StoreEvent, Subscription,
-    SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
+    Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,
+    Keyring, Meters, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest,
+    Ping, Recipient, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError, StoreEvent,
+    Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -77,6 +87,7 @@ pub(super) fn open(
 ) -> Result<Arc<dyn Store>> {
     let lock = directory::take(engine, directory)?;
     let opened = open_engine(engine, directory)?;
+    directory::migrate(engine, directory)?;
     directory::settle(directory)?;
     let store = Embedded::over(opened, keys, Some(lock), Room::on_disk(directory, reserve))?;
     tracing::info!(
@@ -446,6 +457,16 @@ impl Store for Embedded {
         }
         self.note_encryption(done).await?;
         Ok(secrets)
+    }
+
+    async fn back_up(
+        &self,
+        beside: Vec<PathBuf>,
+        mut out: Box<dyn Write + Send>,
+    ) -> std::result::Result<Copied, BackupError> {
+        let shared = self.shared.clone();
+        let task = tokio::task::spawn_blocking(move || copy::running(&shared, &beside, &mut *out));
+        task.await.map_err(|error| StoreError::Read(error.to_string()))?
     }
 
     async fn skips(

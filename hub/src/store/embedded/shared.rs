@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -15,9 +15,10 @@ use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
 use super::key;
 use super::layout::{
-    Address, Body, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
+    Address, Body, Empty, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
 };
 use super::memory::Topics;
+use super::tap::Tap;
 use super::transaction::Staged;
 use crate::store::{
     self, Ahead, Keep, Keyring, Laggard, Notification, Offset, Recipient, Result, Shard, ShardState, Slot,
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     notifications: Notifications,
     recipients: Recipients,
     watchers: Mutex<Vec<mpsc::UnboundedSender<StoreEvent>>>,
+    /// Who copies the store while it changes.
+    taps: Mutex<Vec<Weak<Tap>>>,
     /// Held by a commit from its beginning until memory has followed it. Readers who hold it see both in agreement.
     gate: RwLock<()>,
     /// Why the store takes nothing, or nothing that makes it grow.
@@ -47,6 +50,16 @@ pub(super) struct Shared {
     pub(super) meters: store::Meters,
     /// After the engine, so that the directory is free only when the engine has closed its files.
     _lock: Option<File>,
+}
+
+/// What is at a place of a log.
+enum Assembled {
+    Whole(Notification),
+    /// Nothing that anybody is owed; the log goes on with `next`.
+    Leap {
+        next: Offset,
+    },
+    Missing,
 }
 
 impl Shared {
@@ -63,6 +76,7 @@ impl Shared {
             notifications: Notifications::default(),
             recipients: Recipients::new(shards),
             watchers: Mutex::default(),
+            taps: Mutex::default(),
             gate: RwLock::default(),
             trouble: Mutex::default(),
             commit_began: Mutex::default(),
@@ -91,6 +105,22 @@ impl Shared {
         receiver
     }
 
+    /// From now on whatever is committed is also in this tap, as long as it is kept.
+    pub(super) fn tap(&self) -> Arc<Tap> {
+        let tap = Arc::new(Tap::default());
+        lock(&self.taps).push(Arc::downgrade(&tap));
+        tap
+    }
+
+    fn tap_into(&self, batch: &Batch) {
+        lock(&self.taps).retain(|tap| tap.upgrade().inspect(|tap| tap.take(batch)).is_some());
+    }
+
+    /// Nothing is committed while this is held, for as long as a few records take to be read.
+    pub(super) fn still(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes the batch durable; only then memory follows and the events are told.
     pub(super) fn commit(&self, batch: &Batch, staged: &mut Staged, commands: usize) -> Result<()> {
         let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -101,6 +131,7 @@ impl Shared {
             *lock(&self.commit_began) = None;
             self.meters.committed(commands, began.elapsed());
             outcome?;
+            self.tap_into(batch);
         }
         self.follow(staged);
         Ok(())
@@ -116,6 +147,7 @@ impl Shared {
         if in_force {
             // What a failed sync leaves in the system's cache may never reach the disk: it is written once more.
             self.engine.commit(batch)?;
+            self.tap_into(batch);
             self.follow(staged);
         } else {
             self.engine.commit(&self.proof()?)?;
@@ -208,15 +240,26 @@ impl Shared {
     ) -> Result<Option<Arc<Notification>>> {
         let mut sought = self.first_from(topic, offset);
         while let Some(offset) = sought {
-            if let Some(notification) = self.assemble(topic, offset)? {
-                let notification = Arc::new(notification);
-                self.notifications.put(notification.clone());
-                return Ok(Some(notification));
+            match self.assemble(topic, offset)? {
+                Assembled::Whole(notification) => {
+                    let notification = Arc::new(notification);
+                    self.notifications.put(notification.clone());
+                    return Ok(Some(notification));
+                }
+                Assembled::Leap { next } => {
+                    sought = self.first_from(topic, next);
+                    continue;
+                }
+                Assembled::Missing => {}
             }
             // Retention may have removed it a moment ago, and memory be about to follow.
-            let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let _still = self.still();
             sought = self.first_from(topic, offset);
             if sought == Some(offset) {
+                if let Some(next) = self.behind_leap(topic, offset)? {
+                    sought = self.first_from(topic, next);
+                    continue;
+                }
                 let key = hex::encode(key::log(topic, offset));
                 let reason = format!("key {key}: the log should hold all of it, but a part is missing");
                 return Err(StoreError::Damaged { space: Space::Log.name(), reason });
@@ -238,15 +281,36 @@ impl Shared {
         Ok(self.topics().get(topic).map_or(Offset(0), |state| state.topic.head.next()))
     }
 
-    fn assemble(&self, topic: TopicId, offset: Offset) -> Result<Option<Notification>> {
-        let Some(record) = self.get::<LogRecord>(&key::log(topic, offset))? else { return Ok(None) };
+    /// Where the log goes on behind a place that a restore leaped over; `None` where this is no such place.
+    fn behind_leap(&self, topic: TopicId, offset: Offset) -> Result<Option<Offset>> {
+        let Some(before) = offset.0.checked_sub(1).map(Offset) else { return Ok(None) };
+        let (end, head) = (before.leap(), self.topics().get(topic).map(|state| state.topic.head));
+        if head.is_none_or(|head| head < end) {
+            return Ok(None);
+        }
+        // Before it there would be at least the record of the leap.
+        let before_end = Keys::between(key::log(topic, offset), key::log(topic, end.next()));
+        let between = self.engine.scan(Space::Log, &before_end).next().transpose()?;
+        Ok(between.is_none().then_some(end.next()))
+    }
+
+    fn assemble(&self, topic: TopicId, offset: Offset) -> Result<Assembled> {
+        let key = key::log(topic, offset);
+        let Some(record) = self.get::<LogRecord>(&key)? else { return Ok(Assembled::Missing) };
         let body = match &record.body {
+            Body::Hole { length, why: Empty::Leapt } => {
+                return Ok(Assembled::Leap { next: Offset(offset.0.saturating_add(*length)) });
+            }
+            Body::Hole { why: Empty::Lost, .. } => {
+                let reason = format!("key {}: a repair found it damaged", hex::encode(key));
+                return Err(StoreError::Damaged { space: Space::Log.name(), reason });
+            }
             Body::Here(body) => body.clone(),
             Body::Parts { .. } => {
                 let mut body = BytesMut::new();
                 for number in 0..record.body.parts() {
                     let Some(Part(part)) = self.get(&key::body(topic, offset, number))? else {
-                        return Ok(None);
+                        return Ok(Assembled::Missing);
                     };
                     body.extend_from_slice(&part);
                 }
@@ -254,7 +318,8 @@ impl Shared {
             }
         };
         let LogRecord { rule, received_at, content_type, links, .. } = record;
-        Ok(Some(Notification { topic, offset, content_type, links, body, rule, received_at }))
+        let notification = Notification { topic, offset, content_type, links, body, rule, received_at };
+        Ok(Assembled::Whole(notification))
     }
 
     /// To whom a delivery goes. On the way to one record a few more cost little, so what will be asked for next is read with it.
@@ -346,7 +411,7 @@ impl Shared {
 
     /// The shard as of one commit: none passes while it is read.
     pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
-        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _still = self.still();
         let range = Keys::prefix(key::shard(shard));
         let slots = self.slots(shard)?;
         let known = self.topics();

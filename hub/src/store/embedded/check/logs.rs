@@ -59,7 +59,7 @@ pub(super) fn check(
         if run.next != offset {
             *run = Run::begin(offset);
         }
-        run.next = offset.next();
+        run.next = Offset(offset.0.saturating_add(notification.body.places()));
         run.bytes += notification.body.len();
         run.oldest = run.oldest.or(Some(notification.received_at));
     }

@@ -2,33 +2,40 @@
 
 mod logs;
 mod numbers;
-mod readable;
+pub(super) mod readable;
 mod subscriptions;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::path::Path;
 
 use bytes::Bytes;
 
+pub(super) use self::numbers::used as used_numbers;
+pub(super) use self::subscriptions::{address, pair};
 use super::engine::{Engine, Keys, Space};
 use super::{directory, memory, widen};
 use crate::store::{self, Fault, Findings, Keyring, Result, StoreError};
 
 /// Looks at the store in `directory`, which no hub may be using.
 pub(in crate::store) fn check(engine: store::Engine, directory: &Path, keys: &Keyring) -> Result<Findings> {
-    // What is no store is not made one by being looked at.
-    if !directory.join(engine.name()).is_dir() {
-        let (name, directory) = (engine.name(), directory.display());
-        return Err(StoreError::Read(format!("there is no store of engine {name} in {directory}")));
-    }
+    existing(engine, directory)?;
     let _lock = directory::take(engine, directory)?;
     let opened = super::open_engine(engine, directory)?;
     look(opened.as_ref(), keys)
 }
 
-fn look(engine: &dyn Engine, keys: &Keyring) -> Result<Findings> {
+/// What is no store is not made one by being looked at.
+pub(super) fn existing(engine: store::Engine, directory: &Path) -> Result<()> {
+    if directory.join(engine.name()).is_dir() {
+        return Ok(());
+    }
+    let (name, directory) = (engine.name(), directory.display());
+    Err(StoreError::Read(format!("there is no store of engine {name} in {directory}")))
+}
+
+pub(super) fn look(engine: &dyn Engine, keys: &Keyring) -> Result<Findings> {
     // Without the right keys every secret would look damaged.
     widen(&memory::encryption(engine)?, keys)?;
     let mut faults = Vec::new();
@@ -41,7 +48,7 @@ fn look(engine: &dyn Engine, keys: &Keyring) -> Result<Findings> {
 }
 
 /// A number of eight bytes in a key, by its place.
-fn number(key: &[u8], place: usize) -> Option<u64> {
+pub(super) fn number(key: &[u8], place: usize) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(place..place + 8)?.try_into().ok()?))
 }
 

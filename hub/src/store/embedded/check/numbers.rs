@@ -11,16 +11,21 @@ pub(super) fn check(engine: &dyn Engine, keys: &Keyring, faults: &mut Vec<Fault>
     let noted = engine.get(Counters::SPACE, key::COUNTERS)?;
     let noted = noted.and_then(|value| codec::open::<Counters>(keys, key::COUNTERS, &value).ok());
     let noted = noted.unwrap_or_default();
+    if used(engine, keys, noted) != noted {
+        faults.push(Fault::Numbers);
+    }
+    Ok(())
+}
+
+/// The largest numbers that are in use, or noted to be.
+pub(in crate::store::embedded) fn used(engine: &dyn Engine, keys: &Keyring, noted: Counters) -> Counters {
     let mut used = noted;
     each::<Subscription>(engine, keys, |one| used.subscription = used.subscription.max(one.id));
     each::<PendingRequest>(engine, keys, |one| used.request = used.request.max(one.id.0));
     // Requests and denials are counted together.
     each::<Denial>(engine, keys, |one| used.request = used.request.max(one.id.0));
     each::<Ping>(engine, keys, |one| used.ping = used.ping.max(one.id.0));
-    if used != noted {
-        faults.push(Fault::Numbers);
-    }
-    Ok(())
+    used
 }
 
 /// Every record of a kind that can be read.

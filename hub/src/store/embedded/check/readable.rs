@@ -42,7 +42,13 @@ pub(super) fn check(engine: &dyn Engine, keys: &Keyring, faults: &mut Vec<Fault>
     Ok(records)
 }
 
-fn read(space: Space, keys: &Keyring, key: &[u8], value: &Bytes) -> Result<()> {
+/// Whether this record is what its place says.
+pub(in crate::store::embedded) fn read(
+    space: Space,
+    keys: &Keyring,
+    key: &[u8],
+    value: &Bytes,
+) -> Result<()> {
     match space {
         Space::Meta => read_meta(keys, key, value),
         Space::Topics => open::<TopicState>(keys, key, value),

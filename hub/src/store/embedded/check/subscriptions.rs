@@ -89,7 +89,8 @@ fn check_watermarks(engine: &dyn Engine, keys: &Keyring, topics: &Topics, faults
     }
 }
 
-fn address(key: &[u8]) -> Option<Address> {
+/// Where a record of a subscription is by its key.
+pub(in crate::store::embedded) fn address(key: &[u8]) -> Option<Address> {
     let shard = u16::from_be_bytes(key.get(..2)?.try_into().ok()?);
     Some(Address {
         shard: Shard(shard),
@@ -98,7 +99,8 @@ fn address(key: &[u8]) -> Option<Address> {
     })
 }
 
-fn pair(subscription: &Subscription) -> key::Pair {
+/// By what a subscription is found.
+pub(in crate::store::embedded) fn pair(subscription: &Subscription) -> key::Pair {
     key::pair(&subscription.topic_url, &subscription.callback)
 }
 

@@ -23,15 +23,15 @@ use crate::subscriptions::VerifiedSubscription;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn topic() -> TopicUrl {
+pub(in crate::store::embedded) fn topic() -> TopicUrl {
     "https://source.example/t".parse().unwrap()
 }
 
-fn callback(number: usize) -> CallbackUrl {
+pub(in crate::store::embedded) fn callback(number: usize) -> CallbackUrl {
     format!("https://d{number}.example/").parse().unwrap()
 }
 
-fn over(engine: &Fragile) -> Embedded {
+pub(in crate::store::embedded) fn over(engine: &Fragile) -> Embedded {
     Embedded::over(Box::new(engine.clone()), Keyring::none(), None, Room::new(|| None, 0)).unwrap()
 }
 
@@ -59,7 +59,7 @@ async fn subscribe(store: &Embedded, number: usize) -> Subscription {
 }
 
 /// A store in which something of nearly everything is.
-async fn filled() -> Fragile {
+pub(in crate::store::embedded) async fn filled() -> Fragile {
     let engine = Fragile::default();
     let store = over(&engine);
     for number in 0..3 {
@@ -109,12 +109,12 @@ fn faults(engine: &Fragile) -> Vec<Fault> {
     look(engine, &Keyring::none()).unwrap().faults
 }
 
-fn records(engine: &Fragile) -> Vec<(Space, Bytes, Bytes)> {
+pub(in crate::store::embedded) fn records(engine: &Fragile) -> Vec<(Space, Bytes, Bytes)> {
     let of = |space| every(engine, space).map(move |(key, value)| (space, key, value));
     Space::ALL.into_iter().flat_map(|space| of(space).collect::<Vec<_>>()).collect()
 }
 
-fn change(engine: &Fragile, change: impl FnOnce(&mut Batch)) {
+pub(in crate::store::embedded) fn change(engine: &Fragile, change: impl FnOnce(&mut Batch)) {
     let mut batch = Batch::default();
     change(&mut batch);
     engine.commit(&batch).unwrap();

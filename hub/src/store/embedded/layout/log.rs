@@ -160,6 +160,17 @@ pub(in super::super) enum Body {
     Here(Bytes),
     /// In parts of [`Body::PART`] bytes, the last one shorter.
     Parts { bytes: u64 },
+    /// Nowhere: from here on so many places are empty.
+    Hole { length: u64, why: Empty },
+}
+
+/// Why there is nothing in a part of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Empty {
+    /// A repair found what was there damaged: whoever is owed it is told of a gap.
+    Lost,
+    /// A restore leaped over these places, which may have been given out after the backup was begun: nobody is owed anything.
+    Leapt,
 }
 
 impl Body {
@@ -170,14 +181,36 @@ impl Body {
         match self {
             Self::Here(body) => body.len() as u64,
             Self::Parts { bytes } => *bytes,
+            Self::Hole { .. } => 0,
+        }
+    }
+
+    /// How many places of the log it takes.
+    pub(in super::super) fn places(&self) -> u64 {
+        match self {
+            Self::Here(_) | Self::Parts { .. } => 1,
+            Self::Hole { length, .. } => *length,
         }
     }
 
     /// How many parts are kept elsewhere.
     pub(in super::super) fn parts(&self) -> u64 {
         match self {
-            Self::Here(_) => 0,
+            Self::Here(_) | Self::Hole { .. } => 0,
             Self::Parts { bytes } => bytes.div_ceil(Self::PART as u64),
+        }
+    }
+}
+
+impl LogRecord {
+    /// So many places, at least one, that are empty.
+    pub(in super::super) fn hole(length: u64, why: Empty, received_at: DateTime) -> Self {
+        Self {
+            rule: Rule::Every,
+            received_at,
+            content_type: Bytes::new(),
+            links: NotificationLinks::default(),
+            body: Body::Hole { length, why },
         }
     }
 }
@@ -205,6 +238,13 @@ impl Record for LogRecord {
                 out.byte(1);
                 out.number(*bytes);
             }
+            Body::Hole { length, why } => {
+                out.byte(match why {
+                    Empty::Lost => 2,
+                    Empty::Leapt => 3,
+                });
+                out.number(*length);
+            }
         }
     }
 
@@ -220,9 +260,18 @@ impl Record for LogRecord {
         let body = match fields.byte()? {
             0 => Body::Here(fields.bytes()?),
             1 => Body::Parts { bytes: fields.number()? },
+            2 => Body::Hole { length: places(fields)?, why: Empty::Lost },
+            3 => Body::Hole { length: places(fields)?, why: Empty::Leapt },
             other => return Err(format!("body {other} is unknown")),
         };
         Ok(Self { rule, received_at, content_type, links, body })
+    }
+}
+
+fn places(fields: &mut Decoder) -> Decoded<u64> {
+    match fields.number()? {
+        0 => Err("a hole has no length".into()),
+        length => Ok(length),
     }
 }
 

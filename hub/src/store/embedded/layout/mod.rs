@@ -11,7 +11,8 @@ mod tests;
 
 pub(super) use encryption::Encryption;
 pub(super) use log::{
-    Body, Counters, Expiry, Foundation, LogRecord, Part, PausedTopic, Remembered, TopicState, received_at_of,
+    Body, Counters, Empty, Expiry, Foundation, LogRecord, Part, PausedTopic, Remembered, TopicState,
+    received_at_of,
 };
 pub(super) use subscriptions::{Address, TopicWatermark, recipient_of, slot_of};
 

@@ -9,7 +9,7 @@ use super::Transaction;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{LogRecord, Remembered, TopicState};
-use crate::store::{Offset, Result, Shard, StoreError, TopicId, Trimmed, Uptime};
+use crate::store::{Offset, Result, Shard, StoreError, Topic, TopicId, Trimmed, Uptime};
 
 /// What one command removed.
 #[derive(Debug, Default)]
@@ -158,40 +158,46 @@ impl Transaction<'_> {
             reason: format!("topic {:016x} is missing", topic.0),
         })?;
         let (before, offset) = (state.bytes, state.topic.first);
-        let (removed, parts) = self.extent(topic, offset)?;
+        let Extent { bytes: removed, parts, places } = self.extent(topic, offset)?;
         state.bytes = state.bytes.saturating_sub(removed);
-        self.begin_after(&mut state, offset)?;
+        self.begin_at(&mut state, Offset(offset.0.saturating_add(places)))?;
         cut.victims.push(Victim { topic, offset, parts });
         cut.trimmed.bytes += removed;
         cut.bytes = cut.bytes.saturating_sub(before.saturating_sub(state.bytes));
         Ok(cut.changed.entry(topic).or_insert(state))
     }
 
-    /// How many bytes of body a notification has, and in how many parts elsewhere. One that cannot be read has no known length: it
-    /// goes with whatever parts there are.
-    fn extent(&self, topic: TopicId, offset: Offset) -> Result<(u64, u64)> {
+    /// What the oldest record of a log takes. One that cannot be read has no known length: it goes with whatever parts there are.
+    fn extent(&self, topic: TopicId, offset: Offset) -> Result<Extent> {
         match self.log_record(topic, offset) {
-            Ok(record) => Ok((record.body.len(), record.body.parts())),
+            Ok(LogRecord { body, .. }) => {
+                Ok(Extent { bytes: body.len(), parts: body.parts(), places: body.places() })
+            }
             Err(error @ StoreError::Damaged { .. }) => {
                 tracing::warn!(%error, topic = topic.0, offset = offset.0, "retention removes what nobody can read");
                 let parts = self.engine.scan(Space::Bodies, &Keys::prefix(key::log(topic, offset)));
                 let last = parts.last().transpose()?.and_then(|(key, _)| key::part_of_body(&key));
-                Ok((0, last.map_or(0, |last| last + 1)))
+                Ok(Extent { bytes: 0, parts: last.map_or(0, |last| last + 1), places: 1 })
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Lets a log begin after its first notification. One that cannot be read is as old as the one before it.
-    fn begin_after(&self, state: &mut TopicState, removed: Offset) -> Result<()> {
-        state.topic.first = removed.next();
+    /// Lets a log begin with this notification. One that cannot be read is as old as the one before it.
+    fn begin_at(&self, state: &mut TopicState, first: Offset) -> Result<()> {
+        state.topic.first = first;
         match self.log_record(state.topic.id, state.topic.first) {
             Ok(record) => {
                 state.oldest = Some(record.received_at);
-                if state.topic.first == state.topic.head {
+                if state.topic.first == newest(&state.topic) {
                     // Where the length of something removed was not known, it is no longer counted.
                     state.bytes = record.body.len();
                 }
+                Ok(())
+            }
+            // A restore leaped over all the rest.
+            Err(StoreError::Damaged { .. }) if state.topic.first > state.topic.head => {
+                state.oldest = None;
                 Ok(())
             }
             Err(StoreError::Damaged { .. }) => Ok(()),
@@ -216,9 +222,21 @@ impl Transaction<'_> {
     }
 }
 
+/// What a record of a log takes: bytes of body, parts of it elsewhere, places in the log.
+struct Extent {
+    bytes: u64,
+    parts: u64,
+    places: u64,
+}
+
+/// The newest notification of all that there were. Behind it there may be places that a restore leaped over.
+fn newest(topic: &Topic) -> Offset {
+    topic.latest.max(topic.posted)
+}
+
 /// When the oldest notification of the topic came in, if it is not the only one.
 fn by_age(state: &TopicState) -> Option<Reverse<(DateTime, TopicId)>> {
-    let oldest = state.oldest.filter(|_| state.topic.first < state.topic.head)?;
+    let oldest = state.oldest.filter(|_| state.topic.first < newest(&state.topic))?;
     Some(Reverse((oldest, state.topic.id)))
 }
 

@@ -1,0 +1,117 @@
+//! `resync-hub backup` and `restore`: everything that a hub remembers, in one file.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use resync_core::durable::{folder_of, sync_folder};
+use resync_hub::config::Config;
+use resync_hub::operator::{Audit, By, Size};
+use resync_hub::store::{self, BackupError, StoreError};
+use tempfile::Builder;
+
+use super::ask::Admin;
+use super::tools::{WhichHub, admin_token};
+use super::{Failure, say};
+
+/// How long a running hub may be silent in the middle of a backup.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+#[derive(Args, Debug)]
+pub(super) struct Backup {
+    /// Where to write it; a file that is there is replaced once the backup is whole
+    file: PathBuf,
+    #[command(flatten)]
+    hub: WhichHub,
+    /// Ask the running hub whose admin API listens here; without it, a stopped hub's store is read, and a running hub is asked
+    /// where the configuration says
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Restore {
+    /// The backup
+    file: PathBuf,
+    #[command(flatten)]
+    hub: WhichHub,
+}
+
+pub(super) fn back_up(command: Backup) -> Result<(), Failure> {
+    let Backup { file, hub, admin } = command;
+    let config = hub.load()?;
+    // A file of its own, for the hub's user only, which goes unless it is whole.
+    let name = file.file_name().unwrap_or_default();
+    let draft = Builder::new().prefix(name).suffix(".part").tempfile_in(folder_of(&file));
+    let mut draft =
+        draft.map_err(|error| Failure::new(format_args!("{} cannot be written: {error}", file.display())))?;
+    take(&config, admin, draft.as_file_mut())?;
+    let (header, copied) = store::verify(draft.path()).map_err(|error| match error {
+        BackupError::CutOff(_) => Failure::new(format_args!("{error}; the hub's log says why")),
+        error => Failure::new(error),
+    })?;
+    draft.persist(&file).map_err(|error| Failure::new(error.error))?;
+    sync_folder(folder_of(&file)).map_err(Failure::new)?;
+    say(format_args!(
+        "{}: {} records, {}, with everything that was acknowledged before {}",
+        file.display(),
+        copied.records,
+        Size(copied.bytes),
+        header.begun
+    ));
+    Ok(())
+}
+
+fn take(config: &Config, admin: Option<SocketAddr>, draft: &mut File) -> Result<(), Failure> {
+    let mut out = BufWriter::new(&mut *draft);
+    if admin.is_some() {
+        ask(config, admin, &mut out)?;
+    } else {
+        let stopped =
+            store::back_up(config.store.engine, &config.data_dir, &config.beside_the_store(), &mut out);
+        match stopped {
+            // Nothing was written yet.
+            Err(BackupError::Store(StoreError::Locked { .. })) => ask(config, admin, &mut out)?,
+            taken => drop(taken.map_err(Failure::new)?),
+        }
+    }
+    out.flush().map_err(Failure::new)?;
+    drop(out);
+    draft.sync_all().map_err(Failure::new)
+}
+
+fn ask(config: &Config, admin: Option<SocketAddr>, out: &mut impl Write) -> Result<(), Failure> {
+    let token = admin_token(config)?;
+    let address = admin.unwrap_or(config.admin.listen);
+    let admin = Admin { address, tls: &config.admin.tls, token: Some(token.trim()), patience: PATIENCE };
+    admin.download("POST", "/api/v1/backup", out)
+}
+
+pub(super) fn restore(command: Restore) -> Result<(), Failure> {
+    let Restore { file, hub } = command;
+    let config = hub.load()?;
+    let keys = config.secrets.keyring().map_err(Failure::new)?;
+    let (header, found) =
+        store::restore(config.store.engine, &config.data_dir, &keys, &file).map_err(Failure::new)?;
+    let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
+    let begun = audit.begin(By::Files, "restore", &format!("the backup of {}", header.begun));
+    audit.end(begun.map_err(Failure::new)?, &format!("{} records", found.records));
+    say(format_args!(
+        "{}: {} records of a backup begun at {}, in {:?}",
+        config.data_dir.display(),
+        found.records,
+        header.begun,
+        config.store.engine
+    ));
+    if found.faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format_args!(
+        "it is restored as it was, with {} faults that the store had when it was backed up: `resync-hub fsck` names them, \
+         `resync-hub fsck --repair` mends them",
+        found.faults.len()
+    )))
+}

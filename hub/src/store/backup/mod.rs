@@ -1,0 +1,113 @@
+//! A backup: everything a hub remembers as of one moment, in one file that depends on no engine.
+//!
+//! ```text
+//! "resync-hub backup\n" | frame …
+//! frame: kind u8 | length u32 | content | CRC-32 of (kind, length, content) u32      (big-endian)
+//! ```
+//!
+//! | kind | content |
+//! |---|---|
+//! | 1 | what it is, first and once, as JSON: [`Header`] |
+//! | 2 | changes of records, to be made in their order |
+//! | 3 | a file beside the store: length of its name u16, name, bytes |
+//! | 4 | the end: SHA-256 of everything before |
+//!
+//! A file without its end is no backup, so that one that was cut off is never taken for a whole one.
+
+mod reader;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub(super) use self::reader::{Content, Reader};
+pub(super) use self::writer::{Changes, Writer};
+use super::StoreError;
+
+/// The version of the file's format that this code writes and reads.
+pub(super) const VERSION: u16 = 1;
+const MAGIC: &[u8] = b"resync-hub backup\n";
+/// No frame that this code writes is nearly as large.
+const LARGEST_FRAME: u32 = 64 * 1024 * 1024;
+
+const HEADER: u8 = 1;
+const CHANGES: u8 = 2;
+const FILE: u8 = 3;
+const END: u8 = 4;
+
+/// What a backup says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The version of the file's format.
+    pub version: u16,
+    /// The version of the data format of the records in it.
+    pub store: u16,
+    /// When it was begun. What was acknowledged before is in it.
+    pub begun: String,
+    /// The version of the hub that made it.
+    pub hub: String,
+}
+
+/// What came of a backup or a restore.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Changes of records; a record that changed meanwhile counts more than once.
+    pub records: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// Why there is no backup, or nothing was restored.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The store does not take part.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file, or whoever takes it, fails.
+    #[error("the backup cannot be written: {0}")]
+    Output(String),
+    /// The file cannot be read.
+    #[error("the backup cannot be read: {0}")]
+    Input(String),
+    /// Whoever takes the backup is so slow that too much changes meanwhile.
+    #[error(
+        "the backup is given up: it is taken so slowly that {0} bytes of changes wait; write it to a faster disk"
+    )]
+    TooSlow(usize),
+    /// Another file.
+    #[error("this is no backup of a hub: it does not begin like one")]
+    NoBackup,
+    /// A newer hub wrote it.
+    #[error(
+        "the backup has format {found}, this hub reads up to {supported}: restore it with the newer hub that wrote it"
+    )]
+    Version {
+        /// What was found.
+        found: u16,
+        /// What this version can read.
+        supported: u16,
+    },
+    /// The end is missing.
+    #[error("the backup is cut off after {0} bytes: it was never finished, or a part of it is missing")]
+    CutOff(u64),
+    /// Something in it is not what was written.
+    #[error("the backup is damaged ({reason}) at byte {at}")]
+    Damaged {
+        /// Where, in bytes from the beginning of the file.
+        at: u64,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// Nothing is written over.
+    #[error(
+        "{path} is not empty ({found} is in it): restore into an empty data folder; what a restore that failed has left can be removed"
+    )]
+    NotEmpty {
+        /// The folder.
+        path: String,
+        /// Something in it.
+        found: String,
+    },
+}

@@ -1,0 +1,256 @@
+//! Backups of stores that are used meanwhile, and what is restored from them.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::{Place, append, at, callback, named, on_every_engine, posted, secret, subscribe, the, topic};
+use crate::store::{
+    BackupError, Engine, Keyring, Offset, Store, StoreError, Topic, back_up, check, open, restore, verify,
+};
+
+on_every_engine!(
+    what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_engine,
+    a_backup_of_a_store_that_changes_all_the_time_is_that_store_at_one_moment,
+    a_store_that_is_closed_is_backed_up_without_its_keys,
+    nothing_is_restored_over_anything,
+    nothing_is_written_of_a_backup_that_is_damaged_or_cut_off,
+    secrets_stay_under_their_key,
+    files_beside_the_store_come_along,
+);
+
+/// Where tests keep their backups, and restore them to.
+struct Elsewhere(tempfile::TempDir);
+
+impl Elsewhere {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.0.path().join("backup")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    async fn take(&self, store: &dyn Store) {
+        let copied = store.back_up(Vec::new(), Box::new(File::create(self.backup()).unwrap())).await.unwrap();
+        assert_eq!(copied.bytes, fs::metadata(self.backup()).unwrap().len());
+        assert_eq!(verify(&self.backup()).unwrap().1, copied);
+    }
+}
+
+fn whole(engine: Engine, data: &Path, backup: &Path) {
+    let (_, found) = restore(engine, data, &Keyring::none(), backup).unwrap();
+    assert_eq!(found.faults, []);
+}
+
+async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_engine(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
+    for number in 0..20 {
+        append(&*store, named(posted(&url, vec![b'x'; number * 20_000]), &number.to_string(), at(1))).await;
+    }
+    let elsewhere = Elsewhere::new();
+    elsewhere.take(&*store).await;
+    for engine in [Engine::Fjall, Engine::Sled] {
+        let data = elsewhere.0.path().join(format!("{engine:?}"));
+        whole(engine, &data, &elsewhere.backup());
+        let restored = open(engine, &data, Keyring::none(), 0).unwrap();
+        let (kept, of) = (the(&*restored, &url).await, the(&*store, &url).await);
+        assert_eq!(
+            kept,
+            Topic { head: of.head.leap(), ..of },
+            "what the old hub may have given out is not given again"
+        );
+        let kept = restored.subscription(shard, subscription.topic, subscription.id).await.unwrap();
+        assert_eq!(kept.as_ref(), Some(&subscription));
+        let (_, next) = append(&*restored, posted(&url, "next")).await;
+        for offset in [Offset(21), Offset(1_000_000), of.head.leap()] {
+            let found = restored.notification_from(subscription.topic, offset).await.unwrap().unwrap();
+            assert_eq!(found.offset, next, "what is leaped over is passed");
+        }
+        restored.trim(at(4_000_000_000), 0).await.unwrap();
+        drop(restored);
+        let left = check(engine, &data, &Keyring::none()).unwrap();
+        assert_eq!(left.faults, [], "retention passes it too");
+    }
+    for engine in [Engine::Fjall, Engine::Sled] {
+        let data = elsewhere.0.path().join(format!("once more {engine:?}"));
+        whole(engine, &data, &elsewhere.backup());
+        let restored = open(engine, &data, Keyring::none(), 0).unwrap();
+        for offset in (1..=20).map(Offset) {
+            let of = |store: Arc<dyn Store>| async move {
+                store.notification_from(subscription.topic, offset).await
+            };
+            assert_eq!(of(Arc::clone(&restored)).await.unwrap(), of(Arc::clone(&store)).await.unwrap());
+        }
+    }
+}
+
+/// A file; after some of its first writes the store changes in every way: a new notification, fewer old ones, one subscription more.
+struct Meddling {
+    file: File,
+    store: Arc<dyn Store>,
+    handle: Handle,
+    written: usize,
+}
+
+impl Write for Meddling {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.written += 1;
+        let (store, number) = (Arc::clone(&self.store), self.written);
+        if number % 3 == 0 && number < 100 {
+            self.handle.block_on(async {
+                let url = topic(&format!("t{}", number % 5));
+                append(&*store, posted(&url, vec![b'y'; number * 100])).await;
+                subscribe(&*store, &url, &callback(&number.to_string())).await;
+                store.trim(at(0), 2_000_000).await.unwrap();
+            });
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+async fn a_backup_of_a_store_that_changes_all_the_time_is_that_store_at_one_moment(place: Place) {
+    let store = place.open();
+    for number in 0..40 {
+        append(&*store, posted(&topic(&format!("t{}", number % 5)), vec![b'x'; 90_000])).await;
+    }
+    let before = the(&*store, &topic("t1")).await.head;
+    let elsewhere = Elsewhere::new();
+    let file = File::create(elsewhere.backup()).unwrap();
+    let out = Meddling { file, store: Arc::clone(&store), handle: Handle::current(), written: 0 };
+    store.back_up(Vec::new(), Box::new(out)).await.unwrap();
+    whole(place.engine, &elsewhere.data(), &elsewhere.backup());
+    let restored = open(place.engine, &elsewhere.data(), Keyring::none(), 0).unwrap();
+    let mut moments = Vec::new();
+    for number in 0..5 {
+        let url = topic(&format!("t{number}"));
+        let (kept, now) = (the(&*restored, &url).await, the(&*store, &url).await);
+        let last = kept.latest.max(kept.posted);
+        assert_eq!(kept.head, last.leap());
+        assert!(last <= now.head && kept.first <= now.first, "{kept:?} {now:?}");
+        // What both have is the same, to the last byte.
+        for offset in (now.first.0..=last.0).map(Offset) {
+            let of = |store: Arc<dyn Store>| {
+                let id = kept.id;
+                async move { store.notification_from(id, offset).await.unwrap() }
+            };
+            assert_eq!(of(Arc::clone(&restored)).await, of(Arc::clone(&store)).await);
+        }
+        moments.push(last);
+    }
+    assert!(before < moments[1], "{before} {moments:?}");
+    // Each change is one notification and one subscription, so that as many of both are there at any moment.
+    let subscriptions = |store: Arc<dyn Store>| async move {
+        let mut all = 0;
+        for shard in (0..store.shards()).map(super::Shard) {
+            all += store.slots(shard).await.unwrap().len() as u64;
+        }
+        all
+    };
+    let (posted, kept) = (moments.iter().map(|last| last.0).sum::<u64>() - 40, subscriptions(restored).await);
+    assert!(
+        kept > 10 && (kept == posted || kept + 1 == posted),
+        "{kept} subscriptions, {posted} notifications"
+    );
+    assert!(kept <= subscriptions(store).await);
+}
+
+async fn a_store_that_is_closed_is_backed_up_without_its_keys(place: Place) {
+    let keys = Keyring::parse(&Keyring::generate()).unwrap();
+    let store = place.open_with(keys.clone()).unwrap();
+    subscribe(&*store, &topic("t"), &callback("d")).await;
+    let elsewhere = Elsewhere::new();
+    let mut file = File::create(elsewhere.backup()).unwrap();
+    let error = back_up(place.engine, place.directory.path(), &[], &mut file).unwrap_err();
+    assert!(matches!(error, BackupError::Store(StoreError::Locked { .. })), "{error}");
+    drop(store);
+    back_up(place.engine, place.directory.path(), &[], &mut File::create(elsewhere.backup()).unwrap())
+        .unwrap();
+    let (_, found) = restore(place.engine, &elsewhere.data(), &keys, &elsewhere.backup()).unwrap();
+    assert_eq!(found.faults, []);
+    let nowhere = back_up(place.engine, elsewhere.0.path(), &[], &mut Vec::new()).unwrap_err();
+    assert!(nowhere.to_string().contains("there is no store"), "{nowhere}");
+}
+
+async fn nothing_is_restored_over_anything(place: Place) {
+    let store = place.open();
+    append(&*store, posted(&topic("t"), "kept")).await;
+    let elsewhere = Elsewhere::new();
+    elsewhere.take(&*store).await;
+    drop(store);
+    let error =
+        restore(place.engine, place.directory.path(), &Keyring::none(), &elsewhere.backup()).unwrap_err();
+    assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
+    assert_eq!(the(&*place.open(), &topic("t")).await.head, Offset(1));
+}
+
+async fn nothing_is_written_of_a_backup_that_is_damaged_or_cut_off(place: Place) {
+    let store = place.open();
+    append(&*store, posted(&topic("t"), vec![b'x'; 300_000])).await;
+    let elsewhere = Elsewhere::new();
+    elsewhere.take(&*store).await;
+    let bytes = fs::read(elsewhere.backup()).unwrap();
+    let mut bent = bytes.clone();
+    bent[bytes.len() / 2] ^= 1;
+    for (damaged, told) in
+        [(&bytes[..bytes.len() - 1], "cut off after"), (&bent, "is damaged"), (b"hello", "no backup")]
+    {
+        fs::write(elsewhere.backup(), damaged).unwrap();
+        let error =
+            restore(place.engine, &elsewhere.data(), &Keyring::none(), &elsewhere.backup()).unwrap_err();
+        assert!(error.to_string().contains(told), "{error}");
+        assert!(!elsewhere.data().exists());
+    }
+}
+
+async fn secrets_stay_under_their_key(place: Place) {
+    let keys = Keyring::parse(&Keyring::generate()).unwrap();
+    let store = place.open_with(keys.clone()).unwrap();
+    subscribe(&*store, &topic("t"), &callback("d")).await;
+    let elsewhere = Elsewhere::new();
+    elsewhere.take(&*store).await;
+    let needle = b"first secret";
+    let held = fs::read(elsewhere.backup()).unwrap();
+    assert!(!held.windows(needle.len()).any(|window| window == needle));
+
+    let other = Keyring::parse(&Keyring::generate()).unwrap();
+    let error = restore(place.engine, &elsewhere.data(), &other, &elsewhere.backup()).unwrap_err();
+    assert!(matches!(error, BackupError::Store(StoreError::SecretsKey { .. })), "{error}");
+    assert!(!elsewhere.data().exists(), "the key is asked for first");
+    restore(place.engine, &elsewhere.data(), &keys, &elsewhere.backup()).unwrap();
+    let restored = open(place.engine, &elsewhere.data(), keys, 0).unwrap();
+    let kept = restored.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
+    assert_eq!(kept.secret, Some(secret("first secret")));
+}
+
+async fn files_beside_the_store_come_along(place: Place) {
+    let store = place.open();
+    let elsewhere = Elsewhere::new();
+    let [there, missing] = ["ticket-key", "audit.jsonl"].map(|name| place.directory.path().join(name));
+    fs::write(&there, "ticket").unwrap();
+    let large = place.directory.path().join("large");
+    fs::write(&large, (0..70_000_000_u32).map(|number| number.to_le_bytes()[0]).collect::<Vec<_>>()).unwrap();
+    store
+        .back_up(vec![there, missing, large.clone()], Box::new(File::create(elsewhere.backup()).unwrap()))
+        .await
+        .unwrap();
+    whole(place.engine, &elsewhere.data(), &elsewhere.backup());
+    assert_eq!(fs::read_to_string(elsewhere.data().join("ticket-key")).unwrap(), "ticket");
+    assert!(!elsewhere.data().join("audit.jsonl").exists());
+    let restored = fs::read(elsewhere.data().join("large")).unwrap();
+    assert!(restored == fs::read(&large).unwrap(), "larger than a frame may be");
+    assert_eq!(check(place.engine, &elsewhere.data(), &Keyring::none()).unwrap().faults, []);
+}

@@ -1,0 +1,110 @@
+//! Taking a backup: of a store that is closed, and of one that changes meanwhile.
+//!
+//! A running store is read a few records at a time, and whatever is committed between two reads is written behind them. Each
+//! change that is written is thus newer than what was written of its record before, and after the last one the backup is the
+//! store as of one commit.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use resync_core::datetime::DateTime;
+
+use super::engine::{Engine, Keys, Space};
+use super::shared::Shared;
+use super::tap::Tap;
+use super::{check, directory};
+use crate::store::backup::{Changes, VERSION, Writer};
+use crate::store::{self, BackupError, Copied, Header, Result};
+
+/// About how many bytes are read at once. Commits wait that long.
+const READ_AT_ONCE: usize = 512 * 1024;
+
+/// Backs up the store in `directory`, which no hub may be using.
+pub(in crate::store) fn back_up(
+    engine: store::Engine,
+    directory: &Path,
+    beside: &[PathBuf],
+    out: &mut dyn Write,
+) -> std::result::Result<Copied, BackupError> {
+    check::existing(engine, directory)?;
+    let _lock = directory::take(engine, directory)?;
+    let opened = super::open_engine(engine, directory)?;
+    write(opened.as_ref(), None, beside, out)
+}
+
+/// Backs up a store while it is used.
+pub(super) fn running(
+    shared: &Shared,
+    beside: &[PathBuf],
+    out: &mut dyn Write,
+) -> std::result::Result<Copied, BackupError> {
+    // From before the first record is read, so that no commit is in neither.
+    let tap = shared.tap();
+    write(shared.engine.as_ref(), Some((shared, &tap)), beside, out)
+}
+
+fn write(
+    engine: &dyn Engine,
+    live: Option<(&Shared, &Tap)>,
+    beside: &[PathBuf],
+    out: &mut dyn Write,
+) -> std::result::Result<Copied, BackupError> {
+    let mut writer = Writer::begin(out, &header())?;
+    for space in Space::ALL {
+        let mut next = Some(Vec::new());
+        while let Some(from) = next {
+            let still = live.map(|(shared, _)| shared.still());
+            let (records, last) = read(engine, space, from)?;
+            drop(still);
+            writer.changes(&records)?;
+            if let Some((_, tap)) = live {
+                catch_up(&mut writer, tap)?;
+            }
+            // No other key lies between a key and itself with a byte more.
+            next = last.map(|last| [last.as_slice(), &[0]].concat());
+        }
+    }
+    for path in beside {
+        add_file(&mut writer, path)?;
+    }
+    if let Some((_, tap)) = live {
+        catch_up(&mut writer, tap)?;
+    }
+    writer.finish()
+}
+
+fn header() -> Header {
+    Header {
+        version: VERSION,
+        store: directory::FORMAT,
+        begun: DateTime::now().to_string(),
+        hub: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// The records of a space from a key on, and the last of these keys; `None` after the last of all.
+fn read(engine: &dyn Engine, space: Space, from: Vec<u8>) -> Result<(Changes, Option<Vec<u8>>)> {
+    let mut records = Changes::default();
+    for record in engine.scan(space, &Keys { from, to: None }) {
+        let (key, value) = record?;
+        records.push(space.tag(), &key, Some(&value));
+        if records.len() >= READ_AT_ONCE {
+            return Ok((records, Some(key.to_vec())));
+        }
+    }
+    Ok((records, None))
+}
+
+fn catch_up(writer: &mut Writer<&mut dyn Write>, tap: &Tap) -> std::result::Result<(), BackupError> {
+    tap.drain()?.iter().try_for_each(|changes| writer.changes(changes))
+}
+
+fn add_file(writer: &mut Writer<&mut dyn Write>, path: &Path) -> std::result::Result<(), BackupError> {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(()) };
+    match fs::read(path) {
+        Ok(bytes) => writer.file(name, &bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(BackupError::Input(format!("{}: {error}", path.display()))),
+    }
+}

@@ -1,0 +1,208 @@
+//! Making a store anew from a backup.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use bytes::Bytes;
+use resync_core::datetime::DateTime;
+
+use super::codec::Record;
+use super::engine::{Batch, Engine, Keys, Space};
+use super::layout::{Empty, Encryption, LogRecord, TopicState, TopicWatermark};
+use super::{check, codec, directory, key, widen};
+use crate::store::backup::{Content, Reader};
+use crate::store::{self, BackupError, Copied, Findings, Header, Keyring, Laggard, StoreError, Watermark};
+
+type Result<T> = std::result::Result<T, BackupError>;
+/// What is read is written in commits of about so many bytes.
+const COMMIT: usize = 4 * 1024 * 1024;
+/// And so many small changes at once.
+const AT_ONCE: usize = 1024;
+
+/// Reads a whole backup.
+pub(in crate::store) fn verify(backup: &Path) -> Result<(Header, Copied)> {
+    read(backup, |_| Ok(()))
+}
+
+pub(in crate::store) fn restore(
+    engine: store::Engine,
+    directory: &Path,
+    keys: &Keyring,
+    backup: &Path,
+) -> Result<(Header, Findings)> {
+    refuse_what_is_there(directory)?;
+    // All of it is read before the first byte is written, and the keys are asked for before that, too.
+    let mut encryption = None;
+    read(backup, |content| {
+        let Content::Changes(changes) = content else { return Ok(()) };
+        let said = changes
+            .into_iter()
+            .rfind(|(space, key, _)| *space == Space::Meta.tag() && key[..] == *key::ENCRYPTION);
+        encryption = said.map_or(encryption.take(), |(_, _, value)| value);
+        Ok(())
+    })?;
+    if let Some(kept) = encryption {
+        widen(&codec::open::<Encryption>(keys, key::ENCRYPTION, &kept)?, keys)?;
+    }
+
+    let lock = directory::take_to_restore(directory)?;
+    let opened = super::open_engine(engine, directory)?;
+    let (mut batch, mut bytes, mut began) = (Batch::default(), 0, BTreeSet::new());
+    let (header, _) = read(backup, |content| {
+        match content {
+            Content::Changes(changes) => {
+                for (space, key, value) in changes {
+                    bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+                    change(&mut batch, space, &key, value)?;
+                }
+            }
+            Content::File { name, bytes } => {
+                put_file(directory, &name, &bytes, began.contains(&name))?;
+                began.insert(name);
+            }
+        }
+        if bytes >= COMMIT {
+            opened.commit(&std::mem::take(&mut batch))?;
+            bytes = 0;
+        }
+        Ok(())
+    })?;
+    opened.commit(&batch)?;
+    leap(opened.as_ref(), keys)?;
+    let found = check::look(opened.as_ref(), keys)?;
+    drop(opened);
+    directory::settle(directory)?;
+    directory::finish(engine, directory)?;
+    drop(lock);
+    Ok((header, found))
+}
+
+/// Leaves places free in every log: the hub from which the backup comes may have given out those behind its end meanwhile, and who has
+/// seen their names would take other notifications under them for repetitions. Who had got everything has passed them.
+fn leap(engine: &dyn Engine, keys: &Keyring) -> store::Result<()> {
+    let mut ends = BTreeMap::new();
+    let mut writing = Writing { engine, keys, batch: Batch::default() };
+    for (key, mut state) in each::<TopicState>(engine, keys)? {
+        let topic = &mut state.topic;
+        let mut end = topic.head;
+        // A topic that does not know the whole of its log is mended later.
+        while engine.get(Space::Log, &key::log(topic.id, end.next()))?.is_some() {
+            end = end.next();
+        }
+        let to = end.leap();
+        let hole = LogRecord::hole(to.0 - end.0, Empty::Leapt, DateTime::now());
+        if topic.first > end {
+            state.oldest = Some(hole.received_at);
+        }
+        topic.head = to;
+        ends.insert(topic.id, (end, to));
+        writing.put(key::log(topic.id, end.next()), &hole)?;
+        writing.put(key.to_vec(), &state)?;
+    }
+    let passed = |topic, done| ends.get(&topic).filter(|(end, _)| *end == done).map(|(_, to)| *to);
+    for (key, TopicWatermark(topic, mark)) in each::<TopicWatermark>(engine, keys)? {
+        if let (Some(done), None) = (passed(topic, mark.done), mark.sweep) {
+            writing.put(key.to_vec(), &TopicWatermark(topic, Watermark { done, sweep: None }))?;
+        }
+    }
+    for (key, laggard) in each::<Laggard>(engine, keys)? {
+        if let Some(cursor) = passed(laggard.topic, laggard.cursor) {
+            writing.put(key.to_vec(), &Laggard { cursor, ..laggard })?;
+        }
+    }
+    engine.commit(&writing.batch)
+}
+
+/// Every record of a kind that can be read.
+fn each<R: Record>(engine: &dyn Engine, keys: &Keyring) -> store::Result<Vec<(Bytes, R)>> {
+    let mut found = Vec::new();
+    for record in engine.scan(R::SPACE, &Keys::all()) {
+        let (key, value) = record?;
+        found.extend(codec::open(keys, &key, &value).ok().map(|record| (key, record)));
+    }
+    Ok(found)
+}
+
+/// Changes on their way to the engine, some at a time.
+struct Writing<'a> {
+    engine: &'a dyn Engine,
+    keys: &'a Keyring,
+    batch: Batch,
+}
+
+impl Writing<'_> {
+    fn put<R: Record>(&mut self, key: Vec<u8>, record: &R) -> store::Result<()> {
+        let value = codec::seal(self.keys, &key, record);
+        self.batch.put(R::SPACE, key, value);
+        if self.batch.len() < AT_ONCE {
+            return Ok(());
+        }
+        self.engine.commit(&std::mem::take(&mut self.batch))
+    }
+}
+
+/// Hands over everything that is in a backup, in its order.
+fn read(backup: &Path, mut take: impl FnMut(Content) -> Result<()>) -> Result<(Header, Copied)> {
+    let file = File::open(backup).map_err(|error| input(backup, &error))?;
+    let mut reader = Reader::open(BufReader::with_capacity(1024 * 1024, file))?;
+    if reader.header().store > directory::FORMAT {
+        let found = reader.header().store;
+        return Err(StoreError::Format { found, supported: directory::FORMAT }.into());
+    }
+    while let Some(content) = reader.next()? {
+        take(content)?;
+    }
+    Ok((reader.header().clone(), reader.copied()))
+}
+
+fn change(batch: &mut Batch, space: u8, key: &[u8], value: Option<Bytes>) -> Result<()> {
+    let space = Space::ALL.into_iter().find(|known| known.tag() == space);
+    let space = space.ok_or(BackupError::Damaged { at: 0, reason: "a record is of an unknown kind" })?;
+    match value {
+        Some(value) => batch.put(space, key.to_vec(), value.to_vec()),
+        None => batch.remove(space, key.to_vec()),
+    }
+    Ok(())
+}
+
+/// A fresh disk may have a folder of its own.
+fn refuse_what_is_there(directory: &Path) -> Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| output(directory, &error))?,
+    };
+    for entry in entries {
+        let name = entry.map_err(|error| output(directory, &error))?.file_name();
+        if name != "lost+found" {
+            let found = name.to_string_lossy().into_owned();
+            return Err(BackupError::NotEmpty { path: directory.display().to_string(), found });
+        }
+    }
+    Ok(())
+}
+
+/// Puts a file beside the store, where there is none of this name, for the hub's user only; or what follows in one that was begun.
+fn put_file(directory: &Path, name: &str, bytes: &[u8], began: bool) -> Result<()> {
+    if Path::new(name).file_name().is_none_or(|last| last != name) {
+        return Err(BackupError::Damaged { at: 0, reason: "a file is to go elsewhere" });
+    }
+    let path = directory.join(name);
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create_new(!began)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| output(&path, &error))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|error| output(&path, &error))
+}
+
+fn input(path: &Path, error: &io::Error) -> BackupError {
+    BackupError::Input(format!("{}: {error}", path.display()))
+}
+
+fn output(path: &Path, error: &io::Error) -> BackupError {
+    BackupError::Store(StoreError::Write(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,367 @@
+//! Backups of a hub under load, restored elsewhere: nothing that was acknowledged before a backup began is lost to anybody.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use resync_tests::harness::{Backup, HubProcess, Receiver, Reply, Seen, binary, eventually, post};
+use tempfile::tempdir;
+use tokio::process::Command;
+use tokio::task::JoinSet;
+
+const TOPICS: usize = 3;
+const PUBLISHERS: usize = 6;
+
+fn topic(number: usize) -> String {
+    format!("http://source.example/set{number}/")
+}
+
+fn refusing(seen: &Seen) -> Reply {
+    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
+}
+
+/// Everything that came in these deliveries.
+fn bodies(deliveries: &[Seen]) -> BTreeSet<String> {
+    deliveries.iter().map(Seen::text).collect()
+}
+
+/// What was delivered under each `webhook-id`, by which subscribers drop repetitions.
+fn names(deliveries: &[Seen]) -> BTreeMap<String, String> {
+    deliveries.iter().map(|seen| (seen.header("webhook-id").to_owned(), seen.text())).collect()
+}
+
+/// Runs a command of the hub on this data folder: whether it went well, and what it said.
+async fn run(data: &Path, keys: &[(&str, &str)], arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(binary("resync-hub"));
+    command.args(arguments).arg("--data-dir").arg(data);
+    command.envs(keys.iter().map(|(key, value)| (format!("RESYNC_HUB_{key}"), *value)));
+    let output = command.output().await.unwrap();
+    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+async fn well(data: &Path, keys: &[(&str, &str)], arguments: &[&str]) -> String {
+    let (well, said) = run(data, keys, arguments).await;
+    assert!(well, "{arguments:?}: {said}");
+    said
+}
+
+/// Posts one notification after the other until it is told to stop; what got its 202 is in the list.
+async fn publish(
+    hub: std::net::SocketAddr,
+    own: usize,
+    done: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+) {
+    let number = own % TOPICS;
+    let link = format!("<{}>; rel=\"self\", <http://{hub}/websub/>; rel=\"hub\"", topic(number));
+    for count in 0.. {
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        // Large enough that a backup of them is read in several steps.
+        let body = format!("{number} {own} {count} {}", "x".repeat(8_000));
+        let answer =
+            post(hub, &[("Content-Type", "text/plain"), ("Link", &link)], body.as_bytes()).await.unwrap();
+        assert_eq!(answer.status, 202, "a backup refuses nobody: {}", answer.text());
+        done.lock().unwrap().push(body);
+    }
+}
+
+/// A hub under load is backed up, dies, and goes on elsewhere with another engine.
+async fn moves_on(from: &str, to: &str) {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+    let (well_off, in_trouble) = (Receiver::start().await, Receiver::start().await);
+    in_trouble.behave(refusing);
+    let mut first = HubProcess::start_with(&data, &[("STORE_ENGINE", from)]).await;
+    for number in 0..TOPICS {
+        first.subscribe(&topic(number), &well_off.url("/cb"), &[], 2 * number + 1).await;
+        first
+            .subscribe(&topic(number), &in_trouble.url("/cb"), &[("hub.secret", "s3cr3t")], 2 * number + 2)
+            .await;
+    }
+    let (done, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+    let mut publishers = JoinSet::new();
+    for own in 0..PUBLISHERS {
+        publishers.spawn(publish(first.address, own, Arc::clone(&done), Arc::clone(&stop)));
+    }
+    eventually("there is something to back up", || async { done.lock().unwrap().len() > 300 }).await;
+    let before: Vec<String> = done.lock().unwrap().clone();
+    let admin = first.admin_address().to_string();
+    let said = well(&data, &[], &["backup", file.to_str().unwrap(), "--admin", &admin]).await;
+    assert!(said.contains("records"), "{said}");
+    let after = done.lock().unwrap().len();
+    assert!(after > before.len(), "the hub took posts while it was backed up");
+    stop.store(true, Ordering::SeqCst);
+    while let Some(ended) = publishers.join_next().await {
+        ended.unwrap();
+    }
+    first.kill().await;
+
+    let given = names(&[well_off.deliveries(), in_trouble.deliveries()].concat());
+    let (got, refused) = (well_off.deliveries(), in_trouble.deliveries().len());
+    in_trouble.behave(|_| Reply::Agree);
+    let engine = [("STORE_ENGINE", to)];
+    well(&elsewhere, &engine, &["restore", file.to_str().unwrap()]).await;
+    assert!(well(&elsewhere, &engine, &["fsck"]).await.contains("all well"));
+    let second = HubProcess::start_with(&elsewhere, &engine).await;
+    second.until_subscribed(2 * TOPICS).await;
+    for number in 0..TOPICS {
+        let retry = format!("/api/v1/deliveries/retry?topic={}", topic(number));
+        assert_eq!(second.admin_post(&retry, "").await.status, 200);
+    }
+    // Of the second hub is expected what the first one had not delivered.
+    let lost = |mut owed: BTreeSet<String>, receiver: &Receiver, from: usize| {
+        for body in bodies(&receiver.deliveries()[from..]) {
+            owed.remove(&body);
+        }
+        owed.len()
+    };
+    let (all, had) = (before.iter().cloned().collect::<BTreeSet<_>>(), bodies(&got));
+    let owed: BTreeSet<String> = all.difference(&had).cloned().collect();
+    eventually("whoever was well off has got everything of before", || async {
+        lost(owed.clone(), &well_off, got.len()) == 0
+    })
+    .await;
+    eventually("whoever was in trouble has got everything of before", || async {
+        lost(all.clone(), &in_trouble, refused) == 0
+    })
+    .await;
+    // The second hub goes on where the backup was: with the same secrets and for new notifications.
+    second.publish(&topic(0), "of the second hub").await.unwrap();
+    let came =
+        in_trouble.until("what is new", |seen| seen.iter().any(|one| one.body == "of the second hub")).await;
+    let new = came.iter().find(|one| one.body == "of the second hub").unwrap();
+    assert!(new.header("x-hub-signature").starts_with("sha256="));
+    // Under one name there is one notification, whichever of the two hubs has sent it.
+    let mut by_name = given;
+    for (name, body) in names(&[well_off.deliveries(), in_trouble.deliveries()].concat()) {
+        assert_eq!(*by_name.entry(name.clone()).or_insert_with(|| body.clone()), body, "{name}");
+    }
+    assert!(!second.admin("/api/v1/deliveries/gaps").await.text().contains("\"first\""), "nothing was lost");
+    println!(
+        "{from} to {to}: {} acknowledged before the backup, {} when it ended, 0 lost",
+        before.len(),
+        after
+    );
+}
+
+#[tokio::test]
+async fn a_backup_under_load_loses_nothing_when_it_is_restored_into_the_other_engine() {
+    moves_on("fjall", "sled").await;
+}
+
+#[tokio::test]
+async fn and_back_again() {
+    moves_on("sled", "fjall").await;
+}
+
+#[tokio::test]
+async fn a_backup_of_a_stopped_hub_holds_tokens_and_acts_and_not_the_operators_token() {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+    let mut hub = HubProcess::start(&data).await;
+    hub.publish(&topic(0), "kept").await.unwrap();
+    hub.add_token("library", "http://source.example/").await;
+    hub.stop().await;
+    let file = file.to_str().unwrap();
+    well(&data, &[], &["backup", file]).await;
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(file).unwrap().permissions());
+    assert_eq!(mode & 0o077, 0, "only the hub's user reads a backup");
+    let token = fs::read(data.join("admin-token")).unwrap();
+    let held = fs::read(file).unwrap();
+    assert!(!held.windows(token.len()).any(|window| window == token));
+
+    well(&elsewhere, &[], &["restore", file]).await;
+    assert!(well(&elsewhere, &[], &["token", "list"]).await.contains("library"));
+    let acts = fs::read_to_string(elsewhere.join("audit.jsonl")).unwrap();
+    assert!(acts.contains("token add") && acts.contains("restore"), "{acts}");
+    let restored = HubProcess::start(&elsewhere).await;
+    assert!(restored.admin("/api/v1/topics").await.text().contains(&topic(0)));
+    assert_ne!(fs::read(elsewhere.join("admin-token")).unwrap(), token);
+}
+
+#[tokio::test]
+async fn what_cannot_be_restored_is_refused_with_the_reason_and_leaves_nothing() {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+    let mut hub = HubProcess::start(&data).await;
+    hub.publish(&topic(0), "kept").await.unwrap();
+    let (admin, file) = (hub.admin_address().to_string(), file.to_str().unwrap());
+    well(&data, &[], &["backup", file, "--admin", &admin]).await;
+    hub.stop().await;
+    let bytes = fs::read(file).unwrap();
+    let mut newer = Backup::read(Path::new(file));
+    newer.say("\"version\":1", "\"version\":9");
+    newer.write(Path::new(file));
+    let newer = fs::read(file).unwrap();
+    let mut bent = bytes.clone();
+    bent[bytes.len() / 2] ^= 1;
+    for (content, told) in [
+        (&newer[..], "has format 9, this hub reads up to 1: restore it with the newer hub"),
+        (&bent, "the backup is damaged"),
+        (&bytes[..bytes.len() / 2], "the backup is cut off after"),
+        (b"something else", "this is no backup of a hub"),
+    ] {
+        fs::write(file, content).unwrap();
+        let (well, said) = run(&elsewhere, &[], &["restore", file]).await;
+        assert!(!well && said.contains(told), "{said}");
+        assert!(!elsewhere.exists());
+    }
+    fs::write(file, &bytes).unwrap();
+    let (well, said) = run(&data, &[], &["restore", file]).await;
+    assert!(!well && said.contains("is not empty"), "{said}");
+
+    let mark = data.join("engine");
+    fs::write(&mark, "fjall 77\n").unwrap();
+    let said = hub.try_restart().await.unwrap_err();
+    assert!(
+        said.contains("the store has format 77, this hub reads up to 2: use the newer hub that wrote it"),
+        "{said}"
+    );
+    fs::write(&mark, "fjall 1\n").unwrap();
+    hub.restart().await;
+    assert_eq!(fs::read_to_string(&mark).unwrap(), "fjall 2\n", "an older format is migrated by a start");
+    assert!(hub.admin("/api/v1/topics").await.text().contains(&topic(0)));
+}
+
+#[tokio::test]
+async fn backups_are_written_down_as_what_operators_do() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let answer = hub.admin_post("/api/v1/backup", "").await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/octet-stream")));
+    assert!(answer.text().contains("resync-hub backup\n"));
+    eventually("its outcome is written down", || async {
+        hub.admin("/api/v1/audit").await.text().contains("records, ")
+    })
+    .await;
+    let acts = hub.admin("/api/v1/audit").await.text();
+    assert!(acts.contains("\"act\":\"backup\""), "{acts}");
+}
+
+/// The kind of record that notifications are.
+const LOG: u8 = 3;
+/// The kind of record that subscriptions are.
+const SUBSCRIPTIONS: u8 = 6;
+
+#[tokio::test]
+async fn a_damaged_store_is_mended_and_whoever_had_not_got_what_is_lost_is_told_of_a_gap() {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+    let late = Receiver::start().await;
+    late.behave(refusing);
+    let mut hub = HubProcess::start(&data).await;
+    hub.subscribe(&topic(0), &late.url("/cb"), &[], 1).await;
+    for body in ["one", "two", "three"] {
+        hub.publish(&topic(0), body).await.unwrap();
+    }
+    late.until_delivered(1).await;
+    hub.stop().await;
+    let name = file.to_str().unwrap();
+    well(&data, &[], &["backup", name]).await;
+    let mut damaged = Backup::read(&file);
+    damaged.change(|space, key, mut value| {
+        if space == LOG && key.ends_with(&2_u64.to_be_bytes()) {
+            let middle = value.len() / 2;
+            value[middle] ^= 1;
+        }
+        value
+    });
+    damaged.write(&file);
+
+    let (restored, said) = run(&elsewhere, &[], &["restore", name]).await;
+    assert!(!restored && said.contains("it is restored as it was, with 2 faults"), "{said}");
+    let (whole, said) = run(&elsewhere, &[], &["fsck"]).await;
+    assert!(!whole && said.contains("`resync-hub fsck --repair`"), "{said}");
+    let said = well(&elsewhere, &[], &["fsck", "--repair"]).await;
+    let lost = format!("lost: notification 2 of topic {}: missing or damaged", topic(0));
+    assert!(said.contains(&lost) && said.contains("all well"), "{said}");
+    assert!(well(&elsewhere, &[], &["fsck"]).await.contains("all well"));
+    assert!(fs::read_to_string(elsewhere.join("audit.jsonl")).unwrap().contains("\"act\":\"repair\""));
+
+    late.behave(|_| Reply::Agree);
+    let second = HubProcess::start(&elsewhere).await;
+    let retry = format!("/api/v1/deliveries/retry?topic={}", topic(0));
+    assert_eq!(second.admin_post(&retry, "").await.status, 200);
+    let came = late.until("the third", |seen| seen.iter().any(|one| one.body == "three")).await;
+    assert!(came.iter().all(|one| one.body != "two"));
+    assert!(came.iter().filter(|one| one.body == "one").count() > 1, "what is whole is delivered");
+    eventually("the gap is listed", || async {
+        let gaps = second.admin("/api/v1/deliveries/gaps").await.text();
+        gaps.contains(".2\",\"last\":2")
+    })
+    .await;
+}
+
+/// What the hub before this one wrote: records of the first version, in which subscriptions had no addresses.
+fn as_of_before(space: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
+    assert_eq!(value[0], 2, "this test knows what changed from version 1 to 2 only");
+    let mut content = value[..value.len() - 4].to_vec();
+    content[0] = 1;
+    if space == SUBSCRIPTIONS {
+        let mut at = 1;
+        let number = |at: &mut usize| {
+            let begin = *at;
+            while content[*at] >= 0x80 {
+                *at += 1;
+            }
+            *at += 1;
+            usize::from(content[begin])
+        };
+        let _id = number(&mut at);
+        let _topic = number(&mut at);
+        let origin = number(&mut at);
+        at += origin;
+        let _start = number(&mut at);
+        at += 8;
+        let _nanoseconds = number(&mut at);
+        assert_eq!(content.remove(at), 0, "a callback that is an address has none beside it");
+    }
+    let checksum = crc32fast::hash(&[&[space], key, &content].concat());
+    content.extend_from_slice(&checksum.to_be_bytes());
+    content
+}
+
+#[tokio::test]
+async fn a_store_of_the_hub_before_this_one_is_migrated_by_a_start_and_nothing_is_lost() {
+    for engine in ["fjall", "sled"] {
+        let folder = tempdir().unwrap();
+        let [data, old, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+        let keys = [("STORE_ENGINE", engine)];
+        let destination = Receiver::start().await;
+        destination.behave(refusing);
+        let mut hub = HubProcess::start_with(&data, &keys).await;
+        hub.subscribe(&topic(0), &destination.url("/cb"), &[("hub.secret", "s3cr3t")], 1).await;
+        hub.publish(&topic(0), "owed").await.unwrap();
+        destination.until_delivered(1).await;
+        hub.stop().await;
+        well(&data, &keys, &["backup", file.to_str().unwrap()]).await;
+        let mut backup = Backup::read(&file);
+        backup.say("\"store\":2", "\"store\":1");
+        backup.change(|space, key, value| as_of_before(space, key, &value));
+        backup.write(&file);
+        well(&old, &keys, &["restore", file.to_str().unwrap()]).await;
+        // That is now what the other hub had, but for the mark.
+        let mark = old.join("engine");
+        fs::write(&mark, format!("{engine} 1\n")).unwrap();
+        assert!(well(&old, &keys, &["fsck"]).await.contains("all well"));
+        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 1\n"), "a look changes nothing");
+
+        destination.behave(|_| Reply::Agree);
+        let new = HubProcess::start_with(&old, &keys).await;
+        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 2\n"));
+        let retry = format!("/api/v1/deliveries/retry?topic={}", topic(0));
+        assert_eq!(new.admin_post(&retry, "").await.status, 200);
+        let got = destination.until_delivered(2).await;
+        assert!(got[1].text() == "owed" && got[1].header("x-hub-signature").starts_with("sha256="));
+        // A renewal writes the subscription anew.
+        new.subscribe(&topic(0), &destination.url("/cb"), &[("hub.secret", "s3cr3t")], 1).await;
+        new.publish(&topic(0), "next").await.unwrap();
+        destination.until("the next one", |seen| seen.iter().any(|one| one.body == "next")).await;
+    }
+}

@@ -1,0 +1,364 @@
+//! The life of a hub in an operator's hands: sockets that outlive it, draining, stopping, the level of its log, what it tells of one
+//! subscriber, and its papers.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use resync_tests::harness::{
+    Answer, HubProcess, Process, Receiver, Reply, Seen, binary, eventually, form, post, request,
+};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use serde_json::Value;
+use tempfile::tempdir;
+use tokio::process::Command;
+
+const TOPIC: &str = "http://source.example/set/";
+
+fn refusing(seen: &Seen) -> Reply {
+    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
+}
+
+/// What a command on a running hub says.
+async fn order(hub: &HubProcess, data: &Path, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(binary("resync-hub"));
+    command.args(arguments).arg("--data-dir").arg(data).args(["--admin", &hub.admin_address().to_string()]);
+    let output = command.output().await.unwrap();
+    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+async fn well(hub: &HubProcess, data: &Path, arguments: &[&str]) -> String {
+    let (well, said) = order(hub, data, arguments).await;
+    assert!(well, "{arguments:?}: {said}");
+    said
+}
+
+/// Sockets as systemd holds them: they are there whether a hub runs or not.
+struct Passed {
+    public: TcpListener,
+    admin: TcpListener,
+}
+
+impl Passed {
+    fn bind() -> Self {
+        let bind = || TcpListener::bind("127.0.0.1:0").unwrap();
+        Self { public: bind(), admin: bind() }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.public.local_addr().unwrap()
+    }
+
+    /// What the operator is told.
+    async fn status(&self, data: &Path) -> String {
+        let token = fs::read_to_string(data.join("admin-token")).unwrap();
+        let asked = format!(
+            "GET /api/v1/status HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        );
+        request(self.admin.local_addr().unwrap(), asked.as_bytes()).await.unwrap().text()
+    }
+
+    /// A hub that gets them as its descriptors 3 and 4 (`LISTEN_FDS`).
+    async fn start(&self, data: &Path) -> Process {
+        let inherited = |socket: &TcpListener| -> OwnedFd {
+            let copy = fcntl_dupfd_cloexec(socket.as_fd(), 100).unwrap();
+            fcntl_setfd(&copy, FdFlags::empty()).unwrap();
+            copy
+        };
+        let copies = [inherited(&self.public), inherited(&self.admin)];
+        let [public, admin] = copies.each_ref().map(|copy| copy.as_raw_fd().to_string());
+        let script = r#"exec 3<&"$1" 4<&"$2"; export LISTEN_FDS=2 LISTEN_PID=$$; shift 2; exec "$@""#;
+        let mut command = Command::new("bash");
+        command.args(["-c", script, "bash", &public, &admin]).arg(binary("resync-hub"));
+        command.args(["--dev", "--data-dir"]).arg(data);
+        let mut hub = Process::run("resync-hub", &mut command);
+        hub.line("listening on").await;
+        hub
+    }
+}
+
+async fn publish(hub: SocketAddr, body: &str) -> std::io::Result<Answer> {
+    let link = format!("<{TOPIC}>; rel=\"self\", <http://{hub}/websub/>; rel=\"hub\"");
+    post(hub, &[("Content-Type", "text/plain"), ("Link", &link)], body.as_bytes()).await
+}
+
+#[tokio::test]
+async fn whoever_connects_while_no_hub_runs_is_answered_by_the_next_one() {
+    let folder = tempdir().unwrap();
+    let sockets = Passed::bind();
+    let hub = sockets.address();
+    // Before the first hub, after one that was asked to stop, and after one that died.
+    let mut running: Option<Process> = None;
+    for round in 0..3 {
+        match (running.take(), round) {
+            (Some(process), 1) => assert!(process.terminate().await.success()),
+            (Some(process), _) => process.kill().await,
+            (None, _) => {}
+        }
+        let waiting = tokio::spawn(async move { publish(hub, &format!("of round {round}")).await });
+        let admin = sockets.admin.local_addr().unwrap();
+        let asking = tokio::spawn(async move {
+            request(admin, b"GET /livez HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n").await
+        });
+        eventually("both wait to be accepted", || async {
+            let listening = fs::read_to_string("/proc/net/tcp").unwrap();
+            waits(&listening, hub) && waits(&listening, admin)
+        })
+        .await;
+        running = Some(sockets.start(folder.path()).await);
+        assert_eq!(waiting.await.unwrap().unwrap().status, 202);
+        assert_eq!(asking.await.unwrap().unwrap().status, 200);
+    }
+    running.unwrap().kill().await;
+}
+
+/// Whether somebody waits to be accepted there: the queue of a listening socket (state 0A) is not empty.
+fn waits(sockets: &str, address: SocketAddr) -> bool {
+    let port = format!(":{:04X}", address.port());
+    sockets.lines().any(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        fields.get(1).is_some_and(|local| local.ends_with(&port))
+            && fields.get(3) == Some(&"0A")
+            && fields.get(4).is_some_and(|queues| !queues.ends_with(":00000000"))
+    })
+}
+
+#[tokio::test]
+async fn publishers_notice_nothing_of_restarts() {
+    let folder = tempdir().unwrap();
+    let sockets = Passed::bind();
+    let hub = sockets.address();
+    let mut running = sockets.start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let callback = destination.url("/cb");
+    let wish = [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &callback)];
+    assert_eq!(form(hub, &wish).await.unwrap().status, 202);
+    eventually("the subscription is in force", || async {
+        sockets.status(folder.path()).await.contains("\"subscriptions\":1,")
+    })
+    .await;
+    let posted = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&posted);
+    let publisher = tokio::spawn(async move {
+        for number in 0..400 {
+            let answer =
+                publish(hub, &number.to_string()).await.unwrap_or_else(|error| panic!("{number}: {error}"));
+            assert_eq!(answer.status, 202, "{number}: {}", answer.text());
+            counter.store(number + 1, Ordering::SeqCst);
+        }
+    });
+    for restart in 1..=2 {
+        eventually("some are posted", || async { posted.load(Ordering::SeqCst) >= 100 * restart }).await;
+        assert!(running.terminate().await.success());
+        running = sockets.start(folder.path()).await;
+    }
+    publisher.await.unwrap();
+    let got = destination
+        .until("every notification", |seen| {
+            (300..400).all(|one| seen.iter().any(|seen| seen.text() == one.to_string()))
+        })
+        .await;
+    for number in 0..400 {
+        assert!(got.iter().any(|seen| seen.text() == number.to_string()), "{number}");
+    }
+}
+
+#[tokio::test]
+async fn a_hub_that_is_drained_takes_nothing_new_and_delivers_what_it_has() {
+    let folder = tempdir().unwrap();
+    let data = folder.path();
+    let mut hub = HubProcess::start(data).await;
+    let destination = Receiver::start().await;
+    destination.behave(refusing);
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
+    hub.publish(TOPIC, "before").await.unwrap();
+    destination.until_delivered(1).await;
+
+    assert!(well(&hub, data, &["drain"]).await.contains("draining: nothing new is taken"));
+    let callback = destination.url("/new");
+    let subscribe = [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &callback)];
+    let ping = [("hub.mode", "publish"), ("hub.url", TOPIC)];
+    for refused in [
+        hub.publish(TOPIC, "refused").await.unwrap(),
+        form(hub.address, &subscribe).await.unwrap(),
+        form(hub.address, &ping).await.unwrap(),
+    ] {
+        assert_eq!((refused.status, refused.header("retry-after")), (503, Some("30")), "{}", refused.text());
+    }
+    let ready = hub.admin("/readyz").await;
+    assert_eq!((ready.status, ready.text().trim()), (503, "not ready: draining"));
+    assert_eq!(hub.admin("/livez").await.status, 200);
+    assert!(hub.admin("/metrics").await.text().contains("websub_ready 0"));
+    eventually("it is told that one subscription is behind", || async {
+        let state: Value = serde_json::from_str(&well(&hub, data, &["drain", "--json"]).await).unwrap();
+        state["draining"] == true && state["late"] == 1
+    })
+    .await;
+
+    destination.behave(|_| Reply::Agree);
+    well(&hub, data, &["deliveries", "retry", "--topic", TOPIC]).await;
+    let got = destination.until_delivered(2).await;
+    assert!(got.iter().all(|seen| seen.body == "before"), "deliveries go on");
+
+    // A socket that systemd holds would start it again for the next post.
+    let (status, _) = hub.stop().await;
+    assert!(status.success());
+    hub.restart().await;
+    assert_eq!(hub.publish(TOPIC, "refused").await.unwrap().status, 503, "a start does not end it");
+
+    assert!(well(&hub, data, &["drain", "--end"]).await.contains("everything is taken again"));
+    hub.until_ready().await;
+    assert_eq!(hub.publish(TOPIC, "after").await.unwrap().status, 202);
+    destination.until("what was taken then", |seen| seen.iter().any(|one| one.body == "after")).await;
+    let acts = hub.admin("/api/v1/audit").await.text();
+    assert!(acts.contains("\"drain\"") && acts.contains("\"end drain\""), "{acts}");
+}
+
+#[tokio::test]
+async fn a_hub_stops_within_ten_seconds_whatever_is_under_way_and_what_was_not_delivered_is_afterwards() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let (hangs, late) = (Receiver::start().await, Receiver::start().await);
+    hangs.behave(|seen| if seen.method == http::Method::POST { Reply::Hang } else { Reply::Agree });
+    late.behave(|_| Reply::Late(Duration::from_secs(1)));
+    hub.subscribe(TOPIC, &hangs.url("/cb"), &[], 1).await;
+    hub.subscribe(TOPIC, &late.url("/cb"), &[], 2).await;
+    hub.publish(TOPIC, "under way").await.unwrap();
+    hangs.until_delivered(1).await;
+    late.until_delivered(1).await;
+    let asked = Instant::now();
+    let (status, said) = hub.stop().await;
+    assert!(status.success(), "{said}");
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    for receiver in [&hangs, &late] {
+        receiver.behave(|_| Reply::Agree);
+    }
+    hub.restart().await;
+    hangs.until_delivered(2).await;
+    hub.publish(TOPIC, "next").await.unwrap();
+    let got = late.until("the next one", |seen| seen.iter().any(|one| one.body == "next")).await;
+    assert_eq!(
+        got.iter().filter(|seen| seen.body == "under way").count(),
+        1,
+        "what was finished is not repeated"
+    );
+}
+
+#[tokio::test]
+async fn the_level_of_the_log_is_changed_while_the_hub_runs() {
+    let folder = tempdir().unwrap();
+    let data = folder.path();
+    let mut hub = HubProcess::start_with(data, &[("LOG_FILTER", "warn")]).await;
+    assert_eq!(well(&hub, data, &["log-level"]).await.trim(), "warn");
+    let refused = |hub: &HubProcess| {
+        let address = hub.address;
+        async move { form(address, &[("hub.mode", "nothing")]).await.unwrap().status }
+    };
+    assert_eq!(refused(&hub).await, 400);
+    assert!(!hub.process().said().contains("request refused"));
+    assert_eq!(well(&hub, data, &["log-level", "hub=debug"]).await.trim(), "info,resync_hub=debug");
+    assert_eq!(refused(&hub).await, 400);
+    hub.process().line("request refused").await;
+    let (fine, said) = order(&hub, data, &["log-level", "hub=loud"]).await;
+    assert!(!fine && said.contains("is no filter"), "{said}");
+    assert_eq!(well(&hub, data, &["log-level"]).await.trim(), "info,resync_hub=debug");
+    let acts = hub.admin("/api/v1/audit").await.text();
+    assert!(acts.contains("\"log level\"") && acts.contains("info,resync_hub=debug"), "{acts}");
+}
+
+#[tokio::test]
+async fn everything_about_one_subscriber_is_told_except_the_secret_and_nothing_about_others() {
+    let folder = tempdir().unwrap();
+    let data = folder.path();
+    let hub = HubProcess::start(data).await;
+    let (one, other) = (Receiver::start().await, Receiver::start().await);
+    one.behave(refusing);
+    let callback = one.url("/capability");
+    hub.subscribe(TOPIC, &callback, &[("hub.secret", "s3cr3t-of-one")], 1).await;
+    hub.subscribe(TOPIC, &other.url("/other"), &[], 2).await;
+    hub.subscribe("http://source.example/more/", &callback, &[], 3).await;
+    hub.publish(TOPIC, "news").await.unwrap();
+    one.until_delivered(1).await;
+    eventually("how far it is has been stored", || async {
+        well(&hub, data, &["subscriptions", "export", &callback]).await.contains("\"attempts\": 1")
+    })
+    .await;
+
+    let told = well(&hub, data, &["subscriptions", "export", &callback]).await;
+    let all: Value = serde_json::from_str(&told).unwrap();
+    let subscriptions = all["subscriptions"].as_array().unwrap();
+    assert_eq!(subscriptions.len(), 2, "{told}");
+    assert!(subscriptions.iter().all(|one| one["callback"] == callback.as_str()));
+    let signed = subscriptions.iter().find(|one| one["topic"] == TOPIC).unwrap();
+    assert_eq!(signed["has_secret"], true);
+    assert!(signed["late"]["attempts"].as_u64().is_some(), "{told}");
+    assert!(!told.contains("s3cr3t-of-one") && !told.contains("/other"), "{told}");
+
+    let id = signed["id"].to_string();
+    let told: Value =
+        serde_json::from_str(&well(&hub, data, &["subscriptions", "export", &id]).await).unwrap();
+    assert_eq!(
+        (told["subscriptions"].as_array().unwrap().len(), &told["subscriptions"][0]["id"]),
+        (1, &signed["id"])
+    );
+    let (found, said) = order(&hub, data, &["subscriptions", "export", "4711"]).await;
+    assert!(!found && said.contains("no such subscription"), "{said}");
+    let acts = hub.admin("/api/v1/audit").await.text();
+    assert!(acts.contains("\"export\"") && !acts.contains("capability"), "{acts}");
+
+    // What is deleted is told of no more.
+    well(&hub, data, &["subscriptions", "deny", &id]).await;
+    one.behave(|_| Reply::Agree);
+    eventually("the denial is told", || async {
+        let all: Value =
+            serde_json::from_str(&well(&hub, data, &["subscriptions", "export", &callback]).await).unwrap();
+        all["subscriptions"].as_array().unwrap().len() == 1 && all["denials"].as_array().unwrap().is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_program_writes_man_pages_and_completions_that_shells_and_man_understand() {
+    let folder = tempdir().unwrap();
+    for name in ["resync-hub", "resync-source", "resync-destination"] {
+        let run = async |arguments: &[&str]| {
+            let output = Command::new(binary(name)).args(arguments).output().await.unwrap();
+            assert!(
+                output.status.success(),
+                "{name} {arguments:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            String::from_utf8(output.stdout).unwrap()
+        };
+        for shell in ["bash", "zsh", "fish"] {
+            let script = run(&["completions", shell]).await;
+            assert!(script.contains(name) && script.contains("completions"), "{shell}: {script}");
+        }
+        let script = folder.path().join("completions.bash");
+        fs::write(&script, run(&["completions", "bash"]).await).unwrap();
+        // bash itself knows what may follow.
+        let function = name.replace('-', "__");
+        let ask = format!(
+            "source {}; COMP_WORDS=({name} comp); COMP_CWORD=1; _{function} {name} comp {name}; echo \"${{COMPREPLY[@]}}\"",
+            script.display()
+        );
+        let asked = Command::new("bash").args(["-c", &ask]).output().await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&asked.stdout).trim(), "completions", "{asked:?}");
+
+        let pages = folder.path().join("man");
+        run(&["man", pages.to_str().unwrap()]).await;
+        let page = fs::read_to_string(pages.join(format!("{name}.1"))).unwrap();
+        assert!(page.contains(".TH") && page.contains("completions"), "{page}");
+        assert!(pages.join(format!("{name}-completions.1")).is_file());
+    }
+    assert!(folder.path().join("man/resync-hub-subscriptions-export.1").is_file());
+    let process = Process::start("resync-hub", &["completions", "smalltalk"], &HashMap::new()).wait().await;
+    assert_eq!(process.code(), Some(2));
+}
