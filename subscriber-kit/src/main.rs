@@ -18,6 +18,7 @@ use resync_subscriber_kit::relay::{RelayOptions, relay};
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
 use resync_subscriber_kit::sync::{Look, Offer, SyncOptions, Target, audit, look};
 use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 
 use bar::Bar;
@@ -63,8 +64,17 @@ fn start(cli: Cli) -> Result<ExitCode, Failure> {
     let colour =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(cli.command))
+    runtime(&cli.command)?.block_on(run(cli.command))
+}
+
+fn runtime(command: &Command) -> std::io::Result<Runtime> {
+    let mut builder = match command {
+        // Many at a time, and none may wait for another.
+        Command::Subscribe(_) | Command::Listen(_) => Builder::new_multi_thread(),
+        // What comes for a file is passed on more often than it is worked on, and to another thread that is dear; files have threads of their own.
+        _ => Builder::new_current_thread(),
+    };
+    builder.enable_all().build()
 }
 
 async fn run(command: Command) -> Result<ExitCode, Failure> {

@@ -8,6 +8,7 @@ mod baseline;
 mod batch;
 mod changes;
 mod collector;
+mod content;
 mod delete;
 mod disk;
 mod download;

@@ -113,7 +113,7 @@ impl Plan {
     pub(crate) fn begin_with(
         &self,
         gone: bool,
-        is_missing: impl Fn(&Planned) -> bool + Send + 'static,
+        mut is_missing: impl FnMut(&Planned) -> bool + Send + 'static,
     ) -> io::Result<Steps> {
         let mut file = self.0.try_clone()?;
         let (sender, receiver) = mpsc::channel(READ_AHEAD);

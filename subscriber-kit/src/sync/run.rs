@@ -98,6 +98,30 @@ enum Step {
     New(Line, New),
 }
 
+/// What is to be put in place next.
+#[derive(Default)]
+struct Waiting {
+    files: Vec<(Line, New)>,
+    /// How many bytes of memory they take.
+    held: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, line: Line, new: New) {
+        self.held += new.ready.held();
+        self.files.push((line, new));
+    }
+
+    /// Each batch is a sync more, so that a second one at the same time must be worth it.
+    fn are_worth_another(&self) -> bool {
+        self.files.len() >= batch::MOST / 2 || self.held >= batch::MOST_BYTES / 2
+    }
+
+    fn are_enough(&self) -> bool {
+        self.files.len() >= batch::MOST || self.held >= batch::MOST_BYTES
+    }
+}
+
 /// The new file of a resource, and what was there before.
 pub(super) struct New {
     pub(super) ready: Ready,
@@ -192,17 +216,23 @@ impl<'s> Run<'s> {
         learnt: &mut dyn Learn,
     ) -> Result<(), SyncError> {
         let (mut work, mut placing) = (FuturesUnordered::new(), FuturesUnordered::new());
-        let mut waiting = Vec::new();
+        let mut waiting = Waiting::default();
         let (looking, base) = (Arc::clone(&self.placing), self.target.base.clone());
-        let mut steps = plan.begin_with(false, move |planned| looking.lacks(planned, &base))?;
+        let mut missing = None;
+        let mut steps = plan.begin_with(false, move |planned| looking.lacks(planned, &base, &mut missing))?;
         let mut planning = true;
         self.options.progress.begin(self.placing.places.wanted());
         loop {
-            // What comes while one batch is put in place is the next.
-            if placing.is_empty() && !waiting.is_empty() {
-                placing.push(self.put(std::mem::take(&mut waiting)));
+            // What comes while one batch is put in place is the next; while one is made durable another is written.
+            let is_time = match placing.len() {
+                0 => !waiting.files.is_empty(),
+                1 => waiting.are_worth_another(),
+                _ => false,
+            };
+            if is_time {
+                placing.push(self.put(std::mem::take(&mut waiting).files));
             }
-            let has_room = work.len() < self.options.parallel.max(1) && waiting.len() < batch::MOST;
+            let has_room = !waiting.are_enough() && work.len() < self.options.parallel.max(1);
             tokio::select! {
                 planned = steps.next(), if planning && has_room => match planned? {
                     Some(planned) => work.push(self.resource(planned)),
@@ -210,7 +240,7 @@ impl<'s> Run<'s> {
                 },
                 Some(step) = work.next(), if !work.is_empty() => match step {
                     Step::Done(done) => self.note(done, made, report, learnt),
-                    Step::New(line, new) => waiting.push((line, new)),
+                    Step::New(line, new) => waiting.push(line, new),
                 },
                 Some(put) = placing.next(), if !placing.is_empty() => for done in put {
                     self.note(done, made, report, learnt);
