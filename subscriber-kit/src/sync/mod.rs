@@ -13,6 +13,7 @@ mod delete;
 mod disk;
 mod download;
 mod dump;
+mod feed;
 mod filter;
 mod folder;
 mod lists;
