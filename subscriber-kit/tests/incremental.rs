@@ -393,7 +393,7 @@ async fn rs199_what_changes_while_it_is_fetched_is_found_in_the_change_list_by_t
 }
 
 #[tokio::test]
-async fn rs199_what_was_told_too_early_is_asked_for_by_every_run_until_it_is_there() {
+async fn rs199_what_was_told_too_early_is_asked_for_again_until_it_is_there() {
     let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
     for (told, answer) in [("b", "404 Not Found"), ("c", "403 Forbidden"), ("d", "410 Gone")] {
         mirror.site.tell(&[(told, Some("1"))]);

@@ -10,7 +10,7 @@ use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
 use url::Url;
 
-use super::changes::{Changes, Gap, Reached};
+use super::changes::{Changes, Gap, Point, Reached};
 use super::collector::{Collected, Collector};
 use super::download::blocking;
 use super::dump::{Dumps, Filled, fill, is_empty};
@@ -134,7 +134,8 @@ impl<'s> Work<'s> {
         let changes = offer.changes(options.changes);
         let scope = Scope::of(offer, list, target, options);
         let opening = target.clone();
-        let folder = Arc::new(blocking(move || CopyFolder::open(&opening)).await?);
+        let open = if options.dry_run { CopyFolder::look } else { CopyFolder::open };
+        let folder = Arc::new(blocking(move || open(&opening)).await?);
         let (room, bytes) = (Room::Copy(Arc::clone(&folder)), AtomicU64::new(0));
         let counted = Counted::default();
         let base = &target.base;
@@ -144,7 +145,16 @@ impl<'s> Work<'s> {
         Ok(Self { client, target, options, lists, dump, scope, folder })
     }
 
-    /// Where the copy stands in the Source's changes.
+    /// Where the copy stands in the Source's changes, by what is told of it or else by what earlier runs left.
+    async fn beginning(&self, look: Look) -> Option<Standing> {
+        let told = self.options.from.filter(|_| look == Look::Changes);
+        match told {
+            Some(from) => Some(Standing::new(self.scope.clone(), Point::at(from), Vec::new())),
+            None => self.standing().await,
+        }
+    }
+
+    /// What earlier runs left.
     async fn standing(&self) -> Option<Standing> {
         let (folder, scope) = (Arc::clone(&self.folder), self.scope.clone());
         blocking(move || Standing::load(&folder, &scope)).await
@@ -153,7 +163,7 @@ impl<'s> Work<'s> {
 
 impl Work<'_> {
     async fn run(&self, look: Look) -> Result<Report, SyncError> {
-        let standing = self.standing().await;
+        let standing = self.beginning(look).await;
         let standing = standing.filter(|_| self.lists.changes.is_some());
         if let (Look::Changes, Some(standing)) = (look, &standing)
             && let Some(report) = Box::pin(self.incremental(standing)).await?
@@ -256,8 +266,8 @@ impl Work<'_> {
     async fn incremental(&self, standing: &Standing) -> Result<Option<Report>, SyncError> {
         let Some(root) = self.lists.changes else { return Ok(None) };
         let mut collector = Collector::new(&self.lists, self.lists.room.scratch()?);
-        for line in &standing.undone {
-            collector.again(line)?;
+        for undone in standing.undone.iter().filter(|undone| undone.rest == 0) {
+            collector.again(&undone.line)?;
         }
         let changes = Changes { lists: &self.lists, root, gap: Gap::Refused };
         let Reached { collector, point, .. } = match Box::pin(changes.since(collector, &standing.point)).await
@@ -270,20 +280,27 @@ impl Work<'_> {
             Err(error) => return Err(error),
         };
         let collector = self.lists.take_told(collector, &point)?;
-        let (mut report, mut made) = self.deal(collector).await?;
+        let (mut report, mut made) = self.deal(collector, standing).await?;
         let next = made.standing(&self.scope, point);
         report.is_remembered = next.is_some();
         self.keep(made.changed, None, next.filter(|next| next != standing)).await?;
         Ok(Some(report))
     }
 
-    /// Deals with the changes of a collector.
-    async fn deal(&self, collector: Collector) -> Result<(Report, Made), SyncError> {
+    /// Deals with the changes of a collector, and tells of what rests.
+    async fn deal(&self, collector: Collector, standing: &Standing) -> Result<(Report, Made), SyncError> {
         let Collected { places, plan, mut report, packages, .. } = blocking(move || collector.end()).await?;
         report.method = Method::Incremental;
+        let mut made = Made::after(standing);
+        for undone in standing.undone.iter().filter(|undone| undone.rest > 0) {
+            // Of what changed since, that is the last word.
+            if !undone.line.place(&self.target.base).is_some_and(|place| places.knows(&place)) {
+                report.rests(&undone.line.loc, &undone.cause);
+                made.rests(undone);
+            }
+        }
         let mut run = Run::new(self, Arc::new(places), Memory::default(), false);
         // First, since a folder may stand where a file belongs now, or the other way round.
-        let mut made = Made::default();
         run.deletions(&plan, &mut report, &mut made).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
         let mut learnt = More::new(&self.folder);

@@ -79,12 +79,11 @@ impl Ready {
         let file = if is_new { Some(content.into_file(space)?) } else { None };
         if let Some(modified) = modified {
             // The time is all that the next comparison may have to go by.
-            match &file {
-                Some(file) => file.as_file().set_modified(modified)?,
-                None => {
-                    let there = File::options().write(true).open(placing.directory.join(&relative))?;
-                    there.set_modified(modified)?;
-                }
+            if let Some(file) = &file {
+                file.as_file().set_modified(modified)?;
+            } else {
+                let there = File::options().write(true).open(placing.directory.join(&relative))?;
+                there.set_modified(modified)?;
             }
         }
         Ok(Prepared { relative, file, hashes })

@@ -87,6 +87,11 @@ impl ResourceError {
         matches!(self, Self::Fetch(error) if error.is_transient())
     }
 
+    /// Whether only the Source can mend it, which each time is a request in vain until it does.
+    pub(crate) fn is_about_the_answer(&self) -> bool {
+        matches!(self, Self::Fetch(error) if error.is_about_the_answer())
+    }
+
     /// Whether another place may have it.
     fn is_about_the_place(&self) -> bool {
         self.is_mismatch() || matches!(self, Self::Fetch(_))

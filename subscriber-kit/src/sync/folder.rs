@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 use super::disk::Disk;
 use super::{SyncError, Target};
@@ -33,6 +33,8 @@ pub(crate) struct CopyFolder {
     disk: Arc<dyn Disk>,
     /// Whether one call makes all files durable and would say if it did not.
     syncs_together: AtomicBool,
+    /// Where the work folder is not in the copy.
+    _elsewhere: Option<TempDir>,
 }
 
 impl CopyFolder {
@@ -42,13 +44,7 @@ impl CopyFolder {
         make_private_folder(&path)?;
         mark(&path)?;
         let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK_NAME))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(SyncError::InUse { directory: target.directory.clone() });
-            }
-            Err(fs::TryLockError::Error(error)) => return Err(error.into()),
-        }
+        take(&lock, target)?;
         let work = path.join(WORK_NAME);
         match fs::remove_dir_all(&work) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -57,7 +53,27 @@ impl CopyFolder {
         make_private_folder(&work)?;
         let disk = Arc::clone(&target.disk);
         let syncs_together = AtomicBool::new(disk.tells_of_all(&lock));
-        Ok(Self { path, work, lock, disk, syncs_together })
+        Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: None })
+    }
+
+    /// The same for who leaves no trace: nothing is made in the copy, and what a run needs is among the system's temporary
+    /// files.
+    pub(crate) fn look(target: &Target) -> Result<Self, SyncError> {
+        let path = target.directory.join(STATE_FOLDER);
+        let lock = match File::open(path.join(LOCK_NAME)) {
+            Ok(lock) => {
+                take(&lock, target)?;
+                lock
+            }
+            // Nobody ever worked on it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => tempfile::tempfile()?,
+            Err(error) => return Err(error.into()),
+        };
+        let elsewhere = tempfile::tempdir()?;
+        let work = elsewhere.path().join(WORK_NAME);
+        make_private_folder(&work)?;
+        let (disk, syncs_together) = (Arc::clone(&target.disk), AtomicBool::new(false));
+        Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: Some(elsewhere) })
     }
 
     /// A file of the copy's own, such as what is remembered about its files.
@@ -130,8 +146,16 @@ impl CopyFolder {
     }
 
     /// Where something can be moved out of the way.
-    pub(crate) fn aside(&self) -> io::Result<tempfile::TempDir> {
+    pub(crate) fn aside(&self) -> io::Result<TempDir> {
         tempfile::tempdir_in(&self.work)
+    }
+}
+
+fn take(lock: &File, target: &Target) -> Result<(), SyncError> {
+    match lock.try_lock() {
+        Ok(()) => Ok(()),
+        Err(fs::TryLockError::WouldBlock) => Err(SyncError::InUse { directory: target.directory.clone() }),
+        Err(fs::TryLockError::Error(error)) => Err(error.into()),
     }
 }
 

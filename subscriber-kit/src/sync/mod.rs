@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use resync_core::datetime::DateTime;
 use resync_core::document::Capability;
 use resync_core::package::PackageError;
 use resync_core::xml::ReadError;
@@ -160,8 +161,11 @@ pub enum ChangesFrom {
 pub struct SyncOptions {
     /// Remove local files that the Source no longer lists (RS-201).
     pub delete: bool,
-    /// Only tell what would be done: nothing is fetched, replaced or removed.
+    /// Only tell what would be done: no resource is fetched, and nothing is written to the directory.
     pub dry_run: bool,
+    /// Deal with the changes since this time, whatever is known of earlier runs (RS-191): the copy was in step then. Counts
+    /// for [`Look::Changes`].
+    pub from: Option<DateTime>,
     /// Shows how far it has come.
     pub progress: Progress,
     /// Whose resources may be fetched.
@@ -203,6 +207,7 @@ impl Default for SyncOptions {
         Self {
             delete: false,
             dry_run: false,
+            from: None,
             progress: Progress::default(),
             authority: Authority::default(),
             baseline: Baseline::default(),
@@ -242,6 +247,18 @@ impl Target {
     pub fn open(directory: &Path, base: Url) -> std::io::Result<Self> {
         std::fs::create_dir_all(directory)?;
         Ok(Self { directory: directory.canonicalize()?, base, state: None, disk: Arc::new(Real) })
+    }
+
+    /// The same without making it, for who only looks.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn look(directory: &Path, base: Url) -> std::io::Result<Self> {
+        let directory = match directory.canonicalize() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::path::absolute(directory)?,
+            found => found?,
+        };
+        Ok(Self { directory, base, state: None, disk: Arc::new(Real) })
     }
 
     /// Protects a state folder other than the usual one from deletion.

@@ -22,7 +22,7 @@ use super::places::Places;
 use super::plan::{Line, Plan, Planned};
 use super::put::Placing;
 use super::report::{Outcome, Report};
-use super::standing::{MAX_UNDONE, Standing};
+use super::standing::{MAX_UNDONE, Standing, Undone};
 use super::{Authority, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -49,7 +49,9 @@ pub(super) struct Made {
     /// The folders that were changed.
     pub(super) changed: HashSet<PathBuf>,
     /// What failed and is to be tried again, as much as is remembered.
-    undone: Vec<Line>,
+    undone: Vec<Undone>,
+    /// How often runs before this one asked in vain for what they left undone, by its URI.
+    vain: HashMap<String, u32>,
     /// Whether more failed than that.
     is_too_much: bool,
     /// Whether some of that may mend by itself.
@@ -57,16 +59,28 @@ pub(super) struct Made {
 }
 
 impl Made {
+    /// For a run that goes on where another ended.
+    pub(super) fn after(standing: &Standing) -> Self {
+        let vain = standing.undone.iter().map(|undone| (undone.line.loc.clone(), undone.vain));
+        Self { vain: vain.collect(), ..Self::default() }
+    }
+
     pub(super) fn failed(&mut self, line: &Line, error: &ResourceError) {
         if !error.is_for_later() {
             return;
         }
         if self.undone.len() < MAX_UNDONE {
-            self.undone.push(line.clone().for_later());
+            let vain = self.vain.get(&line.loc).copied().unwrap_or(0);
+            self.undone.push(Undone::new(line.clone().for_later(), error, vain));
         } else {
             self.is_too_much = true;
             self.is_too_much_to_mend |= error.may_mend();
         }
+    }
+
+    /// What this run lets rest stays undone.
+    pub(super) fn rests(&mut self, undone: &Undone) {
+        self.undone.push(undone.rested());
     }
 
     /// Where the copy stands after a run over changes; `None` if too much failed to be remembered, so that they must be
