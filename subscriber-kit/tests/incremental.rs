@@ -175,16 +175,23 @@ async fn rs197_what_changed_between_a_list_and_the_oldest_change_is_told_to_be_u
         assert_eq!((counts(&report), report.in_step()), ([0, 0, 0, 2, 0], false), "{report:?}");
         assert!(report.deletion_skipped.unwrap().contains("between"));
         assert!(report.uncertain.unwrap().contains("between"));
-        assert!(!point.exists(), "from there no change is to be followed");
     }
+    mirror.site.source.asked();
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!((report.method, report.resources, report.in_step()), (Method::Incremental, 0, false));
+    assert!(report.uncertain.unwrap().contains("between"), "that is remembered");
+    let mut asked = mirror.site.source.asked();
+    asked.sort();
+    assert_eq!(asked, ["/changelist.xml", "/resourcelist.xml"], "the same list would tell no more");
     std::fs::remove_file(mirror.directory.path().join("stranger")).unwrap();
     let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
     assert_eq!((found.verdict, found.same), (Verdict::Unproven, 2), "{found:?}");
     assert!(found.uncertain.unwrap().contains("between"));
 
     mirror.site.list();
-    assert!(mirror.run(Look::AtNewList).await.in_step());
-    assert!(point.exists());
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!((report.method, report.in_step(), report.uncertain), (Method::Baseline, true, None));
+    assert!(mirror.follows().await.in_step());
 }
 
 #[tokio::test]

@@ -165,7 +165,9 @@ impl Work<'_> {
     async fn run(&self, look: Look) -> Result<Report, SyncError> {
         let standing = self.beginning(look).await;
         let standing = standing.filter(|_| self.lists.changes.is_some());
+        // Where changes are missing, a newer list has the first word.
         if let (Look::Changes, Some(standing)) = (look, &standing)
+            && standing.uncertain.is_none()
             && let Some(report) = Box::pin(self.incremental(standing)).await?
         {
             return self.settle(report).await;
@@ -218,13 +220,20 @@ impl Work<'_> {
         run.account(&mut report);
         report.deletion_skipped = deletion_skipped;
         report.may_mend |= matches!(unity, Unity::Mixed(_));
+        // An index that does not say when it is true stays the same while its lists change; what changed before the point
+        // and is told nowhere, the same list will not tell either.
+        let is_settled = match unity {
+            Unity::One => true,
+            Unity::Gap(_) => point.is_some(),
+            Unity::Mixed(_) | Unity::Untold(_) => false,
+        };
         report.uncertain = unity.doubt();
-        // An index that does not say when it is true stays the same while its lists change.
-        if !report.may_mend && report.uncertain.is_none() {
+        if !report.may_mend && is_settled {
             learnt.settled =
                 Some(Settled { scope: self.scope.clone(), validators, digest, report: report.clone() });
         }
         let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
+        let standing = standing.map(|standing| standing.doubted(report.uncertain.clone()));
         report.is_remembered = standing.is_some();
         self.keep(made.changed, Some(learnt), standing).await?;
         Ok(report)
@@ -281,7 +290,9 @@ impl Work<'_> {
         };
         let collector = self.lists.take_told(collector, &point)?;
         let (mut report, mut made) = self.deal(collector, standing).await?;
-        let next = made.standing(&self.scope, point);
+        report.uncertain.clone_from(&standing.uncertain);
+        report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
+        let next = made.standing(&self.scope, point).map(|next| next.doubted(standing.uncertain.clone()));
         report.is_remembered = next.is_some();
         self.keep(made.changed, None, next.filter(|next| next != standing)).await?;
         Ok(Some(report))

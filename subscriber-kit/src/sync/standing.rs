@@ -65,11 +65,19 @@ pub(crate) struct Standing {
     pub(crate) point: Point,
     /// What failed and is to be tried again.
     pub(crate) undone: Vec<Undone>,
+    /// Why changes before the point may be missing, which only a newer list can mend (RS-197).
+    #[serde(default)]
+    pub(crate) uncertain: Option<String>,
 }
 
 impl Standing {
     pub(crate) fn new(scope: Scope, point: Point, undone: Vec<Undone>) -> Self {
-        Self { format: FORMAT, scope, point, undone }
+        Self { format: FORMAT, scope, point, undone, uncertain: None }
+    }
+
+    /// The same, but that changes may be missing.
+    pub(crate) fn doubted(self, uncertain: Option<String>) -> Self {
+        Self { uncertain, ..self }
     }
 
     /// What an earlier run of the same settings left; nothing if that cannot be read.
