@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::{NamedTempFile, TempDir};
 
@@ -31,8 +30,9 @@ pub(crate) struct CopyFolder {
     work: PathBuf,
     lock: File,
     disk: Arc<dyn Disk>,
-    /// Whether one call makes all files durable and would say if it did not.
-    syncs_together: AtomicBool,
+    /// Whether one call makes all files durable and would say if it did not. Held during the call: a failed write is told of once,
+    /// and may be of a file that another thread relies on.
+    syncs_together: Mutex<bool>,
     /// Where the work folder is not in the copy.
     _elsewhere: Option<TempDir>,
 }
@@ -52,7 +52,7 @@ impl CopyFolder {
         }
         make_private_folder(&work)?;
         let disk = Arc::clone(&target.disk);
-        let syncs_together = AtomicBool::new(disk.tells_of_all(&lock));
+        let syncs_together = Mutex::new(disk.tells_of_all(&lock));
         Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: None })
     }
 
@@ -72,7 +72,7 @@ impl CopyFolder {
         let elsewhere = tempfile::tempdir()?;
         let work = elsewhere.path().join(WORK_NAME);
         make_private_folder(&work)?;
-        let (disk, syncs_together) = (Arc::clone(&target.disk), AtomicBool::new(false));
+        let (disk, syncs_together) = (Arc::clone(&target.disk), Mutex::new(false));
         Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: Some(elsewhere) })
     }
 
@@ -94,16 +94,13 @@ impl CopyFolder {
     /// Makes so many files durable at once that lie in the work folder; `false` where each has to be synced by itself, which
     /// also tells whose error it is.
     pub(crate) fn sync_files(&self, count: usize) -> bool {
-        if count < WORTH_ALL || !self.syncs_together.load(Ordering::Relaxed) {
+        if count < WORTH_ALL {
             return false;
         }
+        let mut syncs_together = self.syncs_together.lock().unwrap_or_else(PoisonError::into_inner);
         // Open for as long as the run, so that no failed write since then goes unnoticed.
-        let are_durable = self.disk.sync_all(&self.lock).is_ok();
-        if !are_durable {
-            // The error may be about a file of the next ones too, and is told once.
-            self.syncs_together.store(false, Ordering::Relaxed);
-        }
-        are_durable
+        *syncs_together = *syncs_together && self.disk.sync_all(&self.lock).is_ok();
+        *syncs_together
     }
 
     /// Makes one file durable.
