@@ -220,28 +220,25 @@ pub(crate) fn heard(event: &Event) -> Option<String> {
 
 /// The same as one JSON object a line.
 pub(crate) fn heard_json(directory: &Path, event: &Event) -> Value {
-    let mut told = match event {
-        Event::Listening { address } => json!({ "event": "listening", "address": address.to_string() }),
+    let details = match event {
+        Event::Listening { address } => json!({ "address": address.to_string() }),
         Event::Subscribed { topic, until } => {
-            json!({ "event": "subscribed", "topic": topic.as_str(), "until": until.to_string() })
+            json!({ "topic": topic.as_str(), "until": until.to_string() })
         }
-        Event::Notified => json!({ "event": "notified" }),
         Event::Gap { told_until, from } => {
-            json!({ "event": "gap", "told_until": told_until.to_string(), "from": from.to_string() })
+            json!({ "told_until": told_until.to_string(), "from": from.to_string() })
         }
-        Event::Synchronised(report) => {
-            json!({ "event": "synchronised", "in_step": report.in_step(), "report": report })
+        Event::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
+        Event::HookFailed { cause, retry_in } | Event::SyncFailed { cause, retry_in } => {
+            json!({ "cause": cause, "retry_in_seconds": retry_in.as_secs() })
         }
-        Event::HookDone => json!({ "event": "command-done" }),
-        Event::HookFailed { cause, retry_in } => {
-            json!({ "event": "command-failed", "cause": cause, "retry_in_seconds": retry_in.as_secs() })
-        }
-        Event::SyncFailed { cause, retry_in } => {
-            json!({ "event": "sync-failed", "cause": cause, "retry_in_seconds": retry_in.as_secs() })
-        }
-        Event::Stopped { cause } => json!({ "event": "stopped", "cause": cause }),
-        other => json!({ "event": format!("{other:?}") }),
+        Event::Stopped { cause } => json!({ "cause": cause }),
+        _ => Value::Null,
     };
+    let mut told = json!({ "event": event.kind() });
+    for (name, value) in details.as_object().into_iter().flatten() {
+        told[name] = value.clone();
+    }
     told["directory"] = json!(directory.to_string_lossy());
     told
 }
