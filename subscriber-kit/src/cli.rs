@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use http::{HeaderName, HeaderValue};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{ClientOptions, Credentials, Reach};
@@ -19,8 +19,8 @@ use crate::limits::{Limits, Patience};
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
-/// Every flag is also a key of the configuration file (see `config print`), and an environment variable; the flag counts
-/// before the variable, and that before the file.
+/// Every flag but --from is also a key of the configuration file (see `config print`), and an environment variable; the
+/// flag counts before the variable, and that before the file.
 /// Exit codes: 0 done, 1 failed or not in step, 2 usage, 64 bad configuration.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
@@ -39,6 +39,28 @@ pub(crate) struct Cli {
     /// A TOML file with the settings that no flag and no variable gives
     #[arg(long, global = true, env = "RESYNC_DESTINATION_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+/// The command line. Each switch may be given a value, so that it can be taken back where the file or the environment has it on.
+pub(crate) fn command() -> clap::Command {
+    let with_value = |arg: Arg| match arg.get_action() {
+        ArgAction::SetTrue => arg
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_value("false")
+            .default_missing_value("true")
+            .value_name("true|false")
+            .hide_default_value(true)
+            .hide_possible_values(true),
+        _ => arg,
+    };
+    Cli::command().mut_subcommands(|sub| sub.mut_args(with_value))
+}
+
+/// Whether that is a flag that needs no value.
+pub(crate) fn is_switch(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|count| count.min_values() == 0)
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,7 +87,7 @@ pub(crate) enum Command {
         #[arg(long, env = "RESYNC_DESTINATION_INCREMENTAL")]
         incremental: bool,
         /// The same with the changes since this time, such as 2026-11-20: for a copy that was in step then, wherever it came from
-        #[arg(long, env = "RESYNC_DESTINATION_FROM", value_name = "TIME")]
+        #[arg(long, value_name = "TIME")]
         from: Option<DateTime>,
         /// Only tell what would be done; nothing is written to the directory
         #[arg(long, env = "RESYNC_DESTINATION_DRY_RUN")]
@@ -394,17 +416,18 @@ pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, humantime::Durati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn every_flag_has_an_environment_variable() {
-        for command in Cli::command().get_subcommands() {
-            for argument in command.get_arguments().filter(|one| one.get_id() != "help") {
+        for command in command().get_subcommands() {
+            for argument in
+                command.get_arguments().filter(|one| one.get_id() != "help" && one.get_id() != "from")
+            {
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 let named = variable.is_some_and(|name| name.starts_with("RESYNC_DESTINATION_"));
                 assert!(named, "{} {}", command.get_name(), argument.get_id());

@@ -6,17 +6,17 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStr, Resettable};
-use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Arg, ArgAction, Command, FromArgMatches as _};
 use toml::{Table, Value};
 
-use crate::cli::Cli;
+use crate::cli::{self, Cli};
 
 /// From what likeness on a key is taken for a misspelt one.
 const ALIKE: f64 = 0.75;
 
-/// What is no setting.
-const NO_KEYS: [&str; 3] = ["config", "help", "version"];
+/// What is no setting: these are of one run.
+const NO_KEYS: [&str; 4] = ["config", "from", "help", "version"];
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -25,8 +25,8 @@ pub(crate) enum ConfigError {
     #[error("the configuration {} cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     /// It is no TOML.
-    #[error("the configuration {} is not TOML: {source}", path.display())]
-    Syntax { path: PathBuf, source: Box<toml::de::Error> },
+    #[error("the configuration {} is not TOML: line {line}, column {column}: {reason}", path.display())]
+    Syntax { path: PathBuf, line: usize, column: usize, reason: String },
     /// No flag has this name.
     #[error("the configuration {}: {key} is not a key: {hint}", path.display())]
     Unknown { path: PathBuf, key: String, hint: String },
@@ -42,7 +42,7 @@ pub(crate) enum ConfigError {
 /// is wrong, and after `--help`.
 pub(crate) fn command_line() -> Result<Cli, ConfigError> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let mut command = Cli::command();
+    let mut command = cli::command();
     if let Some(path) = named(&arguments) {
         command = with_file(command, &path)?;
     }
@@ -52,23 +52,46 @@ pub(crate) fn command_line() -> Result<Cli, ConfigError> {
 
 /// The file that the command line or the environment names. What else is wrong with them is told when all is read.
 fn named(arguments: &[OsString]) -> Option<PathBuf> {
-    let matches = Cli::command().ignore_errors(true).try_get_matches_from(arguments).ok()?;
+    let matches = cli::command().ignore_errors(true).try_get_matches_from(arguments).ok()?;
     matches.get_one::<PathBuf>("config").cloned()
 }
 
 /// A command whose defaults are what the file says.
 fn with_file(command: Command, path: &Path) -> Result<Command, ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    let table = text
-        .parse()
-        .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) })?;
-    let values = values(table, &keys(&command), path)?;
+    let values = values(read(path)?, &keys(&command), path)?;
     // The file is not to blame for what the environment says.
     let alone = |arg: Arg| arg.env(Resettable::Reset);
     let bare = command.clone().mut_args(alone).mut_subcommands(|sub| sub.mut_args(alone));
     check(&with_values(bare, &values), path)?;
     Ok(with_values(command, &values))
+}
+
+fn read(path: &Path) -> Result<Table, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    text.parse().map_err(|error: toml::de::Error| {
+        // Not the line itself, which may have a secret.
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.split('\n').count();
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        ConfigError::Syntax { path: path.to_owned(), line, column, reason: error.message().to_owned() }
+    })
+}
+
+/// Whether somebody else than its owner may read a file that has a secret.
+#[cfg(unix)]
+pub(crate) fn is_exposed(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let is_open = path.metadata().is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
+    let known = keys(&cli::command());
+    let is_secret = |key: &String| known.iter().any(|known| known.is_secret && known.name == *key);
+    is_open && read(path).is_ok_and(|table| table.keys().any(is_secret))
+}
+
+/// That cannot be told here.
+#[cfg(not(unix))]
+pub(crate) fn is_exposed(_: &Path) -> bool {
+    false
 }
 
 /// The values of each key, as text.
@@ -136,16 +159,20 @@ fn value<'v>(arg: &Arg, values: &'v Values) -> Option<&'v Vec<&'static str>> {
 
 /// Tries every command with these defaults.
 fn check(command: &Command, path: &Path) -> Result<(), ConfigError> {
-    let names: Vec<_> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    for name in names {
-        let tried = command.clone().try_get_matches_from(["resync-destination", name.as_str()]);
+    for sub in command.get_subcommands() {
+        let tried = command.clone().try_get_matches_from(["resync-destination", sub.get_name()]);
         // What is missing may stand on the command line.
         let wrong = tried
             .err()
             .filter(|error| matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation));
         if let Some(error) = wrong {
+            let blamed = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+            let is_blamed = |long: &str| blamed.split([' ', '=']).next() == Some(&format!("--{long}"));
+            let secret =
+                sub.get_arguments().find(|arg| is_secret(arg) && arg.get_long().is_some_and(is_blamed));
             let said = error.to_string();
-            let reason = said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let first = || said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let reason = secret.map_or_else(first, |arg| format!("{} has an invalid value", name(arg)));
             return Err(ConfigError::Value { path: path.to_owned(), reason });
         }
     }
@@ -167,6 +194,10 @@ fn name(arg: &Arg) -> String {
     arg.get_long().unwrap_or(arg.get_id().as_str()).replace('-', "_")
 }
 
+fn is_secret(arg: &Arg) -> bool {
+    arg.is_hide_env_values_set()
+}
+
 fn takes_several(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Append)
 }
@@ -186,8 +217,8 @@ fn keys(command: &Command) -> Vec<Key> {
                 name,
                 help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
                 takes_several: takes_several(arg),
-                is_switch: !arg.get_action().takes_values(),
-                is_secret: arg.is_hide_env_values_set(),
+                is_switch: cli::is_switch(arg),
+                is_secret: is_secret(arg),
                 variable: arg.get_env().map(ToOwned::to_owned),
                 default: texts(arg.get_default_values()),
             }),
@@ -202,8 +233,8 @@ fn texts(values: &[OsStr]) -> Vec<String> {
 
 /// Every key with what it is for and its value, as a file that can be used.
 pub(crate) fn print(path: Option<&Path>) -> Result<String, ConfigError> {
-    let plain = keys(&Cli::command());
-    let command = path.map_or(Ok(Cli::command()), |path| with_file(Cli::command(), path))?;
+    let plain = keys(&cli::command());
+    let command = path.map_or(Ok(cli::command()), |path| with_file(cli::command(), path))?;
     let told = keys(&command);
     let mut lines = Vec::new();
     for (plain, told) in plain.iter().zip(&told) {
@@ -223,7 +254,6 @@ impl Key {
         let text = |value: &String| Value::from(value.as_str()).to_string();
         match values {
             _ if self.is_secret => r#""…""#.to_owned(),
-            [] if self.is_switch => "false".to_owned(),
             [] => r#""""#.to_owned(),
             [one] if self.is_switch => (one == "true").to_string(),
             [one] => text(one),
@@ -240,7 +270,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mirror.toml");
         std::fs::write(&path, file).unwrap();
-        let command = with_file(Cli::command(), &path)?;
+        let command = with_file(cli::command(), &path)?;
         let all = [&["resync-destination"], arguments].concat();
         Ok(command.try_get_matches_from(all).and_then(|matches| Cli::from_arg_matches(&matches)))
     }
@@ -307,16 +337,58 @@ mod tests {
             ("per_hosts = 3", "per_hosts is not a key: did you mean per_host?"),
             ("zzz = 3", "zzz is not a key: `resync-destination config print`"),
             ("config = \"x\"", "config is not a key"),
+            ("from = \"2026-11-20\"", "from is not a key"),
             ("per_host = 3000", "invalid value '3000' for '--per-host <N>'"),
             ("delay = \"soon\"", "invalid value 'soon' for '--delay <DELAY>'"),
-            ("delete = \"perhaps\"", "invalid value 'perhaps' for '--delete'"),
+            ("delete = \"perhaps\"", "invalid value 'perhaps' for '--delete[=<true|false>]'"),
             ("per_host = [1, 2]", "per_host must be one value"),
             ("[per_host]\nx = 1", "per_host must be a value"),
-            ("per_host = ", "is not TOML"),
+            ("delay = \"1s\"\nper_host = ", "is not TOML: line 2, column 12: "),
         ] {
             let refused = refused(file);
             assert!(refused.contains(said), "{file}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_secret_is_not_told_where_its_line_is_wrong() {
+        for file in [
+            "token = \"s3cret",
+            "token = s3cret",
+            "token = \"s3cret\\u0007\"",
+            "header = \"s3cret\"",
+            "header = [\"A: b\", \"C: s3cret\\u0007\"]",
+        ] {
+            let refused = refused(file);
+            assert!(!refused.contains("s3cret"), "{file}: {refused}");
+        }
+        assert!(refused("token = \"s3cret\\u0007\"").contains("token has an invalid value"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_a_secret_that_others_may_read_is_exposed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (text, mode, expected) in [
+            ("token = \"s3cret\"", 0o640, true),
+            ("token = \"s3cret\"", 0o600, false),
+            ("delay = \"1s\"", 0o644, false),
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            file.as_file().set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_exposed(file.path()), expected, "{text} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_takes_back_what_the_file_switches_on() {
+        let (file, copy) = ("delete = true", ["sync", "http://a.example/", "/srv/a"]);
+        let with = |more: &[&str]| told(file, &[&copy[..], more].concat());
+        assert!(with(&[]).contains("delete: true") && with(&["--delete"]).contains("delete: true"));
+        assert!(with(&["--delete=false"]).contains("delete: false"));
+        let before = told("", &["sync", "--delete", "http://a.example/", "/srv/a"]);
+        assert_eq!(before, with(&[]), "a value needs its sign");
     }
 
     #[test]
@@ -335,7 +407,7 @@ mod tests {
         let settings = all.into_iter().filter(|line| line.contains(" = ") && !line.ends_with("= \"\""));
         let settings = settings.filter(|line| !line.ends_with("\"…\"")).collect::<Vec<_>>().join("\n");
         std::fs::write(&path, settings).unwrap();
-        assert!(with_file(Cli::command(), &path).is_ok());
+        assert!(with_file(cli::command(), &path).is_ok());
         assert_eq!(print(Some(&path)).unwrap().matches("retries = \"7\"").count(), 1);
     }
 }

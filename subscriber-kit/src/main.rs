@@ -65,6 +65,9 @@ fn start(cli: Cli) -> Result<ExitCode, Failure> {
     let colour =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+    if let Some(path) = cli.config.as_deref().filter(|path| config::is_exposed(path)) {
+        tracing::warn!(path = %path.display(), "others may read this configuration, which has a secret: take their rights away");
+    }
     runtime(&cli.command)?.block_on(run(cli))
 }
 
