@@ -460,6 +460,16 @@ async fn rs202_a_dry_run_tells_what_would_be_done_and_does_nothing() {
 }
 
 #[tokio::test]
+async fn rs191_a_run_that_was_killed_before_it_kept_its_point_hides_no_changes() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
+    std::fs::remove_file(mirror.directory.path().join(".resync-destination/point.json")).unwrap();
+    mirror.site.tell(&[("a", Some("2")), ("b", Some("1"))]);
+    assert_eq!(counts(&mirror.run(Look::Changes).await), [1, 1, 0, 0, 0]);
+    mirror.assert_same();
+    assert_eq!(mirror.follows().await.resources, 0);
+}
+
+#[tokio::test]
 async fn a_resource_becomes_a_folder_and_a_folder_a_resource() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b/c", Some("1")), ("b/d", Some("1"))]).await;
     mirror.site.tell(&[("a", None), ("a/x", Some("1")), ("b/c", None), ("b/d", None), ("b", Some("1"))]);

@@ -23,7 +23,7 @@ use super::places::Places;
 use super::plan::Line;
 use super::report::{Method, Report};
 use super::run::{Made, Run};
-use super::standing::{MAX_UNDONE, Standing};
+use super::standing::{MAX_UNDONE, Standing, Undone};
 use super::{Authority, ChangesFrom, Offer, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -145,13 +145,17 @@ impl<'s> Work<'s> {
         Ok(Self { client, target, options, lists, dump, scope, folder })
     }
 
-    /// Where the copy stands in the Source's changes, by what is told of it or else by what earlier runs left.
-    async fn beginning(&self, look: Look) -> Option<Standing> {
-        let told = self.options.from.filter(|_| look == Look::Changes);
-        match told {
-            Some(from) => Some(Standing::new(self.scope.clone(), Point::at(from), Vec::new())),
-            None => self.standing().await,
+    /// Where the copy stands in the Source's changes, by what is told of it or else by what earlier runs left. What those
+    /// owe, and what they doubt, stays.
+    async fn beginning(&self, look: Look) -> Result<Option<Standing>, SyncError> {
+        let left = self.standing().await;
+        let Some(from) = self.options.from.filter(|_| look == Look::Changes) else { return Ok(left) };
+        if from > DateTime::now() {
+            return Err(SyncError::InFuture { from: from.to_string() });
         }
+        let (undone, uncertain) = left.map_or_else(Default::default, |left| (left.undone, left.uncertain));
+        let told = Standing::new(self.scope.clone(), Point::at(from), undone);
+        Ok(Some(told.doubted(uncertain)))
     }
 
     /// What earlier runs left.
@@ -163,7 +167,7 @@ impl<'s> Work<'s> {
 
 impl Work<'_> {
     async fn run(&self, look: Look) -> Result<Report, SyncError> {
-        let standing = self.beginning(look).await;
+        let standing = self.beginning(look).await?;
         let standing = standing.filter(|_| self.lists.changes.is_some());
         // Where changes are missing, a newer list has the first word.
         if let (Look::Changes, Some(standing)) = (look, &standing)
@@ -192,6 +196,12 @@ impl Work<'_> {
                 }
                 Err(error) => return Err(error),
             },
+            // A run that was killed left no point: it is not known what changed since the list.
+            (Reading::Known, Some(settled), None)
+                if self.lists.changes.is_some() && !settled.is_without_point =>
+            {
+                self.lists.read_anew().await?
+            }
             (Reading::Known, Some(settled), None) => return Ok(settled.report.clone().repeated()),
             // Only what was seen can be known.
             (Reading::Known, None, None) => return Ok(Report::default()),
@@ -229,8 +239,8 @@ impl Work<'_> {
         };
         report.uncertain = unity.doubt();
         if !report.may_mend && is_settled {
-            learnt.settled =
-                Some(Settled { scope: self.scope.clone(), validators, digest, report: report.clone() });
+            let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
+            learnt.settled = Some(Settled { scope, validators, digest, report, is_without_point });
         }
         let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
         let standing = standing.map(|standing| standing.doubted(report.uncertain.clone()));
@@ -275,8 +285,11 @@ impl Work<'_> {
     async fn incremental(&self, standing: &Standing) -> Result<Option<Report>, SyncError> {
         let Some(root) = self.lists.changes else { return Ok(None) };
         let mut collector = Collector::new(&self.lists, self.lists.room.scratch()?);
-        for undone in standing.undone.iter().filter(|undone| undone.rest == 0) {
-            collector.again(&undone.line)?;
+        let now = DateTime::now();
+        let (resting, due): (Vec<_>, Vec<_>) = standing.undone.iter().partition(|one| one.rests_at(now));
+        let mut again = Vec::new();
+        for undone in due {
+            again.extend(collector.again(&undone.line)?.map(|number| (undone, number)));
         }
         let changes = Changes { lists: &self.lists, root, gap: Gap::Refused };
         let Reached { collector, point, .. } = match Box::pin(changes.since(collector, &standing.point)).await
@@ -289,7 +302,7 @@ impl Work<'_> {
             Err(error) => return Err(error),
         };
         let collector = self.lists.take_told(collector, &point)?;
-        let (mut report, mut made) = self.deal(collector, standing).await?;
+        let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
         report.uncertain.clone_from(&standing.uncertain);
         report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
         let next = made.standing(&self.scope, point).map(|next| next.doubted(standing.uncertain.clone()));
@@ -298,14 +311,23 @@ impl Work<'_> {
         Ok(Some(report))
     }
 
-    /// Deals with the changes of a collector, and tells of what rests.
-    async fn deal(&self, collector: Collector, standing: &Standing) -> Result<(Report, Made), SyncError> {
+    /// Deals with the changes of a collector, of which lines with these numbers are tried `again`, and tells of what rests.
+    async fn deal(
+        &self,
+        collector: Collector,
+        again: &[(&Undone, u32)],
+        resting: &[&Undone],
+    ) -> Result<(Report, Made), SyncError> {
         let Collected { places, plan, mut report, packages, .. } = blocking(move || collector.end()).await?;
         report.method = Method::Incremental;
-        let mut made = Made::after(standing);
-        for undone in standing.undone.iter().filter(|undone| undone.rest > 0) {
-            // Of what changed since, that is the last word.
-            if !undone.line.place(&self.target.base).is_some_and(|place| places.knows(&place)) {
+        // Of what changed since, that is the last word.
+        let place = |undone: &Undone| undone.line.place(&self.target.base);
+        let is_no_news = |(undone, number): &&(&Undone, u32)| {
+            place(undone).is_some_and(|place| places.is_last_word(&place, *number))
+        };
+        let mut made = Made::after(again.iter().filter(is_no_news).map(|(undone, _)| *undone));
+        for undone in resting {
+            if !place(undone).is_some_and(|place| places.knows(&place)) {
                 report.rests(&undone.line.loc, &undone.cause);
                 made.rests(undone);
             }
@@ -355,9 +377,10 @@ impl Work<'_> {
         blocking(move || {
             // Of the renames; once per folder is enough.
             folder.sync_folders(&changed)?;
-            // After the files: what is remembered of them must not outlive them.
-            let learnt = learnt.map_or(Ok(()), |learnt| learnt.save(&folder));
-            if let Err(error) = learnt.and_then(|()| standing.map_or(Ok(()), |one| one.save(&folder))) {
+            // After the files: what is remembered of them must not outlive them. That a list was dealt with counts only with
+            // the point from which its changes go on.
+            let point = standing.map_or(Ok(()), |one| one.save(&folder));
+            if let Err(error) = point.and_then(|()| learnt.map_or(Ok(()), |learnt| learnt.save(&folder))) {
                 tracing::warn!(%error, "what is known of the copy is not kept: the next run does more than it needs to");
             }
             Ok(())

@@ -13,7 +13,7 @@ use resync_core::digest::{Agreement, Algorithm, Hashes};
 use tempfile::NamedTempFile;
 
 use super::ResourceError;
-use super::content::{Content, Space};
+use super::content::{Content, MOST_HELD, Space};
 use super::download::Came;
 use super::folder::Room;
 use super::local::{Facts, hash_file};
@@ -21,12 +21,20 @@ use super::memory::{Known, Stamp};
 use super::path::Ways;
 use super::put::Placing;
 
-/// How many files wait for one another: each may be open until then, three times as many in all. Where one sync serves them
+/// How many files wait for one another, with those that come: each may be open until then, three times as many in all. Where one sync serves them
 /// all, there is room for what comes meanwhile, so that no download waits for the disk.
 pub(crate) const MOST: usize = if cfg!(target_os = "linux") { 160 } else { 48 };
 
-/// How many bytes of memory the files may take that wait for one another; three times as many in all.
+/// How many bytes of memory the files may take that wait for one another, with those that come; three times as many in all.
 pub(crate) const MOST_BYTES: usize = 8 << 20;
+
+/// How many bytes of memory a file of which the list tells this may take.
+pub(crate) fn most_held(facts: &Facts) -> usize {
+    facts
+        .length
+        .and_then(|length| usize::try_from(length).ok())
+        .map_or(MOST_HELD, |length| length.min(MOST_HELD))
+}
 
 /// A complete file that is not in its place yet.
 #[derive(Debug)]

@@ -19,6 +19,15 @@ pub(crate) enum Content {
 }
 
 impl Content {
+    /// These bytes, in memory while they are few.
+    pub(crate) fn of(bytes: Vec<u8>, room: &Room) -> Result<Self, ResourceError> {
+        Ok(if bytes.len() > MOST_HELD {
+            Self::File(Space::of(room).write(&bytes)?)
+        } else {
+            Self::Held(bytes)
+        })
+    }
+
     /// How many bytes of memory it takes.
     pub(crate) fn held(&self) -> usize {
         match self {
@@ -71,6 +80,12 @@ impl<'r> Space<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_short_content_is_held_in_memory() {
+        let held = |length: usize| Content::of(vec![0; length], &Room::Temporary).unwrap().held();
+        assert_eq!((held(MOST_HELD), held(MOST_HELD + 1)), (MOST_HELD, 0));
+    }
 
     #[test]
     fn files_that_are_written_together_share_the_room_there_is() {

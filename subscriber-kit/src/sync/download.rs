@@ -87,9 +87,9 @@ impl ResourceError {
         matches!(self, Self::Fetch(error) if error.is_transient())
     }
 
-    /// Whether only the Source can mend it, which each time is a request in vain until it does.
-    pub(crate) fn is_about_the_answer(&self) -> bool {
-        matches!(self, Self::Fetch(error) if error.is_about_the_answer())
+    /// Whether the Source says that there is nothing, which no setting of this Destination mends.
+    pub(crate) fn is_not_there(&self) -> bool {
+        matches!(self, Self::Fetch(FetchError::Status { status: 404 | 410, .. }))
     }
 
     /// Whether another place may have it.

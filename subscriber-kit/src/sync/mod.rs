@@ -163,8 +163,8 @@ pub struct SyncOptions {
     pub delete: bool,
     /// Only tell what would be done: no resource is fetched, and nothing is written to the directory.
     pub dry_run: bool,
-    /// Deal with the changes since this time, whatever is known of earlier runs (RS-191): the copy was in step then. Counts
-    /// for [`Look::Changes`].
+    /// Deal with the changes since this time, which must not be to come (RS-191): the copy was in step then, but for what an
+    /// earlier run could not do. Counts for [`Look::Changes`].
     pub from: Option<DateTime>,
     /// Shows how far it has come.
     pub progress: Progress,
@@ -351,6 +351,12 @@ pub enum SyncError {
         url: Url,
         /// The capability it states.
         found: String,
+    },
+    /// The copy cannot have been in step at a time to come.
+    #[error("{from} is to come: give a time at which the copy was in step")]
+    InFuture {
+        /// The time that was told.
+        from: String,
     },
     /// The Source no longer tells of changes that this copy has not seen (RS-197).
     #[error(

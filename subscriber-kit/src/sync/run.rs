@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_core::datetime::DateTime;
 use url::Url;
 
 use super::baseline::Work;
@@ -50,7 +51,7 @@ pub(super) struct Made {
     pub(super) changed: HashSet<PathBuf>,
     /// What failed and is to be tried again, as much as is remembered.
     undone: Vec<Undone>,
-    /// How often runs before this one asked in vain for what they left undone, by its URI.
+    /// How often runs before this one asked in vain for what they left undone and nothing new is told of, by its URI.
     vain: HashMap<String, u32>,
     /// Whether more failed than that.
     is_too_much: bool,
@@ -59,10 +60,9 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// For a run that goes on where another ended.
-    pub(super) fn after(standing: &Standing) -> Self {
-        let vain = standing.undone.iter().map(|undone| (undone.line.loc.clone(), undone.vain));
-        Self { vain: vain.collect(), ..Self::default() }
+    /// For a run that tries `again` what others left undone.
+    pub(super) fn after<'u>(again: impl Iterator<Item = &'u Undone>) -> Self {
+        Self { vain: again.map(|undone| (undone.line.loc.clone(), undone.vain)).collect(), ..Self::default() }
     }
 
     pub(super) fn failed(&mut self, line: &Line, error: &ResourceError) {
@@ -71,7 +71,7 @@ impl Made {
         }
         if self.undone.len() < MAX_UNDONE {
             let vain = self.vain.get(&line.loc).copied().unwrap_or(0);
-            self.undone.push(Undone::new(line.clone().for_later(), error, vain));
+            self.undone.push(Undone::new(line.clone().for_later(), error, vain, DateTime::now()));
         } else {
             self.is_too_much = true;
             self.is_too_much_to_mend |= error.may_mend();
@@ -80,7 +80,7 @@ impl Made {
 
     /// What this run lets rest stays undone.
     pub(super) fn rests(&mut self, undone: &Undone) {
-        self.undone.push(undone.rested());
+        self.undone.push(undone.clone());
     }
 
     /// Where the copy stands after a run over changes; `None` if too much failed to be remembered, so that they must be
@@ -131,8 +131,9 @@ impl Waiting {
         self.files.len() >= batch::MOST / 2 || self.held >= batch::MOST_BYTES / 2
     }
 
-    fn are_enough(&self) -> bool {
-        self.files.len() >= batch::MOST || self.held >= batch::MOST_BYTES
+    /// Whether there is room for one more than those that `come`, which hold so many bytes at most.
+    fn have_room(&self, come: usize, held: usize) -> bool {
+        self.files.len() + come < batch::MOST && self.held + held < batch::MOST_BYTES
     }
 }
 
@@ -234,7 +235,8 @@ impl<'s> Run<'s> {
         let (looking, base) = (Arc::clone(&self.placing), self.target.base.clone());
         let mut missing = None;
         let mut steps = plan.begin_with(false, move |planned| looking.lacks(planned, &base, &mut missing))?;
-        let mut planning = true;
+        // How many bytes what is under way may take in memory.
+        let (mut planning, mut coming) = (true, 0);
         self.options.progress.begin(self.placing.places.wanted());
         loop {
             // What comes while one batch is put in place is the next; while one is made durable another is written.
@@ -246,15 +248,22 @@ impl<'s> Run<'s> {
             if is_time {
                 placing.push(self.put(std::mem::take(&mut waiting).files));
             }
-            let has_room = !waiting.are_enough() && work.len() < self.options.parallel.max(1);
+            let has_room = work.len() < self.options.parallel.max(1) && waiting.have_room(work.len(), coming);
             tokio::select! {
                 planned = steps.next(), if planning && has_room => match planned? {
-                    Some(planned) => work.push(self.resource(planned)),
+                    Some(planned) => {
+                        let most = batch::most_held(&planned.line.facts);
+                        coming += most;
+                        work.push(async move { (most, self.resource(planned).await) });
+                    }
                     None => planning = false,
                 },
-                Some(step) = work.next(), if !work.is_empty() => match step {
-                    Step::Done(done) => self.note(done, made, report, learnt),
-                    Step::New(line, new) => waiting.push(line, new),
+                Some((most, step)) = work.next(), if !work.is_empty() => {
+                    coming -= most;
+                    match step {
+                        Step::Done(done) => self.note(done, made, report, learnt),
+                        Step::New(line, new) => waiting.push(line, new),
+                    }
                 },
                 Some(put) = placing.next(), if !placing.is_empty() => for done in put {
                     self.note(done, made, report, learnt);

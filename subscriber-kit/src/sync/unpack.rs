@@ -10,6 +10,7 @@ use url::Url;
 use super::batch::{self, Ready};
 use super::content::Content;
 use super::download::{Came, Transfer, blocking};
+use super::folder::Room;
 use super::local::{self, Facts, Local};
 use super::packages::{Bitstream, Opened, Packages, bitstream, linked};
 use super::patch::{MAX_PATCHED, PatchLink, apply};
@@ -137,7 +138,7 @@ fn patched(
     facts: &Facts,
     relative: &Path,
     patches: &[Vec<u8>],
-) -> std::io::Result<Option<Came>> {
+) -> Result<Option<Came>, ResourceError> {
     let path = placing.directory.join(relative);
     let found = std::fs::symlink_metadata(&path)?;
     if !found.is_file() || found.len() > MAX_PATCHED {
@@ -148,5 +149,6 @@ fn patched(
     let is_right = |bytes: &[u8]| facts.hashes.compare(&digest(bytes)) == Agreement::Same;
     let Some(new) = apply(&std::fs::read(path)?, patches, is_right) else { return Ok(None) };
     let (length, hashes) = (new.len() as u64, digest(&new));
-    Ok(Some(Came { content: Content::Held(new), length, hashes, modified: None }))
+    let content = Content::of(new, &Room::Copy(Arc::clone(&placing.folder)))?;
+    Ok(Some(Came { content, length, hashes, modified: None }))
 }
