@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use http::{HeaderName, HeaderValue};
 use resync_core::datetime::DateTime;
@@ -14,10 +14,14 @@ use resync_subscriber_kit::service::ServiceOptions;
 use resync_subscriber_kit::sync::{Authority, Baseline, ChangesFrom, Filter, SyncOptions};
 use url::Url;
 
+use crate::limits::{Limits, Patience};
+
 /// Keeps a copy of a ResourceSync Source in step.
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
+/// Every flag but --from is also a key of the configuration file (see `config print`), and an environment variable; the
+/// flag counts before the variable, and that before the file.
 /// Exit codes: 0 done, 1 failed or not in step, 2 usage, 64 bad configuration.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
@@ -33,6 +37,31 @@ pub(crate) struct Cli {
         value_name = "FILTER"
     )]
     pub(crate) log: String,
+    /// A TOML file with the settings that no flag and no variable gives
+    #[arg(long, global = true, env = "RESYNC_DESTINATION_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// The command line. Each switch may be given a value, so that it can be taken back where the file or the environment has it on.
+pub(crate) fn command() -> clap::Command {
+    let with_value = |arg: Arg| match arg.get_action() {
+        ArgAction::SetTrue => arg
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_value("false")
+            .default_missing_value("true")
+            .value_name("true|false")
+            .hide_default_value(true)
+            .hide_possible_values(true),
+        _ => arg,
+    };
+    Cli::command().mut_subcommands(|sub| sub.mut_args(with_value))
+}
+
+/// Whether that is a flag that needs no value.
+pub(crate) fn is_switch(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|count| count.min_values() == 0)
 }
 
 #[derive(Debug, Subcommand)]
@@ -58,7 +87,10 @@ pub(crate) enum Command {
         /// Deal with the changes since the last run and look at nothing else, where the Source tells of changes
         #[arg(long, env = "RESYNC_DESTINATION_INCREMENTAL")]
         incremental: bool,
-        /// Only tell what would be done
+        /// The same with the changes since this time, such as 2026-11-20: for a copy that was in step then, wherever it came from
+        #[arg(long, value_name = "TIME")]
+        from: Option<DateTime>,
+        /// Only tell what would be done; nothing is written to the directory
         #[arg(long, env = "RESYNC_DESTINATION_DRY_RUN")]
         dry_run: bool,
     },
@@ -71,7 +103,7 @@ pub(crate) enum Command {
     /// Shows the subscriptions and the last synchronisation of a directory
     Status {
         /// The directory that is kept in step
-        #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR", required_unless_present = "state")]
+        #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
         into: Option<PathBuf>,
         /// Where the state is kept [default: DIR/.resync-destination]
         #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
@@ -90,6 +122,17 @@ pub(crate) enum Command {
         /// Where to write them
         dir: PathBuf,
     },
+    /// Looks at the configuration file
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Tells whether the file can be used as it is
+    Check,
+    /// Shows every key with what it is for and its value: what the environment or the file says, or else the default, commented out
+    Print,
 }
 
 #[derive(Debug, Args)]
@@ -98,7 +141,7 @@ pub(crate) struct Copy {
     #[arg(env = "RESYNC_DESTINATION_URL")]
     pub(crate) url: String,
     /// The directory of the copy
-    #[arg(env = "RESYNC_DESTINATION_DIR")]
+    #[arg(id = "into", env = "RESYNC_DESTINATION_DIR", value_name = "DIR")]
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) choice: Choice,
@@ -124,6 +167,9 @@ pub(crate) struct Listen {
     /// About how often to synchronise without being told; 0s for never
     #[arg(long, env = "RESYNC_DESTINATION_POLL", default_value = "1h", value_parser = duration_or_zero)]
     pub(crate) poll: Duration,
+    /// Write each event as a line of JSON
+    #[arg(long, env = "RESYNC_DESTINATION_JSON")]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -222,14 +268,16 @@ pub(crate) struct Manners {
     /// How long to wait between two requests to one host, such as 500ms
     #[arg(long, env = "RESYNC_DESTINATION_DELAY", default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) delay: Duration,
-    /// A bearer token that the Source asks for; only the origin of URL gets it
+    /// A bearer token that the Source asks for; only the origin of URL gets it, and its https
     #[arg(long, env = "RESYNC_DESTINATION_TOKEN", hide_env_values = true, value_name = "TOKEN",
           value_parser = Credentials::bearer)]
     pub(crate) token: Option<Header>,
-    /// A header that the Source asks for; only the origin of URL gets it; may be given several times
+    /// A header that the Source asks for; only the origin of URL gets it, and its https; may be given several times
     #[arg(long, env = "RESYNC_DESTINATION_HEADER", hide_env_values = true, value_name = "NAME: VALUE",
           value_delimiter = '\n', value_parser = header)]
     pub(crate) header: Vec<Header>,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
 }
 
 /// Of a request.
@@ -244,7 +292,7 @@ impl Manners {
             reach: if self.public_only { Reach::PublicOnly } else { Reach::Everywhere },
             per_host: self.per_host.into(),
             delay: self.delay,
-            ..ClientOptions::default()
+            ..self.patience.client_options()
         }
     }
 }
@@ -303,6 +351,8 @@ pub(crate) struct Choice {
     /// Only resources that describe others
     #[arg(long, env = "RESYNC_DESTINATION_ONLY_METADATA")]
     pub(crate) only_metadata: bool,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
 }
 
 /// See [`Baseline`].
@@ -347,7 +397,7 @@ impl Choice {
                 collections: self.collection.clone(),
                 only_metadata: self.only_metadata,
             },
-            ..SyncOptions::default()
+            ..self.limits.sync_options()
         }
     }
 }
@@ -370,29 +420,42 @@ fn header(text: &str) -> Result<Header, String> {
     Ok((name, value))
 }
 
-fn duration_or_zero(text: &str) -> Result<Duration, humantime::DurationError> {
+pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, humantime::DurationError> {
     if text == "0" { Ok(Duration::ZERO) } else { humantime::parse_duration(text) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn every_flag_has_an_environment_variable() {
-        for command in Cli::command().get_subcommands() {
-            for argument in command.get_arguments().filter(|one| one.get_id() != "help") {
+        for command in command().get_subcommands() {
+            for argument in
+                command.get_arguments().filter(|one| one.get_id() != "help" && one.get_id() != "from")
+            {
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 let named = variable.is_some_and(|name| name.starts_with("RESYNC_DESTINATION_"));
                 assert!(named, "{} {}", command.get_name(), argument.get_id());
             }
         }
+    }
+
+    #[test]
+    fn what_no_flag_says_is_as_in_the_library() {
+        let Command::Sync { copy, .. } = Cli::parse_from(["resync-destination", "sync", "u", "d"]).command
+        else {
+            panic!("it is no other command")
+        };
+        let (ours, theirs) = (copy.choice.sync_options(), SyncOptions::default());
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+        let (ours, theirs) = (copy.manners.client_options([]), ClientOptions::default());
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 mod bar;
 mod cli;
+mod config;
+mod limits;
 mod papers;
 mod show;
 
@@ -11,7 +13,6 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use resync_subscriber_kit::discover::{DiscoverError, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
@@ -19,10 +20,11 @@ use resync_subscriber_kit::relay::{RelayOptions, relay};
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
 use resync_subscriber_kit::sync::{Look, Offer, SyncOptions, Target, audit, look};
 use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 
 use bar::Bar;
-use cli::{Cli, Command, Copy, Listen, Subscribe};
+use cli::{Cli, Command, ConfigCommand, Copy, Listen, Subscribe};
 use show::Sizes;
 
 const FAILED: u8 = 1;
@@ -48,8 +50,8 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match start(cli) {
+    let begun = config::command_line().map_err(Failure::configuration).and_then(start);
+    match begun {
         Ok(code) => code,
         Err(failure) => {
             // There is nowhere left to say that even this failed.
@@ -64,12 +66,24 @@ fn start(cli: Cli) -> Result<ExitCode, Failure> {
     let colour =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(cli.command))
+    if let Some(path) = cli.config.as_deref().filter(|path| config::is_exposed(path)) {
+        tracing::warn!(path = %path.display(), "others may read this configuration, which has a secret: take their rights away");
+    }
+    runtime(&cli.command)?.block_on(run(cli))
 }
 
-async fn run(command: Command) -> Result<ExitCode, Failure> {
-    match command {
+fn runtime(command: &Command) -> std::io::Result<Runtime> {
+    let mut builder = match command {
+        // Many at a time, and none may wait for another.
+        Command::Subscribe(_) | Command::Listen(_) => Builder::new_multi_thread(),
+        // What comes for a file is passed on more often than it is worked on, and to another thread that is dear; files have threads of their own.
+        _ => Builder::new_current_thread(),
+    };
+    builder.enable_all().build()
+}
+
+async fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    match cli.command {
         Command::Discover { url, manners, no_sizes, json } => {
             let client = client(manners.client_options([&url]))?;
             let source = discover(&client, &url).await.map_err(discover_failure)?;
@@ -82,10 +96,10 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
             say(told)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Sync { copy, incremental, dry_run } => {
-            let (client, offer, target) = open(&copy).await?;
-            let how = if incremental { Look::Changes } else { Look::Everything };
-            let mut options = SyncOptions { dry_run, ..copy.choice.sync_options() };
+        Command::Sync { copy, incremental, from, dry_run } => {
+            let (client, offer, target) = open(&copy, dry_run).await?;
+            let how = if incremental || from.is_some() { Look::Changes } else { Look::Everything };
+            let mut options = SyncOptions { dry_run, from, ..copy.choice.sync_options() };
             let bar = Bar::of(&mut options.progress);
             let report = look(&client, &offer, &target, &options, how).await;
             bar.end();
@@ -103,7 +117,7 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
             copy.dir.display()
         ))),
         Command::Audit(copy) => {
-            let (client, offer, target) = open(&copy).await?;
+            let (client, offer, target) = open(&copy, true).await?;
             let mut options = copy.choice.sync_options();
             let bar = Bar::of(&mut options.progress);
             let report = audit(&client, &offer, &target, &options).await;
@@ -115,8 +129,10 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Subscribe(flags) => hand_on(*flags).await,
         Command::Listen(flags) => Box::pin(keep_in_step(*flags)).await,
         Command::Status { into, state, json } => {
-            // One of the two was given.
-            let folder = state.unwrap_or_else(|| into.unwrap_or_default().join(STATE_FOLDER));
+            let Some(folder) = state.or_else(|| into.map(|into| into.join(STATE_FOLDER))) else {
+                let text = "whose status? Give --into DIR or --state DIR".to_owned();
+                return Err(Failure { code: USAGE, text });
+            };
             let found = status(&folder).map_err(Failure::configuration)?;
             let Some(found) = found else {
                 return Err(Failure { code: FAILED, text: format!("no state in {}", folder.display()) });
@@ -124,6 +140,18 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
             say(if json { pretty(&show::status_json(&found)) } else { show::status(&found) })?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Config(ConfigCommand::Print) => {
+            say(config::print(cli.config.as_deref()).map_err(Failure::configuration)?.trim_end())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        // Every start checks it.
+        Command::Config(ConfigCommand::Check) => match cli.config {
+            Some(path) => {
+                say(format!("{} can be used", path.display()))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            None => Err(Failure { code: USAGE, text: "which configuration? Give --config FILE".to_owned() }),
+        },
         Command::Completions { shell } => {
             say(papers::completions(shell))?;
             Ok(ExitCode::SUCCESS)
@@ -136,7 +164,8 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
     }
 }
 
-async fn open(copy: &Copy) -> Result<(Client, Offer, Target), Failure> {
+/// What is to be copied where; a directory that is only looked at is not made.
+async fn open(copy: &Copy, is_only_looked_at: bool) -> Result<(Client, Offer, Target), Failure> {
     let client = client(copy.manners.client_options([&copy.url]))?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
     let set = source.choose(copy.choice.set.as_deref())?;
@@ -146,7 +175,9 @@ async fn open(copy: &Copy) -> Result<(Client, Offer, Target), Failure> {
     }
     let base = copy.choice.base.clone().unwrap_or_else(|| source.base.clone());
     let directory = |error| Failure::configuration(format!("cannot use {}: {error}", copy.dir.display()));
-    let target = Target::open(&copy.dir, base).map_err(directory)?;
+    let target =
+        if is_only_looked_at { Target::look(&copy.dir, base) } else { Target::open(&copy.dir, base) };
+    let target = target.map_err(directory)?;
     let target = match &copy.choice.state {
         Some(folder) => target.with_state(folder),
         None => target,
@@ -168,9 +199,13 @@ async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
     let is_one = copies.len() == 1;
     let copies = copies.into_iter().map(of).collect();
     let tell = move |directory: &Path, event: Event| {
-        let Some(line) = event_line(event) else { return };
+        let line = match flags.json {
+            true => Some(show::heard_json(directory, &event).to_string()),
+            false if is_one => show::heard(&event),
+            false => show::heard(&event).map(|line| format!("{}: {line}", directory.display())),
+        };
         // A reader that went away is no reason to stop keeping the copy.
-        let _ = say(if is_one { line } else { format!("{}: {line}", directory.display()) });
+        let _ = line.map_or(Ok(()), say);
     };
     // Registered before anything is promised, so that no signal finds the default behaviour.
     let shutdown = shutdown_signal()?;
@@ -195,24 +230,6 @@ async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
         if error.is_configuration() { Failure::configuration(error) } else { error.into() }
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn event_line(event: Event) -> Option<String> {
-    Some(match event {
-        Event::Listening { address } => format!("listening on http://{address}"),
-        Event::Subscribed { topic, until } => show::subscribed(&topic, until),
-        Event::Notified => "notified: something changed".to_owned(),
-        Event::Gap { told_until, from } => {
-            format!("not told what changed from {told_until} to {from}: it is found out")
-        }
-        Event::Synchronised(report) => show::report(&report),
-        Event::HookFailed { cause, retry_in } => {
-            format!("the command failed: {cause}; next try in {retry_in:.0?}")
-        }
-        Event::SyncFailed { cause, retry_in } => format!("not in step: {cause}; next try in {retry_in:.0?}"),
-        Event::Stopped { cause } => format!("stopped: {cause}"),
-        _ => return None,
-    })
 }
 
 #[cfg(unix)]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use indicatif::HumanBytes;
@@ -9,6 +10,7 @@ use resync_core::document::Capability;
 use resync_core::websub::key::TopicUrl;
 use resync_subscriber_kit::discover::{Channel, Measure, Set, Source, measure};
 use resync_subscriber_kit::fetch::Client;
+use resync_subscriber_kit::listen::Event;
 use resync_subscriber_kit::relay::Relayed;
 use resync_subscriber_kit::state::{LastSync, Status};
 use resync_subscriber_kit::subscription::{Phase, Subscription};
@@ -142,7 +144,7 @@ fn channel_json(channel: &Channel) -> Value {
 }
 
 /// A line that scripts may wait for.
-pub(crate) fn subscribed(topic: &TopicUrl, until: DateTime) -> String {
+fn subscribed(topic: &TopicUrl, until: DateTime) -> String {
     format!("subscribed to {} until {until}", topic.as_str())
 }
 
@@ -195,6 +197,50 @@ pub(crate) fn relayed_json(event: Relayed) -> Value {
         }
         other => json!({ "event": format!("{other:?}") }),
     }
+}
+
+/// What happens to a copy that is kept in step, where that is worth a line.
+pub(crate) fn heard(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Listening { address } => format!("listening on http://{address}"),
+        Event::Subscribed { topic, until } => subscribed(topic, *until),
+        Event::Notified => "notified: something changed".to_owned(),
+        Event::Gap { told_until, from } => {
+            format!("not told what changed from {told_until} to {from}: it is found out")
+        }
+        Event::Synchronised(found) => report(found),
+        Event::HookFailed { cause, retry_in } => {
+            format!("the command failed: {cause}; next try in {retry_in:.0?}")
+        }
+        Event::SyncFailed { cause, retry_in } => format!("not in step: {cause}; next try in {retry_in:.0?}"),
+        Event::Stopped { cause } => format!("stopped: {cause}"),
+        _ => return None,
+    })
+}
+
+/// The same as one JSON object a line.
+pub(crate) fn heard_json(directory: &Path, event: &Event) -> Value {
+    let details = match event {
+        Event::Listening { address } => json!({ "address": address.to_string() }),
+        Event::Subscribed { topic, until } => {
+            json!({ "topic": topic.as_str(), "until": until.to_string() })
+        }
+        Event::Gap { told_until, from } => {
+            json!({ "told_until": told_until.to_string(), "from": from.to_string() })
+        }
+        Event::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
+        Event::HookFailed { cause, retry_in } | Event::SyncFailed { cause, retry_in } => {
+            json!({ "cause": cause, "retry_in_seconds": retry_in.as_secs() })
+        }
+        Event::Stopped { cause } => json!({ "cause": cause }),
+        _ => Value::Null,
+    };
+    let mut told = json!({ "event": event.kind() });
+    for (name, value) in details.as_object().into_iter().flatten() {
+        told[name] = value.clone();
+    }
+    told["directory"] = json!(directory.to_string_lossy());
+    told
 }
 
 /// A line that scripts may wait for; its beginning says whether all is well.

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
-use resync_subscriber_kit::sync::{Look, Offer, SyncError, Target, baseline, look};
+use resync_subscriber_kit::sync::{Look, Method, Offer, SyncError, SyncOptions, Target, baseline, look};
 use support::copy::{Copy, counts};
+use support::site::ChangingSource;
 use support::{client, document, files, ok, serve, status};
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
@@ -194,4 +196,80 @@ async fn a_server_that_drips_is_given_up() {
     let result = baseline(&Client::new(options).unwrap(), &Offer::list(list), &target, &copy.options).await;
     let error = result.unwrap_err().to_string();
     assert!(error.contains("less than 10000 bytes a second"), "{error}");
+}
+
+#[tokio::test]
+async fn a_dead_link_is_asked_for_ever_more_seldom_and_named_by_every_run() {
+    let mut site = ChangingSource::start(100).await;
+    site.tell(&[("a", Some("1"))]);
+    site.list();
+    let directory = tempfile::tempdir().unwrap();
+    let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
+    let run = async |site: &ChangingSource, how| {
+        look(&client(), &site.offer(), &target, &SyncOptions::default(), how).await.unwrap()
+    };
+    run(&site, Look::Everything).await;
+    site.tell(&[("dead", Some("1"))]);
+    site.source.raw("/dead", status("404 Not Found", ""));
+    site.source.asked();
+    let mut asked = Vec::new();
+    for number in 1..=8 {
+        let report = run(&site, Look::Changes).await;
+        assert_eq!((report.method, report.resources, report.failed), (Method::Incremental, 1, 1), "{number}");
+        assert!(report.failures[0].loc.ends_with("/dead"), "{number}: {report:?}");
+        if site.source.asked().contains(&"/dead".to_owned()) {
+            asked.push(number);
+        }
+    }
+    assert_eq!(asked, [1, 2, 3, 4], "then it rests for a minute");
+    let point = directory.path().join(".resync-destination/point.json");
+    let mut left: serde_json::Value = serde_json::from_slice(&std::fs::read(&point).unwrap()).unwrap();
+    left["undone"][0]["rests_until"] = (left["undone"][0]["rests_until"].as_i64().unwrap() - 60_000).into();
+    std::fs::write(&point, left.to_string()).unwrap();
+    assert_eq!(run(&site, Look::Changes).await.failed, 1);
+    assert!(site.source.asked().contains(&"/dead".to_owned()), "the minute is over");
+    run(&site, Look::Changes).await;
+    assert!(!site.source.asked().contains(&"/dead".to_owned()), "now it rests for two");
+
+    site.tell(&[("dead", Some("2"))]);
+    site.source.raw("/dead", status("404 Not Found", ""));
+    assert_eq!(counts(&run(&site, Look::Changes).await), [0, 0, 0, 0, 1], "told of a little too early");
+    site.source.put("/dead", b"2");
+    assert_eq!(counts(&run(&site, Look::Changes).await), [1, 0, 0, 0, 0], "news of it ends the rest");
+    assert_eq!(files(directory.path()), site.files);
+}
+
+#[tokio::test]
+async fn rs191_a_copy_from_elsewhere_goes_on_from_the_time_that_is_told() {
+    let mut site = ChangingSource::start(100).await;
+    site.tell(&[("a", Some("1")), ("b", Some("1"))]);
+    site.list();
+    let directory = tempfile::tempdir().unwrap();
+    for (path, body) in &site.files {
+        std::fs::write(directory.path().join(path), body).unwrap();
+    }
+    let options = SyncOptions { from: Some(site.now()), delete: true, ..SyncOptions::default() };
+    site.tell(&[("a", Some("2")), ("b", None)]);
+    site.source.asked();
+    let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
+    let report = look(&client(), &site.offer(), &target, &options, Look::Changes).await.unwrap();
+    assert_eq!((report.method, counts(&report)), (Method::Incremental, [0, 1, 1, 0, 0]));
+    assert!(!site.source.asked().contains(&"/resourcelist.xml".to_owned()));
+    assert_eq!(files(directory.path()), site.files);
+    let options = SyncOptions { delete: true, ..SyncOptions::default() };
+    let report = look(&client(), &site.offer(), &target, &options, Look::Changes).await.unwrap();
+    assert_eq!((report.method, report.resources), (Method::Incremental, 0), "that is remembered");
+
+    site.tell(&[("c", Some("1"))]);
+    site.source.raw("/c", status("503 Service Unavailable", ""));
+    assert_eq!(look(&client(), &site.offer(), &target, &options, Look::Changes).await.unwrap().failed, 1);
+    site.source.put("/c", b"1");
+    let from = |from| SyncOptions { from: Some(from), ..options.clone() };
+    let to_come = from(DateTime::from_unix_millis(DateTime::now().unix_millis() + 60_000).unwrap());
+    let refused = look(&client(), &site.offer(), &target, &to_come, Look::Changes).await;
+    assert!(matches!(refused, Err(SyncError::InFuture { .. })), "{refused:?}");
+    let since_then = from(site.now());
+    let report = look(&client(), &site.offer(), &target, &since_then, Look::Changes).await.unwrap();
+    assert_eq!(counts(&report), [1, 0, 0, 0, 0], "what an earlier run owes is not forgotten");
+    assert_eq!(files(directory.path()), site.files);
 }

@@ -175,16 +175,23 @@ async fn rs197_what_changed_between_a_list_and_the_oldest_change_is_told_to_be_u
         assert_eq!((counts(&report), report.in_step()), ([0, 0, 0, 2, 0], false), "{report:?}");
         assert!(report.deletion_skipped.unwrap().contains("between"));
         assert!(report.uncertain.unwrap().contains("between"));
-        assert!(!point.exists(), "from there no change is to be followed");
     }
+    mirror.site.source.asked();
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!((report.method, report.resources, report.in_step()), (Method::Incremental, 0, false));
+    assert!(report.uncertain.unwrap().contains("between"), "that is remembered");
+    let mut asked = mirror.site.source.asked();
+    asked.sort();
+    assert_eq!(asked, ["/changelist.xml", "/resourcelist.xml"], "the same list would tell no more");
     std::fs::remove_file(mirror.directory.path().join("stranger")).unwrap();
     let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
     assert_eq!((found.verdict, found.same), (Verdict::Unproven, 2), "{found:?}");
     assert!(found.uncertain.unwrap().contains("between"));
 
     mirror.site.list();
-    assert!(mirror.run(Look::AtNewList).await.in_step());
-    assert!(point.exists());
+    let report = mirror.run(Look::Changes).await;
+    assert_eq!((report.method, report.in_step(), report.uncertain), (Method::Baseline, true, None));
+    assert!(mirror.follows().await.in_step());
 }
 
 #[tokio::test]
@@ -393,7 +400,7 @@ async fn rs199_what_changes_while_it_is_fetched_is_found_in_the_change_list_by_t
 }
 
 #[tokio::test]
-async fn rs199_what_was_told_too_early_is_asked_for_by_every_run_until_it_is_there() {
+async fn rs199_what_was_told_too_early_is_asked_for_again_until_it_is_there() {
     let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
     for (told, answer) in [("b", "404 Not Found"), ("c", "403 Forbidden"), ("d", "410 Gone")] {
         mirror.site.tell(&[(told, Some("1"))]);
@@ -450,6 +457,16 @@ async fn rs202_a_dry_run_tells_what_would_be_done_and_does_nothing() {
     assert!(mirror.site.source.asked().iter().all(|path| path.contains(".xml")), "nothing was fetched");
     mirror.options.dry_run = false;
     assert_eq!(counts(&mirror.follows().await), [1, 1, 1, 0, 0]);
+}
+
+#[tokio::test]
+async fn rs191_a_run_that_was_killed_before_it_kept_its_point_hides_no_changes() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
+    std::fs::remove_file(mirror.directory.path().join(".resync-destination/point.json")).unwrap();
+    mirror.site.tell(&[("a", Some("2")), ("b", Some("1"))]);
+    assert_eq!(counts(&mirror.run(Look::Changes).await), [1, 1, 0, 0, 0]);
+    mirror.assert_same();
+    assert_eq!(mirror.follows().await.resources, 0);
 }
 
 #[tokio::test]

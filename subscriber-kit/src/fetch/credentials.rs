@@ -5,7 +5,8 @@ use std::fmt;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use url::{Origin, Url};
 
-/// Headers for every GET to some origins, wherever else lists and redirects lead. They are never shown.
+/// Headers for every GET to some origins, wherever else lists and redirects lead; one of http means also https of the same
+/// host, where both have their usual ports. They are never shown.
 #[derive(Clone, Default)]
 pub struct Credentials {
     headers: HeaderMap,
@@ -34,8 +35,21 @@ impl Credentials {
     }
 
     pub(super) fn of(&self, url: &Url) -> HeaderMap {
-        if self.origins.contains(&url.origin()) { self.headers.clone() } else { HeaderMap::new() }
+        let asked = url.origin();
+        let is_known = self.origins.iter().any(|known| asked == *known || is_moved(known, &asked));
+        if is_known { self.headers.clone() } else { HeaderMap::new() }
     }
+}
+
+/// Whether a host went from http to https, each at its usual port, as its redirects then say: whoever answers there is
+/// nobody else, and fewer can listen. At another port may be somebody else, and at http somebody between.
+fn is_moved(known: &Origin, asked: &Origin) -> bool {
+    let usual = |origin: &Origin, scheme: &str, port: u16| match origin {
+        Origin::Tuple(found, host, at) if found == scheme && *at == port => Some(host.clone()),
+        _ => None,
+    };
+    let before = usual(known, "http", 80);
+    before.is_some() && before == usual(asked, "https", 443)
 }
 
 impl fmt::Debug for Credentials {
@@ -60,5 +74,18 @@ mod tests {
         }
         assert!(!format!("{known:?}").contains("t0ken"));
         assert!(Credentials::bearer("two\nlines").is_err());
+    }
+
+    #[test]
+    fn a_host_that_moved_to_https_gets_them_there_and_no_other_host_or_port_does() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let bearer = || Credentials::bearer("t0ken").unwrap();
+        let known = Credentials::new([bearer()], [url("http://a.example/")]);
+        assert_eq!(known.of(&url("https://a.example/x"))[AUTHORIZATION], "Bearer t0ken");
+        for other in ["https://b.example/x", "https://a.example:8443/x", "http://a.example:81/x"] {
+            assert!(known.of(&url(other)).is_empty(), "{other}");
+        }
+        let elsewhere = Credentials::new([bearer()], [url("http://a.example:8080/")]);
+        assert!(elsewhere.of(&url("https://a.example/x")).is_empty(), "that port may be somebody else's");
     }
 }

@@ -120,6 +120,24 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Its name, which programs may rely on.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Listening { .. } => "listening",
+            Self::Subscribed { .. } => "subscribed",
+            Self::Notified => "notified",
+            Self::Gap { .. } => "gap",
+            Self::Synchronised(_) => "synchronised",
+            Self::HookDone => "command-done",
+            Self::HookFailed { .. } => "command-failed",
+            Self::Stopped { .. } => "stopped",
+            Self::SyncFailed { .. } => "sync-failed",
+        }
+    }
+}
+
 /// Why listening could not begin or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {

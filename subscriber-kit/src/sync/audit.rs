@@ -14,7 +14,7 @@ use super::folder::Room;
 use super::lists::{Counted, Lists};
 use super::local::{Facts, Local, compare, hash_file, same_second};
 use super::memory::{Known, Memory};
-use super::path::{obstacle, relative_path};
+use super::path::{Ways, obstacle, relative_path};
 use super::places::Places;
 use super::plan::Planned;
 use super::report::{FAILURES_KEPT, Failure, Report, note};
@@ -215,7 +215,7 @@ fn look(
         return Ok(None);
     }
     let path = target.directory.join(&relative);
-    match obstacle(&target.directory, &relative)? {
+    match obstacle(&target.directory, &relative, &mut Ways::default())? {
         Some(obstacle) if obstacle.path != path => return Err(PathError::from(obstacle).into()),
         _ => {}
     }

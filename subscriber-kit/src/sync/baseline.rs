@@ -10,7 +10,7 @@ use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
 use url::Url;
 
-use super::changes::{Changes, Gap, Reached};
+use super::changes::{Changes, Gap, Point, Reached};
 use super::collector::{Collected, Collector};
 use super::download::blocking;
 use super::dump::{Dumps, Filled, fill, is_empty};
@@ -23,7 +23,7 @@ use super::places::Places;
 use super::plan::Line;
 use super::report::{Method, Report};
 use super::run::{Made, Run};
-use super::standing::{MAX_UNDONE, Standing};
+use super::standing::{MAX_UNDONE, Standing, Undone};
 use super::{Authority, ChangesFrom, Offer, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -134,7 +134,8 @@ impl<'s> Work<'s> {
         let changes = offer.changes(options.changes);
         let scope = Scope::of(offer, list, target, options);
         let opening = target.clone();
-        let folder = Arc::new(blocking(move || CopyFolder::open(&opening)).await?);
+        let open = if options.dry_run { CopyFolder::look } else { CopyFolder::open };
+        let folder = Arc::new(blocking(move || open(&opening)).await?);
         let (room, bytes) = (Room::Copy(Arc::clone(&folder)), AtomicU64::new(0));
         let counted = Counted::default();
         let base = &target.base;
@@ -144,7 +145,20 @@ impl<'s> Work<'s> {
         Ok(Self { client, target, options, lists, dump, scope, folder })
     }
 
-    /// Where the copy stands in the Source's changes.
+    /// Where the copy stands in the Source's changes, by what is told of it or else by what earlier runs left. What those
+    /// owe, and what they doubt, stays.
+    async fn beginning(&self, look: Look) -> Result<Option<Standing>, SyncError> {
+        let left = self.standing().await;
+        let Some(from) = self.options.from.filter(|_| look == Look::Changes) else { return Ok(left) };
+        if from > DateTime::now() {
+            return Err(SyncError::InFuture { from: from.to_string() });
+        }
+        let (undone, uncertain) = left.map_or_else(Default::default, |left| (left.undone, left.uncertain));
+        let told = Standing::new(self.scope.clone(), Point::at(from), undone);
+        Ok(Some(told.doubted(uncertain)))
+    }
+
+    /// What earlier runs left.
     async fn standing(&self) -> Option<Standing> {
         let (folder, scope) = (Arc::clone(&self.folder), self.scope.clone());
         blocking(move || Standing::load(&folder, &scope)).await
@@ -153,9 +167,11 @@ impl<'s> Work<'s> {
 
 impl Work<'_> {
     async fn run(&self, look: Look) -> Result<Report, SyncError> {
-        let standing = self.standing().await;
+        let standing = self.beginning(look).await?;
         let standing = standing.filter(|_| self.lists.changes.is_some());
+        // Where changes are missing, a newer list has the first word.
         if let (Look::Changes, Some(standing)) = (look, &standing)
+            && standing.uncertain.is_none()
             && let Some(report) = Box::pin(self.incremental(standing)).await?
         {
             return self.settle(report).await;
@@ -180,6 +196,12 @@ impl Work<'_> {
                 }
                 Err(error) => return Err(error),
             },
+            // A run that was killed left no point: it is not known what changed since the list.
+            (Reading::Known, Some(settled), None)
+                if self.lists.changes.is_some() && !settled.is_without_point =>
+            {
+                self.lists.read_anew().await?
+            }
             (Reading::Known, Some(settled), None) => return Ok(settled.report.clone().repeated()),
             // Only what was seen can be known.
             (Reading::Known, None, None) => return Ok(Report::default()),
@@ -208,13 +230,20 @@ impl Work<'_> {
         run.account(&mut report);
         report.deletion_skipped = deletion_skipped;
         report.may_mend |= matches!(unity, Unity::Mixed(_));
+        // An index that does not say when it is true stays the same while its lists change; what changed before the point
+        // and is told nowhere, the same list will not tell either.
+        let is_settled = match unity {
+            Unity::One => true,
+            Unity::Gap(_) => point.is_some(),
+            Unity::Mixed(_) | Unity::Untold(_) => false,
+        };
         report.uncertain = unity.doubt();
-        // An index that does not say when it is true stays the same while its lists change.
-        if !report.may_mend && report.uncertain.is_none() {
-            learnt.settled =
-                Some(Settled { scope: self.scope.clone(), validators, digest, report: report.clone() });
+        if !report.may_mend && is_settled {
+            let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
+            learnt.settled = Some(Settled { scope, validators, digest, report, is_without_point });
         }
         let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
+        let standing = standing.map(|standing| standing.doubted(report.uncertain.clone()));
         report.is_remembered = standing.is_some();
         self.keep(made.changed, Some(learnt), standing).await?;
         Ok(report)
@@ -256,8 +285,11 @@ impl Work<'_> {
     async fn incremental(&self, standing: &Standing) -> Result<Option<Report>, SyncError> {
         let Some(root) = self.lists.changes else { return Ok(None) };
         let mut collector = Collector::new(&self.lists, self.lists.room.scratch()?);
-        for line in &standing.undone {
-            collector.again(line)?;
+        let now = DateTime::now();
+        let (resting, due): (Vec<_>, Vec<_>) = standing.undone.iter().partition(|one| one.rests_at(now));
+        let mut again = Vec::new();
+        for undone in due {
+            again.extend(collector.again(&undone.line)?.map(|number| (undone, number)));
         }
         let changes = Changes { lists: &self.lists, root, gap: Gap::Refused };
         let Reached { collector, point, .. } = match Box::pin(changes.since(collector, &standing.point)).await
@@ -270,20 +302,38 @@ impl Work<'_> {
             Err(error) => return Err(error),
         };
         let collector = self.lists.take_told(collector, &point)?;
-        let (mut report, mut made) = self.deal(collector).await?;
-        let next = made.standing(&self.scope, point);
+        let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
+        report.uncertain.clone_from(&standing.uncertain);
+        report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
+        let next = made.standing(&self.scope, point).map(|next| next.doubted(standing.uncertain.clone()));
         report.is_remembered = next.is_some();
         self.keep(made.changed, None, next.filter(|next| next != standing)).await?;
         Ok(Some(report))
     }
 
-    /// Deals with the changes of a collector.
-    async fn deal(&self, collector: Collector) -> Result<(Report, Made), SyncError> {
+    /// Deals with the changes of a collector, of which lines with these numbers are tried `again`, and tells of what rests.
+    async fn deal(
+        &self,
+        collector: Collector,
+        again: &[(&Undone, u32)],
+        resting: &[&Undone],
+    ) -> Result<(Report, Made), SyncError> {
         let Collected { places, plan, mut report, packages, .. } = blocking(move || collector.end()).await?;
         report.method = Method::Incremental;
+        // Of what changed since, that is the last word.
+        let place = |undone: &Undone| undone.line.place(&self.target.base);
+        let is_no_news = |(undone, number): &&(&Undone, u32)| {
+            place(undone).is_some_and(|place| places.is_last_word(&place, *number))
+        };
+        let mut made = Made::after(again.iter().filter(is_no_news).map(|(undone, _)| *undone));
+        for undone in resting {
+            if !place(undone).is_some_and(|place| places.knows(&place)) {
+                report.rests(&undone.line.loc, &undone.cause);
+                made.rests(undone);
+            }
+        }
         let mut run = Run::new(self, Arc::new(places), Memory::default(), false);
         // First, since a folder may stand where a file belongs now, or the other way round.
-        let mut made = Made::default();
         run.deletions(&plan, &mut report, &mut made).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
         let mut learnt = More::new(&self.folder);
@@ -327,9 +377,10 @@ impl Work<'_> {
         blocking(move || {
             // Of the renames; once per folder is enough.
             folder.sync_folders(&changed)?;
-            // After the files: what is remembered of them must not outlive them.
-            let learnt = learnt.map_or(Ok(()), |learnt| learnt.save(&folder));
-            if let Err(error) = learnt.and_then(|()| standing.map_or(Ok(()), |one| one.save(&folder))) {
+            // After the files: what is remembered of them must not outlive them. That a list was dealt with counts only with
+            // the point from which its changes go on.
+            let point = standing.map_or(Ok(()), |one| one.save(&folder));
+            if let Err(error) = point.and_then(|()| learnt.map_or(Ok(()), |learnt| learnt.save(&folder))) {
                 tracing::warn!(%error, "what is known of the copy is not kept: the next run does more than it needs to");
             }
             Ok(())

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use resync_core::datetime::DateTime;
@@ -12,20 +13,35 @@ use resync_core::digest::{Agreement, Algorithm, Hashes};
 use tempfile::NamedTempFile;
 
 use super::ResourceError;
+use super::content::{Content, MOST_HELD, Space};
 use super::download::Came;
+use super::folder::Room;
 use super::local::{Facts, hash_file};
 use super::memory::{Known, Stamp};
+use super::path::Ways;
 use super::put::Placing;
 
-/// How many files wait for one another: each is open until then, twice as many in all. Where one sync serves them all,
-/// there is room for what comes meanwhile, so that no download waits for the disk.
-pub(crate) const MOST: usize = if cfg!(target_os = "linux") { 200 } else { 64 };
+/// How many files wait for one another, with those that come: each may be open until then, three times as many in all. Where one sync serves them
+/// all, there is room for what comes meanwhile, so that no download waits for the disk.
+pub(crate) const MOST: usize = if cfg!(target_os = "linux") { 160 } else { 48 };
+
+/// How many bytes of memory the files may take that wait for one another, with those that come; three times as many in all.
+pub(crate) const MOST_BYTES: usize = 8 << 20;
+
+/// How many bytes of memory a file of which the list tells this may take.
+pub(crate) fn most_held(facts: &Facts) -> usize {
+    facts
+        .length
+        .and_then(|length| usize::try_from(length).ok())
+        .map_or(MOST_HELD, |length| length.min(MOST_HELD))
+}
 
 /// A complete file that is not in its place yet.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) relative: PathBuf,
-    file: NamedTempFile,
+    content: Content,
+    length: u64,
     modified: Option<SystemTime>,
     hashes: Hashes,
     /// Whether the list gives a hash, by which it is another file than the one in its place.
@@ -41,57 +57,76 @@ pub(crate) enum Written {
     Identical,
 }
 
+/// A file that only has to be made durable and renamed.
+struct Prepared {
+    relative: PathBuf,
+    /// `None` where the same bytes are there already.
+    file: Option<NamedTempFile>,
+    hashes: Hashes,
+}
+
 impl Ready {
     /// What came is what the list tells of this file. It was modified when the list says, or else the server.
     pub(crate) fn new(came: Came, facts: &Facts, relative: &Path) -> Self {
-        let Came { file, hashes, modified, .. } = came;
+        let Came { content, length, hashes, modified } = came;
         let modified = facts.modified.map(DateTime::to_system_time).or(modified);
-        Self { relative: relative.to_owned(), file, modified, hashes, is_proven: facts.algorithm().is_some() }
+        let is_proven = facts.algorithm().is_some();
+        Self { relative: relative.to_owned(), content, length, modified, hashes, is_proven }
     }
 
-    /// Whether it is to be put in place; dates it, or else what is there already and the same.
-    fn prepare(&self, placing: &Placing) -> Result<bool, ResourceError> {
-        let path = placing.directory.join(&self.relative);
+    /// How many bytes of memory it takes.
+    pub(crate) fn held(&self) -> usize {
+        self.content.held()
+    }
+
+    /// Writes and dates it, or else dates what is there already and the same.
+    fn prepare(self, placing: &Placing, space: &mut Space<'_>) -> Result<Prepared, ResourceError> {
         let is_new =
-            self.is_proven || !placing.can_be_reached(&self.relative)? || !self.is_identical(&path)?;
-        if let Some(modified) = self.modified {
+            self.is_proven || !placing.can_be_reached(&self.relative)? || !self.is_identical(placing)?;
+        let Self { relative, content, modified, hashes, .. } = self;
+        let file = if is_new { Some(content.into_file(space)?) } else { None };
+        if let Some(modified) = modified {
             // The time is all that the next comparison may have to go by.
-            let there = if is_new { None } else { Some(File::options().write(true).open(path)?) };
-            there.as_ref().unwrap_or(self.file.as_file()).set_modified(modified)?;
+            if let Some(file) = &file {
+                file.as_file().set_modified(modified)?;
+            } else {
+                let there = File::options().write(true).open(placing.directory.join(&relative))?;
+                there.set_modified(modified)?;
+            }
         }
-        Ok(is_new)
+        Ok(Prepared { relative, file, hashes })
     }
 
-    fn is_identical(&self, path: &Path) -> std::io::Result<bool> {
-        let length = self.file.as_file().metadata()?.len();
+    fn is_identical(&self, placing: &Placing) -> std::io::Result<bool> {
+        let path = placing.directory.join(&self.relative);
         let same_length =
-            std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == length);
-        Ok(same_length && hash_file(path, Algorithm::Sha256)?.compare(&self.hashes) == Agreement::Same)
+            std::fs::symlink_metadata(&path).is_ok_and(|data| data.is_file() && data.len() == self.length);
+        Ok(same_length && hash_file(&path, Algorithm::Sha256)?.compare(&self.hashes) == Agreement::Same)
     }
+}
 
+impl Prepared {
     /// Renames the durable file to its place; gives what is then known of it.
-    fn put(self, placing: &Placing) -> Result<Written, ResourceError> {
-        let Self { relative, file, hashes, .. } = self;
-        placing.put(file, &relative)?;
-        let found = std::fs::symlink_metadata(placing.directory.join(relative));
+    fn put(self, placing: &Placing, ways: &mut Ways, is_durable: bool) -> Result<Written, ResourceError> {
+        let Self { relative, file, hashes } = self;
+        let Some(file) = file else { return Ok(Written::Identical) };
+        if !is_durable {
+            placing.folder.sync_file(file.as_file())?;
+        }
+        let file = placing.put(file, &relative, ways)?;
         // What cannot be looked at now is read again when it is next compared.
-        let stamp = found.and_then(|data| Stamp::of(&data)).ok();
+        let stamp = file.metadata().and_then(|data| Stamp::of(&data)).ok();
         Ok(Written::Replaced(stamp.map(|stamp| Known { stamp, hashes })))
     }
 }
 
 /// Puts files in place, each in one step and durable before that; gives what became of each, in their order.
 pub(crate) fn put_all(placing: &Placing, batch: Vec<Ready>) -> Vec<Result<Written, ResourceError>> {
-    let prepared: Vec<Result<bool, ResourceError>> = batch.iter().map(|one| one.prepare(placing)).collect();
-    let are_durable = placing.folder.sync_files(batch.len());
-    let put = |(ready, is_new): (Ready, Result<bool, ResourceError>)| {
-        if !is_new? {
-            return Ok(Written::Identical);
-        }
-        if !are_durable {
-            placing.folder.sync_file(ready.file.as_file())?;
-        }
-        ready.put(placing)
-    };
-    batch.into_iter().zip(prepared).map(put).collect()
+    let room = Room::Copy(Arc::clone(&placing.folder));
+    let mut space = Space::of(&room);
+    let prepared: Vec<_> = batch.into_iter().map(|one| one.prepare(placing, &mut space)).collect();
+    let are_durable = placing.folder.sync_files(prepared.len());
+    let mut ways = Ways::default();
+    let put = |one: Result<Prepared, ResourceError>| one?.put(placing, &mut ways, are_durable);
+    prepared.into_iter().map(put).collect()
 }

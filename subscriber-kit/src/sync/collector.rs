@@ -242,16 +242,19 @@ impl Collector {
         Ok(())
     }
 
-    /// What an earlier run left undone.
-    pub(crate) fn again(&mut self, line: &Line) -> Result<(), SyncError> {
-        let Ok(url) = Url::parse(&line.url) else { return Ok(()) };
+    /// What an earlier run left undone; gives the number of its line, if it has a place.
+    pub(crate) fn again(&mut self, line: &Line) -> Result<Option<u32>, SyncError> {
+        let Ok(url) = Url::parse(&line.url) else { return Ok(None) };
         let number = self.number(true)?;
         match self.places.change(&line.loc, &url, &self.ground, number, line.is_gone) {
-            Ok(()) => self.push(line)?,
+            Ok(()) => {
+                self.push(line)?;
+                return Ok(Some(number));
+            }
             Err(_) if line.is_gone => {}
             Err(error) => self.report.count(&line.loc, Err(error)),
         }
-        Ok(())
+        Ok(None)
     }
 
     fn number(&self, is_wanted: bool) -> Result<u32, SyncError> {

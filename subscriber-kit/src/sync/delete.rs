@@ -7,7 +7,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::Target;
 use super::filter::Filter;
-use super::path::{obstacle, url_of};
+use super::path::{Ways, obstacle, url_of};
 use super::places::Places;
 use super::standing::MAX_UNDONE;
 use crate::state::{STATE_FOLDER, is_state_folder};
@@ -84,7 +84,7 @@ fn remove(target: &Target, path: &Path) -> io::Result<()> {
 /// Removes the file of one resource, if there is one and nothing on the way to it is in the way; says whether there is
 /// one. Only looks unless it is to be done `really`.
 pub(crate) fn one(target: &Target, relative: &Path, really: bool) -> io::Result<bool> {
-    if obstacle(&target.directory, relative)?.is_some() {
+    if obstacle(&target.directory, relative, &mut Ways::default())?.is_some() {
         return Ok(false);
     }
     let path = target.directory.join(relative);

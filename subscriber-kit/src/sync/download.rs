@@ -8,13 +8,11 @@ use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
 
+use super::content::{Content, MOST_HELD, Space};
 use super::folder::Room;
 use super::local::Facts;
 use super::{Authority, PathError, SyncOptions};
 use crate::fetch::{Answer, Client, FetchError, Follow, Rest, Validators};
-
-/// How much of a resource is held in memory before it is written, in bytes: most are written at once.
-const HELD: usize = 128 * 1024;
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +87,11 @@ impl ResourceError {
         matches!(self, Self::Fetch(error) if error.is_transient())
     }
 
+    /// Whether the Source says that there is nothing, which no setting of this Destination mends.
+    pub(crate) fn is_not_there(&self) -> bool {
+        matches!(self, Self::Fetch(FetchError::Status { status: 404 | 410, .. }))
+    }
+
     /// Whether another place may have it.
     fn is_about_the_place(&self) -> bool {
         self.is_mismatch() || matches!(self, Self::Fetch(_))
@@ -137,7 +140,7 @@ pub(crate) struct Transfer<'s> {
 
 /// What came, complete and as listed.
 pub(crate) struct Came {
-    pub(crate) file: NamedTempFile,
+    pub(crate) content: Content,
     pub(crate) length: u64,
     pub(crate) hashes: Hashes,
     /// When it was modified, as the server says.
@@ -218,9 +221,10 @@ impl Transfer<'_> {
         let whole = answer.length.map(|length| length.saturating_add(answer.start));
         self.check_announced(whole)?;
         // What is held in memory is checked when it is written.
-        if let Some(needed) = answer.length.or(self.facts.length).filter(|needed| *needed > HELD as u64) {
+        if let Some(needed) = answer.length.or(self.facts.length).filter(|needed| *needed > MOST_HELD as u64)
+        {
             let room = self.room.clone();
-            blocking(move || check_space(&room, needed)).await?;
+            blocking(move || Space::of(&room).check(needed)).await?;
         }
         let goes_on = answer.start > 0 && part.as_ref().is_some_and(|part| part.length == answer.start);
         if answer.start > 0 && !goes_on {
@@ -236,10 +240,11 @@ impl Transfer<'_> {
         if let Some(part) = part.as_mut() {
             self.take(&mut answer, part).await?;
         }
-        let Some(Part { file: Some(file), hasher, length, modified, .. }) = part.take() else {
-            return Err(std::io::Error::other("a download without a file").into());
+        let Some(Part { file, held, hasher, length, modified, .. }) = part.take() else {
+            return Err(std::io::Error::other("a download without content").into());
         };
-        let came = Came { file, length, hashes: hasher.finish(), modified };
+        let content = file.map_or(Content::Held(held), Content::File);
+        let came = Came { content, length, hashes: hasher.finish(), modified };
         self.check(&came)?;
         Ok(came)
     }
@@ -282,11 +287,12 @@ impl Transfer<'_> {
             }
             part.hasher.update(&chunk);
             part.held.extend_from_slice(&chunk);
-            if part.held.len() >= HELD {
+            if part.held.len() >= MOST_HELD {
                 part.write(self.room).await?;
             }
         }
-        part.write(self.room).await
+        // A short one is written together with others.
+        if part.file.is_some() { part.write(self.room).await } else { Ok(()) }
     }
 
     fn check(&self, sent: &Came) -> Result<(), ResourceError> {
@@ -302,7 +308,7 @@ impl Transfer<'_> {
 
 /// What came of a resource so far.
 struct Part {
-    /// None before something is written.
+    /// `None` while all is held in memory.
     file: Option<NamedTempFile>,
     /// What is not written yet.
     held: Vec<u8>,
@@ -317,25 +323,12 @@ impl Part {
     async fn write(&mut self, room: &Room) -> Result<(), ResourceError> {
         let (file, held, room) = (self.file.take(), std::mem::take(&mut self.held), room.clone());
         let written = blocking(move || {
-            let mut file = if let Some(file) = file {
-                file
-            } else {
-                check_space(&room, held.len() as u64)?;
-                room.unfinished()?
-            };
+            let Some(mut file) = file else { return Space::of(&room).write(&held) };
             file.write_all(&held)?;
             Ok::<_, ResourceError>(file)
         });
         self.file = Some(written.await?);
         Ok(())
-    }
-}
-
-fn check_space(room: &Room, needed: u64) -> Result<(), ResourceError> {
-    match room.free_space() {
-        Ok(free) if needed > free => Err(ResourceError::NoSpace { needed, free }),
-        // Where that cannot be told, writing will tell.
-        _ => Ok(()),
     }
 }
 

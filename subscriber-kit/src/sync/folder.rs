@@ -5,10 +5,9 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 use super::disk::Disk;
 use super::{SyncError, Target};
@@ -31,8 +30,11 @@ pub(crate) struct CopyFolder {
     work: PathBuf,
     lock: File,
     disk: Arc<dyn Disk>,
-    /// Whether one call makes all files durable and would say if it did not.
-    syncs_together: AtomicBool,
+    /// Whether one call makes all files durable and would say if it did not. Held during the call: a failed write is told of once,
+    /// and may be of a file that another thread relies on.
+    syncs_together: Mutex<bool>,
+    /// Where the work folder is not in the copy.
+    _elsewhere: Option<TempDir>,
 }
 
 impl CopyFolder {
@@ -42,13 +44,7 @@ impl CopyFolder {
         make_private_folder(&path)?;
         mark(&path)?;
         let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK_NAME))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(SyncError::InUse { directory: target.directory.clone() });
-            }
-            Err(fs::TryLockError::Error(error)) => return Err(error.into()),
-        }
+        take(&lock, target)?;
         let work = path.join(WORK_NAME);
         match fs::remove_dir_all(&work) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -56,8 +52,28 @@ impl CopyFolder {
         }
         make_private_folder(&work)?;
         let disk = Arc::clone(&target.disk);
-        let syncs_together = AtomicBool::new(disk.tells_of_all(&lock));
-        Ok(Self { path, work, lock, disk, syncs_together })
+        let syncs_together = Mutex::new(disk.tells_of_all(&lock));
+        Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: None })
+    }
+
+    /// The same for who leaves no trace: nothing is made in the copy, and what a run needs is among the system's temporary
+    /// files.
+    pub(crate) fn look(target: &Target) -> Result<Self, SyncError> {
+        let path = target.directory.join(STATE_FOLDER);
+        let lock = match File::open(path.join(LOCK_NAME)) {
+            Ok(lock) => {
+                take(&lock, target)?;
+                lock
+            }
+            // Nobody ever worked on it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => tempfile::tempfile()?,
+            Err(error) => return Err(error.into()),
+        };
+        let elsewhere = tempfile::tempdir()?;
+        let work = elsewhere.path().join(WORK_NAME);
+        make_private_folder(&work)?;
+        let (disk, syncs_together) = (Arc::clone(&target.disk), Mutex::new(false));
+        Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: Some(elsewhere) })
     }
 
     /// A file of the copy's own, such as what is remembered about its files.
@@ -78,16 +94,13 @@ impl CopyFolder {
     /// Makes so many files durable at once that lie in the work folder; `false` where each has to be synced by itself, which
     /// also tells whose error it is.
     pub(crate) fn sync_files(&self, count: usize) -> bool {
-        if count < WORTH_ALL || !self.syncs_together.load(Ordering::Relaxed) {
+        if count < WORTH_ALL {
             return false;
         }
+        let mut syncs_together = self.syncs_together.lock().unwrap_or_else(PoisonError::into_inner);
         // Open for as long as the run, so that no failed write since then goes unnoticed.
-        let are_durable = self.disk.sync_all(&self.lock).is_ok();
-        if !are_durable {
-            // The error may be about a file of the next ones too, and is told once.
-            self.syncs_together.store(false, Ordering::Relaxed);
-        }
-        are_durable
+        *syncs_together = *syncs_together && self.disk.sync_all(&self.lock).is_ok();
+        *syncs_together
     }
 
     /// Makes one file durable.
@@ -130,8 +143,16 @@ impl CopyFolder {
     }
 
     /// Where something can be moved out of the way.
-    pub(crate) fn aside(&self) -> io::Result<tempfile::TempDir> {
+    pub(crate) fn aside(&self) -> io::Result<TempDir> {
         tempfile::tempdir_in(&self.work)
+    }
+}
+
+fn take(lock: &File, target: &Target) -> Result<(), SyncError> {
+    match lock.try_lock() {
+        Ok(()) => Ok(()),
+        Err(fs::TryLockError::WouldBlock) => Err(SyncError::InUse { directory: target.directory.clone() }),
+        Err(fs::TryLockError::Error(error)) => Err(error.into()),
     }
 }
 

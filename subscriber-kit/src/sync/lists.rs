@@ -45,7 +45,7 @@ pub(crate) struct Snapshot {
     pub(crate) packages: Packages,
     /// How many bytes they have together, as far as the lists say.
     pub(crate) bytes: u64,
-    /// Up to where changes are in the plan; none where the lists do not say when they are from, or changes are missing.
+    /// Up to where changes are in the plan; none where the lists do not say when they are from, or changes cannot be read.
     pub(crate) point: Option<Point>,
     /// Whether all of it was true at one time.
     pub(crate) unity: Unity,
@@ -155,13 +155,12 @@ impl Lists<'_> {
         let (Some(root), Some(begin)) = (self.changes, &begin) else { return listing.end(begin).await };
         let changes = Changes { lists: self, root, gap: Gap::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
-            Ok(Reached { collector, point, gap: None }) => {
+            Ok(Reached { collector, point, gap }) => {
                 listing.collector = self.take_told(collector, &point)?;
+                if let Some(why) = gap {
+                    listing.lacks_changes(why);
+                }
                 return listing.end(Some(point)).await;
-            }
-            Ok(Reached { collector, gap: Some(why), .. }) => {
-                listing.collector = collector;
-                why
             }
             Err(error) if error.is_about_a_document() => {
                 // What was taken of the changes is not known, so the list is read without them.
@@ -171,10 +170,7 @@ impl Lists<'_> {
             }
             Err(error) => return Err(error),
         };
-        tracing::warn!(why, "changes may be missing: a newer list will have them");
-        if listing.unity == Unity::One {
-            listing.unity = Unity::Gap(why);
-        }
+        listing.lacks_changes(why);
         listing.end(None).await
     }
 
@@ -301,6 +297,13 @@ struct Listing {
 }
 
 impl Listing {
+    fn lacks_changes(&mut self, why: String) {
+        tracing::warn!(why, "changes may be missing: a newer list will have them");
+        if self.unity == Unity::One {
+            self.unity = Unity::Gap(why);
+        }
+    }
+
     async fn end(self, point: Option<Point>) -> Result<Snapshot, SyncError> {
         let Self { collector, unity, validators, digest, .. } = self;
         let Collected { places, plan, report, packages, bytes } = blocking(move || collector.end()).await?;

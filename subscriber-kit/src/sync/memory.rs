@@ -55,6 +55,9 @@ pub(crate) struct Settled {
     /// Of the list or index.
     pub(crate) digest: String,
     pub(crate) report: Report,
+    /// Whether the list does not tell from where its changes go on.
+    #[serde(default)]
+    pub(crate) is_without_point: bool,
 }
 
 /// What tells that a file is still the one it was.

@@ -8,10 +8,12 @@ mod baseline;
 mod batch;
 mod changes;
 mod collector;
+mod content;
 mod delete;
 mod disk;
 mod download;
 mod dump;
+mod feed;
 mod filter;
 mod folder;
 mod lists;
@@ -33,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use resync_core::datetime::DateTime;
 use resync_core::document::Capability;
 use resync_core::package::PackageError;
 use resync_core::xml::ReadError;
@@ -158,8 +161,11 @@ pub enum ChangesFrom {
 pub struct SyncOptions {
     /// Remove local files that the Source no longer lists (RS-201).
     pub delete: bool,
-    /// Only tell what would be done: nothing is fetched, replaced or removed.
+    /// Only tell what would be done: no resource is fetched, and nothing is written to the directory.
     pub dry_run: bool,
+    /// Deal with the changes since this time, which must not be to come (RS-191): the copy was in step then, but for what an
+    /// earlier run could not do. Counts for [`Look::Changes`].
+    pub from: Option<DateTime>,
     /// Shows how far it has come.
     pub progress: Progress,
     /// Whose resources may be fetched.
@@ -176,7 +182,8 @@ pub struct SyncOptions {
     /// Whether bytes may come from other origins: from mirrors (RS-171), or, where nobody else has them, from where the
     /// Source has them (RS-180). Only the hash in the list proves them. Mirrors of the list's own origin are always used.
     pub mirrors: bool,
-    /// How many resources are compared and fetched at the same time.
+    /// How many resources are compared and fetched at the same time: 160 at most (48 other than on Linux), and 64 of those whose
+    /// lengths are not told.
     pub parallel: usize,
     /// How often a request is repeated while the Source is away.
     pub retries: u32,
@@ -201,6 +208,7 @@ impl Default for SyncOptions {
         Self {
             delete: false,
             dry_run: false,
+            from: None,
             progress: Progress::default(),
             authority: Authority::default(),
             baseline: Baseline::default(),
@@ -240,6 +248,18 @@ impl Target {
     pub fn open(directory: &Path, base: Url) -> std::io::Result<Self> {
         std::fs::create_dir_all(directory)?;
         Ok(Self { directory: directory.canonicalize()?, base, state: None, disk: Arc::new(Real) })
+    }
+
+    /// The same without making it, for who only looks.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn look(directory: &Path, base: Url) -> std::io::Result<Self> {
+        let directory = match directory.canonicalize() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::path::absolute(directory)?,
+            found => found?,
+        };
+        Ok(Self { directory, base, state: None, disk: Arc::new(Real) })
     }
 
     /// Protects a state folder other than the usual one from deletion.
@@ -332,6 +352,12 @@ pub enum SyncError {
         url: Url,
         /// The capability it states.
         found: String,
+    },
+    /// The copy cannot have been in step at a time to come.
+    #[error("{from} is to come: give a time at which the copy was in step")]
+    InFuture {
+        /// The time that was told.
+        from: String,
     },
     /// The Source no longer tells of changes that this copy has not seen (RS-197).
     #[error(

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::{NamedTempFile, TempPath};
 use url::Url;
 
+use super::content::{Content, Space};
 use super::download::{Came, Transfer, blocking};
 use super::filter::matches_type;
 use super::folder::{CopyFolder, Room};
@@ -166,7 +167,7 @@ impl Packages {
         let opened = async {
             let file = match slot.file.take() {
                 Some(file) => file,
-                None => lists.package(&slot.url, &slot.facts).await?.file.into_temp_path(),
+                None => lists.package(&slot.url, &slot.facts).await?.into_temp_path(),
             };
             let open = File::open(&file)?;
             slot.file = Some(file);
@@ -251,9 +252,9 @@ impl Lists<'_> {
         if let Some(media_type) = listed.other_format.clone() {
             return Err(SyncError::PackageFormat { url: listed.url.clone(), media_type });
         }
-        let came = self.package(&listed.url, &listed.facts).await?;
-        let package = open_package(came.file.reopen()?, &listed.url, &self.room).await?;
-        let file = came.file.into_temp_path();
+        let file = self.package(&listed.url, &listed.facts).await?;
+        let package = open_package(file.reopen()?, &listed.url, &self.room).await?;
+        let file = file.into_temp_path();
         Ok((Manifest::Inside(listed.url.clone(), Box::new(package)), Some(file)))
     }
 
@@ -271,7 +272,7 @@ impl Lists<'_> {
         Ok(Manifest::Beside(url, Box::new(reader)))
     }
 
-    async fn package(&self, url: &Url, facts: &Facts) -> Result<Came, SyncError> {
+    async fn package(&self, url: &Url, facts: &Facts) -> Result<NamedTempFile, SyncError> {
         self.check_origin(url)?;
         let transfer = Transfer {
             client: self.client,
@@ -284,7 +285,9 @@ impl Lists<'_> {
             bytes: &self.bytes,
         };
         let failed = |source| SyncError::PackageFetch { url: url.clone(), source: Box::new(source) };
-        transfer.run().await.map_err(failed)
+        let came = transfer.run().await.map_err(failed)?;
+        let room = self.room.clone();
+        blocking(move || came.content.into_file(&mut Space::of(&room))).await.map_err(failed)
     }
 }
 
@@ -324,7 +327,7 @@ pub(crate) fn bitstream(
     match package.copy(entry, &mut out) {
         Ok(length) => {
             let hashes = out.hasher.finish();
-            Ok(Bitstream::Came(Came { file: out.file, length, hashes, modified: None }))
+            Ok(Bitstream::Came(Came { content: Content::File(out.file), length, hashes, modified: None }))
         }
         Err(PackageError::Output(_)) if out.is_full => {
             Ok(Bitstream::Refused(ResourceError::TooLarge { max }))

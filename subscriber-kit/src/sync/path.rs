@@ -4,6 +4,7 @@
 //! A name is bytes where the file system's names are: on Unix everything that a file may be called can be
 //! copied.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -213,19 +214,39 @@ impl From<Obstacle> for PathError {
     }
 }
 
+/// Folders of a copy that were found to be folders and no more than that, while nobody else changes them: what is put in place
+/// together asks once for each.
+#[derive(Debug, Default)]
+pub(crate) struct Ways(HashSet<PathBuf>);
+
+impl Ways {
+    /// Something was moved.
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// The first thing on the way to a file, or in its place, that lets it not be written. Nothing is made.
-pub(crate) fn obstacle(directory: &Path, relative: &Path) -> std::io::Result<Option<Obstacle>> {
-    let mut folder = directory.to_owned();
-    for segment in relative.parent().unwrap_or(Path::new("")).components() {
-        folder.push(segment);
-        let kind = match kind_at(&folder)? {
-            None => return Ok(None),
-            Some(kind) if kind.is_dir() && crate::state::is_state_folder(&folder) => ObstacleKind::State,
-            Some(kind) if kind.is_dir() => continue,
-            Some(kind) if kind.is_symlink() => ObstacleKind::Symlink,
-            Some(_) => ObstacleKind::File,
-        };
-        return Ok(Some(Obstacle { path: folder, kind }));
+pub(crate) fn obstacle(
+    directory: &Path,
+    relative: &Path,
+    ways: &mut Ways,
+) -> std::io::Result<Option<Obstacle>> {
+    let way = relative.parent().unwrap_or(Path::new(""));
+    if !ways.0.contains(way) {
+        let mut folder = directory.to_owned();
+        for segment in way.components() {
+            folder.push(segment);
+            let kind = match kind_at(&folder)? {
+                None => return Ok(None),
+                Some(kind) if kind.is_dir() && crate::state::is_state_folder(&folder) => ObstacleKind::State,
+                Some(kind) if kind.is_dir() => continue,
+                Some(kind) if kind.is_symlink() => ObstacleKind::Symlink,
+                Some(_) => ObstacleKind::File,
+            };
+            return Ok(Some(Obstacle { path: folder, kind }));
+        }
+        ways.0.insert(way.to_owned());
     }
     let path = directory.join(relative);
     let is_folder = kind_at(&path)?.is_some_and(|kind| kind.is_dir());
@@ -333,7 +354,8 @@ mod tests {
         std::fs::write(folder.path().join("file"), "x").unwrap();
         std::fs::create_dir(folder.path().join("folder")).unwrap();
         let kind = |relative: &str| {
-            obstacle(folder.path(), Path::new(relative)).unwrap().map(|obstacle| obstacle.kind)
+            let found = obstacle(folder.path(), Path::new(relative), &mut Ways::default()).unwrap();
+            found.map(|obstacle| obstacle.kind)
         };
         assert_eq!(kind("file/x/y"), Some(ObstacleKind::File));
         assert_eq!(kind("folder"), Some(ObstacleKind::Folder));
@@ -342,13 +364,37 @@ mod tests {
         assert!(!folder.path().join("new").exists());
     }
 
+    #[test]
+    fn only_what_is_no_obstacle_is_known_as_a_way_until_something_moves() {
+        let copy = tempfile::tempdir().unwrap();
+        let mut ways = Ways::default();
+        let kind = |ways: &mut Ways| {
+            obstacle(copy.path(), Path::new("a/b/x"), ways).unwrap().map(|obstacle| obstacle.kind)
+        };
+        std::fs::write(copy.path().join("a"), "x").unwrap();
+        assert_eq!(kind(&mut ways), Some(ObstacleKind::File));
+        std::fs::remove_file(copy.path().join("a")).unwrap();
+        assert_eq!(kind(&mut ways), None);
+        std::fs::create_dir(copy.path().join("a")).unwrap();
+        std::fs::write(copy.path().join("a/b"), "x").unwrap();
+        assert_eq!(kind(&mut ways), Some(ObstacleKind::File), "what was missing is no way");
+        std::fs::remove_file(copy.path().join("a/b")).unwrap();
+        std::fs::create_dir_all(copy.path().join("a/b/x")).unwrap();
+        assert_eq!(kind(&mut ways), Some(ObstacleKind::Folder));
+        assert_eq!(kind(&mut ways), Some(ObstacleKind::Folder), "the place itself is always looked at");
+        std::fs::remove_dir_all(copy.path().join("a")).unwrap();
+        std::fs::write(copy.path().join("a"), "x").unwrap();
+        ways.forget();
+        assert_eq!(kind(&mut ways), Some(ObstacleKind::File));
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_symbolic_link_on_the_way_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("link")).unwrap();
-        let found = obstacle(folder.path(), Path::new("link/x")).unwrap().unwrap();
+        let found = obstacle(folder.path(), Path::new("link/x"), &mut Ways::default()).unwrap().unwrap();
         assert_eq!(found.kind, ObstacleKind::Symlink);
     }
 

@@ -135,6 +135,11 @@ impl Places {
         self.owners.get(&self.key(relative)).copied()
     }
 
+    /// Whether something is told of this file.
+    pub(crate) fn knows(&self, relative: &Path) -> bool {
+        self.get(relative).is_some()
+    }
+
     /// How many resources are to be here.
     pub(crate) fn wanted(&self) -> u64 {
         self.wanted

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -11,6 +12,7 @@ use url::Url;
 use super::local::Facts;
 use super::packages::Packed;
 use super::patch::PatchLink;
+use super::path::relative_path;
 
 /// How many entries are handed over at once, since each time wakes a thread.
 const AT_ONCE: usize = 32;
@@ -64,6 +66,11 @@ impl Planned {
 }
 
 impl Line {
+    /// Its file, relative to the directory that stands for `base`.
+    pub(crate) fn place(&self, base: &Url) -> Option<PathBuf> {
+        relative_path(&self.loc, &Url::parse(&self.url).ok()?, base).ok()
+    }
+
     /// For a later run, which has neither the packages of this one nor the versions that patches lead from.
     pub(crate) fn for_later(self) -> Self {
         Self { packed: None, patches: Vec::new(), ..self }
@@ -113,7 +120,7 @@ impl Plan {
     pub(crate) fn begin_with(
         &self,
         gone: bool,
-        is_missing: impl Fn(&Planned) -> bool + Send + 'static,
+        mut is_missing: impl FnMut(&Planned) -> bool + Send + 'static,
     ) -> io::Result<Steps> {
         let mut file = self.0.try_clone()?;
         let (sender, receiver) = mpsc::channel(READ_AHEAD);

@@ -1,5 +1,6 @@
 //! Putting a finished file in its place, past what the Source no longer lists.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use walkdir::WalkDir;
 
 use super::ResourceError;
 use super::folder::{CopyFolder, unfinished_in};
-use super::path::{Obstacle, ObstacleKind, obstacle, relative_path};
+use super::path::{Obstacle, ObstacleKind, Ways, obstacle, relative_path};
 use super::places::Places;
 use super::plan::Planned;
 use crate::state::is_state_folder;
@@ -48,7 +49,7 @@ impl Placing {
         if let Some(listed) = self.places.listed_above(relative) {
             return Err(super::PathError::Collision(listed).into());
         }
-        match obstacle(&self.directory, relative)? {
+        match obstacle(&self.directory, relative, &mut Ways::default())? {
             None => Ok(true),
             Some(obstacle) if self.may_make_way(&obstacle)? => Ok(false),
             Some(obstacle) => Err(super::PathError::from(obstacle).into()),
@@ -56,23 +57,35 @@ impl Placing {
     }
 
     /// Whether there is nothing where a resource belongs, and nothing is in its way; `false` also where that cannot be told.
-    pub(crate) fn lacks(&self, planned: &Planned, base: &Url) -> bool {
-        relative_path(&planned.line.loc, &planned.url, base).is_ok_and(|relative| {
-            self.directory
-                .join(&relative)
-                .symlink_metadata()
-                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-                && self.can_be_reached(&relative).unwrap_or(false)
-        })
+    /// Lists are mostly in order: a folder that is `missing` is remembered for the files of it that follow.
+    pub(crate) fn lacks(&self, planned: &Planned, base: &Url, missing: &mut Option<PathBuf>) -> bool {
+        let Ok(relative) = relative_path(&planned.line.loc, &planned.url, base) else { return false };
+        if missing.is_some() && missing.as_deref() == relative.parent() {
+            return self.places.listed_above(&relative).is_none();
+        }
+        let is_missing = |path: &Path| {
+            let found = self.directory.join(path).symlink_metadata();
+            found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        if !is_missing(&relative) || !self.can_be_reached(&relative).unwrap_or(false) {
+            return false;
+        }
+        *missing = relative.parent().filter(|folder| is_missing(folder)).map(Path::to_owned);
+        true
     }
 
     /// Puts the file in place in one step. What had to make way is only removed once the file is there.
-    pub(crate) fn put(&self, file: NamedTempFile, relative: &Path) -> Result<(), ResourceError> {
+    pub(crate) fn put(
+        &self,
+        file: NamedTempFile,
+        relative: &Path,
+        ways: &mut Ways,
+    ) -> Result<File, ResourceError> {
         let _one = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let mut aside = Vec::new();
-        let put = self.make_way(relative, &mut aside).and_then(|()| self.rename(file, relative));
+        let put = self.make_way(relative, ways, &mut aside).and_then(|()| self.rename(file, relative));
         match &put {
-            Ok(()) => aside.iter().for_each(|one| {
+            Ok(_) => aside.iter().for_each(|one| {
                 let files = WalkDir::new(one.thing()).into_iter().filter_map(Result::ok);
                 let count = files.filter(|entry| !entry.file_type().is_dir()).count();
                 self.removed.fetch_add(count as u64, Ordering::Relaxed);
@@ -82,19 +95,25 @@ impl Placing {
         put
     }
 
-    fn make_way(&self, relative: &Path, aside: &mut Vec<Aside>) -> Result<(), ResourceError> {
-        while let Some(obstacle) = obstacle(&self.directory, relative)? {
+    fn make_way(
+        &self,
+        relative: &Path,
+        ways: &mut Ways,
+        aside: &mut Vec<Aside>,
+    ) -> Result<(), ResourceError> {
+        while let Some(obstacle) = obstacle(&self.directory, relative, ways)? {
             if !self.may_make_way(&obstacle)? {
                 return Err(super::PathError::from(obstacle).into());
             }
             let one = Aside { from: obstacle.path, room: self.folder.aside()? };
             std::fs::rename(&one.from, one.thing())?;
+            ways.forget();
             aside.push(one);
         }
         Ok(())
     }
 
-    fn rename(&self, file: NamedTempFile, relative: &Path) -> Result<(), ResourceError> {
+    fn rename(&self, file: NamedTempFile, relative: &Path) -> Result<File, ResourceError> {
         let path = self.directory.join(relative);
         let renamed = file.persist(&path).or_else(|failed| {
             if failed.error.kind() != io::ErrorKind::NotFound {
@@ -106,17 +125,19 @@ impl Placing {
                 Err(error) => Err(PersistError { error, file: failed.file }),
             }
         });
-        let Err(failed) = renamed else { return Ok(()) };
-        if failed.error.kind() != io::ErrorKind::CrossesDevices {
-            return Err(failed.error.into());
-        }
+        let failed = match renamed {
+            Ok(file) => return Ok(file),
+            Err(failed) if failed.error.kind() != io::ErrorKind::CrossesDevices => {
+                return Err(failed.error.into());
+            }
+            Err(failed) => failed,
+        };
         // A part of the copy that is mounted from elsewhere.
         let beside = unfinished_in(path.parent().unwrap_or(&self.directory))?;
         std::fs::copy(failed.file.path(), beside.path())?;
         beside.as_file().set_modified(failed.file.as_file().metadata()?.modified()?)?;
         self.folder.sync_file(beside.as_file())?;
-        beside.persist(&path).map_err(|error| error.error)?;
-        Ok(())
+        Ok(beside.persist(&path).map_err(|error| error.error)?)
     }
 
     fn may_make_way(&self, obstacle: &Obstacle) -> io::Result<bool> {
@@ -171,9 +192,10 @@ mod tests {
         };
         let lost = placing.folder.unfinished().unwrap();
         std::fs::remove_file(lost.path()).unwrap();
-        assert!(placing.put(lost, Path::new("x")).is_err());
+        let put = |file| placing.put(file, Path::new("x"), &mut Ways::default());
+        assert!(put(lost).is_err());
         assert_eq!(std::fs::read(&old).unwrap(), b"old");
-        placing.put(placing.folder.unfinished().unwrap(), Path::new("x")).unwrap();
+        put(placing.folder.unfinished().unwrap()).unwrap();
         assert!(copy.path().join("x").is_file());
         assert_eq!(placing.removed.load(Ordering::Relaxed), 1);
     }

@@ -4,7 +4,7 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::plan::Line;
+use super::standing::Undone;
 use super::{ResourceError, SyncError};
 
 /// How many failures a report spells out; all are counted.
@@ -112,6 +112,16 @@ impl Report {
         }
     }
 
+    /// Tells of a resource that this run does not ask for, since it was not there.
+    pub(crate) fn rests(&mut self, loc: &str, cause: &str) {
+        self.resources += 1;
+        self.failed += 1;
+        if self.failures.len() < FAILURES_KEPT {
+            let cause = format!("{cause}; asked for again by a later run");
+            self.failures.push(Failure { loc: loc.to_owned(), cause });
+        }
+    }
+
     /// Tells of a file that cannot be removed.
     pub(crate) fn not_removed(&mut self, loc: &str, error: &ResourceError) {
         tracing::warn!(%loc, %error, "a file stays that should be removed");
@@ -138,10 +148,10 @@ impl Report {
     }
 
     /// The findings of a run that went on at once with what had been left `undone`.
-    pub(crate) fn followed_by(mut self, next: Self, undone: &[Line]) -> Self {
-        let gone = undone.iter().filter(|line| line.is_gone).count() as u64;
+    pub(crate) fn followed_by(mut self, next: Self, undone: &[Undone]) -> Self {
+        let gone = undone.iter().filter(|undone| undone.line.is_gone).count() as u64;
         let count = undone.len() as u64 - gone;
-        self.failures.retain(|failure| !undone.iter().any(|line| line.loc == failure.loc));
+        self.failures.retain(|failure| !undone.iter().any(|undone| undone.line.loc == failure.loc));
         self.failures.extend(next.failures);
         self.failures.truncate(FAILURES_KEPT);
         Self {

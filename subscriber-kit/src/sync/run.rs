@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_core::datetime::DateTime;
 use url::Url;
 
 use super::baseline::Work;
@@ -22,7 +23,7 @@ use super::places::Places;
 use super::plan::{Line, Plan, Planned};
 use super::put::Placing;
 use super::report::{Outcome, Report};
-use super::standing::{MAX_UNDONE, Standing};
+use super::standing::{MAX_UNDONE, Standing, Undone};
 use super::{Authority, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -49,7 +50,9 @@ pub(super) struct Made {
     /// The folders that were changed.
     pub(super) changed: HashSet<PathBuf>,
     /// What failed and is to be tried again, as much as is remembered.
-    undone: Vec<Line>,
+    undone: Vec<Undone>,
+    /// How often runs before this one asked in vain for what they left undone and nothing new is told of, by its URI.
+    vain: HashMap<String, u32>,
     /// Whether more failed than that.
     is_too_much: bool,
     /// Whether some of that may mend by itself.
@@ -57,16 +60,27 @@ pub(super) struct Made {
 }
 
 impl Made {
+    /// For a run that tries `again` what others left undone.
+    pub(super) fn after<'u>(again: impl Iterator<Item = &'u Undone>) -> Self {
+        Self { vain: again.map(|undone| (undone.line.loc.clone(), undone.vain)).collect(), ..Self::default() }
+    }
+
     pub(super) fn failed(&mut self, line: &Line, error: &ResourceError) {
         if !error.is_for_later() {
             return;
         }
         if self.undone.len() < MAX_UNDONE {
-            self.undone.push(line.clone().for_later());
+            let vain = self.vain.get(&line.loc).copied().unwrap_or(0);
+            self.undone.push(Undone::new(line.clone().for_later(), error, vain, DateTime::now()));
         } else {
             self.is_too_much = true;
             self.is_too_much_to_mend |= error.may_mend();
         }
+    }
+
+    /// What this run lets rest stays undone.
+    pub(super) fn rests(&mut self, undone: &Undone) {
+        self.undone.push(undone.clone());
     }
 
     /// Where the copy stands after a run over changes; `None` if too much failed to be remembered, so that they must be
@@ -96,6 +110,31 @@ struct Done {
 enum Step {
     Done(Done),
     New(Line, New),
+}
+
+/// What is to be put in place next.
+#[derive(Default)]
+struct Waiting {
+    files: Vec<(Line, New)>,
+    /// How many bytes of memory they take.
+    held: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, line: Line, new: New) {
+        self.held += new.ready.held();
+        self.files.push((line, new));
+    }
+
+    /// Each batch is a sync more, so that a second one at the same time must be worth it.
+    fn are_worth_another(&self) -> bool {
+        self.files.len() >= batch::MOST / 2 || self.held >= batch::MOST_BYTES / 2
+    }
+
+    /// Whether there is room for one more than those that `come`, which hold so many bytes at most.
+    fn have_room(&self, come: usize, held: usize) -> bool {
+        self.files.len() + come < batch::MOST && self.held + held < batch::MOST_BYTES
+    }
 }
 
 /// The new file of a resource, and what was there before.
@@ -192,25 +231,39 @@ impl<'s> Run<'s> {
         learnt: &mut dyn Learn,
     ) -> Result<(), SyncError> {
         let (mut work, mut placing) = (FuturesUnordered::new(), FuturesUnordered::new());
-        let mut waiting = Vec::new();
+        let mut waiting = Waiting::default();
         let (looking, base) = (Arc::clone(&self.placing), self.target.base.clone());
-        let mut steps = plan.begin_with(false, move |planned| looking.lacks(planned, &base))?;
-        let mut planning = true;
+        let mut missing = None;
+        let mut steps = plan.begin_with(false, move |planned| looking.lacks(planned, &base, &mut missing))?;
+        // How many bytes what is under way may take in memory.
+        let (mut planning, mut coming) = (true, 0);
         self.options.progress.begin(self.placing.places.wanted());
         loop {
-            // What comes while one batch is put in place is the next.
-            if placing.is_empty() && !waiting.is_empty() {
-                placing.push(self.put(std::mem::take(&mut waiting)));
+            // What comes while one batch is put in place is the next; while one is made durable another is written.
+            let is_time = match placing.len() {
+                0 => !waiting.files.is_empty(),
+                1 => waiting.are_worth_another(),
+                _ => false,
+            };
+            if is_time {
+                placing.push(self.put(std::mem::take(&mut waiting).files));
             }
-            let has_room = work.len() < self.options.parallel.max(1) && waiting.len() < batch::MOST;
+            let has_room = work.len() < self.options.parallel.max(1) && waiting.have_room(work.len(), coming);
             tokio::select! {
                 planned = steps.next(), if planning && has_room => match planned? {
-                    Some(planned) => work.push(self.resource(planned)),
+                    Some(planned) => {
+                        let most = batch::most_held(&planned.line.facts);
+                        coming += most;
+                        work.push(async move { (most, self.resource(planned).await) });
+                    }
                     None => planning = false,
                 },
-                Some(step) = work.next(), if !work.is_empty() => match step {
-                    Step::Done(done) => self.note(done, made, report, learnt),
-                    Step::New(line, new) => waiting.push((line, new)),
+                Some((most, step)) = work.next(), if !work.is_empty() => {
+                    coming -= most;
+                    match step {
+                        Step::Done(done) => self.note(done, made, report, learnt),
+                        Step::New(line, new) => waiting.push(line, new),
+                    }
                 },
                 Some(put) = placing.next(), if !placing.is_empty() => for done in put {
                     self.note(done, made, report, learnt);

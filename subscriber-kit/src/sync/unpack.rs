@@ -1,6 +1,5 @@
 //! Bringing files in step without asking for their resources: from packages, and by patches.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
@@ -9,7 +8,9 @@ use resync_core::document::{Entry, Metadata};
 use url::Url;
 
 use super::batch::{self, Ready};
+use super::content::Content;
 use super::download::{Came, Transfer, blocking};
+use super::folder::Room;
 use super::local::{self, Facts, Local};
 use super::packages::{Bitstream, Opened, Packages, bitstream, linked};
 use super::patch::{MAX_PATCHED, PatchLink, apply};
@@ -112,7 +113,10 @@ impl Run<'_> {
         let options = SyncOptions { max_resource_bytes: max, ..self.options.clone() };
         let transfer = Transfer { options: &options, ..self.transfer(&url, &patch.facts) };
         match transfer.run().await {
-            Ok(came) => blocking(move || std::fs::read(came.file.path())).await.ok(),
+            Ok(came) => match came.content {
+                Content::Held(bytes) => Some(bytes),
+                Content::File(file) => blocking(move || std::fs::read(file.path())).await.ok(),
+            },
             Err(error) => {
                 tracing::debug!(%url, %error, "a patch is of no use");
                 None
@@ -134,7 +138,7 @@ fn patched(
     facts: &Facts,
     relative: &Path,
     patches: &[Vec<u8>],
-) -> std::io::Result<Option<Came>> {
+) -> Result<Option<Came>, ResourceError> {
     let path = placing.directory.join(relative);
     let found = std::fs::symlink_metadata(&path)?;
     if !found.is_file() || found.len() > MAX_PATCHED {
@@ -144,7 +148,7 @@ fn patched(
     let digest = |bytes: &[u8]| -> Hashes { algorithms().map(|one| Digest::of(one, bytes)).collect() };
     let is_right = |bytes: &[u8]| facts.hashes.compare(&digest(bytes)) == Agreement::Same;
     let Some(new) = apply(&std::fs::read(path)?, patches, is_right) else { return Ok(None) };
-    let mut file = placing.folder.unfinished()?;
-    file.write_all(&new)?;
-    Ok(Some(Came { file, length: new.len() as u64, hashes: digest(&new), modified: None }))
+    let (length, hashes) = (new.len() as u64, digest(&new));
+    let content = Content::of(new, &Room::Copy(Arc::clone(&placing.folder)))?;
+    Ok(Some(Came { content, length, hashes, modified: None }))
 }

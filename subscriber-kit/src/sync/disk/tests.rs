@@ -3,11 +3,14 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use url::Url;
 use walkdir::WalkDir;
 
+use super::super::folder::CopyFolder;
 use super::super::{Look, Offer, SyncOptions, Target, look};
 use super::*;
 use crate::fetch::Client;
@@ -199,4 +202,55 @@ async fn files_are_durable_before_they_are_in_place_and_both_before_it_is_rememb
         assert_eq!((report.updated, report.failed), (count, 0));
         is_in_order(&disk, &names);
     }
+}
+
+/// Tells of a failed write once, as an operating system does, and only when another thread had the time to ask too.
+#[derive(Debug)]
+struct FailsOnce {
+    asked: Mutex<Sender<()>>,
+    asked_again: Mutex<Option<Receiver<()>>>,
+}
+
+impl Disk for FailsOnce {
+    fn sync_file(&self, _: &File) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_folder(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_all(&self, _: &File) -> io::Result<()> {
+        let first = self.asked_again.lock().unwrap().take();
+        self.asked.lock().unwrap().send(()).unwrap();
+        let Some(asked_again) = first else { return Ok(()) };
+        // Nobody asks: the other is kept waiting.
+        asked_again.recv_timeout(Duration::from_millis(200)).ok();
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn tells_of_all(&self, _: &File) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_failed_write_that_is_told_to_one_batch_counts_for_the_one_beside_it() {
+    let copy = tempfile::tempdir().unwrap();
+    let ((asked, hears), (again, asked_again)) = (channel(), channel());
+    let disk = FailsOnce { asked: Mutex::new(asked), asked_again: Mutex::new(Some(asked_again)) };
+    let base = Url::parse("http://a.example/").unwrap();
+    let target = Target::open(copy.path(), base).unwrap().on(Arc::new(disk));
+    let folder = CopyFolder::open(&target).unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| folder.sync_files(20));
+        hears.recv().unwrap();
+        let second = scope.spawn(|| folder.sync_files(20));
+        // The second one's question, if it may ask before the first has its answer.
+        if hears.recv_timeout(Duration::from_millis(100)).is_ok() {
+            again.send(()).unwrap();
+        }
+        assert!(!first.join().unwrap(), "it failed");
+        assert!(!second.join().unwrap(), "what failed may have been of this one");
+    });
 }

@@ -1,0 +1,413 @@
+//! The configuration file. Each flag is a key, and the command line's own description of it is the only one: what the file
+//! says becomes the default of the flag.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{OsStr, Resettable};
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Arg, ArgAction, Command, FromArgMatches as _};
+use toml::{Table, Value};
+
+use crate::cli::{self, Cli};
+
+/// From what likeness on a key is taken for a misspelt one.
+const ALIKE: f64 = 0.75;
+
+/// What is no setting: these are of one run.
+const NO_KEYS: [&str; 4] = ["config", "from", "help", "version"];
+
+/// Why a configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// It cannot be read.
+    #[error("the configuration {} cannot be read: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    /// It is no TOML.
+    #[error("the configuration {} is not TOML: line {line}, column {column}: {reason}", path.display())]
+    Syntax { path: PathBuf, line: usize, column: usize, reason: String },
+    /// No flag has this name.
+    #[error("the configuration {}: {key} is not a key: {hint}", path.display())]
+    Unknown { path: PathBuf, key: String, hint: String },
+    /// The value is of a kind that no flag has.
+    #[error("the configuration {}: {key} must be {wanted}", path.display())]
+    Kind { path: PathBuf, key: String, wanted: &'static str },
+    /// The flag does not take the value.
+    #[error("the configuration {}: {reason}", path.display())]
+    Value { path: PathBuf, reason: String },
+}
+
+/// The command line, with what the configuration file says where it says nothing. Ends the program with a message where it
+/// is wrong, and after `--help`.
+pub(crate) fn command_line() -> Result<Cli, ConfigError> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let mut command = cli::command();
+    if let Some(path) = named(&arguments) {
+        command = with_file(command, &path)?;
+    }
+    let matches = command.get_matches_from(arguments);
+    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+}
+
+/// The file that the command line or the environment names. What else is wrong with them is told when all is read.
+fn named(arguments: &[OsString]) -> Option<PathBuf> {
+    let matches = cli::command().ignore_errors(true).try_get_matches_from(arguments).ok()?;
+    matches.get_one::<PathBuf>("config").cloned()
+}
+
+/// A command whose defaults are what the file says.
+fn with_file(command: Command, path: &Path) -> Result<Command, ConfigError> {
+    let values = values(read(path)?, &keys(&command), path)?;
+    // The file is not to blame for what the environment says.
+    let alone = |arg: Arg| arg.env(Resettable::Reset);
+    let bare = command.clone().mut_args(alone).mut_subcommands(|sub| sub.mut_args(alone));
+    check(&with_values(bare, &values), path)?;
+    Ok(with_values(command, &values))
+}
+
+fn read(path: &Path) -> Result<Table, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    text.parse().map_err(|error: toml::de::Error| {
+        // Not the line itself, which may have a secret.
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.split('\n').count();
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        ConfigError::Syntax { path: path.to_owned(), line, column, reason: error.message().to_owned() }
+    })
+}
+
+/// Whether somebody else than its owner may read a file that has a secret.
+#[cfg(unix)]
+pub(crate) fn is_exposed(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let is_open = path.metadata().is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
+    let known = keys(&cli::command());
+    let is_secret = |key: &String| known.iter().any(|known| known.is_secret && known.name == *key);
+    is_open && read(path).is_ok_and(|table| table.keys().any(is_secret))
+}
+
+/// That cannot be told here.
+#[cfg(not(unix))]
+pub(crate) fn is_exposed(_: &Path) -> bool {
+    false
+}
+
+/// The values of each key, as text.
+type Values = BTreeMap<String, Vec<&'static str>>;
+
+fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigError> {
+    let path = || path.to_owned();
+    let text = |key: &str, value: Value| match value {
+        Value::String(text) => Ok(text),
+        Value::Array(_) | Value::Table(_) => {
+            let wanted = "a value or a list of values: sections have no meaning here";
+            Err(ConfigError::Kind { path: path(), key: key.to_owned(), wanted })
+        }
+        plain => Ok(plain.to_string()),
+    };
+    let read = |(key, value): (String, Value)| {
+        let Some(known) = known.iter().find(|known| known.name == key) else {
+            return Err(ConfigError::Unknown { path: path(), hint: hint(&key, known), key });
+        };
+        let several = match value {
+            Value::Array(_) if !known.takes_several => {
+                return Err(ConfigError::Kind { path: path(), key, wanted: "one value, and no list" });
+            }
+            Value::Array(values) => values,
+            value => vec![value],
+        };
+        let texts = several.into_iter().map(|value| text(&key, value));
+        // As long as the command line, which lives as long as the program.
+        let texts = texts.map(|text| text.map(|text| &*text.leak())).collect::<Result<_, _>>()?;
+        Ok((key, texts))
+    };
+    table.into_iter().map(read).collect()
+}
+
+fn hint(key: &str, known: &[Key]) -> String {
+    let likeness = |known: &Key| strsim::jaro_winkler(key, &known.name);
+    let nearest = known.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    match nearest.filter(|nearest| likeness(nearest) > ALIKE) {
+        Some(nearest) => format!("did you mean {}?", nearest.name),
+        None => "`resync-destination config print` shows all there are".to_owned(),
+    }
+}
+
+fn with_values(command: Command, values: &Values) -> Command {
+    command.mut_args(|arg| settled(arg, values)).mut_subcommands(|sub| {
+        // What comes before an argument that must be given must be given too.
+        let places: Vec<&Arg> = sub.get_positionals().collect();
+        let last = places.iter().rposition(|place| value(place, values).is_none()).unwrap_or(0);
+        let given: Vec<String> = places[..last].iter().map(|place| name(place)).collect();
+        sub.mut_args(|arg| if given.contains(&name(&arg)) { arg } else { settled(arg, values) })
+    })
+}
+
+fn settled(arg: Arg, values: &Values) -> Arg {
+    match value(&arg, values) {
+        Some(value) => arg.required(false).default_values(value.iter().copied()),
+        None => arg,
+    }
+}
+
+/// What the file says for a flag. A list is of another command, where that can be given only once.
+fn value<'v>(arg: &Arg, values: &'v Values) -> Option<&'v Vec<&'static str>> {
+    values.get(&name(arg)).filter(|value| value.len() == 1 || takes_several(arg))
+}
+
+/// Tries every command with these defaults.
+fn check(command: &Command, path: &Path) -> Result<(), ConfigError> {
+    for sub in command.get_subcommands() {
+        let tried = command.clone().try_get_matches_from(["resync-destination", sub.get_name()]);
+        // What is missing may stand on the command line.
+        let wrong = tried
+            .err()
+            .filter(|error| matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation));
+        if let Some(error) = wrong {
+            let blamed = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+            let is_blamed = |long: &str| blamed.split([' ', '=']).next() == Some(&format!("--{long}"));
+            let secret =
+                sub.get_arguments().find(|arg| is_secret(arg) && arg.get_long().is_some_and(is_blamed));
+            let said = error.to_string();
+            let first = || said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let reason = secret.map_or_else(first, |arg| format!("{} has an invalid value", name(arg)));
+            return Err(ConfigError::Value { path: path.to_owned(), reason });
+        }
+    }
+    Ok(())
+}
+
+/// A setting, as all commands that have it describe it.
+struct Key {
+    name: String,
+    help: String,
+    takes_several: bool,
+    is_switch: bool,
+    is_secret: bool,
+    variable: Option<OsString>,
+    default: Vec<String>,
+}
+
+fn name(arg: &Arg) -> String {
+    arg.get_long().unwrap_or(arg.get_id().as_str()).replace('-', "_")
+}
+
+fn is_secret(arg: &Arg) -> bool {
+    arg.is_hide_env_values_set()
+}
+
+fn takes_several(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Append)
+}
+
+/// All settings, in the order of the help.
+fn keys(command: &Command) -> Vec<Key> {
+    let mut keys: Vec<Key> = Vec::new();
+    let of_commands = command.get_subcommands().flat_map(Command::get_arguments);
+    for arg in command.get_arguments().chain(of_commands) {
+        let name = name(arg);
+        if NO_KEYS.contains(&name.as_str()) {
+            continue;
+        }
+        match keys.iter_mut().find(|key| key.name == name) {
+            Some(key) => key.takes_several |= takes_several(arg),
+            None => keys.push(Key {
+                name,
+                help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+                takes_several: takes_several(arg),
+                is_switch: cli::is_switch(arg),
+                is_secret: is_secret(arg),
+                variable: arg.get_env().map(ToOwned::to_owned),
+                default: texts(arg.get_default_values()),
+            }),
+        }
+    }
+    keys
+}
+
+fn texts(values: &[OsStr]) -> Vec<String> {
+    values.iter().map(|value| value.to_string_lossy().into_owned()).collect()
+}
+
+/// Every key with what it is for and its value, as a file that can be used.
+pub(crate) fn print(path: Option<&Path>) -> Result<String, ConfigError> {
+    let plain = keys(&cli::command());
+    let command = path.map_or(Ok(cli::command()), |path| with_file(cli::command(), path))?;
+    let told = keys(&command);
+    let mut lines = Vec::new();
+    for (plain, told) in plain.iter().zip(&told) {
+        let in_environment = plain.variable.as_ref().and_then(std::env::var_os);
+        let in_environment = in_environment.map(|text| vec![text.to_string_lossy().into_owned()]);
+        let is_told = in_environment.is_some() || told.default != plain.default;
+        let value = plain.written(&in_environment.unwrap_or_else(|| told.default.clone()));
+        lines.push(format!("# {}", plain.help.replace('\n', " ")));
+        let mark = if is_told && !plain.is_secret { "" } else { "# " };
+        lines.push(format!("{mark}{} = {value}\n", plain.name));
+    }
+    Ok(lines.join("\n"))
+}
+
+impl Key {
+    fn written(&self, values: &[String]) -> String {
+        let text = |value: &String| Value::from(value.as_str()).to_string();
+        match values {
+            _ if self.is_secret => r#""…""#.to_owned(),
+            [] => r#""""#.to_owned(),
+            [one] if self.is_switch => (one == "true").to_string(),
+            [one] => text(one),
+            several => format!("[{}]", several.iter().map(text).collect::<Vec<_>>().join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(file: &str, arguments: &[&str]) -> Result<Result<Cli, clap::Error>, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mirror.toml");
+        std::fs::write(&path, file).unwrap();
+        let command = with_file(cli::command(), &path)?;
+        let all = [&["resync-destination"], arguments].concat();
+        Ok(command.try_get_matches_from(all).and_then(|matches| Cli::from_arg_matches(&matches)))
+    }
+
+    fn told(file: &str, arguments: &[&str]) -> String {
+        format!("{:?}", parsed(file, arguments).unwrap().unwrap().command)
+    }
+
+    fn refused(file: &str) -> String {
+        parsed(file, &["discover", "http://a.example/"]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_says_what_the_command_line_does_not_and_one_file_serves_every_command() {
+        let file = r#"
+            url = "http://a.example/"
+            into = "/srv/a"
+            delete = true
+            per_host = 3
+            delay = "20ms"
+            max_resource_size = "1 MiB"
+            modified_since = 2026-11-20T10:00:00Z
+            type = ["text/html", "image/*"]
+            callback_url = "http://b.example/"
+            log = "debug"
+        "#;
+        let sync = told(file, &["sync"]);
+        for part in [
+            r#"url: "http://a.example/""#,
+            r#"dir: "/srv/a""#,
+            "delete: true",
+            "per_host: 3",
+            "delay: 20ms",
+            r#"types: ["text/html", "image/*"]"#,
+        ] {
+            assert!(sync.contains(part), "{part}: {sync}");
+        }
+        let same = told("", &["sync", "http://a.example/", "/srv/a", "--delete", "--per-host", "3"]);
+        assert_eq!(told("per_host = 3\ndelete = true", &["sync", "http://a.example/", "/srv/a"]), same);
+        let over =
+            told(file, &["sync", "http://c.example/", "/srv/c", "--per-host", "5", "--type", "text/css"]);
+        for part in [r#"url: "http://c.example/""#, "per_host: 5", r#"types: ["text/css"]"#] {
+            assert!(over.contains(part), "{part}: {over}");
+        }
+        assert!(told(file, &["listen"]).contains(r#"url: ["http://a.example/"], into: ["/srv/a"]"#));
+        assert!(told(file, &["status"]).contains(r#"into: Some("/srv/a")"#));
+        assert_eq!(parsed(file, &["audit"]).unwrap().unwrap().log, "debug");
+    }
+
+    #[test]
+    fn several_copies_are_lists_which_only_the_command_for_several_takes() {
+        let file = r#"url = ["http://a.example/", "http://b.example/"]
+            into = ["/srv/a", "/srv/b"]"#;
+        assert!(told(file, &["listen"]).contains(r#"into: ["/srv/a", "/srv/b"]"#));
+        assert!(parsed(file, &["sync"]).unwrap().is_err(), "which of them?");
+        let alone = r#"url = "http://a.example/""#;
+        assert!(parsed(alone, &["sync", "/srv/a"]).unwrap().is_err(), "the first argument is the URL");
+        assert!(parsed(r#"into = "/srv/a""#, &["sync", "http://a.example/"]).unwrap().is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_named_with_a_hint() {
+        for (file, said) in [
+            ("per_hosts = 3", "per_hosts is not a key: did you mean per_host?"),
+            ("zzz = 3", "zzz is not a key: `resync-destination config print`"),
+            ("config = \"x\"", "config is not a key"),
+            ("from = \"2026-11-20\"", "from is not a key"),
+            ("per_host = 3000", "invalid value '3000' for '--per-host <N>'"),
+            ("delay = \"soon\"", "invalid value 'soon' for '--delay <DELAY>'"),
+            ("delete = \"perhaps\"", "invalid value 'perhaps' for '--delete[=<true|false>]'"),
+            ("per_host = [1, 2]", "per_host must be one value"),
+            ("[per_host]\nx = 1", "per_host must be a value"),
+            ("delay = \"1s\"\nper_host = ", "is not TOML: line 2, column 12: "),
+        ] {
+            let refused = refused(file);
+            assert!(refused.contains(said), "{file}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_told_where_its_line_is_wrong() {
+        for file in [
+            "token = \"s3cret",
+            "token = s3cret",
+            "token = \"s3cret\\u0007\"",
+            "header = \"s3cret\"",
+            "header = [\"A: b\", \"C: s3cret\\u0007\"]",
+        ] {
+            let refused = refused(file);
+            assert!(!refused.contains("s3cret"), "{file}: {refused}");
+        }
+        assert!(refused("token = \"s3cret\\u0007\"").contains("token has an invalid value"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_a_secret_that_others_may_read_is_exposed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (text, mode, expected) in [
+            ("token = \"s3cret\"", 0o640, true),
+            ("token = \"s3cret\"", 0o600, false),
+            ("delay = \"1s\"", 0o644, false),
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            file.as_file().set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_exposed(file.path()), expected, "{text} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_takes_back_what_the_file_switches_on() {
+        let (file, copy) = ("delete = true", ["sync", "http://a.example/", "/srv/a"]);
+        let with = |more: &[&str]| told(file, &[&copy[..], more].concat());
+        assert!(with(&[]).contains("delete: true") && with(&["--delete"]).contains("delete: true"));
+        assert!(with(&["--delete=false"]).contains("delete: false"));
+        let before = told("", &["sync", "--delete", "http://a.example/", "/srv/a"]);
+        assert_eq!(before, with(&[]), "a value needs its sign");
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_and_tells_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mirror.toml");
+        std::fs::write(&path, "token = \"s3cret\"\nretries = 7\ntype = [\"a/b\", \"c/d\"]\ndelete = true")
+            .unwrap();
+        let printed = print(Some(&path)).unwrap();
+        assert!(!printed.contains("s3cret"), "{printed}");
+        for line in ["retries = \"7\"", "type = [\"a/b\", \"c/d\"]", "delete = true", "# per_host = \"8\""] {
+            assert!(printed.lines().any(|one| one == line), "{line}: {printed}");
+        }
+        // Also with every default.
+        let all: Vec<_> = printed.lines().map(|line| line.strip_prefix("# ").unwrap_or(line)).collect();
+        let settings = all.into_iter().filter(|line| line.contains(" = ") && !line.ends_with("= \"\""));
+        let settings = settings.filter(|line| !line.ends_with("\"…\"")).collect::<Vec<_>>().join("\n");
+        std::fs::write(&path, settings).unwrap();
+        assert!(with_file(cli::command(), &path).is_ok());
+        assert_eq!(print(Some(&path)).unwrap().matches("retries = \"7\"").count(), 1);
+    }
+}

@@ -1,0 +1,91 @@
+//! Flags for how long to wait, how often to try, and how much to take.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use clap::Args;
+use humantime::parse_duration;
+use resync_subscriber_kit::fetch::ClientOptions;
+use resync_subscriber_kit::sync::SyncOptions;
+
+/// How long one request may take.
+#[derive(Debug, Args)]
+pub(crate) struct Patience {
+    /// How long opening a connection may take
+    #[arg(long, env = "RESYNC_DESTINATION_CONNECT_TIMEOUT", default_value = "5s", value_parser = parse_duration)]
+    connect_timeout: Duration,
+    /// How long a server may stay silent in the middle of an answer
+    #[arg(long, env = "RESYNC_DESTINATION_IDLE_TIMEOUT", default_value = "30s", value_parser = parse_duration)]
+    idle_timeout: Duration,
+    /// How much an answer must bring in a second on average, once that time has passed
+    #[arg(long, env = "RESYNC_DESTINATION_MIN_RATE", default_value = "1 KiB", value_name = "SIZE")]
+    min_rate: ByteSize,
+    /// How long one list may take as a whole
+    #[arg(long, env = "RESYNC_DESTINATION_DOCUMENT_TIMEOUT", default_value = "5m", value_parser = parse_duration)]
+    document_timeout: Duration,
+    /// How long one resource may take as a whole
+    #[arg(long, env = "RESYNC_DESTINATION_RESOURCE_TIMEOUT", default_value = "1h", value_parser = parse_duration)]
+    resource_timeout: Duration,
+    /// How many redirects one request may go through
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_REDIRECTS", default_value_t = 5, value_name = "N")]
+    max_redirects: usize,
+}
+
+impl Patience {
+    pub(crate) fn client_options(&self) -> ClientOptions {
+        ClientOptions {
+            connect_timeout: self.connect_timeout,
+            idle_timeout: self.idle_timeout,
+            min_rate: self.min_rate.as_u64(),
+            document_timeout: self.document_timeout,
+            resource_timeout: self.resource_timeout,
+            max_redirects: self.max_redirects,
+            ..ClientOptions::default()
+        }
+    }
+}
+
+/// How much one run may do.
+#[derive(Debug, Args)]
+pub(crate) struct Limits {
+    /// How often a request is repeated while the Source is away
+    #[arg(long, env = "RESYNC_DESTINATION_RETRIES", default_value_t = 2, value_name = "N")]
+    retries: u32,
+    /// The pause before the first repetition; doubled for each further one
+    #[arg(long, env = "RESYNC_DESTINATION_RETRY_PAUSE", default_value = "250ms", value_parser = parse_duration)]
+    retry_pause: Duration,
+    /// The largest resource that is taken
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_RESOURCE_SIZE", default_value = "16 GiB", value_name = "SIZE")]
+    max_resource_size: ByteSize,
+    /// How many resources one list may lead to
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_RESOURCES", default_value_t = 10_000_000, value_name = "N")]
+    max_resources: u64,
+    /// How large the lists and manifests of one run may be together
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_LIST_SIZE", default_value = "16 GiB", value_name = "SIZE")]
+    max_list_size: ByteSize,
+    /// How many lists and packages they may name
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_PARTS", default_value_t = 100_000, value_name = "N")]
+    max_parts: u64,
+    /// How much one run may transfer; the next one goes on from there
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_RUN_SIZE", default_value = "16 TiB", value_name = "SIZE")]
+    max_run_size: ByteSize,
+    /// How long one run may take; the next one goes on from there
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_RUN_TIME", default_value = "7d", value_parser = parse_duration)]
+    max_run_time: Duration,
+}
+
+impl Limits {
+    pub(crate) fn sync_options(&self) -> SyncOptions {
+        SyncOptions {
+            retries: self.retries,
+            retry_pause: self.retry_pause,
+            max_resource_bytes: self.max_resource_size.as_u64(),
+            max_resources: self.max_resources,
+            max_list_bytes: self.max_list_size.as_u64(),
+            max_parts: self.max_parts,
+            max_run_bytes: self.max_run_size.as_u64(),
+            max_run_time: self.max_run_time,
+            ..SyncOptions::default()
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What came of a resource before it is in its place: held in memory while it is short, so that one thread writes many at a
+//! time, or else in a file of the work folder.
+
+use std::io::Write as _;
+
+use tempfile::NamedTempFile;
+
+use super::ResourceError;
+use super::folder::Room;
+
+/// How much of a resource is held in memory, in bytes.
+pub(crate) const MOST_HELD: usize = 128 * 1024;
+
+/// All the bytes of a resource.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Held(Vec<u8>),
+    File(NamedTempFile),
+}
+
+impl Content {
+    /// These bytes, in memory while they are few.
+    pub(crate) fn of(bytes: Vec<u8>, room: &Room) -> Result<Self, ResourceError> {
+        Ok(if bytes.len() > MOST_HELD {
+            Self::File(Space::of(room).write(&bytes)?)
+        } else {
+            Self::Held(bytes)
+        })
+    }
+
+    /// How many bytes of memory it takes.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Held(bytes) => bytes.len(),
+            Self::File(_) => 0,
+        }
+    }
+
+    /// As a file, where `space` is left for it.
+    pub(crate) fn into_file(self, space: &mut Space<'_>) -> Result<NamedTempFile, ResourceError> {
+        match self {
+            Self::Held(bytes) => space.write(&bytes),
+            Self::File(file) => Ok(file),
+        }
+    }
+}
+
+/// The room for files that are written one after another: the disk is asked once how much it has.
+#[derive(Debug)]
+pub(crate) struct Space<'r> {
+    room: &'r Room,
+    /// `None` where that cannot be told: writing will tell.
+    free: Option<u64>,
+}
+
+impl<'r> Space<'r> {
+    pub(crate) fn of(room: &'r Room) -> Self {
+        Self { room, free: room.free_space().ok() }
+    }
+
+    /// Refuses what there is no room for.
+    pub(crate) fn check(&self, needed: u64) -> Result<(), ResourceError> {
+        match self.free {
+            Some(free) if needed > free => Err(ResourceError::NoSpace { needed, free }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A new file of these bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<NamedTempFile, ResourceError> {
+        let needed = bytes.len() as u64;
+        self.check(needed)?;
+        let mut file = self.room.unfinished()?;
+        file.write_all(bytes)?;
+        self.free = self.free.map(|free| free.saturating_sub(needed));
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_short_content_is_held_in_memory() {
+        let held = |length: usize| Content::of(vec![0; length], &Room::Temporary).unwrap().held();
+        assert_eq!((held(MOST_HELD), held(MOST_HELD + 1)), (MOST_HELD, 0));
+    }
+
+    #[test]
+    fn files_that_are_written_together_share_the_room_there_is() {
+        let mut space = Space { room: &Room::Temporary, free: Some(10) };
+        let mut write = |count: usize| space.write(&vec![0; count]);
+        assert!(write(6).is_ok());
+        assert!(matches!(write(6), Err(ResourceError::NoSpace { needed: 6, free: 4 })));
+        assert!(write(4).is_ok(), "what was refused took none");
+    }
+}

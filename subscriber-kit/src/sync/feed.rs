@@ -1,0 +1,208 @@
+//! Taking the changes that list after list tells of, or package after package, and knowing where a later run goes on
+//! (RS-193, RS-194).
+
+use std::io::{BufReader, Seek as _};
+
+use resync_core::datetime::DateTime;
+use resync_core::document::{Change, Entry};
+use resync_core::xml::Reader;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::SyncError;
+use super::changes::{Head, Point, Reached};
+use super::collector::{Collector, Of};
+use super::download::blocking;
+use super::lists::Lists;
+use super::local::Facts;
+use super::packages::Listed;
+use crate::fetch::{Fetched, Validators};
+
+/// An open Change List, and how far it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OpenList {
+    pub(super) url: String,
+    pub(super) validators: Validators,
+    pub(super) digest: String,
+    pub(super) last: Option<Mark>,
+}
+
+/// An entry by which reading goes on (RS-194).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    loc: String,
+    change: String,
+    datetime: Option<String>,
+    /// Of a package, which may be another at the same place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    package: Option<PackageMark>,
+}
+
+/// What a dump says of a package: where that differs, the package is another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PackageMark {
+    facts: Facts,
+    until: Option<String>,
+}
+
+impl Mark {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            loc: entry.loc.clone(),
+            change: entry.change().map(|change| change.token().to_owned()).unwrap_or_default(),
+            datetime: datetime(entry).map(|at| at.to_string()),
+            package: None,
+        }
+    }
+
+    fn of_package(listed: &Listed) -> Self {
+        let until = listed.until.map(|until| until.to_string());
+        Self {
+            loc: listed.url.to_string(),
+            change: String::new(),
+            datetime: None,
+            package: Some(PackageMark { facts: listed.facts.clone(), until }),
+        }
+    }
+}
+
+fn datetime(entry: &Entry) -> Option<DateTime> {
+    entry.metadata.as_ref().and_then(|metadata| metadata.datetime)
+}
+
+/// Takes list after list, and knows where that leads.
+pub(super) struct Feed {
+    pub(super) collector: Collector,
+    since: DateTime,
+    open: Option<OpenList>,
+    reached: Option<DateTime>,
+    /// Why changes may be missing.
+    pub(super) gap: Option<String>,
+}
+
+impl Feed {
+    pub(super) fn new(collector: Collector, since: DateTime) -> Self {
+        Self { collector, since, open: None, reached: None, gap: None }
+    }
+
+    /// Takes the changes that a list, or the packages of a dump, tell of.
+    pub(super) async fn document(
+        self,
+        lists: &Lists<'_>,
+        fetched: Fetched,
+        head: Head,
+        last: Option<Mark>,
+        asked: &Url,
+    ) -> Result<Self, SyncError> {
+        match head.packages {
+            Some(packages) => self.dump(lists, fetched, head.until, packages, last, asked).await,
+            None => self.list(fetched, last, asked).await,
+        }
+    }
+
+    /// The packages after `last`, if that is in the dump, and what is new in it if it is another one now; or else those
+    /// that reach up to the point.
+    async fn dump(
+        mut self,
+        lists: &Lists<'_>,
+        fetched: Fetched,
+        until: Option<DateTime>,
+        packages: Vec<Listed>,
+        mut last: Option<Mark>,
+        asked: &Url,
+    ) -> Result<Self, SyncError> {
+        let place = |mark: &Mark| packages.iter().position(|listed| listed.url.as_str() == mark.loc);
+        let at = last.as_ref().and_then(place);
+        let is_as_read = at.is_some_and(|at| last == Some(Mark::of_package(&packages[at])));
+        let since = self.since;
+        for (number, listed) in packages.into_iter().enumerate() {
+            let is_known = match at {
+                Some(at) => number < at || (number == at && is_as_read),
+                None => listed.until.is_some_and(|until| until < since),
+            };
+            let may_be_read = at.is_none_or(|at| number == at);
+            last = Some(Mark::of_package(&listed));
+            if is_known {
+                continue;
+            }
+            let (manifest, file) = lists.manifest(&listed).await?;
+            let number = self.collector.packages.add(&listed, file);
+            let of = Of::Changes(may_be_read.then_some(since));
+            let (collector, told) = blocking(move || self.collector.manifest(manifest, number, of)).await?;
+            self.collector = collector;
+            self.reached = self.reached.max(told.until.or(listed.until).or(told.latest));
+        }
+        self.reached = self.reached.max(until);
+        let (validators, digest) = (fetched.validators, fetched.digest);
+        let open = OpenList { url: asked.to_string(), validators, digest, last };
+        self.open = until.is_none().then_some(open);
+        Ok(self)
+    }
+
+    /// Takes the changes of one list that come after `last`, if that is in it, or else are not older than the point:
+    /// what was taken before does no harm (RS-128).
+    async fn list(self, fetched: Fetched, last: Option<Mark>, asked: &Url) -> Result<Self, SyncError> {
+        let Self { collector, since, reached, gap, .. } = self;
+        let (validators, digest) = (fetched.validators.clone(), fetched.digest.clone());
+        let (collector, read) = blocking(move || take(collector, fetched, last, since)).await?;
+        let reached = reached.max(read.until.or(read.latest));
+        let url = asked.to_string();
+        let open = OpenList { url, validators, digest, last: read.last };
+        let open = read.until.is_none().then_some(open);
+        Ok(Self { collector, since, open, reached, gap })
+    }
+
+    pub(super) fn reached(self) -> Reached {
+        // What is told to happen later must not hide what does until then.
+        let reached = self.reached.map(|reached| reached.min(DateTime::now()));
+        let since = reached.map_or(self.since, |reached| reached.max(self.since));
+        Reached { collector: self.collector, point: Point { since, open: self.open }, gap: self.gap }
+    }
+}
+
+struct Read {
+    until: Option<DateTime>,
+    /// When the last change of the list happened.
+    latest: Option<DateTime>,
+    last: Option<Mark>,
+}
+
+fn take(
+    mut collector: Collector,
+    mut fetched: Fetched,
+    resume: Option<Mark>,
+    since: DateTime,
+) -> Result<(Collector, Read), SyncError> {
+    let url = fetched.url.clone();
+    let unreadable = |source| SyncError::List { url: url.clone(), source: Box::new(source) };
+    let skip = match &resume {
+        Some(mark) => {
+            let reader = Reader::new(BufReader::new(&fetched.file)).map_err(unreadable)?;
+            let at = reader.filter_map(Result::ok).position(|entry| Mark::of(&entry) == *mark);
+            fetched.file.rewind()?;
+            at.map(|at| at + 1)
+        }
+        None => None,
+    };
+    let mut reader = Reader::new(BufReader::new(&fetched.file)).map_err(unreadable)?;
+    let until = reader.header().metadata.until;
+    let (mut latest, mut last) = (None, resume);
+    for (number, entry) in reader.by_ref().enumerate() {
+        let entry = entry.map_err(unreadable)?;
+        let at = datetime(&entry);
+        latest = latest.max(at);
+        let is_known = match skip {
+            Some(skip) => number < skip,
+            None => at.is_some_and(|at| at < since),
+        };
+        last = Some(Mark::of(&entry));
+        if is_known {
+            continue;
+        }
+        let is_gone = entry.change() == Some(Change::Deleted);
+        let resolved = url.join(entry.loc.trim());
+        collector.change(entry, resolved, is_gone)?;
+    }
+    collector.tell(&url, reader.refused(), &reader.take_violations());
+    Ok((collector, Read { until, latest, last }))
+}
