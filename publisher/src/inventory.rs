@@ -133,7 +133,7 @@ pub(crate) fn take(
     };
     let files = FileInventory::below(collection, settings.base_url.as_str())
         .algorithms(settings.hash.iter().copied())
-        .media_type(|path| mime_guess::from_path(path).first().map(|guess| guess.essence_str().to_owned()))
+        .media_type(|path| mime_guess::from_path(path).first_raw().map(str::to_owned))
         .on_skipped(move |one| drop(skip.send(one)))
         .on_unportable(move |one| drop(wonder.send(one)));
     let mut files = match &known {
@@ -479,14 +479,14 @@ impl Writing {
         write_line(&mut self.changes, &EventLine::from(event))
     }
 
-    /// Puts both into their places.
+    /// Puts both into their places; one without the other is of no harm before there is a plan.
     fn publish(self) -> Result<(), BuildError> {
         let Self { mut sink, lines, changes, .. } = self;
-        for lines in [lines, changes] {
-            let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
-            sink.publish(staged)?;
-        }
-        Ok(())
+        let mut stage = |lines: BufWriter<FolderDraft>| {
+            sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)
+        };
+        let staged = [stage(lines)?, stage(changes)?];
+        Ok(sink.publish_together(staged)?)
     }
 }
 
@@ -505,10 +505,11 @@ pub(crate) fn changes(
     Ok(lines.map(|line| line.map(Event::from)))
 }
 
-/// Makes the next inventory the last one. Does nothing where that is done.
+/// Makes the next inventory the last one. Does nothing where that is done. What was told may come back after a crash, until something else is made
+/// durable there: without a plan nobody reads it.
 pub(crate) fn advance(out: &Path) -> io::Result<()> {
     kept::advance(out)?;
-    files::remove(&out.join(FOLDER).join(CHANGES))
+    files::remove_for_now(&out.join(FOLDER).join(CHANGES))
 }
 
 #[derive(Serialize, Deserialize)]

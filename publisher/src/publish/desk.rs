@@ -1,24 +1,38 @@
 //! The folder of the documents, where every step that readers see can be the last one of a run: see [`files::act`].
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io,
     path::{Path, PathBuf},
+    thread,
 };
 
-use resync_core::build::{BuildError, Documents, FolderDraft, FolderSink, Sink, StagedFile};
+use resync_core::{
+    build::{BuildError, Documents, FolderDraft, FolderSink, Sink, StagedFile},
+    digest::Digest,
+};
 
 use crate::files;
+
+/// Documents of at least so many bytes are digested while they are brought to the disk, which takes as long.
+const LARGE: u64 = 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Desk {
     sink: FolderSink,
     has_published: bool,
+    digests: BTreeMap<PathBuf, Digest>,
 }
 
 impl Desk {
     pub(super) fn open(folder: impl Into<PathBuf>) -> Result<Self, BuildError> {
-        Ok(Self { sink: FolderSink::open(folder)?, has_published: false })
+        Ok(Self { sink: FolderSink::open(folder)?, has_published: false, digests: BTreeMap::new() })
+    }
+
+    /// The SHA-256 digests of the large documents that were written, by their paths.
+    pub(super) fn into_digests(self) -> BTreeMap<PathBuf, Digest> {
+        self.digests
     }
 
     /// Whether readers may see something new since it was opened.
@@ -48,7 +62,18 @@ impl Sink for Desk {
     }
 
     fn stage(&mut self, draft: FolderDraft) -> io::Result<StagedFile> {
-        self.sink.stage(draft)
+        let written = draft.written()?;
+        if written.metadata()?.len() < LARGE {
+            return self.sink.stage(draft);
+        }
+        let target = draft.target().to_owned();
+        let (staged, digest) = thread::scope(|scope| {
+            let digest = scope.spawn(|| files::digest_of(written));
+            (self.sink.stage(draft), digest.join())
+        });
+        let digest = digest.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        self.digests.insert(target, digest);
+        staged
     }
 
     fn publish(&mut self, staged: StagedFile) -> io::Result<()> {
