@@ -168,6 +168,9 @@ pub(crate) struct BuildArgs {
     /// Have no hub and no channel any more
     #[arg(long, env = "RESYNC_SOURCE_NO_HUB", conflicts_with = "hub")]
     no_hub: bool,
+    /// Build the site from this configuration although it is that of another one; sets that this one does not name go
+    #[arg(long, env = "RESYNC_SOURCE_TAKE_OVER")]
+    pub(crate) take_over: bool,
 }
 
 /// What a build is told, and what of it nobody has said this time.
@@ -195,11 +198,12 @@ impl BuildArgs {
         sets.collect()
     }
 
-    /// The folder of the site of which a configuration names all sets. Of one that is only named beside it nobody knows that.
-    pub(crate) fn configured_site(&self) -> Result<Option<PathBuf>, Failure> {
+    /// The folder of the site of which a configuration names all sets, and that file. Of one that is only named beside it nobody knows that.
+    pub(crate) fn configured_site(&self) -> Result<Option<(PathBuf, PathBuf)>, Failure> {
         let is_said = self.directory.is_some() || self.out.out.is_some();
         let config = if is_said { None } else { self.out.config()? };
-        Ok(config.map(|config| config.out))
+        let file = self.out.config.clone().unwrap_or_else(|| config::FILE.into());
+        Ok(config.map(|config| (config.out, file)))
     }
 
     /// What the flags say; what they leave out stays as in the last build of the site.
@@ -374,7 +378,11 @@ impl Failure {
             Self::Url(_)
             | Self::Config(ConfigError::Syntax { .. } | ConfigError::Problems { .. })
             | Self::Log(_)
-            | Self::Build(BuildError::CollectionInSite { .. } | BuildError::Ignore { .. })
+            | Self::Build(
+                BuildError::CollectionInSite { .. }
+                | BuildError::Ignore { .. }
+                | BuildError::OfAnother { .. },
+            )
             | Self::Check(CheckError::NoBaseUrl { .. })
             | Self::Notify(
                 NotifyError::NoHub { .. } | NotifyError::WhoseToken { .. } | NotifyError::BadToken,

@@ -3,11 +3,16 @@
 //! They are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both took [`Turn`] first.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{self, File, TryLockError},
+    io::{self, Write as _},
     path::{Path, PathBuf},
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
+    time::Duration,
 };
 
 use resync_core::{
+    datetime::DateTime,
     digest::{Algorithm, Digest},
     durable::make_folder,
 };
@@ -16,6 +21,9 @@ use crate::{
     settings::HubUrl,
     state::{FOLDER, StateError},
 };
+
+/// A person who waits for a lock longer than this is told who holds it.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The right to change a site: while it lives, other writers of the same OUT wait.
 #[derive(Debug)]
@@ -62,10 +70,73 @@ fn hold(out: &Path, name: &str, doing: &str) -> Result<File, StateError> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            tracing::info!(out = %out.display(), "waiting for another resync-source that {doing}");
-            file.lock().map_err(|source| failed("lock", source))?;
+            let tell =
+                || tracing::warn!(out = %out.display(), "waiting for {}, which {doing}", holder(&path));
+            wait(&file, PATIENCE, tell).map_err(|source| failed("lock", source))?;
         }
         Err(TryLockError::Error(source)) => return Err(failed("lock", source)),
     }
+    sign(&file).map_err(|source| failed("write", source))?;
     Ok(file)
+}
+
+/// Waits for a lock, and says so when that takes long.
+fn wait(file: &File, patience: Duration, tell: impl FnOnce() + Send) -> io::Result<()> {
+    thread::scope(|scope| {
+        let (locked, is_locked) = channel::<()>();
+        scope.spawn(move || {
+            if is_locked.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                tell();
+            }
+        });
+        let done = file.lock();
+        drop(locked);
+        done
+    })
+}
+
+/// Says in the file who holds it, for who waits.
+fn sign(mut file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    let (process, now) = (std::process::id(), DateTime::now().truncate_to_seconds());
+    writeln!(file, "process {process} (since {now})")
+}
+
+/// Who holds a lock, as far as it can be read: on some systems nobody else can.
+fn holder(path: &Path) -> String {
+    let signed = fs::read_to_string(path).unwrap_or_default();
+    let signed = signed.trim_end();
+    let own = format!("process {} ", std::process::id());
+    match signed {
+        "" => "another resync-source".to_owned(),
+        _ if signed.starts_with(&own) => "another task of this process".to_owned(),
+        _ => format!("another resync-source, {signed}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_long_for_a_lock_is_told_who_holds_it() {
+        let out = tempfile::tempdir().unwrap();
+        let lock = Lock::acquire(out.path()).unwrap();
+        let path = out.path().join(FOLDER).join("lock");
+        let other = File::options().write(true).open(&path).unwrap();
+        let (told, hears) = channel();
+        thread::scope(|scope| {
+            scope.spawn(|| wait(&other, Duration::ZERO, move || told.send(holder(&path)).unwrap()).unwrap());
+            assert_eq!(hears.recv().unwrap(), "another task of this process");
+            drop(lock);
+        });
+    }
+
+    #[test]
+    fn the_holder_is_the_process_that_signed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(holder(file.path()), "another resync-source");
+        fs::write(file.path(), "process 0 (since 2026-01-02T03:04:05Z)\n").unwrap();
+        assert_eq!(holder(file.path()), "another resync-source, process 0 (since 2026-01-02T03:04:05Z)");
+    }
 }

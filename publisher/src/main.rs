@@ -21,9 +21,11 @@ use cli::{
 };
 use progress::Bar;
 use resync_publisher::{
-    BaseUrl, HubUrl, check, config,
+    BaseUrl, HubUrl,
+    blocking::unblocked,
+    check, config,
     notify::{self, Token},
-    publish::{Built, Dump, build_telling, clear, describe, dump_telling, retire},
+    publish::{Built, Dump, build_telling, claim, clear, describe, dump_telling, retire},
     serve, status, watch,
 };
 use serde_json::{Value, json};
@@ -141,9 +143,11 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
     let are_several = sets.len() > 1;
     let mut said = Said::default();
     let site = arguments.configured_site()?;
-    if let Some(site) = site.clone() {
+    if let Some((site, configuration)) = site.clone() {
         let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
-        unblocked(move || retire(&site, &staying)).await?;
+        let takes_over = arguments.take_over;
+        let owned = move || claim(&site, &configuration, takes_over).and_then(|()| retire(&site, &staying));
+        unblocked(owned).await?;
     }
     for (out, chosen) in sets {
         let (settings, place) = (chosen.settings.clone(), out.clone());
@@ -172,15 +176,10 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
         }
     }
     // One that was built has written a Source Description that does not lead there.
-    if let Some(site) = site.filter(|_| said.failed.is_empty()) {
+    if let Some((site, _)) = site.filter(|_| said.failed.is_empty()) {
         unblocked(move || clear(&site)).await?;
     }
     Ok(said)
-}
-
-async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
 }
 
 fn run_init(arguments: InitArgs) -> Result<(), Failure> {

@@ -11,16 +11,22 @@ use resync_publisher::{
 /// A bar with rate and time left; it is taken back when this is dropped.
 pub(crate) struct Bar {
     bar: ProgressBar,
+    /// Nobody sees it.
+    is_hidden: bool,
     work: Mutex<Option<Work>>,
 }
 
 impl Bar {
     pub(crate) fn new() -> Self {
-        Self { bar: ProgressBar::new(0), work: Mutex::default() }
+        let bar = ProgressBar::new(0);
+        Self { is_hidden: bar.is_hidden(), bar, work: Mutex::default() }
     }
 
     /// How far a build or dump has come.
     pub(crate) fn tell(&self, step: Progress) {
+        if self.is_hidden {
+            return;
+        }
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         if work.replace(step.work) != Some(step.work) {
             self.bar.reset();

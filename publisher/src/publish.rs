@@ -7,6 +7,7 @@ mod desk;
 mod dump_archive;
 mod dumps;
 mod listing;
+mod owner;
 mod retire;
 mod run;
 mod sets;
@@ -28,6 +29,7 @@ use resync_core::{
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 use self::listing::{Listed, Listing};
+pub use self::owner::claim;
 pub(crate) use self::retire::left;
 pub use self::retire::{clear, retire};
 pub(crate) use self::run::{is_in_place, restamp};
@@ -107,6 +109,19 @@ pub enum BuildError {
         path: PathBuf,
         /// The site.
         out: PathBuf,
+    },
+    /// The site is built from another configuration file.
+    #[error(
+        "the site in `{}` is that of `{}`, and would lose the sets that `{}` does not name: write all of its sets into one file, give this one another `out`, or hand the site over with --take-over",
+        out.display(), owner.display(), configuration.display()
+    )]
+    OfAnother {
+        /// The site.
+        out: PathBuf,
+        /// The file that it was built from last.
+        owner: PathBuf,
+        /// The file that it was to be built from.
+        configuration: PathBuf,
     },
     /// A resource cannot be read, or a list cannot be written.
     #[error(transparent)]
@@ -398,11 +413,13 @@ pub fn describe(out: &Path) -> Result<Vec<Written>, BuildError> {
     run::describe(&lock)
 }
 
-/// The same for who is about to tell hubs of the set: another set may have written the Source Description since (FN-004). A run that was cut short
+/// The same for who is about to tell hubs of the set, where another set has written the Source Description since (FN-004). A run that was cut short
 /// has to be completed first, by a build.
 pub(crate) fn describe_again(lock: &Lock, state: State) -> Result<State, BuildError> {
     let is_shared = state.settings.root.is_some() || state.left.is_some();
-    if !is_shared || Plan::is_kept(lock.out()) {
+    let description = state.document(&Capability::Description);
+    let is_current = description.is_some_and(|record| is_in_place(lock.out(), record));
+    if !is_shared || is_current || Plan::is_kept(lock.out()) {
         return Ok(state);
     }
     run::describe(lock)?;

@@ -26,7 +26,8 @@ use self::{
     telling::tell_hubs,
 };
 use crate::{
-    notify::{self, Hubs, NotifyError, Token, Told, unblocked},
+    blocking::unblocked,
+    notify::{self, Hubs, NotifyError, Token, Told},
     publish::{self, BuildError, Built, Pace, Rest, Written, build_again},
     settings::Settings,
     state::State,

@@ -1,6 +1,10 @@
 //! `source.toml`: `init`, several sets of resources with documents and channels of their own, and what is wrong with a file.
 
-use std::{fs, io::Read as _, path::PathBuf};
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
 
 use resync_core::{
     document::{Capability, Change, Document, Link, Relation},
@@ -237,6 +241,29 @@ fn rs070_fn010_a_set_that_leaves_the_configuration_is_told_of_as_deleted_and_the
     publish();
     assert_eq!(told(&hub.next()), [(Change::Updated, Capability::Description)]);
     assert_eq!(told(&hub.next()).len(), 4, "it is a new one");
+}
+
+#[test]
+fn a_second_configuration_of_a_site_is_refused_before_it_removes_a_set_until_it_takes_the_site_over() {
+    let place = Place::new();
+    with_images(&place);
+    let both = two_sets("");
+    let one = configured(&place, &both);
+    let other = one.with_file_name("other.toml");
+    fs::write(&other, both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]")).unwrap();
+    let build = |config: &Path, more: &[&str]| run(&[&["build", "--config", text(config)], more].concat());
+    build(&one, &[]).succeeded();
+    let images = place.out().join("images");
+    build(&other, &[]).failed_with(64, "--take-over");
+    assert!(images.exists(), "nothing was removed");
+    build(&one, &[]).succeeded();
+    build(&other, &["--take-over"]).succeeded();
+    assert!(!images.exists());
+    build(&other, &[]).succeeded();
+    build(&one, &[]).failed_with(64, "other.toml");
+    fs::remove_file(&other).unwrap();
+    build(&one, &[]).succeeded();
+    assert!(images.exists());
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn a_second_notify_waits_for_the_first_and_then_has_nothing_to_send() {
     place.build(&["--hub", &format!("http://{}/websub/", listener.local_addr().unwrap())]).succeeded();
     let out = place.out();
     let start = || {
-        let mut command = program(&["notify", "--out", text(&out), "--log", "info"]);
+        let mut command = program(&["notify", "--out", text(&out)]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let mut first = start();
@@ -273,7 +273,8 @@ fn a_second_notify_waits_for_the_first_and_then_has_nothing_to_send() {
     let mut second = start();
     let mut line = String::new();
     BufReader::new(second.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("waiting for another resync-source that tells the same hub"), "{line}");
+    let holder = format!("waiting for another resync-source, process {} (since ", first.id());
+    assert!(line.contains(&holder) && line.contains("which tells the same hub"), "{line}");
     stream.write_all(ACCEPTED.as_bytes()).unwrap();
     assert!(first.wait().unwrap().success());
     let second = Run::from(second.wait_with_output().unwrap()).succeeded();
