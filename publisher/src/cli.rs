@@ -198,6 +198,11 @@ impl BuildArgs {
         sets.collect()
     }
 
+    /// Whether a configuration says what no flag does.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.directory.is_none() && (self.out.config.is_some() || self.out.out.is_none())
+    }
+
     /// The folder of the site of which a configuration names all sets, and that file. Of one that is only named beside it nobody knows that.
     pub(crate) fn configured_site(&self) -> Result<Option<(PathBuf, PathBuf)>, Failure> {
         let is_said = self.directory.is_some() || self.out.out.is_some();

@@ -278,7 +278,8 @@ async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Fai
     let has_hubs = standing.len() < outs.len() || standing.iter().any(|set| !set.hubs.is_empty());
     if !has_hubs {
         if let Some((_, last)) = built.lines.last_mut() {
-            last.push_str(" · no hub to notify; name one with --hub URL");
+            let how = if arguments.is_configured() { "in `hubs` of source.toml" } else { "with --hub URL" };
+            last.push_str(&format!(" · no hub to notify; name one {how}"));
         }
         return built.say(is_json, [("hubs", Vec::new()), ("untold", Vec::new())]).and(undone);
     }

@@ -266,6 +266,27 @@ fn a_file_that_changes_while_it_is_read_is_read_again() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_is_looked_for_by_its_path_once_the_folder_that_is_held_open_is_another() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = Folder::open(&place).unwrap();
+    let sub = folder.root().join("sub");
+    let path = sub.join("file");
+    fs::create_dir(&sub).unwrap();
+    fs::write(&path, "old").unwrap();
+    let level = File::open(&sub).unwrap();
+    let reading =
+        || read(&folder, Place::within(&path, Some(&level)), None, &[], &mut [0; 16], || ()).unwrap();
+    assert!(matches!(reading(), Reading::Steady { length: 3, .. }));
+    fs::remove_dir_all(&sub).unwrap();
+    fs::create_dir(&sub).unwrap();
+    fs::write(&path, "newer").unwrap();
+    assert!(matches!(reading(), Reading::Steady { length: 5, .. }));
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(reading(), Reading::Gone));
+}
+
 #[test]
 fn a_file_that_never_holds_still_has_neither_length_nor_digest() {
     let folder = tempfile::tempdir().unwrap();
