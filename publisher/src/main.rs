@@ -279,7 +279,8 @@ async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Fai
     if !has_hubs {
         if let Some((_, last)) = built.lines.last_mut() {
             let how = if arguments.is_configured() { "in `hubs` of source.toml" } else { "with --hub URL" };
-            last.push_str(&format!(" · no hub to notify; name one {how}"));
+            last.push_str(" · no hub to notify; name one ");
+            last.push_str(how);
         }
         return built.say(is_json, [("hubs", Vec::new()), ("untold", Vec::new())]).and(undone);
     }

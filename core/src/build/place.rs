@@ -11,6 +11,7 @@ use super::status::{Identity, Status};
 pub(super) struct Place<'a> {
     path: &'a Path,
     /// The folder in which it lies, where that is held open.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "elsewhere files are found by their paths"))]
     folder: Option<&'a File>,
 }
 

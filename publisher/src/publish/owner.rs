@@ -54,7 +54,9 @@ mod tests {
     fn place() -> (tempfile::TempDir, PathBuf, [PathBuf; 2]) {
         let place = tempfile::tempdir().unwrap();
         let files = ["a.toml", "b.toml"].map(|name| place.path().join(name));
-        files.iter().for_each(|file| fs::write(file, "x").unwrap());
+        for file in &files {
+            fs::write(file, "x").unwrap();
+        }
         let out = place.path().join("deep/site");
         (place, out, files)
     }
