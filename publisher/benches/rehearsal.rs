@@ -15,7 +15,7 @@
 //! the most memory. Ours also syncs to the disk, and writes the other documents and its state. It installs the tool from its registry.
 //!
 //! The aim is ten times as fast; on two quiet cores it is 10.6 times (0.125 s against 1.32 s, least of seven; in single rounds 8.7 to 10.8), and 5 to 8 times
-//! beside other work, so what is asserted is 4. Three fifths of what is left are open, read and close of each file in the kernel.
+//! beside other work, so what is asserted is 4. Two fifths of what is left are open, look, read and close of each file in the kernel.
 //!
 //! *Watching*: a folder of 50,000 files under watch, a hub that keeps the time at which it hears of a change. At 14 changes a second for a minute
 //! the delay of each change is told; of a burst the delay of its first and of its last notification.

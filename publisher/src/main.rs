@@ -143,11 +143,15 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
     let are_several = sets.len() > 1;
     let mut said = Said::default();
     let site = arguments.configured_site()?;
+    let mut claimed = None;
     if let Some((site, configuration)) = site.clone() {
         let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
         let takes_over = arguments.take_over;
-        let owned = move || claim(&site, &configuration, takes_over).and_then(|()| retire(&site, &staying));
-        unblocked(owned).await?;
+        let own = move || {
+            let claimed = claim(&site, &configuration, takes_over)?;
+            retire(&site, &staying).map(|()| claimed)
+        };
+        claimed = Some(unblocked(own).await?);
     }
     for (out, chosen) in sets {
         let (settings, place) = (chosen.settings.clone(), out.clone());
@@ -167,6 +171,9 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
                 said.unbuilt.push(out);
             }
         }
+    }
+    if let Some(claimed) = claimed.filter(|_| !said.built.is_empty()) {
+        unblocked(move || claimed.keep()).await?;
     }
     if are_several {
         for (out, chosen) in said.built.clone() {

@@ -29,7 +29,7 @@ use resync_core::{
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 use self::listing::{Listed, Listing};
-pub use self::owner::claim;
+pub use self::owner::{Claim, claim};
 pub(crate) use self::retire::left;
 pub use self::retire::{clear, retire};
 pub(crate) use self::run::{is_in_place, restamp};

@@ -10,8 +10,26 @@ use std::{
 use super::BuildError;
 use crate::{files, state::FOLDER};
 
-/// Makes the site in `out` that of a configuration file; refuses where it is that of another one, unless it is to be taken over.
-pub fn claim(out: &Path, configuration: &Path, takes_over: bool) -> Result<(), BuildError> {
+/// That a site may be built from a configuration file.
+#[derive(Debug)]
+#[must_use]
+pub struct Claim {
+    record: PathBuf,
+    /// What is to stand there, unless it does.
+    news: Option<String>,
+}
+
+impl Claim {
+    /// Makes the site that of the file, once something of it was built.
+    pub fn keep(self) -> Result<(), BuildError> {
+        let Self { record, news } = self;
+        let written = news.map_or(Ok(()), |news| files::replace(&record, news.as_bytes()));
+        written.map_err(|source| BuildError::Write { path: record, source })
+    }
+}
+
+/// Claims the site in `out` for a configuration file; refuses where it is that of another one, unless it is to be taken over.
+pub fn claim(out: &Path, configuration: &Path, takes_over: bool) -> Result<Claim, BuildError> {
     let unread = |path: &Path, source| BuildError::Read { path: path.to_owned(), source };
     let configuration = configuration.canonicalize().map_err(|source| unread(configuration, source))?;
     let record = out.join(FOLDER).join("configuration");
@@ -21,7 +39,7 @@ pub fn claim(out: &Path, configuration: &Path, takes_over: bool) -> Result<(), B
         Ok(known) => {
             let owner = site.join(known.trim_end()).canonicalize().ok().filter(|owner| owner.is_file());
             match owner {
-                Some(owner) if owner == configuration => return Ok(()),
+                Some(owner) if owner == configuration => return Ok(Claim { record, news: None }),
                 Some(owner) if !takes_over => {
                     return Err(BuildError::OfAnother { out: out.to_owned(), owner, configuration });
                 }
@@ -31,9 +49,8 @@ pub fn claim(out: &Path, configuration: &Path, takes_over: bool) -> Result<(), B
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(source) => return Err(unread(&record, source)),
     }
-    let named = from(&site, &configuration);
-    let bytes = format!("{}\n", named.display());
-    files::replace(&record, bytes.as_bytes()).map_err(|source| BuildError::Write { path: record, source })
+    let news = Some(format!("{}\n", from(&site, &configuration).display()));
+    Ok(Claim { record, news })
 }
 
 /// The way from one folder to a file, so that both can be moved or copied together.
@@ -51,6 +68,10 @@ fn from(folder: &Path, file: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
+    fn claimed(out: &Path, configuration: &Path, takes_over: bool) -> Result<(), BuildError> {
+        claim(out, configuration, takes_over)?.keep()
+    }
+
     fn place() -> (tempfile::TempDir, PathBuf, [PathBuf; 2]) {
         let place = tempfile::tempdir().unwrap();
         let files = ["a.toml", "b.toml"].map(|name| place.path().join(name));
@@ -65,28 +86,36 @@ mod tests {
     fn a_site_is_that_of_one_file_until_another_one_takes_it_over() {
         let (_place, out, [a, b]) = place();
         for _ in 0..2 {
-            claim(&out, &a, false).unwrap();
+            claimed(&out, &a, false).unwrap();
         }
-        let error = claim(&out, &b, false).unwrap_err();
+        let error = claimed(&out, &b, false).unwrap_err();
         assert!(
             matches!(&error, BuildError::OfAnother { owner, .. } if owner.ends_with("a.toml")),
             "{error}"
         );
-        claim(&out, &b, true).unwrap();
-        claim(&out, &b, false).unwrap();
-        assert!(claim(&out, &a, false).is_err());
+        claimed(&out, &b, true).unwrap();
+        claimed(&out, &b, false).unwrap();
+        assert!(claimed(&out, &a, false).is_err());
     }
 
     #[test]
     fn a_file_that_is_gone_owns_nothing_and_one_that_is_moved_with_its_site_still_does() {
         let (place, out, [a, b]) = place();
-        claim(&out, &a, false).unwrap();
+        claimed(&out, &a, false).unwrap();
         let moved = tempfile::tempdir().unwrap();
         let moved = moved.path().join("all");
         fs::rename(place.path(), &moved).unwrap();
         let (out, b) = (moved.join("deep/site"), moved.join(b.file_name().unwrap()));
-        assert!(claim(&out, &b, false).is_err());
+        assert!(claimed(&out, &b, false).is_err());
         fs::remove_file(moved.join("a.toml")).unwrap();
-        claim(&out, &b, false).unwrap();
+        claimed(&out, &b, false).unwrap();
+    }
+
+    #[test]
+    fn who_has_built_nothing_owns_nothing() {
+        let (_place, out, [a, b]) = place();
+        drop(claim(&out, &a, false).unwrap());
+        assert!(!out.exists());
+        claimed(&out, &b, false).unwrap();
     }
 }

@@ -344,7 +344,7 @@ fn publish_builds_and_notifies_and_status_tells_before_and_after() {
 #[test]
 fn publish_needs_nothing_but_the_site_once_it_was_built() {
     let (place, hub) = (Place::new(), Hub::start());
-    run(&["publish", "--out", text(&place.out())]).failed_with(1, "resync-source build DIR");
+    run(&["publish", "--out", text(&place.out())]).failed_with(1, "run `resync-source build` first");
     run(&["publish", text(&place.collection()), "--out", text(&place.out())]).failed_with(2, "--base-url");
     place.build(&["--hub", &hub.url(), "--hash", "md5"]).succeeded();
     place.put("new", "x");
