@@ -82,6 +82,25 @@ pub(super) fn open_judged(place: Place<'_>, target: Option<Identity>) -> io::Res
     Ok((status.is_file && !is_another).then_some((file, status)))
 }
 
+/// Opens a folder, and nothing that has taken its place.
+#[cfg(unix)]
+pub(super) fn open_folder(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Ok(rustix::io::retry_on_intr(|| open(path, flags, Mode::empty()))?.into())
+}
+
+#[cfg(not(unix))]
+pub(super) fn open_folder(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// Whether an open folder is still what its path leads to.
+pub(super) fn is_there(path: &Path, open: &File) -> bool {
+    let found = Place::at(path).status(true);
+    found.is_ok_and(|found| Status::of_open(open).is_ok_and(|open| open.identity == found.identity))
+}
+
 /// Whether it is certain that nothing is there, or, where no link is followed, a link. Of no other error can that be said: a disk that
 /// fails for a moment must not look like a deletion.
 pub(super) fn is_gone(error: &io::Error) -> bool {

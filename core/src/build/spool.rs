@@ -109,7 +109,10 @@ fn append(out: &mut impl Write, head: &[u8], body: impl Read) -> io::Result<()> 
     out.write_all(head)?;
     let mut body = BufReader::with_capacity(IN_MEMORY, body);
     loop {
-        let piece = body.fill_buf()?;
+        let piece = match body.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            piece => piece?,
+        };
         if piece.is_empty() {
             return Ok(());
         }

@@ -4,14 +4,14 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use super::super::folder::{Folder, LocateError};
-use super::super::place::{Place, open_judged};
+use super::super::place::{Place, is_there, open_folder, open_judged};
 use super::super::status::{Identity, Status};
 use super::super::walk::Found;
 use super::super::{BuildError, Item, Known, Stamp};
@@ -43,7 +43,7 @@ impl Task {
         loop {
             let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Job { files, answer }) = job else { return };
-            if answer.send(reader.look_at_all(files)).is_err() {
+            if answer.send(reader.look_at_all(&files)).is_err() {
                 return;
             }
         }
@@ -73,35 +73,62 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn look_at_all(&mut self, files: Vec<(Found, Option<Known>)>) -> Vec<Outcome> {
-        let folder_of = |(found, _): &(Found, _)| found.path.parent().map(ToOwned::to_owned);
+    fn look_at_all(&mut self, files: &[(Found, Option<Known>)]) -> Vec<Outcome> {
         let are_neighbours =
             |(one, _): &(Found, _), (other, _): &(Found, _)| folder_in(&one.path) == folder_in(&other.path);
-        let groups: Vec<usize> = files.chunk_by(are_neighbours).map(<[_]>::len).collect();
         let mut outcomes = Vec::with_capacity(files.len());
-        let mut files = files.into_iter().peekable();
-        for length in groups {
-            let level = files.peek().and_then(folder_of).filter(|_| length >= NEIGHBOURS);
-            // Where it cannot be opened, each file says why.
-            let level = level.and_then(|level| File::open(self.task.folder.root().join(level)).ok());
-            for (found, known) in files.by_ref().take(length) {
-                let outcome = self.look(found, known, level.as_ref(), outcomes.len());
-                outcomes.push(outcome);
-                if self.used > MANY {
-                    self.hash_held(&mut outcomes);
-                }
+        for group in files.chunk_by(are_neighbours) {
+            let level = self.level_of(group);
+            let begin = outcomes.len();
+            self.look_at(group, level.as_ref().map(|(_, open)| open), &mut outcomes);
+            if level.is_some_and(|(path, open)| !is_there(&path, &open)) {
+                // What was read may be that of a folder with another name by now.
+                self.forget(begin, &mut outcomes);
+                self.look_at(group, None, &mut outcomes);
             }
         }
         self.hash_held(&mut outcomes);
         outcomes
     }
 
-    fn look(&mut self, found: Found, known: Option<Known>, level: Option<&File>, number: usize) -> Outcome {
+    /// The folder of neighbours, held open where that is worth it. Where it cannot be opened, each file says why.
+    fn level_of(&self, group: &[(Found, Option<Known>)]) -> Option<(PathBuf, File)> {
+        let (first, _) = group.first().filter(|_| group.len() >= NEIGHBOURS)?;
+        let path = self.task.folder.root().join(first.path.parent()?);
+        let open = open_folder(&path).ok()?;
+        Some((path, open))
+    }
+
+    fn look_at(
+        &mut self,
+        group: &[(Found, Option<Known>)],
+        level: Option<&File>,
+        outcomes: &mut Vec<Outcome>,
+    ) {
+        for (found, known) in group {
+            let outcome = self.look(found, known.as_ref(), level, outcomes.len());
+            outcomes.push(outcome);
+            if self.used > MANY {
+                self.hash_held(outcomes);
+            }
+        }
+    }
+
+    /// Takes back what was seen from an outcome on.
+    fn forget(&mut self, begin: usize, outcomes: &mut Vec<Outcome>) {
+        outcomes.truncate(begin);
+        self.held.retain(|&(number, _)| number < begin);
+        self.used = self.held.iter().map(|&(_, length)| length).sum();
+    }
+
+    fn look(&mut self, found: &Found, known: Option<&Known>, level: Option<&File>, number: usize) -> Outcome {
         let full = self.task.folder.root().join(&found.path);
         let place = Place::within(&full, level);
         let media_type = (self.task.media_type)(&found.path);
         let looked = match known.filter(|known| self.task.is_current(known, place, found.target)) {
-            Some(Known { item, stamp }) => Ok(Some(Known { item: Item { media_type, ..item }, stamp })),
+            Some(Known { item, stamp }) => {
+                Ok(Some(Known { item: Item { media_type, ..item.clone() }, stamp: *stamp }))
+            }
             None => self.read(found, media_type, place, number),
         };
         looked.map_err(|source| BuildError::File { path: full, source })
@@ -109,14 +136,14 @@ impl Reader<'_> {
 
     fn read(
         &mut self,
-        Found { loc, target, .. }: Found,
+        Found { loc, target, .. }: &Found,
         media_type: Option<String>,
         place: Place<'_>,
         number: usize,
     ) -> io::Result<Option<Known>> {
         self.task.reads.fetch_add(1, Ordering::Relaxed);
         let Task { folder, algorithms, .. } = self.task;
-        let reading = read(folder, place, target, algorithms, &mut self.buffer[self.used..], || ())?;
+        let reading = read(folder, place, *target, algorithms, &mut self.buffer[self.used..], || ())?;
         let (modified, length, content, stamp) = match reading {
             Reading::Gone => return Ok(None),
             Reading::Steady { modified, length, content, stamp } => (modified, Some(length), content, stamp),
@@ -131,7 +158,7 @@ impl Reader<'_> {
             }
         };
         let lastmod = Some(lastmod_of(modified));
-        let item = Item { lastmod, length, hashes, media_type, ..Item::new(loc) };
+        let item = Item { lastmod, length, hashes, media_type, ..Item::new(loc.clone()) };
         Ok(Some(Known { item, stamp }))
     }
 

@@ -287,6 +287,39 @@ fn a_file_is_looked_for_by_its_path_once_the_folder_that_is_held_open_is_another
     assert!(matches!(reading(), Reading::Gone));
 }
 
+#[cfg(unix)]
+#[test]
+fn files_are_read_under_the_names_that_they_have_though_their_folder_is_renamed_meanwhile() {
+    let (place, apart) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (sub, other, gone) =
+        (place.path().join("sub"), apart.path().join("other"), apart.path().join("gone"));
+    for (folder, content) in [(&sub, "old"), (&other, "other")] {
+        fs::create_dir(folder).unwrap();
+        for name in ["a", "b", "c", "d", "e"] {
+            fs::write(folder.join(name), content).unwrap();
+        }
+    }
+    // The first files go to the threads in small groups.
+    for name in 0..7 {
+        fs::write(place.path().join(name.to_string()), "other").unwrap();
+    }
+    let inventory = of(&place).threads(1).media_type(move |path| {
+        // The folder is open, and two of its files have been read.
+        if path.ends_with("c") && !gone.exists() {
+            fs::rename(&sub, &gone).unwrap();
+            fs::rename(&other, &sub).unwrap();
+        }
+        None
+    });
+    let items: Vec<_> = inventory.start().unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(items.len(), 12);
+    let expected = Digest::of(Algorithm::Sha256, b"other");
+    for item in items {
+        let digest = item.hashes.get(Algorithm::Sha256);
+        assert_eq!((item.length, digest), (Some(5), Some(&expected)), "{}", item.loc);
+    }
+}
+
 #[test]
 fn a_file_that_never_holds_still_has_neither_length_nor_digest() {
     let folder = tempfile::tempdir().unwrap();
