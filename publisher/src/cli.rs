@@ -24,6 +24,7 @@ use resync_publisher::{
     serve::ServeError,
     site,
     state::{State, StateError},
+    watch::WatchError,
 };
 
 /// Turns a folder of files into a ResourceSync Source and tells its hubs what changed.
@@ -169,7 +170,8 @@ pub(crate) struct BuildArgs {
     #[arg(long, env = "RESYNC_SOURCE_NO_HUB", conflicts_with = "hub")]
     no_hub: bool,
     /// Build the site from this configuration although it is that of another one; sets that this one does not name go
-    #[arg(long, env = "RESYNC_SOURCE_TAKE_OVER")]
+    // No variable says so, which would say it each time.
+    #[arg(long)]
     pub(crate) take_over: bool,
 }
 
@@ -374,6 +376,15 @@ pub(crate) enum Failure {
     EndedEarly(String),
 }
 
+impl From<WatchError> for Failure {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Notify(error) => error.into(),
+            WatchError::TakenOver(error) => error.into(),
+        }
+    }
+}
+
 impl Failure {
     /// 2 for wrong usage, 64 where the configuration cannot work however often it is tried, else 1.
     pub(crate) fn exit_code(&self) -> u8 {
@@ -386,7 +397,8 @@ impl Failure {
             | Self::Build(
                 BuildError::CollectionInSite { .. }
                 | BuildError::Ignore { .. }
-                | BuildError::OfAnother { .. },
+                | BuildError::OfAnother { .. }
+                | BuildError::TakenOver { .. },
             )
             | Self::Check(CheckError::NoBaseUrl { .. })
             | Self::Notify(
@@ -429,9 +441,13 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_an_environment_variable() {
+    fn every_flag_but_take_over_has_an_environment_variable() {
         for command in Cli::command().get_subcommands() {
             for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
+                if argument.get_id() == "take_over" {
+                    assert_eq!(argument.get_env(), None);
+                    continue;
+                }
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 assert!(
                     variable.is_some_and(|name| name.starts_with("RESYNC_SOURCE_")),

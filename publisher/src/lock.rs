@@ -1,12 +1,16 @@
 //! Whose turn it is: one run at a time changes a site's state, and one run at a time tells each of its hubs.
 //!
-//! They are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both took [`Turn`] first.
+//! Telling and changing are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both took [`Turn`] first.
 
 use std::{
     fs::{self, File, TryLockError},
+    hash::{BuildHasher as _, RandomState},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::mpsc::{RecvTimeoutError, channel},
+    sync::{
+        LazyLock,
+        mpsc::{RecvTimeoutError, channel},
+    },
     thread,
     time::Duration,
 };
@@ -44,6 +48,17 @@ impl Lock {
     }
 }
 
+/// The right to say whose a site is: while it lives, no other configuration gets it. Locks of sets are taken after this one.
+#[derive(Debug)]
+pub(crate) struct Ownership(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+
+impl Ownership {
+    /// Waits until nobody else claims the site in `out`.
+    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
+        hold(out, "configuration.lock", "claims this site").map(Self)
+    }
+}
+
 /// The right to tell one of a site's hubs: while it lives, no other run can tell it something older or newer.
 #[derive(Debug)]
 pub(crate) struct Turn(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
@@ -76,7 +91,10 @@ fn hold(out: &Path, name: &str, doing: &str) -> Result<File, StateError> {
         }
         Err(TryLockError::Error(source)) => return Err(failed("lock", source)),
     }
-    sign(&file).map_err(|source| failed("write", source))?;
+    // It is held all the same, and the disk may be full.
+    if let Err(error) = sign(&file) {
+        tracing::debug!(%error, lock = %path.display(), "nobody can read who holds the lock");
+    }
     Ok(file)
 }
 
@@ -98,18 +116,23 @@ fn wait(file: &File, patience: Duration, tell: impl FnOnce() + Send) -> io::Resu
 /// Says in the file who holds it, for who waits.
 fn sign(mut file: &File) -> io::Result<()> {
     file.set_len(0)?;
-    let (process, now) = (std::process::id(), DateTime::now().truncate_to_seconds());
-    writeln!(file, "process {process} (since {now})")
+    let now = DateTime::now().truncate_to_seconds();
+    writeln!(file, "{} (since {now})", *OWN)
 }
+
+/// This process. Those of two containers may have the same number.
+static OWN: LazyLock<String> = LazyLock::new(|| {
+    let mark = RandomState::new().hash_one(std::process::id());
+    format!("process {} [{mark:016x}]", std::process::id())
+});
 
 /// Who holds a lock, as far as it can be read: on some systems nobody else can.
 fn holder(path: &Path) -> String {
     let signed = fs::read_to_string(path).unwrap_or_default();
     let signed = signed.trim_end();
-    let own = format!("process {} ", std::process::id());
     match signed {
         "" => "another resync-source".to_owned(),
-        _ if signed.starts_with(&own) => "another task of this process".to_owned(),
+        _ if signed.starts_with(OWN.as_str()) => "another task of this process".to_owned(),
         _ => format!("another resync-source, {signed}"),
     }
 }
@@ -136,7 +159,8 @@ mod tests {
     fn the_holder_is_the_process_that_signed() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(holder(file.path()), "another resync-source");
-        fs::write(file.path(), "process 0 (since 2026-01-02T03:04:05Z)\n").unwrap();
-        assert_eq!(holder(file.path()), "another resync-source, process 0 (since 2026-01-02T03:04:05Z)");
+        let other = format!("process {} [other] (since 2026-01-02T03:04:05Z)", std::process::id());
+        fs::write(file.path(), format!("{other}\n")).unwrap();
+        assert_eq!(holder(file.path()), format!("another resync-source, {other}"), "in another container");
     }
 }

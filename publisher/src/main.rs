@@ -25,7 +25,7 @@ use resync_publisher::{
     blocking::unblocked,
     check, config,
     notify::{self, Token},
-    publish::{Built, Dump, build_telling, claim, clear, describe, dump_telling, retire},
+    publish::{Built, Claim, Dump, build_claimed, claim, clear, describe, dump_telling},
     serve, status, watch,
 };
 use serde_json::{Value, json};
@@ -80,6 +80,8 @@ struct Said {
     /// The sets that were built, and those that were not.
     built: Vec<(PathBuf, Chosen)>,
     unbuilt: Vec<PathBuf>,
+    /// That of the site, where a configuration names all of its sets.
+    claim: Option<Claim>,
 }
 
 impl Said {
@@ -143,21 +145,17 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
     let are_several = sets.len() > 1;
     let mut said = Said::default();
     let site = arguments.configured_site()?;
-    let mut claimed = None;
     if let Some((site, configuration)) = site.clone() {
         let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
         let takes_over = arguments.take_over;
-        let own = move || {
-            let claimed = claim(&site, &configuration, takes_over)?;
-            retire(&site, &staying).map(|()| claimed)
-        };
-        claimed = Some(unblocked(own).await?);
+        let claimed = unblocked(move || claim(&site, &configuration, &staying, takes_over)).await?;
+        said.claim = Some(claimed);
     }
     for (out, chosen) in sets {
-        let (settings, place) = (chosen.settings.clone(), out.clone());
+        let (settings, place, claimed) = (chosen.settings.clone(), out.clone(), said.claim.clone());
         let built = unblocked(move || {
             let bar = Bar::new();
-            build_telling(&settings, &place, &|step| bar.tell(step))
+            build_claimed(&settings, &place, claimed.as_ref(), &|step| bar.tell(step))
         });
         match built.await {
             Ok(built) => {
@@ -171,9 +169,6 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
                 said.unbuilt.push(out);
             }
         }
-    }
-    if let Some(claimed) = claimed.filter(|_| !said.built.is_empty()) {
-        unblocked(move || claimed.keep()).await?;
     }
     if are_several {
         for (out, chosen) in said.built.clone() {
@@ -333,6 +328,7 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
     if first.built.is_empty() {
         return first.outcome();
     }
+    let claimed = first.claim.take();
     first.say(is_json, [])?;
     let sets: Vec<_> = sets.into_iter().map(|(out, chosen)| (out, chosen.settings)).collect();
     let outs: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
@@ -346,7 +342,7 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
             words::watched(name.as_deref(), &report);
         }
     };
-    Ok(watch::watch(sets, token, patience, stop, tell).await?)
+    Ok(watch::watch(sets, claimed, token, patience, stop, tell).await?)
 }
 
 async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {

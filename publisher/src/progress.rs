@@ -43,6 +43,9 @@ impl Bar {
 
     /// What a check asks for, of as many documents as it knows of by now.
     pub(crate) fn ask(&self, Asked { url, documents, known }: Asked<'_>) {
+        if self.is_hidden {
+            return;
+        }
         if self.line.length() == Some(0) {
             self.line.set_style(style(true));
         }

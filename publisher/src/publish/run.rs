@@ -301,7 +301,7 @@ impl<'a> Run<'a> {
 
     /// Writes Resource Lists of the inventory that is on the disk.
     fn list(&self, documents: &build::Site, tell: &dyn Fn(Progress)) -> Result<Listed, BuildError> {
-        let mut desk = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+        let mut desk = Desk::open(self.out.join(DOCUMENT_FOLDER))?.digesting();
         let items = self.items()?.zip(1..).map(|(item, done)| {
             tell(Progress { work: Work::Listing, done, all: Some(self.plan.resources) });
             item
