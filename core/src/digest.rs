@@ -1,5 +1,7 @@
 //! Digests as `rs:md/@hash` holds them: `algorithm:hex`, several in one attribute (RS-034, RS-035).
 
+mod several;
+
 use std::fmt;
 use std::io;
 use std::str::FromStr;
@@ -8,6 +10,8 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
+
+pub(crate) use self::several::of_each;
 
 /// A digest algorithm that ResourceSync names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

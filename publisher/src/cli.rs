@@ -24,6 +24,7 @@ use resync_publisher::{
     serve::ServeError,
     site,
     state::{State, StateError},
+    watch::WatchError,
 };
 
 /// Turns a folder of files into a ResourceSync Source and tells its hubs what changed.
@@ -168,6 +169,10 @@ pub(crate) struct BuildArgs {
     /// Have no hub and no channel any more
     #[arg(long, env = "RESYNC_SOURCE_NO_HUB", conflicts_with = "hub")]
     no_hub: bool,
+    /// Build the site from this configuration although it is that of another one; sets that this one does not name go
+    // No variable says so, which would say it each time.
+    #[arg(long)]
+    pub(crate) take_over: bool,
 }
 
 /// What a build is told, and what of it nobody has said this time.
@@ -195,11 +200,17 @@ impl BuildArgs {
         sets.collect()
     }
 
-    /// The folder of the site of which a configuration names all sets. Of one that is only named beside it nobody knows that.
-    pub(crate) fn configured_site(&self) -> Result<Option<PathBuf>, Failure> {
+    /// Whether a configuration says what no flag does.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.directory.is_none() && (self.out.config.is_some() || self.out.out.is_none())
+    }
+
+    /// The folder of the site of which a configuration names all sets, and that file. Of one that is only named beside it nobody knows that.
+    pub(crate) fn configured_site(&self) -> Result<Option<(PathBuf, PathBuf)>, Failure> {
         let is_said = self.directory.is_some() || self.out.out.is_some();
         let config = if is_said { None } else { self.out.config()? };
-        Ok(config.map(|config| config.out))
+        let file = self.out.config.clone().unwrap_or_else(|| config::FILE.into());
+        Ok(config.map(|config| (config.out, file)))
     }
 
     /// What the flags say; what they leave out stays as in the last build of the site.
@@ -365,6 +376,15 @@ pub(crate) enum Failure {
     EndedEarly(String),
 }
 
+impl From<WatchError> for Failure {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Notify(error) => error.into(),
+            WatchError::TakenOver(error) => error.into(),
+        }
+    }
+}
+
 impl Failure {
     /// 2 for wrong usage, 64 where the configuration cannot work however often it is tried, else 1.
     pub(crate) fn exit_code(&self) -> u8 {
@@ -374,7 +394,12 @@ impl Failure {
             Self::Url(_)
             | Self::Config(ConfigError::Syntax { .. } | ConfigError::Problems { .. })
             | Self::Log(_)
-            | Self::Build(BuildError::CollectionInSite { .. } | BuildError::Ignore { .. })
+            | Self::Build(
+                BuildError::CollectionInSite { .. }
+                | BuildError::Ignore { .. }
+                | BuildError::OfAnother { .. }
+                | BuildError::TakenOver { .. },
+            )
             | Self::Check(CheckError::NoBaseUrl { .. })
             | Self::Notify(
                 NotifyError::NoHub { .. } | NotifyError::WhoseToken { .. } | NotifyError::BadToken,
@@ -416,9 +441,16 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_an_environment_variable() {
-        for command in Cli::command().get_subcommands() {
+    fn every_flag_but_take_over_has_an_environment_variable() {
+        // What writes papers is for packagers.
+        let is_for_packagers =
+            |command: &&clap::Command| ["completions", "man"].contains(&command.get_name());
+        for command in Cli::command().get_subcommands().filter(|command| !is_for_packagers(command)) {
             for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
+                if argument.get_id() == "take_over" {
+                    assert_eq!(argument.get_env(), None);
+                    continue;
+                }
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 assert!(
                     variable.is_some_and(|name| name.starts_with("RESYNC_SOURCE_")),

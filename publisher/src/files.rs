@@ -1,13 +1,16 @@
 //! What the other rooms need of the file system: steps of a run that tests can cut short, and telling two versions of a file apart.
 
 use std::{
-    fs::{self, Metadata},
-    io,
+    fs::{self, File, Metadata},
+    io::{self, BufReader},
     path::Path,
     time::SystemTime,
 };
 
-use resync_core::durable::{self, folder_of, sync_folder};
+use resync_core::{
+    digest::{Algorithm, Digest, Hasher},
+    durable::{self, folder_of, sync_folder},
+};
 
 /// What differs between two versions of a file, without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +24,13 @@ impl Version {
     pub(crate) fn of(metadata: &Metadata) -> io::Result<Self> {
         Ok(Self { length: metadata.len(), modified: metadata.modified()?, number: file_number(metadata) })
     }
+}
+
+/// The SHA-256 digest of what is left to read of a file.
+pub(crate) fn digest_of(file: File) -> io::Result<Digest> {
+    let mut hasher = Hasher::new([Algorithm::Sha256]);
+    io::copy(&mut BufReader::with_capacity(128 * 1024, file), &mut hasher)?;
+    Ok(*hasher.finish().get(Algorithm::Sha256).expect("it was asked for SHA-256"))
 }
 
 /// A point at which a run can be cut short. Tests say which one; there, everything before it has happened, and nothing after.
@@ -45,11 +55,20 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Removes a file; where it is gone, that has been done.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    if is_removed(path)? { sync_folder(folder_of(path)) } else { Ok(()) }
+}
+
+/// The same, but a crash may bring it back, until its folder is synced for something else.
+pub(crate) fn remove_for_now(path: &Path) -> io::Result<()> {
+    is_removed(path).map(drop)
+}
+
+/// Whether there was something to remove.
+fn is_removed(path: &Path) -> io::Result<bool> {
     act()?;
     match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => sync_folder(folder_of(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true),
     }
 }
 
@@ -73,7 +92,7 @@ fn file_number(_: &Metadata) -> u64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::{cell::Cell, fs::File};
+    use std::cell::Cell;
 
     use super::*;
 

@@ -133,7 +133,7 @@ pub(crate) fn take(
     };
     let files = FileInventory::below(collection, settings.base_url.as_str())
         .algorithms(settings.hash.iter().copied())
-        .media_type(|path| mime_guess::from_path(path).first().map(|guess| guess.essence_str().to_owned()))
+        .media_type(|path| mime_guess::from_path(path).first_raw().map(str::to_ascii_lowercase))
         .on_skipped(move |one| drop(skip.send(one)))
         .on_unportable(move |one| drop(wonder.send(one)));
     let mut files = match &known {
@@ -479,14 +479,14 @@ impl Writing {
         write_line(&mut self.changes, &EventLine::from(event))
     }
 
-    /// Puts both into their places.
+    /// Puts both into their places; one without the other is of no harm before there is a plan.
     fn publish(self) -> Result<(), BuildError> {
         let Self { mut sink, lines, changes, .. } = self;
-        for lines in [lines, changes] {
-            let staged = sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)?;
-            sink.publish(staged)?;
-        }
-        Ok(())
+        let mut stage = |lines: BufWriter<FolderDraft>| {
+            sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)
+        };
+        let staged = [stage(lines)?, stage(changes)?];
+        Ok(sink.publish_together(staged)?)
     }
 }
 
@@ -505,10 +505,11 @@ pub(crate) fn changes(
     Ok(lines.map(|line| line.map(Event::from)))
 }
 
-/// Makes the next inventory the last one. Does nothing where that is done.
+/// Makes the next inventory the last one. Does nothing where that is done. What was told may come back after a crash, until something else is made
+/// durable there: without a plan nobody reads it.
 pub(crate) fn advance(out: &Path) -> io::Result<()> {
     kept::advance(out)?;
-    files::remove(&out.join(FOLDER).join(CHANGES))
+    files::remove_for_now(&out.join(FOLDER).join(CHANGES))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -567,23 +568,25 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (data, out) = (place.path().join("data"), place.path().join("out"));
         fs::create_dir_all(data.join("b")).unwrap();
-        for name in ["c.txt", "b/z.xml", "b/a b.pdf", "a", "b.part"] {
+        for name in ["c.txt", "b/z.xml", "b/a b.pdf", "a", "b.part", "d.xlsm"] {
             fs::write(data.join(name), name).unwrap();
         }
         let taken = taken(&data, &out, Before::Nothing);
-        assert_eq!((taken.resources, taken.bytes, taken.skipped.len(), taken.reads), (4, 22, 1, 4));
+        assert_eq!((taken.resources, taken.bytes, taken.skipped.len(), taken.reads), (5, 28, 1, 5));
         assert_eq!((taken.changes, told(&out)), (Changes::default(), vec![]));
         assert!(taken.started <= taken.completed);
         let items: Vec<_> = newest(&out).unwrap().map(Result::unwrap).collect();
         let locs: Vec<_> =
             items.iter().map(|item| item.loc.strip_prefix("http://example.org/c/").unwrap()).collect();
-        assert_eq!(locs, ["a", "b/a%20b.pdf", "b/z.xml", "c.txt"]);
+        assert_eq!(locs, ["a", "b/a%20b.pdf", "b/z.xml", "c.txt", "d.xlsm"]);
         let text = &items[3];
         assert_eq!(text.length, Some(5));
         assert_eq!(text.hashes.get(Algorithm::Sha256), Some(&Digest::of(Algorithm::Sha256, b"c.txt")));
         assert_eq!(text.media_type.as_deref(), Some("text/plain"));
         assert!(text.lastmod.is_some_and(|lastmod| lastmod <= taken.started));
         assert_eq!(items[0].media_type, None);
+        let macros = "application/vnd.ms-excel.sheet.macroenabled.12";
+        assert_eq!(items[4].media_type.as_deref(), Some(macros), "as it always was");
     }
 
     #[test]

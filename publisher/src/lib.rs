@@ -32,6 +32,8 @@
 //! [`serve::router`] gives an axum router for the site, its topic URI included.
 #![deny(missing_docs)]
 
+#[doc(hidden)]
+pub mod blocking;
 pub mod changes;
 pub mod check;
 mod client;

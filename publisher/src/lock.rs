@@ -1,13 +1,22 @@
 //! Whose turn it is: one run at a time changes a site's state, and one run at a time tells each of its hubs.
 //!
-//! They are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both took [`Turn`] first.
+//! Telling and changing are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both took [`Turn`] first.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{self, File, TryLockError},
+    hash::{BuildHasher as _, RandomState},
+    io::{self, Write as _},
     path::{Path, PathBuf},
+    sync::{
+        LazyLock,
+        mpsc::{RecvTimeoutError, channel},
+    },
+    thread,
+    time::Duration,
 };
 
 use resync_core::{
+    datetime::DateTime,
     digest::{Algorithm, Digest},
     durable::make_folder,
 };
@@ -16,6 +25,9 @@ use crate::{
     settings::HubUrl,
     state::{FOLDER, StateError},
 };
+
+/// A person who waits for a lock longer than this is told who holds it.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The right to change a site: while it lives, other writers of the same OUT wait.
 #[derive(Debug)]
@@ -33,6 +45,17 @@ impl Lock {
     /// The site.
     pub(crate) fn out(&self) -> &Path {
         &self.out
+    }
+}
+
+/// The right to say whose a site is: while it lives, no other configuration gets it. Locks of sets are taken after this one.
+#[derive(Debug)]
+pub(crate) struct Ownership(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+
+impl Ownership {
+    /// Waits until nobody else claims the site in `out`.
+    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
+        hold(out, "configuration.lock", "claims this site").map(Self)
     }
 }
 
@@ -62,10 +85,82 @@ fn hold(out: &Path, name: &str, doing: &str) -> Result<File, StateError> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            tracing::info!(out = %out.display(), "waiting for another resync-source that {doing}");
-            file.lock().map_err(|source| failed("lock", source))?;
+            let tell =
+                || tracing::warn!(out = %out.display(), "waiting for {}, which {doing}", holder(&path));
+            wait(&file, PATIENCE, tell).map_err(|source| failed("lock", source))?;
         }
         Err(TryLockError::Error(source)) => return Err(failed("lock", source)),
     }
+    // It is held all the same, and the disk may be full.
+    if let Err(error) = sign(&file) {
+        tracing::debug!(%error, lock = %path.display(), "nobody can read who holds the lock");
+    }
     Ok(file)
+}
+
+/// Waits for a lock, and says so when that takes long.
+fn wait(file: &File, patience: Duration, tell: impl FnOnce() + Send) -> io::Result<()> {
+    thread::scope(|scope| {
+        let (locked, is_locked) = channel::<()>();
+        scope.spawn(move || {
+            if is_locked.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                tell();
+            }
+        });
+        let done = file.lock();
+        drop(locked);
+        done
+    })
+}
+
+/// Says in the file who holds it, for who waits.
+fn sign(mut file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    let now = DateTime::now().truncate_to_seconds();
+    writeln!(file, "{} (since {now})", *OWN)
+}
+
+/// This process. Those of two containers may have the same number.
+static OWN: LazyLock<String> = LazyLock::new(|| {
+    let mark = RandomState::new().hash_one(std::process::id());
+    format!("process {} [{mark:016x}]", std::process::id())
+});
+
+/// Who holds a lock, as far as it can be read: on some systems nobody else can.
+fn holder(path: &Path) -> String {
+    let signed = fs::read_to_string(path).unwrap_or_default();
+    let signed = signed.trim_end();
+    match signed {
+        "" => "another resync-source".to_owned(),
+        _ if signed.starts_with(OWN.as_str()) => "another task of this process".to_owned(),
+        _ => format!("another resync-source, {signed}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_long_for_a_lock_is_told_who_holds_it() {
+        let out = tempfile::tempdir().unwrap();
+        let lock = Lock::acquire(out.path()).unwrap();
+        let path = out.path().join(FOLDER).join("lock");
+        let other = File::options().write(true).open(&path).unwrap();
+        let (told, hears) = channel();
+        thread::scope(|scope| {
+            scope.spawn(|| wait(&other, Duration::ZERO, move || told.send(holder(&path)).unwrap()).unwrap());
+            assert_eq!(hears.recv().unwrap(), "another task of this process");
+            drop(lock);
+        });
+    }
+
+    #[test]
+    fn the_holder_is_the_process_that_signed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(holder(file.path()), "another resync-source");
+        let other = format!("process {} [other] (since 2026-01-02T03:04:05Z)", std::process::id());
+        fs::write(file.path(), format!("{other}\n")).unwrap();
+        assert_eq!(holder(file.path()), format!("another resync-source, {other}"), "in another container");
+    }
 }

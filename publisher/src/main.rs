@@ -21,9 +21,11 @@ use cli::{
 };
 use progress::Bar;
 use resync_publisher::{
-    BaseUrl, HubUrl, check, config,
+    BaseUrl, HubUrl,
+    blocking::unblocked,
+    check, config,
     notify::{self, Token},
-    publish::{Built, Dump, build_telling, clear, describe, dump_telling, retire},
+    publish::{Built, Claim, Dump, build_claimed, claim, clear, describe, dump_telling},
     serve, status, watch,
 };
 use serde_json::{Value, json};
@@ -78,6 +80,8 @@ struct Said {
     /// The sets that were built, and those that were not.
     built: Vec<(PathBuf, Chosen)>,
     unbuilt: Vec<PathBuf>,
+    /// That of the site, where a configuration names all of its sets.
+    claim: Option<Claim>,
 }
 
 impl Said {
@@ -141,15 +145,17 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
     let are_several = sets.len() > 1;
     let mut said = Said::default();
     let site = arguments.configured_site()?;
-    if let Some(site) = site.clone() {
+    if let Some((site, configuration)) = site.clone() {
         let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
-        unblocked(move || retire(&site, &staying)).await?;
+        let takes_over = arguments.take_over;
+        let claimed = unblocked(move || claim(&site, &configuration, &staying, takes_over)).await?;
+        said.claim = Some(claimed);
     }
     for (out, chosen) in sets {
-        let (settings, place) = (chosen.settings.clone(), out.clone());
+        let (settings, place, claimed) = (chosen.settings.clone(), out.clone(), said.claim.clone());
         let built = unblocked(move || {
             let bar = Bar::new();
-            build_telling(&settings, &place, &|step| bar.tell(step))
+            build_claimed(&settings, &place, claimed.as_ref(), &|step| bar.tell(step))
         });
         match built.await {
             Ok(built) => {
@@ -172,15 +178,10 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
         }
     }
     // One that was built has written a Source Description that does not lead there.
-    if let Some(site) = site.filter(|_| said.failed.is_empty()) {
+    if let Some((site, _)) = site.filter(|_| said.failed.is_empty()) {
         unblocked(move || clear(&site)).await?;
     }
     Ok(said)
-}
-
-async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
 }
 
 fn run_init(arguments: InitArgs) -> Result<(), Failure> {
@@ -279,7 +280,9 @@ async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Fai
     let has_hubs = standing.len() < outs.len() || standing.iter().any(|set| !set.hubs.is_empty());
     if !has_hubs {
         if let Some((_, last)) = built.lines.last_mut() {
-            last.push_str(" · no hub to notify; name one with --hub URL");
+            let how = if arguments.is_configured() { "in `hubs` of source.toml" } else { "with --hub URL" };
+            last.push_str(" · no hub to notify; name one ");
+            last.push_str(how);
         }
         return built.say(is_json, [("hubs", Vec::new()), ("untold", Vec::new())]).and(undone);
     }
@@ -325,6 +328,7 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
     if first.built.is_empty() {
         return first.outcome();
     }
+    let claimed = first.claim.take();
     first.say(is_json, [])?;
     let sets: Vec<_> = sets.into_iter().map(|(out, chosen)| (out, chosen.settings)).collect();
     let outs: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
@@ -338,7 +342,7 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
             words::watched(name.as_deref(), &report);
         }
     };
-    Ok(watch::watch(sets, token, patience, stop, tell).await?)
+    Ok(watch::watch(sets, claimed, token, patience, stop, tell).await?)
 }
 
 async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {

@@ -23,10 +23,11 @@ use resync_core::{
     document::{Capability, FrameworkChange},
     rules::Violations,
 };
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 
 use self::message::Message;
 use crate::{
+    blocking::unblocked,
     changes, files,
     lock::{Lock, Turn},
     outbox,
@@ -84,7 +85,7 @@ pub enum NotifyError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The last build named no hub.
-    #[error("the site in `{}` has no hub to notify: build it again with --hub URL", out.display())]
+    #[error("the site in `{}` has no hub to notify: name one in `hubs` of its source.toml, or build it with --hub URL where it has none", out.display())]
     NoHub {
         /// The site.
         out: PathBuf,
@@ -190,11 +191,6 @@ pub(crate) async fn notify_hub(
     let (sent, waiting) = (posted.sent, waiting.len() - posted.sent);
     let outcome = posted.and(outcome);
     Ok(Some(Told { hub, leaving, sent, waiting, changes, outcome }))
-}
-
-/// Waiting for locks and for the disk must not hold up the runtime.
-pub(crate) async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    spawn_blocking(work).await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
 }
 
 /// What one hub is to be told, as of one state of the site.

@@ -10,45 +10,54 @@ use resync_publisher::{
 
 /// A bar with rate and time left; it is taken back when this is dropped.
 pub(crate) struct Bar {
-    bar: ProgressBar,
+    line: ProgressBar,
+    /// Nobody sees it.
+    is_hidden: bool,
     work: Mutex<Option<Work>>,
 }
 
 impl Bar {
     pub(crate) fn new() -> Self {
-        Self { bar: ProgressBar::new(0), work: Mutex::default() }
+        let line = ProgressBar::new(0);
+        Self { is_hidden: line.is_hidden(), line, work: Mutex::default() }
     }
 
     /// How far a build or dump has come.
     pub(crate) fn tell(&self, step: Progress) {
+        if self.is_hidden {
+            return;
+        }
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         if work.replace(step.work) != Some(step.work) {
-            self.bar.reset();
-            self.bar.set_length(step.all.unwrap_or(0));
-            self.bar.set_style(style(step.all.is_some()));
-            self.bar.set_message(words(step.work));
+            self.line.reset();
+            self.line.set_length(step.all.unwrap_or(0));
+            self.line.set_style(style(step.all.is_some()));
+            self.line.set_message(words(step.work));
         }
         // There may be more than there were.
         if step.all.is_some_and(|all| step.done > all) {
-            self.bar.set_length(step.done);
+            self.line.set_length(step.done);
         }
-        self.bar.set_position(step.done);
+        self.line.set_position(step.done);
     }
 
     /// What a check asks for, of as many documents as it knows of by now.
     pub(crate) fn ask(&self, Asked { url, documents, known }: Asked<'_>) {
-        if self.bar.length() == Some(0) {
-            self.bar.set_style(style(true));
+        if self.is_hidden {
+            return;
         }
-        self.bar.set_length(u64::try_from(known).unwrap_or(u64::MAX));
-        self.bar.set_position(u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX));
-        self.bar.set_message(format!("{documents} looked at, now {}", end_of(url)));
+        if self.line.length() == Some(0) {
+            self.line.set_style(style(true));
+        }
+        self.line.set_length(u64::try_from(known).unwrap_or(u64::MAX));
+        self.line.set_position(u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX));
+        self.line.set_message(format!("{documents} looked at, now {}", end_of(url)));
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.line.finish_and_clear();
     }
 }
 

@@ -7,6 +7,7 @@ mod desk;
 mod dump_archive;
 mod dumps;
 mod listing;
+mod owner;
 mod retire;
 mod run;
 mod sets;
@@ -28,8 +29,9 @@ use resync_core::{
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 use self::listing::{Listed, Listing};
+pub use self::owner::{Claim, claim};
+pub use self::retire::clear;
 pub(crate) use self::retire::left;
-pub use self::retire::{clear, retire};
 pub(crate) use self::run::{is_in_place, restamp};
 use self::upkeep::Besides;
 pub(crate) use self::upkeep::Rest;
@@ -108,6 +110,32 @@ pub enum BuildError {
         /// The site.
         out: PathBuf,
     },
+    /// The site is built from another configuration file.
+    #[error(
+        "the site in `{}` is that of `{}`, and would lose the sets that `{}` does not name: write all of its sets into one file, give this one another `out`, or hand the site over with --take-over",
+        out.display(), owner.display(), configuration.display()
+    )]
+    OfAnother {
+        /// The site.
+        out: PathBuf,
+        /// The file that it was built from last.
+        owner: PathBuf,
+        /// The file that it was to be built from.
+        configuration: PathBuf,
+    },
+    /// Another configuration file has had the site since.
+    #[error(
+        "the site in `{}` is that of `{}` by now: nothing more is built from `{}`",
+        out.display(), owner.display(), configuration.display()
+    )]
+    TakenOver {
+        /// The site.
+        out: PathBuf,
+        /// The file that it is built from.
+        owner: PathBuf,
+        /// The file that it was built from before.
+        configuration: PathBuf,
+    },
     /// A resource cannot be read, or a list cannot be written.
     #[error(transparent)]
     Lists(#[from] build::BuildError),
@@ -167,7 +195,17 @@ pub fn build(settings: &Settings, out: &Path) -> Result<Built, BuildError> {
 
 /// The same, saying now and then how far it has come.
 pub fn build_telling(settings: &Settings, out: &Path, tell: &dyn Fn(Progress)) -> Result<Built, BuildError> {
-    build_scope(settings, out, None, Pace::Thorough, &mut Rest::default(), tell)
+    build_claimed(settings, out, None, tell)
+}
+
+/// The same for a set of a site that was claimed, as long as that is nobody else's.
+pub fn build_claimed(
+    settings: &Settings,
+    out: &Path,
+    claim: Option<&Claim>,
+    tell: &dyn Fn(Progress),
+) -> Result<Built, BuildError> {
+    build_scope(settings, (out, claim), None, Pace::Thorough, &mut Rest::default(), tell)
 }
 
 /// How much a build does.
@@ -183,17 +221,17 @@ pub(crate) enum Pace {
 /// the collection; it costs as much as they are many.
 pub(crate) fn build_again(
     settings: &Settings,
-    out: &Path,
+    place: (&Path, Option<&Claim>),
     paths: Option<impl IntoIterator<Item = PathBuf>>,
     pace: Pace,
     rest: &mut Rest,
 ) -> Result<Built, BuildError> {
-    build_scope(settings, out, paths.map(Scope::new), pace, rest, &|_| ())
+    build_scope(settings, place, paths.map(Scope::new), pace, rest, &|_| ())
 }
 
 fn build_scope(
     settings: &Settings,
-    out: &Path,
+    (out, claim): (&Path, Option<&Claim>),
     scope: Option<Scope>,
     pace: Pace,
     rest: &mut Rest,
@@ -203,6 +241,7 @@ fn build_scope(
     let unopened = |source| BuildError::Collection { path: directory.to_owned(), source };
     let directory = directory.canonicalize().map_err(unopened)?;
     let lock = Lock::acquire(out)?;
+    claim.map_or(Ok(()), Claim::check)?;
     refuse_own_documents(&directory, out)?;
     let settings = Settings { directory, ..settings.clone() };
     let run = Run { pace, ..Run::begin(settings, lock)? };
@@ -398,15 +437,14 @@ pub fn describe(out: &Path) -> Result<Vec<Written>, BuildError> {
     run::describe(&lock)
 }
 
-/// The same for who is about to tell hubs of the set: another set may have written the Source Description since (FN-004). A run that was cut short
-/// has to be completed first, by a build.
+/// The same for who is about to tell hubs of the set: another set may have written the Source Description since, or have left, and then have failed to
+/// be built (FN-004). A run that was cut short has to be completed first, by a build.
 pub(crate) fn describe_again(lock: &Lock, state: State) -> Result<State, BuildError> {
     let is_shared = state.settings.root.is_some() || state.left.is_some();
     if !is_shared || Plan::is_kept(lock.out()) {
         return Ok(state);
     }
-    run::describe(lock)?;
-    Ok(State::load(lock.out())?)
+    if run::describe(lock)?.is_empty() { Ok(state) } else { Ok(State::load(lock.out())?) }
 }
 
 /// Completes a run that was cut short.

@@ -196,7 +196,11 @@ pub struct Acknowledgement {
 #[non_exhaustive]
 pub enum StateError {
     /// OUT holds no site.
-    #[error("`{}` holds no site yet: run `resync-source build DIR --base-url URL --out {}` first", out.display(), out.display())]
+    #[error(
+        "`{}` holds no site yet: run `resync-source build` first, with a source.toml, or with DIR --base-url URL --out {}",
+        out.display(),
+        out.display()
+    )]
     NotBuilt {
         /// The folder.
         out: PathBuf,

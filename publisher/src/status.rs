@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     changes,
     site::Site,
-    state::{HubRecord, State, StateError},
+    state::{HubRecord, Part, State, StateError},
 };
 
 /// The standing of a site. Its JSON form is what `status --json` prints; names are stable, new ones may be added.
@@ -40,6 +40,8 @@ pub struct DocumentStatus {
     pub url: String,
     /// Its capability token.
     pub capability: String,
+    /// Whether it is an index of others.
+    pub index: bool,
     /// When it last said something new.
     pub changed: String,
 }
@@ -91,6 +93,7 @@ pub fn status(out: &Path) -> Result<Status, StateError> {
     let site = Site::of(&state.settings);
     let documents = state.documents.iter().map(|record| DocumentStatus {
         url: record.url.clone(),
+        index: record.part == Part::Index,
         capability: record.capability.to_string(),
         changed: record.changed.to_string(),
     });

@@ -26,8 +26,9 @@ use self::{
     telling::tell_hubs,
 };
 use crate::{
-    notify::{self, Hubs, NotifyError, Token, Told, unblocked},
-    publish::{self, BuildError, Built, Pace, Rest, Written, build_again},
+    blocking::unblocked,
+    notify::{self, Hubs, NotifyError, Token, Told},
+    publish::{self, BuildError, Built, Claim, Pace, Rest, Written, build_again},
     settings::Settings,
     state::State,
 };
@@ -88,6 +89,17 @@ impl Report {
     }
 }
 
+/// What ends a watch.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// Hubs cannot be told with these tokens, or at all.
+    #[error(transparent)]
+    Notify(#[from] NotifyError),
+    /// The site is built from another configuration file now.
+    #[error(transparent)]
+    TakenOver(BuildError),
+}
+
 /// When a Resource List or a dump is written that is due: changes are told first.
 #[derive(Clone, Copy, Debug)]
 struct PutOff {
@@ -113,6 +125,7 @@ impl PutOff {
 /// One set under watch.
 struct Watched {
     out: PathBuf,
+    claim: Option<Claim>,
     settings: Settings,
     listener: Listener,
     has_news: Arc<Notify>,
@@ -122,14 +135,15 @@ struct Watched {
 
 /// Builds every set, tells its hubs, and goes on with that whenever a file changes, until `shutdown` is ready. Reports go to `tell` as they come.
 ///
-/// A token without a URL is refused where the sets have more than one hub together.
+/// A token without a URL is refused where the sets have more than one hub together. Ends where the site was claimed and is another's by then.
 pub async fn watch(
     sets: Vec<(PathBuf, Settings)>,
+    claim: Option<Claim>,
     tokens: Vec<Token>,
     patience: Patience,
     shutdown: impl Future<Output = ()>,
     mut tell: impl FnMut(Report),
-) -> Result<(), NotifyError> {
+) -> Result<(), WatchError> {
     let tokens = all_hubs(&sets).name(&tokens)?;
     let client = notify::client()?;
     let changed = Arc::new(Notify::new());
@@ -143,7 +157,8 @@ pub async fn watch(
         let has_news = Arc::new(Notify::new());
         let news = Arc::clone(&has_news);
         tellers.spawn(tell_hubs(out.clone(), news, client.clone(), tokens.clone(), patience, report.clone()));
-        watched.push(Watched { out, settings, listener, has_news, rest: Rest::default(), put_off: None });
+        let (claim, rest) = (claim.clone(), Rest::default());
+        watched.push(Watched { out, claim, settings, listener, has_news, rest, put_off: None });
     }
     for out in left_sets(&outs) {
         let news = Arc::new(Notify::new());
@@ -154,7 +169,7 @@ pub async fn watch(
     tokio::pin!(building, shutdown);
     loop {
         tokio::select! {
-            () = &mut building => return Ok(()),
+            error = &mut building => return Err(WatchError::TakenOver(error)),
             () = &mut shutdown => return Ok(()),
             Some(one) = reports.recv() => tell(one),
         }
@@ -187,16 +202,24 @@ fn all_outs(sets: &[(PathBuf, Settings)]) -> Vec<PathBuf> {
 type Hearers<'a> = (&'a mpsc::UnboundedSender<Report>, &'a [Arc<Notify>]);
 
 impl Watched {
-    /// Looks where something was heard of, and tells of it.
-    async fn build(&mut self, heard: Heard, pace: Pace, (report, all_news): Hearers<'_>) {
-        let (out, settings, mut rest) =
-            (self.out.clone(), self.settings.clone(), std::mem::take(&mut self.rest));
+    /// Looks where something was heard of, and tells of it. Fails only where the site is another's.
+    async fn build(
+        &mut self,
+        heard: Heard,
+        pace: Pace,
+        (report, all_news): Hearers<'_>,
+    ) -> Result<(), BuildError> {
+        let (out, claim) = (self.out.clone(), self.claim.clone());
+        let (settings, mut rest) = (self.settings.clone(), std::mem::take(&mut self.rest));
         let paths = match heard {
             Heard::Everywhere => None,
             Heard::At(paths) => Some(paths),
         };
-        let work = move || (build_again(&settings, &out, paths, pace, &mut rest), rest);
+        let work = move || (build_again(&settings, (&out, claim.as_ref()), paths, pace, &mut rest), rest);
         let (built, rest) = unblocked(work).await;
+        if let Err(taken @ BuildError::TakenOver { .. }) = built {
+            return Err(taken);
+        }
         self.rest = rest;
         self.put_off = match &built {
             Ok(built) if built.list_is_due || built.dump_is_due => {
@@ -222,16 +245,18 @@ impl Watched {
             }
         }
         self.has_news.notify_one();
+        Ok(())
     }
 }
 
-/// Builds what has changed, again and again: soon where something was heard of, and thoroughly when there is time for that.
+/// Builds what has changed, again and again: soon where something was heard of, and thoroughly when there is time for that. Ends where the site is
+/// another's.
 async fn keep_built(
     mut watched: Vec<Watched>,
     changed: &Notify,
     patience: Patience,
     report: &mpsc::UnboundedSender<Report>,
-) {
+) -> BuildError {
     let all_news: Vec<_> = watched.iter().map(|set| Arc::clone(&set.has_news)).collect();
     let hearers = (report, all_news.as_slice());
     let mut rescan = Instant::now() + patience.rescan;
@@ -242,11 +267,15 @@ async fn keep_built(
                 // Before anything is looked at, so that nothing falls in between.
                 set.listener.listen();
             }
-            if heard != Heard::nothing() {
-                set.build(heard, Pace::Swift, hearers).await;
+            if heard != Heard::nothing()
+                && let Err(taken) = set.build(heard, Pace::Swift, hearers).await
+            {
+                return taken;
             }
-            if set.put_off.is_some_and(|put_off| put_off.due() <= Instant::now()) {
-                set.build(Heard::nothing(), Pace::Thorough, hearers).await;
+            if set.put_off.is_some_and(|put_off| put_off.due() <= Instant::now())
+                && let Err(taken) = set.build(Heard::nothing(), Pace::Thorough, hearers).await
+            {
+                return taken;
             }
         }
         let next = watched.iter().filter_map(|set| set.put_off).map(PutOff::due).fold(rescan, Instant::min);

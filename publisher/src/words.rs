@@ -83,7 +83,8 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
             say(&summary(built));
         }
         Report::NotBuilt(_, error) => complain("error", &format!("{error}; tried again at the next change")),
-        Report::Told(_, hub) => say(&told(std::slice::from_ref(hub))),
+        Report::Told(_, told) if told.leaving => say(&self::told(std::slice::from_ref(told))),
+        Report::Told(_, told) => say(&format!("{}: {}", told.hub, self::told(std::slice::from_ref(told)))),
         Report::NotTold(_, error) => complain("error", &format!("{error}; tried again soon")),
         _ => {}
     }
@@ -207,15 +208,14 @@ pub(crate) fn status(status: &Status) -> String {
     line(format_args!("{set}{} at {}", status.directory, status.base_url));
     line(format_args!("{}, {}", count(status.resources, "resource"), size(status.bytes)));
     for document in &status.documents {
-        line(format_args!(
-            "  {:<20} {}  changed {}",
-            name(&document.capability),
-            document.url,
-            document.changed
-        ));
+        let of_others = if document.index { " (index)" } else { "" };
+        let what = format!("{}{of_others}", name(&document.capability));
+        line(format_args!("  {what:<21} {}  changed {}", document.url, document.changed));
     }
     if status.hubs.is_empty() {
-        line(format_args!("no hub; build with --hub URL to have a channel"));
+        line(format_args!(
+            "no hub, and so no channel; name one in `hubs` of source.toml, or with --hub URL where there is none"
+        ));
     }
     for hub in &status.hubs {
         let left = if hub.leaving { ", which this site has left" } else { "" };

@@ -3,33 +3,35 @@
 //! One thread walks, as many as there are cores read and hash, and the one that asks for items gets them in order. Files travel in
 //! batches; how many are on the way is bounded, so memory does not depend on how many there are.
 
+mod reading;
+
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
-use std::{fmt, fs, thread, vec};
+use std::{fmt, thread, vec};
 
-use super::folder::{LocateError, open_judged};
+use self::reading::Task;
+use super::folder::LocateError;
 use super::names::folder_url;
-use super::status::{Identity, Status};
+use super::place::{Place, open_judged};
 use super::walk::{Found, Listener, Walker};
 use super::{
     BuildError, Contents, Event, Folder, Item, Known, Refusal, Skipped, Stamp, SymbolicLinks, Unportable,
     Versions, path_of,
 };
 use crate::datetime::DateTime;
-use crate::digest::{Algorithm, Hasher, Hashes};
+use crate::digest::Algorithm;
 
-/// How often a file that changes while it is read is read again.
-pub const MAX_READS: usize = 4;
+pub use self::reading::MAX_READS;
+
 /// Files of one batch, once many have been seen.
 const BATCH: usize = 128;
 /// Batches on the way for each thread that reads.
 const AHEAD: usize = 8;
-const BUFFER: usize = 256 * 1024;
 
 type MediaType = Arc<dyn Fn(&Path) -> Option<String> + Send + Sync>;
 type Outcome = Result<Option<Known>, BuildError>;
@@ -259,75 +261,6 @@ fn hand_out(walker: Walker, known: Earlier, jobs: &SyncSender<Job>, order: &Sync
     }
 }
 
-/// What the reading threads have in common.
-struct Task {
-    folder: Folder,
-    algorithms: Vec<Algorithm>,
-    media_type: MediaType,
-    reads: AtomicU64,
-}
-
-impl Task {
-    fn work(&self, jobs: &Mutex<Receiver<Job>>) {
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(Job { files, answer }) = job else { return };
-            let outcomes =
-                files.into_iter().map(|(found, known)| self.look(found, known, &mut buffer)).collect();
-            if answer.send(outcomes).is_err() {
-                return;
-            }
-        }
-    }
-
-    fn look(&self, found: Found, known: Option<Known>, buffer: &mut [u8]) -> Outcome {
-        let full = self.folder.root().join(&found.path);
-        let media_type = (self.media_type)(&found.path);
-        let looked = match known.filter(|known| self.is_current(known, &full, found.target)) {
-            Some(Known { item, stamp }) => Ok(Some(Known { item: Item { media_type, ..item }, stamp })),
-            None => self.read(found, media_type, &full, buffer),
-        };
-        looked.map_err(|source| BuildError::File { path: full, source })
-    }
-
-    /// Whether a file is known with the digests that are asked for; one that cannot be looked at is not.
-    fn is_current(&self, known: &Known, full: &Path, target: Option<Identity>) -> bool {
-        let hashes = &known.item.hashes;
-        let has_all = hashes.iter().count() == self.algorithms.len()
-            && self.algorithms.iter().all(|&algorithm| hashes.get(algorithm).is_some());
-        let now = || match target {
-            None => fs::symlink_metadata(full).ok(),
-            Some(_) => fs::metadata(full).ok().filter(|metadata| Identity::of(metadata) == target),
-        };
-        let is_same = |stamp| {
-            now().is_some_and(|now| now.is_file() && Stamp::of(&now).is_ok_and(|present| present == stamp))
-        };
-        has_all && known.stamp.is_some_and(is_same)
-    }
-
-    fn read(
-        &self,
-        Found { loc, target, .. }: Found,
-        media_type: Option<String>,
-        full: &Path,
-        buffer: &mut [u8],
-    ) -> io::Result<Option<Known>> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        let (modified, length, hashes, stamp) =
-            match read(&self.folder, full, target, &self.algorithms, buffer, || ())? {
-                Reading::Gone => return Ok(None),
-                Reading::Steady { modified, length, hashes, stamp } => {
-                    (modified, Some(length), hashes, stamp)
-                }
-                Reading::Restless { modified } => (modified, None, Hashes::default(), None),
-            };
-        let lastmod = Some(lastmod_of(modified));
-        let item = Item { lastmod, length, hashes, media_type, ..Item::new(loc) };
-        Ok(Some(Known { item, stamp }))
-    }
-}
-
 /// A walk under way: an [`Inventory`](super::Inventory). Dropping it ends the walk.
 pub struct Files {
     started: DateTime,
@@ -399,72 +332,6 @@ impl fmt::Debug for Files {
     }
 }
 
-#[derive(Debug)]
-enum Reading {
-    Steady { modified: SystemTime, length: u64, hashes: Hashes, stamp: Option<Stamp> },
-    Restless { modified: SystemTime },
-    Gone,
-}
-
-/// Reads a file until it is the same before and after, at most [`MAX_READS`] times. `meanwhile` runs between reading and looking again.
-///
-/// What is another file than was judged is judged again: only what is refused then, or gone, is no resource any more.
-fn read(
-    folder: &Folder,
-    path: &Path,
-    mut target: Option<Identity>,
-    algorithms: &[Algorithm],
-    buffer: &mut [u8],
-    mut meanwhile: impl FnMut(),
-) -> io::Result<Reading> {
-    let mut modified = SystemTime::UNIX_EPOCH;
-    for _ in 0..MAX_READS {
-        let begun = SystemTime::now();
-        let Some((mut file, before)) = open_judged(path, target)? else {
-            match folder.judge_again(path) {
-                Ok(judged) => (target, modified) = (judged.target, judged.metadata.modified()?),
-                Err(LocateError::Refused(_)) => return Ok(Reading::Gone),
-                Err(LocateError::Unknown(error)) => return Err(error),
-            }
-            meanwhile();
-            continue;
-        };
-        let before = before.stamp;
-        let (length, hashes) = hash(&mut file, before.length(), algorithms, buffer)?;
-        meanwhile();
-        let after = Status::of_open(&file)?.stamp;
-        modified = after.modified();
-        if length == before.length() && before.is_same_content(&after) {
-            let stamp = Some(after).filter(|after| after.is_at_rest(begun));
-            return Ok(Reading::Steady { modified, length, hashes, stamp });
-        }
-    }
-    Ok(Reading::Restless { modified })
-}
-
-/// Stops at the length that the file had; whether it grew is seen afterwards, and one call less is made for each small file.
-fn hash(
-    file: &mut File,
-    expected: u64,
-    algorithms: &[Algorithm],
-    buffer: &mut [u8],
-) -> io::Result<(u64, Hashes)> {
-    let mut hasher = Hasher::new(algorithms.iter().copied());
-    let mut length = 0;
-    while length < expected {
-        match file.read(buffer) {
-            Ok(0) => break,
-            Ok(count) => {
-                hasher.update(&buffer[..count]);
-                length += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((length, hasher.finish()))
-}
-
 /// The bytes of the files of a folder, found by their URLs: of those that the inventory would list, and no others.
 #[derive(Clone, Debug)]
 pub struct FileContents {
@@ -481,7 +348,7 @@ impl FileContents {
                 Err(LocateError::Refused(_)) => return Ok(None),
                 Err(LocateError::Unknown(error)) => return Err(error),
             };
-            if let Some((file, status)) = open_judged(&real, None)? {
+            if let Some((file, status)) = open_judged(Place::at(&real), None)? {
                 return Ok(Some((file, status.stamp)));
             }
             match self.folder.judge_again(&real) {

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use thiserror::Error;
 
 use super::BuildError;
 use super::names::is_temporary;
-use super::status::{Identity, Status};
+use super::place::is_gone;
+use super::status::Identity;
 
 /// What becomes of symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -358,50 +359,4 @@ impl LocateError {
             other => other,
         }
     }
-}
-
-/// Opens a file as it was judged: itself and not what a symbolic link has put in its place since, or with `target` what the link led to.
-/// `None` when it is gone, or another, which has to be judged again.
-pub(super) fn open_judged(path: &Path, target: Option<Identity>) -> io::Result<Option<(File, Status)>> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    wait_for_nobody(&mut options, target.is_none());
-    let file = match options.open(path) {
-        Ok(file) => file,
-        Err(error) if is_gone(&error) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let status = Status::of_open(&file)?;
-    let is_another = target.is_some() && target != status.identity;
-    Ok((status.is_file && !is_another).then_some((file, status)))
-}
-
-/// A pipe in the place of a file does not wait for its writer, and a link, where none is expected, is not followed.
-#[cfg(unix)]
-fn wait_for_nobody(options: &mut OpenOptions, refuses_links: bool) {
-    use rustix::fs::OFlags;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let links = if refuses_links { OFlags::NOFOLLOW } else { OFlags::empty() };
-    options.custom_flags((OFlags::NONBLOCK | links).bits().cast_signed());
-}
-
-#[cfg(not(unix))]
-fn wait_for_nobody(_: &mut OpenOptions, _: bool) {}
-
-/// Whether it is certain that nothing is there, or, where no link is followed, a link. Of no other error can that be said: a disk that
-/// fails for a moment must not look like a deletion.
-pub(super) fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) || is_loop(error)
-}
-
-#[cfg(unix)]
-fn is_loop(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    // Some systems say MLINK where a link is not followed.
-    Errno::from_io_error(error).is_some_and(|errno| errno == Errno::LOOP || errno == Errno::MLINK)
-}
-
-#[cfg(not(unix))]
-fn is_loop(_: &io::Error) -> bool {
-    false
 }

@@ -1,6 +1,6 @@
 //! Documents in a folder: nobody ever sees half of one, and nobody else writes there at the same time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,6 +70,17 @@ impl FolderSink {
         self.documents.folder.join(name)
     }
 
+    /// Publishes documents that nobody reads before all of them are there: their folders are synced once, in the end. A crash before that may leave
+    /// any of them.
+    pub fn publish_together(&mut self, staged: impl IntoIterator<Item = StagedFile>) -> io::Result<()> {
+        let mut folders = BTreeSet::new();
+        for StagedFile { target, temporary } in staged {
+            temporary.persist(&target).map_err(|error| error.error)?;
+            folders.insert(folder_of(&target).to_owned());
+        }
+        folders.iter().try_for_each(|folder| sync_folder(folder))
+    }
+
     /// Makes a folder ours before the first document goes there.
     fn take(&mut self, folder: &Path) -> io::Result<()> {
         if !self.locks.contains_key(folder) {
@@ -87,6 +98,18 @@ impl FolderSink {
 pub struct FolderDraft {
     target: PathBuf,
     file: NamedTempFile,
+}
+
+impl FolderDraft {
+    /// Where it will be published.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// What has been written so far, to be read.
+    pub fn written(&self) -> io::Result<File> {
+        self.file.reopen()
+    }
 }
 
 impl io::Write for FolderDraft {

@@ -51,6 +51,7 @@ mod names;
 mod output;
 mod packages;
 mod parts;
+mod place;
 mod ready;
 mod resource_dump;
 mod resource_list;

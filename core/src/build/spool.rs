@@ -2,7 +2,7 @@
 //!
 //! Whether a list is alone or has siblings, and when its snapshot or interval ended, shows only after its last entry.
 
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write};
 
 use flate2::write::GzEncoder;
 use tempfile::SpooledTempFile;
@@ -84,12 +84,11 @@ impl Spool {
         let head = head(header, format)?;
         let mut body = writer.finish().map_err(|error| scratch.refused(error))?;
         body.seek(SeekFrom::Start(skipped)).map_err(|error| scratch.error(error))?;
-        let mut whole = head.as_slice().chain(BufReader::new(body));
         match format.compression {
-            Compression::None => io::copy(&mut whole, out).map(drop)?,
+            Compression::None => append(out, &head, body)?,
             Compression::Gzip => {
                 let mut encoder = GzEncoder::new(out, flate2::Compression::default());
-                io::copy(&mut whole, &mut encoder)?;
+                append(&mut encoder, &head, body)?;
                 encoder.finish()?;
             }
         }
@@ -102,6 +101,24 @@ impl Spool {
         let before = writer.bytes();
         writer.entry(entry)?;
         Ok(writer.bytes() - before)
+    }
+}
+
+/// In large pieces, since all else waits for it.
+fn append(out: &mut impl Write, head: &[u8], body: impl Read) -> io::Result<()> {
+    out.write_all(head)?;
+    let mut body = BufReader::with_capacity(IN_MEMORY, body);
+    loop {
+        let piece = match body.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            piece => piece?,
+        };
+        if piece.is_empty() {
+            return Ok(());
+        }
+        out.write_all(piece)?;
+        let length = piece.len();
+        body.consume(length);
     }
 }
 

@@ -100,7 +100,11 @@ impl Stamp {
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { length, modified, changed, number } = self;
-        write!(f, "{length}:{modified}:{changed}:{number}")
+        // Times of our centuries; wider numbers take several times as long to print.
+        match (i64::try_from(*modified), i64::try_from(*changed)) {
+            (Ok(modified), Ok(changed)) => write!(f, "{length}:{modified}:{changed}:{number}"),
+            _ => write!(f, "{length}:{modified}:{changed}:{number}"),
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use std::path::Path;
 
 use super::Stamp;
 
@@ -43,22 +45,42 @@ impl Status {
     /// asks for.
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     pub(super) fn of_open(file: &File) -> io::Result<Self> {
-        let status = rustix::fs::fstat(file)?;
-        let kind = rustix::fs::FileType::from_raw_mode(status.st_mode);
-        Ok(Self {
-            is_file: kind == rustix::fs::FileType::RegularFile,
-            identity: Some(Identity { device: status.st_dev, number: status.st_ino }),
-            stamp: Stamp::of_status(&status),
-        })
+        Ok(Self::of_stat(&rustix::fs::fstat(file)?))
     }
 
     #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
     pub(super) fn of_open(file: &File) -> io::Result<Self> {
-        let metadata = file.metadata()?;
+        Self::of(&file.metadata()?)
+    }
+
+    /// What has a name in a folder, or a path without one.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    pub(super) fn of_name(
+        folder: Option<&File>,
+        name: &Path,
+        flags: rustix::fs::AtFlags,
+    ) -> io::Result<Self> {
+        use std::os::fd::AsFd as _;
+        let folder = folder.map_or(rustix::fs::CWD, |folder| folder.as_fd());
+        Ok(Self::of_stat(&rustix::fs::statat(folder, name, flags)?))
+    }
+
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    fn of_stat(status: &rustix::fs::Stat) -> Self {
+        let kind = rustix::fs::FileType::from_raw_mode(status.st_mode);
+        Self {
+            is_file: kind == rustix::fs::FileType::RegularFile,
+            identity: Some(Identity { device: status.st_dev, number: status.st_ino }),
+            stamp: Stamp::of_status(status),
+        }
+    }
+
+    #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+    pub(super) fn of(metadata: &Metadata) -> io::Result<Self> {
         Ok(Self {
             is_file: metadata.is_file(),
-            identity: Identity::of(&metadata),
-            stamp: Stamp::of(&metadata)?,
+            identity: Identity::of(metadata),
+            stamp: Stamp::of(metadata)?,
         })
     }
 }

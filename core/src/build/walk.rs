@@ -10,8 +10,9 @@ use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
-use super::folder::{Folder, LocateError, Refusal, SkipReason, Skipped, SymbolicLinks, is_gone};
+use super::folder::{Folder, LocateError, Refusal, SkipReason, Skipped, SymbolicLinks};
 use super::names::{Foreign, MAX_LOC, Unportable, name_of, segment_of};
+use super::place::is_gone;
 use super::status::Identity;
 
 /// Hears what a walk comes across.

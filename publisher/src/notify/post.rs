@@ -30,7 +30,7 @@ const SHOWN_OF_AN_ANSWER: usize = 2 * 1024;
 pub enum PostError {
     /// It heard nothing.
     #[error(
-        "the hub cannot be reached ({reason}); nothing is lost, run `resync-source notify` again when it is back"
+        "the hub cannot be reached ({reason}); nothing is lost: it is told when it is back, by a watch or the next `resync-source notify`"
     )]
     Unreachable {
         /// The chain of causes.
@@ -38,7 +38,7 @@ pub enum PostError {
     },
     /// It was reached and did not answer.
     #[error(
-        "no answer from the hub ({reason}); it may have taken the notification or not, the next `resync-source notify` sends it again"
+        "no answer from the hub ({reason}); it may have taken the notification or not, and gets it again from a watch or the next `resync-source notify`"
     )]
     NoAnswer {
         /// The chain of causes.
@@ -56,7 +56,7 @@ pub enum PostError {
     },
     /// Any other answer that is no success.
     #[error(
-        "the hub answered {status}: {text}; nothing is lost, the next `resync-source notify` sends it again"
+        "the hub answered {status}: {text}; nothing is lost: a watch or the next `resync-source notify` sends it again"
     )]
     Refused {
         /// The status.

@@ -1,24 +1,44 @@
 //! The folder of the documents, where every step that readers see can be the last one of a run: see [`files::act`].
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io,
     path::{Path, PathBuf},
+    thread,
 };
 
-use resync_core::build::{BuildError, Documents, FolderDraft, FolderSink, Sink, StagedFile};
+use resync_core::{
+    build::{BuildError, Documents, FolderDraft, FolderSink, Sink, StagedFile},
+    digest::Digest,
+};
 
 use crate::files;
+
+/// Documents of at least so many bytes are digested while they are brought to the disk, which takes as long.
+const LARGE: u64 = 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Desk {
     sink: FolderSink,
     has_published: bool,
+    /// Of large documents, where they are wanted.
+    digests: Option<BTreeMap<PathBuf, Digest>>,
 }
 
 impl Desk {
     pub(super) fn open(folder: impl Into<PathBuf>) -> Result<Self, BuildError> {
-        Ok(Self { sink: FolderSink::open(folder)?, has_published: false })
+        Ok(Self { sink: FolderSink::open(folder)?, has_published: false, digests: None })
+    }
+
+    /// Digests large documents as they are written.
+    pub(super) fn digesting(self) -> Self {
+        Self { digests: Some(BTreeMap::new()), ..self }
+    }
+
+    /// The SHA-256 digests of the large documents that were written since that was wanted, by their paths.
+    pub(super) fn into_digests(self) -> BTreeMap<PathBuf, Digest> {
+        self.digests.unwrap_or_default()
     }
 
     /// Whether readers may see something new since it was opened.
@@ -48,7 +68,19 @@ impl Sink for Desk {
     }
 
     fn stage(&mut self, draft: FolderDraft) -> io::Result<StagedFile> {
-        self.sink.stage(draft)
+        let Some(digests) = &mut self.digests else { return self.sink.stage(draft) };
+        let written = draft.written()?;
+        if written.metadata()?.len() < LARGE {
+            return self.sink.stage(draft);
+        }
+        let target = draft.target().to_owned();
+        let (staged, digest) = thread::scope(|scope| {
+            let digest = scope.spawn(|| files::digest_of(written));
+            (self.sink.stage(draft), digest.join())
+        });
+        let digest = digest.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        digests.insert(target, digest);
+        staged
     }
 
     fn publish(&mut self, staged: StagedFile) -> io::Result<()> {
@@ -64,5 +96,34 @@ impl Sink for Desk {
 
     fn scratch_folder(&self) -> Option<&Path> {
         self.sink.scratch_folder()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use resync_core::digest::Algorithm;
+
+    use super::*;
+
+    fn digests(mut desk: Desk, length: u64) -> BTreeMap<PathBuf, Digest> {
+        let mut draft = desk.create("list.xml").unwrap();
+        draft.write_all(&vec![b'x'; usize::try_from(length).unwrap()]).unwrap();
+        let staged = desk.stage(draft).unwrap();
+        desk.publish(staged).unwrap();
+        desk.into_digests()
+    }
+
+    #[test]
+    fn a_large_document_is_digested_where_that_is_wanted_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let desk = || Desk::open(folder.path()).unwrap();
+        assert!(digests(desk(), LARGE).is_empty());
+        assert!(digests(desk().digesting(), LARGE - 1).is_empty());
+        let digests = digests(desk().digesting(), LARGE + 1);
+        let path = folder.path().join("list.xml");
+        let expected = Digest::of(Algorithm::Sha256, &std::fs::read(&path).unwrap());
+        assert_eq!(digests, BTreeMap::from([(path, expected)]));
     }
 }

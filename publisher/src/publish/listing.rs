@@ -51,7 +51,7 @@ pub(super) struct Listed {
 impl Listing {
     pub(super) fn new(settings: &Settings, lock: &Lock) -> Result<Self, BuildError> {
         let documents = build::Site::new(&Site::of(settings).place(DOCUMENT_FOLDER).url);
-        let desk = Some(Desk::open(lock.out().join(DOCUMENT_FOLDER))?);
+        let desk = Some(Desk::open(lock.out().join(DOCUMENT_FOLDER))?.digesting());
         let linker = Some(Linker::of(settings));
         Ok(Self { desk, documents, linker, batch: Vec::with_capacity(BATCH), writing: None })
     }

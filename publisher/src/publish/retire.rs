@@ -16,10 +16,9 @@ use crate::{
     state::{FOLDER, HubRecord, State},
 };
 
-/// Takes leave of the sets that have documents in the site in `out` and are none of `staying`. Builds write a Source Description without them from then
-/// on; once one has, [`clear`] does the rest.
-pub fn retire(out: &Path, staying: &[PathBuf]) -> Result<(), BuildError> {
-    for set in sets(out)?.into_iter().filter(|set| !staying.contains(set)) {
+/// Takes leave of the sets that have documents in the site in `out` and are none of `staying`.
+pub(super) fn retire(out: &Path, staying: &[PathBuf]) -> Result<(), BuildError> {
+    for set in leaving(out, staying)? {
         let lock = Lock::acquire(&set)?;
         let state = State::load(&set)?;
         if state.left.is_none() {
@@ -30,6 +29,17 @@ pub fn retire(out: &Path, staying: &[PathBuf]) -> Result<(), BuildError> {
         }
     }
     Ok(())
+}
+
+/// The sets of which leave would be taken.
+pub(super) fn leaving(out: &Path, staying: &[PathBuf]) -> Result<Vec<PathBuf>, BuildError> {
+    let mut leaving = Vec::new();
+    for set in sets(out)?.into_iter().filter(|set| !staying.contains(set)) {
+        if State::load(&set)?.left.is_none() {
+            leaving.push(set);
+        }
+    }
+    Ok(leaving)
 }
 
 /// Removes the documents of sets that were taken leave of in the site in `out`, and what is remembered of those whose hubs all know it.

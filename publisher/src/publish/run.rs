@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use resync_core::{
@@ -15,7 +15,7 @@ use resync_core::{
         Stamp,
     },
     datetime::DateTime,
-    digest::{Algorithm, Digest, Hasher},
+    digest::{Algorithm, Digest},
     document::{Capability, Relation, Root},
     xml::{ReadError, Reader},
 };
@@ -60,7 +60,7 @@ pub(super) fn publish(
     }
     let site = Site::of(&plan.settings);
     let now = DateTime::now();
-    let mut run = Run { out, plan, site: &site, before: before.as_ref(), now, done: Done::default() };
+    let mut run = Run::new(lock, plan, &site, before.as_ref(), now);
     run.resource_lists(listed, tell)?;
     let series = run.change_lists(resumed)?;
     run.dumps()?;
@@ -90,8 +90,7 @@ pub(super) fn note_dump(
 ) -> Result<Vec<Written>, BuildError> {
     let plan = Plan::new(before.builds + 1, before.settings.clone(), DateTime::now());
     let site = Site::of(&plan.settings);
-    let (now, done) = (plan.started, Done::default());
-    let mut run = Run { out: lock.out(), plan: &plan, site: &site, before: Some(&before), now, done };
+    let mut run = Run::new(lock, &plan, &site, Some(&before), plan.started);
     let kinds: Vec<_> = documents.iter().map(|(_, capability, _)| capability.clone()).collect();
     run.done
         .records
@@ -118,8 +117,7 @@ pub(super) fn describe(lock: &Lock) -> Result<Vec<Written>, BuildError> {
     let before = State::load(out)?;
     let plan = Plan::new(before.builds + 1, before.settings.clone(), DateTime::now());
     let site = Site::of(&plan.settings);
-    let (now, done) = (plan.started, Done::default());
-    let mut run = Run { out, plan: &plan, site: &site, before: Some(&before), now, done };
+    let mut run = Run::new(lock, &plan, &site, Some(&before), plan.started);
     if before.left.is_some() {
         // It is what the other sets say.
         run.note(site.source_description(), Capability::Description, Part::Whole)?;
@@ -151,9 +149,16 @@ struct Run<'a> {
     before: Option<&'a State>,
     now: DateTime,
     done: Done,
+    /// Of documents that need not be read to have them.
+    digests: BTreeMap<PathBuf, Digest>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(lock: &'a Lock, plan: &'a Plan, site: &'a Site, before: Option<&'a State>, now: DateTime) -> Self {
+        let (done, digests) = (Done::default(), BTreeMap::new());
+        Self { out: lock.out(), plan, site, before, now, done, digests }
+    }
+
     /// The resources with their links.
     fn items(&self) -> Result<impl Iterator<Item = Result<Item, build::BuildError>> + use<>, BuildError> {
         let linker = Linker::of(&self.plan.settings);
@@ -280,6 +285,7 @@ impl Run<'_> {
             None => self.list(&documents, tell)?,
         };
         let published = lists.publish(&mut desk)?;
+        self.digests = desk.into_digests();
         let index = published.top().filter(|_| published.documents.len() > 1).map(|top| documents.url(top));
         for name in &published.documents {
             let location = self.site.place(&format!("{DOCUMENT_FOLDER}/{name}"));
@@ -295,7 +301,7 @@ impl Run<'_> {
 
     /// Writes Resource Lists of the inventory that is on the disk.
     fn list(&self, documents: &build::Site, tell: &dyn Fn(Progress)) -> Result<Listed, BuildError> {
-        let mut desk = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+        let mut desk = Desk::open(self.out.join(DOCUMENT_FOLDER))?.digesting();
         let items = self.items()?.zip(1..).map(|(item, done)| {
             tell(Progress { work: Work::Listing, done, all: Some(self.plan.resources) });
             item
@@ -396,7 +402,10 @@ impl Run<'_> {
             return Ok(());
         }
         let full = self.out.join(&path);
-        let content = digest_of(&full).map_err(|source| BuildError::Read { path: full.clone(), source })?;
+        let content = match self.digests.get(&full) {
+            Some(digest) => *digest,
+            None => digest_of(&full).map_err(|source| BuildError::Read { path: full.clone(), source })?,
+        };
         self.wrote(DocumentRecord {
             stamp: stamp_of(&full),
             path,
@@ -501,9 +510,7 @@ fn stamp_of(path: &Path) -> Option<Stamp> {
 }
 
 fn digest_of(path: &Path) -> io::Result<Digest> {
-    let mut hasher = Hasher::new([Algorithm::Sha256]);
-    io::copy(&mut File::open(path)?, &mut hasher)?;
-    Ok(*hasher.finish().get(Algorithm::Sha256).expect("it was asked for SHA-256"))
+    files::digest_of(File::open(path)?)
 }
 
 /// Hubs keep what they know as long as the topic is the same. One that is named no more stays until it has been told so, if it ever heard of the

@@ -60,7 +60,7 @@ impl Place {
     /// What a watch does when these have changed.
     fn build_again(&self, paths: &[&str], pace: Pace) -> Built {
         let paths = Some(paths.iter().map(PathBuf::from));
-        build_again(&self.settings(), &self.out(), paths, pace, &mut Rest::default()).unwrap()
+        build_again(&self.settings(), (&self.out(), None), paths, pace, &mut Rest::default()).unwrap()
     }
 
     fn read(&self, path: &str) -> resync_core::document::Document {

@@ -14,7 +14,8 @@ use tokio::{
 
 use super::{Patience, Report};
 use crate::{
-    notify::{NotifyError, Outcome, Token, notify_hub, unblocked},
+    blocking::unblocked,
+    notify::{NotifyError, Outcome, Token, notify_hub},
     settings::HubUrl,
     state::State,
 };

@@ -183,7 +183,7 @@ fn bad_input_is_named_with_what_to_do_and_the_right_exit_code() {
         .failed_with(1, "cannot open the collection");
     assert!(!place.out().exists(), "nothing was written");
     for verb in ["notify", "serve", "status"] {
-        run(&[verb, "--out", text(&place.out())]).failed_with(1, "resync-source build DIR");
+        run(&[verb, "--out", text(&place.out())]).failed_with(1, "run `resync-source build` first");
     }
 }
 

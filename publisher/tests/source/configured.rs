@@ -1,6 +1,10 @@
 //! `source.toml`: `init`, several sets of resources with documents and channels of their own, and what is wrong with a file.
 
-use std::{fs, io::Read as _, path::PathBuf};
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
 
 use resync_core::{
     document::{Capability, Change, Document, Link, Relation},
@@ -237,6 +241,51 @@ fn rs070_fn010_a_set_that_leaves_the_configuration_is_told_of_as_deleted_and_the
     publish();
     assert_eq!(told(&hub.next()), [(Change::Updated, Capability::Description)]);
     assert_eq!(told(&hub.next()).len(), 4, "it is a new one");
+}
+
+#[test]
+fn a_second_configuration_of_a_site_is_refused_before_it_removes_a_set_until_it_takes_the_site_over() {
+    let place = Place::new();
+    with_images(&place);
+    let both = two_sets("");
+    let one = configured(&place, &both);
+    let other = one.with_file_name("other.toml");
+    fs::write(&other, both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]")).unwrap();
+    let build = |config: &Path, more: &[&str]| run(&[&["build", "--config", text(config)], more].concat());
+    build(&one, &[]).succeeded();
+    let images = place.out().join("images");
+    build(&other, &[]).failed_with(64, "--take-over");
+    assert!(images.exists(), "nothing was removed");
+    build(&one, &[]).succeeded();
+    build(&other, &["--take-over"]).succeeded();
+    assert!(!images.exists());
+    build(&other, &[]).succeeded();
+    build(&one, &[]).succeeded();
+    assert!(images.exists(), "it names all sets, and more");
+    fs::remove_file(&one).unwrap();
+    build(&other, &[]).failed_with(64, "source.toml");
+    assert!(images.exists(), "a file that is not to be seen may be in use elsewhere");
+}
+
+#[test]
+fn rs070_fn004_a_set_that_has_left_is_led_to_no_more_though_the_others_cannot_be_built() {
+    let (place, hub) = (Place::new(), Hub::start());
+    with_images(&place);
+    let both = two_sets(&format!("\"{}\"", hub.url()));
+    let config = configured(&place, &both);
+    let publish = || run(&["publish", "--config", text(&config)]);
+    publish().succeeded();
+    hub.next();
+    hub.next();
+    configured(&place, &both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]"));
+    let (collection, aside) = (place.collection(), place.collection().with_file_name("aside"));
+    fs::rename(&collection, &aside).unwrap();
+    publish().failed_with(1, "cannot open the collection");
+    assert_eq!(locs(&document(&place, ".well-known/resourcesync")).len(), 1);
+    assert_eq!(told(&hub.next()), [(Change::Updated, Capability::Description)]);
+    fs::rename(&aside, &collection).unwrap();
+    publish().succeeded();
+    assert!(!place.out().join("images/resync").exists());
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn a_second_notify_waits_for_the_first_and_then_has_nothing_to_send() {
     place.build(&["--hub", &format!("http://{}/websub/", listener.local_addr().unwrap())]).succeeded();
     let out = place.out();
     let start = || {
-        let mut command = program(&["notify", "--out", text(&out), "--log", "info"]);
+        let mut command = program(&["notify", "--out", text(&out)]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let mut first = start();
@@ -273,7 +273,8 @@ fn a_second_notify_waits_for_the_first_and_then_has_nothing_to_send() {
     let mut second = start();
     let mut line = String::new();
     BufReader::new(second.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("waiting for another resync-source that tells the same hub"), "{line}");
+    let holder = format!("waiting for another resync-source, process {} [", first.id());
+    assert!(line.contains(&holder) && line.contains("which tells the same hub"), "{line}");
     stream.write_all(ACCEPTED.as_bytes()).unwrap();
     assert!(first.wait().unwrap().success());
     let second = Run::from(second.wait_with_output().unwrap()).succeeded();
@@ -343,7 +344,7 @@ fn publish_builds_and_notifies_and_status_tells_before_and_after() {
 #[test]
 fn publish_needs_nothing_but_the_site_once_it_was_built() {
     let (place, hub) = (Place::new(), Hub::start());
-    run(&["publish", "--out", text(&place.out())]).failed_with(1, "resync-source build DIR");
+    run(&["publish", "--out", text(&place.out())]).failed_with(1, "run `resync-source build` first");
     run(&["publish", text(&place.collection()), "--out", text(&place.out())]).failed_with(2, "--base-url");
     place.build(&["--hub", &hub.url(), "--hash", "md5"]).succeeded();
     place.put("new", "x");

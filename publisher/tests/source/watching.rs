@@ -20,7 +20,7 @@ use resync_publisher::{
 use crate::{
     configured::configured,
     notifying::told,
-    support::{ACCEPTED, BASE, Heard, Hub, Place, program, text},
+    support::{ACCEPTED, BASE, Heard, Hub, Place, program, run, text},
 };
 
 struct Watch {
@@ -138,7 +138,7 @@ fn a_hub_that_is_away_keeps_no_other_waiting() {
     let watching = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let stopped = async { drop(stopped.await) };
-        runtime.block_on(watch(sets, Vec::new(), patience, stopped, drop)).unwrap();
+        runtime.block_on(watch(sets, None, Vec::new(), patience, stopped, drop)).unwrap();
     });
     hub.next();
     away.next();
@@ -179,4 +179,25 @@ fn a_change_is_told_before_the_dump_that_is_due_is_made() {
     let first = told(&hub.next());
     assert!(!first.is_empty() && !first.iter().any(is_of_the_dump), "{first:?}");
     assert!(told(&hub.next()).iter().any(is_of_the_dump), "the dump comes when nothing changes any more");
+}
+
+#[test]
+fn a_watch_ends_once_its_site_is_that_of_another_configuration() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let [one, other] = ["one.toml", "other.toml"].map(|name| place.out().with_file_name(name));
+    let content = format!(
+        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = [\"{}\"]\n",
+        hub.url()
+    );
+    for file in [&one, &other] {
+        std::fs::write(file, &content).unwrap();
+    }
+    let mut watch = Watch::of(&["--config", text(&one)], &hub);
+    run(&["build", "--config", text(&one)]).succeeded();
+    place.put("new", "x");
+    // The same file is no other.
+    std::iter::repeat_with(|| hub.next_of_any()).find(Heard::is_of_changes).unwrap();
+    run(&["build", "--config", text(&other)]).succeeded();
+    place.put("newer", "x");
+    assert_eq!(watch.child.wait().unwrap().code(), Some(64));
 }

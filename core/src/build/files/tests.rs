@@ -1,9 +1,11 @@
 use std::fs;
 use std::sync::mpsc::channel;
 
+use super::reading::{Content, Reading, read};
 use super::*;
+use crate::build::status::Identity;
 use crate::build::{Foreign, Refusal, SkipReason};
-use crate::digest::Digest;
+use crate::digest::{Digest, Hashes};
 
 fn locs(inventory: FileInventory) -> Vec<String> {
     inventory.start().unwrap().map(|item| item.unwrap().loc).collect()
@@ -143,7 +145,7 @@ fn a_link_that_leads_elsewhere_when_it_is_read_is_judged_again() {
     symlink("target", &link).unwrap();
     let folder = Folder::open(&data).unwrap();
     let judged = Identity::of(&fs::metadata(&link).unwrap());
-    let reading = || read(&folder, &link, judged, &[], &mut [0; 16], || ()).unwrap();
+    let reading = || read(&folder, Place::at(&link), judged, &[], &mut [0; 16], || ()).unwrap();
 
     // As `rename` replaces a file: whole, and another one.
     fs::write(data.join("new"), "newer").unwrap();
@@ -170,7 +172,7 @@ fn a_link_whose_target_is_replaced_each_time_it_is_looked_at_has_neither_length_
     symlink("target", &link).unwrap();
     let folder = Folder::open(&data).unwrap();
     let mut looks = 0;
-    let reading = read(&folder, &link, Some(Identity::NOBODY), &[], &mut [0; 16], || {
+    let reading = read(&folder, Place::at(&link), Some(Identity::NOBODY), &[], &mut [0; 16], || {
         looks += 1;
         fs::write(&next, "another").unwrap();
         fs::rename(&next, &target).unwrap();
@@ -246,16 +248,76 @@ fn links_in_a_circle_and_links_below_files_lead_nowhere() {
 fn a_file_that_changes_while_it_is_read_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    fs::write(&path, "old").unwrap();
-    let (here, mut first) = (Folder::open(&folder).unwrap(), true);
-    let reading = read(&here, &path, None, &[Algorithm::Sha256], &mut [0; 16], || {
-        if std::mem::take(&mut first) {
-            fs::write(&path, "newer").unwrap();
+    for room in [16, 3] {
+        let (here, mut first, mut buffer) = (Folder::open(&folder).unwrap(), true, vec![0; room]);
+        fs::write(&path, "old").unwrap();
+        let reading = read(&here, Place::at(&path), None, &[Algorithm::Sha256], &mut buffer, || {
+            if std::mem::take(&mut first) {
+                fs::write(&path, "newer").unwrap();
+            }
+        });
+        let Reading::Steady { length: 5, content, .. } = reading.unwrap() else { panic!("not steady") };
+        match content {
+            Content::Held(length) => assert_eq!(&buffer[..length], b"newer"),
+            Content::Hashed(hashes) => {
+                assert!(room == 3 && hashes == Digest::of(Algorithm::Sha256, b"newer").into());
+            }
         }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_is_looked_for_by_its_path_once_the_folder_that_is_held_open_is_another() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = Folder::open(&place).unwrap();
+    let sub = folder.root().join("sub");
+    let path = sub.join("file");
+    fs::create_dir(&sub).unwrap();
+    fs::write(&path, "old").unwrap();
+    let level = File::open(&sub).unwrap();
+    let reading =
+        || read(&folder, Place::within(&path, Some(&level)), None, &[], &mut [0; 16], || ()).unwrap();
+    assert!(matches!(reading(), Reading::Steady { length: 3, .. }));
+    fs::remove_dir_all(&sub).unwrap();
+    fs::create_dir(&sub).unwrap();
+    fs::write(&path, "newer").unwrap();
+    assert!(matches!(reading(), Reading::Steady { length: 5, .. }));
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(reading(), Reading::Gone));
+}
+
+#[cfg(unix)]
+#[test]
+fn files_are_read_under_the_names_that_they_have_though_their_folder_is_renamed_meanwhile() {
+    let (place, apart) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (sub, other, gone) =
+        (place.path().join("sub"), apart.path().join("other"), apart.path().join("gone"));
+    for (folder, content) in [(&sub, "old"), (&other, "other")] {
+        fs::create_dir(folder).unwrap();
+        for name in ["a", "b", "c", "d", "e"] {
+            fs::write(folder.join(name), content).unwrap();
+        }
+    }
+    // The first files go to the threads in small groups.
+    for name in 0..7 {
+        fs::write(place.path().join(name.to_string()), "other").unwrap();
+    }
+    let inventory = of(&place).threads(1).media_type(move |path| {
+        // The folder is open, and two of its files have been read.
+        if path.ends_with("c") && !gone.exists() {
+            fs::rename(&sub, &gone).unwrap();
+            fs::rename(&other, &sub).unwrap();
+        }
+        None
     });
-    let Reading::Steady { length, hashes, .. } = reading.unwrap() else { panic!("not steady") };
-    assert_eq!(length, 5);
-    assert_eq!(hashes.get(Algorithm::Sha256), Some(&Digest::of(Algorithm::Sha256, b"newer")));
+    let items: Vec<_> = inventory.start().unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(items.len(), 12);
+    let expected = Digest::of(Algorithm::Sha256, b"other");
+    for item in items {
+        let digest = item.hashes.get(Algorithm::Sha256);
+        assert_eq!((item.length, digest), (Some(5), Some(&expected)), "{}", item.loc);
+    }
 }
 
 #[test]
@@ -264,7 +326,7 @@ fn a_file_that_never_holds_still_has_neither_length_nor_digest() {
     let path = folder.path().join("log");
     fs::write(&path, "").unwrap();
     let (here, mut content) = (Folder::open(&folder).unwrap(), String::new());
-    let reading = read(&here, &path, None, &[Algorithm::Sha256], &mut [0; 16], || {
+    let reading = read(&here, Place::at(&path), None, &[Algorithm::Sha256], &mut [0; 16], || {
         content.push('x');
         fs::write(&path, &content).unwrap();
     });
@@ -431,9 +493,9 @@ fn contents_are_what_the_inventory_would_list_and_nothing_that_took_its_place() 
     fs::remove_file(data.join("file")).unwrap();
     symlink("../secret", data.join("file")).unwrap();
     let here = Folder::open(&data).unwrap();
-    assert!(open_judged(&data.join("file"), None).unwrap().is_none());
+    assert!(open_judged(Place::at(&data.join("file")), None).unwrap().is_none());
     assert!(matches!(
-        read(&here, &data.join("file"), None, &[], &mut [0; 16], || ()).unwrap(),
+        read(&here, Place::at(&data.join("file")), None, &[], &mut [0; 16], || ()).unwrap(),
         Reading::Gone
     ));
 }

@@ -1,0 +1,229 @@
+//! Whose a site is: one configuration names all of its sets, so two that did would retire each other's.
+//!
+//! The site remembers the file that it is built from, by the path that was given, and its sets. Another file may have the site where no set would
+//! be lost by that. Whether the first one is still there is not asked: what cannot be seen from here may be in use elsewhere.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{BuildError, retire};
+use crate::{files, lock::Ownership, state::FOLDER};
+
+/// That a site is built from a configuration file, until another one has it.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    out: PathBuf,
+    /// As the site remembers it.
+    owner: Exact,
+    configuration: PathBuf,
+}
+
+impl Claim {
+    /// Ends a run where another file has the site by now. Under the lock of a set this holds until that is released, since sets are only retired
+    /// with their locks, by who is on record already.
+    pub(super) fn check(&self) -> Result<(), BuildError> {
+        match Record::read(&self.out)? {
+            Some(record) if record.configuration != self.owner => Err(BuildError::TakenOver {
+                out: self.out.clone(),
+                owner: record.configuration.path(),
+                configuration: self.configuration.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Claims the site in `out` for a configuration file that names the sets `staying`, and takes leave of all others. Refuses where that is another
+/// file than before and sets would be lost, unless the site is to be taken over.
+///
+/// Builds write a Source Description without the others from then on; once one has, [`clear`](super::clear) does the rest.
+pub fn claim(
+    out: &Path,
+    configuration: &Path,
+    staying: &[PathBuf],
+    takes_over: bool,
+) -> Result<Claim, BuildError> {
+    let configuration = std::path::absolute(configuration)
+        .map_err(|source| BuildError::Read { path: configuration.to_owned(), source })?;
+    let ownership = Ownership::acquire(out)?;
+    let before = Record::read(out)?;
+    let sets = staying.iter().map(|set| Exact::of(set.strip_prefix(out).unwrap_or(set).as_os_str()));
+    let mut record = Record { configuration: Exact::of(configuration.as_os_str()), sets: sets.collect() };
+    if let Some(before) = &before {
+        let owner = before.configuration.path();
+        if is_same(&owner, &configuration) {
+            record.configuration = before.configuration.clone();
+        } else if !takes_over {
+            // Those that are being built for the first time count, too.
+            let names_all = before.sets.iter().all(|set| record.sets.contains(set));
+            if !names_all || !retire::leaving(out, staying)?.is_empty() {
+                return Err(BuildError::OfAnother { out: out.to_owned(), owner, configuration });
+            }
+        }
+    }
+    if before.as_ref() != Some(&record) {
+        record.write(out)?;
+    }
+    retire::retire(out, staying)?;
+    drop(ownership);
+    Ok(Claim { out: out.to_owned(), owner: record.configuration, configuration })
+}
+
+/// Whether two paths are the same, or lead to one file now.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let found = |path: &Path| path.canonicalize().ok();
+    one == other || found(one).is_some_and(|one| found(other) == Some(one))
+}
+
+/// What a site remembers of the file.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Record {
+    configuration: Exact,
+    /// The names of their folders; that of a set without a name is empty.
+    sets: Vec<Exact>,
+}
+
+impl Record {
+    fn path(out: &Path) -> PathBuf {
+        out.join(FOLDER).join("configuration.json")
+    }
+
+    fn read(out: &Path) -> Result<Option<Self>, BuildError> {
+        let path = Self::path(out);
+        let read = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)),
+        };
+        read.map(Some).map_err(|source| BuildError::Read { path, source })
+    }
+
+    fn write(&self, out: &Path) -> Result<(), BuildError> {
+        let path = Self::path(out);
+        let written = serde_json::to_vec(self).map_err(io::Error::from);
+        let written = written.and_then(|bytes| files::replace(&path, &bytes));
+        written.map_err(|source| BuildError::Write { path, source })
+    }
+}
+
+/// The name of a file with every byte of it, for people to read where it is text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Exact {
+    Text(String),
+    Other(OsString),
+}
+
+impl Exact {
+    fn of(name: &OsStr) -> Self {
+        name.to_str().map_or_else(|| Self::Other(name.to_owned()), |text| Self::Text(text.to_owned()))
+    }
+
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::Other(name) => name.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.0.path().join(path)
+        }
+
+        fn claim(&self, configuration: &Path, sets: &[&str], takes_over: bool) -> Result<Claim, BuildError> {
+            let out = self.at("site");
+            let sets: Vec<_> = sets.iter().map(|set| out.join(set)).collect();
+            claim(&out, configuration, &sets, takes_over)
+        }
+    }
+
+    #[test]
+    fn a_site_is_that_of_one_file_until_another_one_names_all_of_its_sets_or_takes_it_over() {
+        let place = Place::new();
+        let [a, b] = ["a.toml", "b.toml"].map(|name| place.at(name));
+        for sets in [["x", "z"], ["x", "y"]] {
+            place.claim(&a, &sets, false).unwrap();
+        }
+        let error = place.claim(&b, &["x"], false).unwrap_err();
+        assert!(matches!(&error, BuildError::OfAnother { owner, .. } if *owner == a), "{error}");
+        place.claim(&b, &["x", "y", "z"], false).unwrap();
+        place.claim(&a, &["x"], false).unwrap_err();
+        place.claim(&a, &["x"], true).unwrap();
+        place.claim(&b, &["y"], false).unwrap_err();
+    }
+
+    #[test]
+    fn who_has_lost_the_site_is_told_to_whom_and_who_names_other_sets_has_not() {
+        let place = Place::new();
+        let [a, b] = ["a.toml", "b.toml"].map(|name| place.at(name));
+        let first = place.claim(&a, &["x"], false).unwrap();
+        place.claim(&a, &["y"], false).unwrap();
+        first.check().unwrap();
+        place.claim(&b, &["y"], false).unwrap();
+        let error = first.check().unwrap_err();
+        assert!(matches!(&error, BuildError::TakenOver { owner, .. } if *owner == b), "{error}");
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_nobodys_leave_to_remove_sets() {
+        let place = Place::new();
+        let a = place.at("a.toml");
+        place.claim(&a, &["x"], false).unwrap();
+        let path = Record::path(&place.at("site"));
+        fs::write(&path, "?").unwrap();
+        let error = place.claim(&a, &["x"], true).unwrap_err();
+        assert!(matches!(&error, BuildError::Read { path: unread, .. } if *unread == path), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_known_by_the_path_that_was_given_and_by_any_other_that_leads_to_it_now() {
+        use std::os::unix::fs::symlink;
+        let place = Place::new();
+        for release in ["1", "2"] {
+            fs::create_dir(place.at(release)).unwrap();
+            fs::write(place.at(release).join("source.toml"), release).unwrap();
+        }
+        let current = place.at("current");
+        symlink(place.at("1"), &current).unwrap();
+        let file = current.join("source.toml");
+        place.claim(&file, &["x", "y"], false).unwrap();
+        place.claim(&place.at("1/source.toml"), &["x"], false).unwrap();
+        fs::remove_file(&current).unwrap();
+        symlink(place.at("2"), &current).unwrap();
+        place.claim(&file, &["y"], false).unwrap();
+        place.claim(&place.at("1/source.toml"), &["x"], false).unwrap_err();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn paths_that_are_no_text_or_end_in_a_new_line_are_told_apart() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let place = Place::new();
+        let names: [&[u8]; 4] = [b"a", b"a\n", b"a\xff", b"a\xfe"];
+        for name in names {
+            let file = place.0.path().join(OsStr::from_bytes(name));
+            place.claim(&file, &["x"], true).unwrap();
+            place.claim(&file, &["y"], false).unwrap();
+            for other in names.into_iter().filter(|other| *other != name) {
+                place.claim(&place.0.path().join(OsStr::from_bytes(other)), &["x"], false).unwrap_err();
+            }
+        }
+    }
+}
