@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -129,6 +130,9 @@ async fn a_notification_that_nobody_heard_of_is_not_done() {
     assert_eq!(hub.accept(600).await.deliver("a.1", "news").await.status(), 204);
     let ended = tokio::time::timeout(PATIENCE, first).await.unwrap().unwrap();
     assert!(matches!(ended, Err(RelayError::Untold(_))), "{ended:?}");
+    // A write that was under way when it ended holds the state until it is done.
+    let lock = File::options().write(true).open(state.path().join("lock")).unwrap();
+    tokio::task::spawn_blocking(move || lock.lock()).await.unwrap().unwrap();
     let mut second = Relay::of(&[source.url("/blog")], state.path());
     assert_eq!(second.body().await, b"news");
     second.stop().await;

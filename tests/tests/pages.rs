@@ -255,8 +255,8 @@ async fn whoever_gets_nothing_any_more_is_found_and_helped_without_a_script() {
     let page = browser.act(&[("act", "retry"), ("subscription", &id)]).await;
     assert!(page.contains("One subscription is tried again now."), "{page}");
     destination.until_delivered(2).await;
-    eventually("it has got everything", || async {
-        browser.read(&place).await.contains("It has got everything.")
+    eventually("nothing waits for it", || async {
+        browser.read(&place).await.contains("Nothing waits for it.")
     })
     .await;
     let page = browser.act(&[("act", "replay"), ("subscription", &id), ("from", "1")]).await;
