@@ -4,7 +4,7 @@ use resync_hub::config::{Config, PublishPolicy};
 use resync_hub::{Given, Hub, Sockets};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info};
 
 use super::{Failure, Settings, say, start_logging};
@@ -24,10 +24,11 @@ pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
 
 async fn serve(config: &Config, dev: bool, given: Given) -> Result<(), Failure> {
     raise_file_limit();
+    let mut signals = Signals::catch().map_err(Failure::new)?;
     let mut hub = Hub::start_with(config, given).await?;
     greet(&hub, config, dev);
     tokio::select! {
-        signal = wait_for_signal() => signal.map_err(Failure::new)?,
+        () = signals.any() => {}
         () = hub.broken() => return Err(Failure::new("a part of the hub has died, see the log: start it again")),
     }
     info!("stopping: finishing what is under way");
@@ -45,13 +46,23 @@ fn raise_file_limit() {
     }
 }
 
-async fn wait_for_signal() -> std::io::Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// What asks the hub to stop, caught from the beginning: whatever comes before it listens stops it as soon as it does.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn catch() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
-    Ok(())
+
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }
 
 fn greet(hub: &Hub, config: &Config, dev: bool) {
