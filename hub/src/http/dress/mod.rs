@@ -1,6 +1,8 @@
 //! What all pages of the hub are dressed in, the operator's and the subscribers'. It is part of the program, so that nothing has to be
 //! installed or fetched.
 
+pub(super) mod attempts;
+pub(super) mod frame;
 pub(super) mod table;
 
 use axum::response::{IntoResponse, Response};
@@ -31,7 +33,7 @@ pub(super) fn asset(kind: &'static str, content: &'static str) -> Response {
 }
 
 /// The mark beside the name.
-pub(super) fn mark() -> Markup {
+fn mark() -> Markup {
     html! {
         svg.mark viewBox="0 0 24 24" aria-hidden="true" {
             circle cx="12" cy="12" r="4" {}

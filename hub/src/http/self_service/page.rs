@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::Response;
 use http::StatusCode;
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 
-use crate::http::dress::table::{
-    self,
-    Head::{Number, Text},
-};
-use crate::http::dress::{card, mark, moment};
+use crate::http::dress::attempts::{Attempt, attempts};
+use crate::http::dress::frame::Frame;
+use crate::http::dress::table::{self, Head::Text};
+use crate::http::dress::{card, moment};
 use crate::operator::{Grade, Lasting, OwnAttempt, OwnView, Skipped};
 
 // The version is in their names, so that no browser dresses the pages of a new hub in what it kept of the old one.
@@ -88,7 +87,7 @@ pub(super) fn view(base: &str, view: &OwnView) -> Response {
             h2 id="advice" { "What to do" }
             ul { @for advice in &view.advice { li { (advice) } } }
         }
-        (attempts(&view.attempts))
+        (attempts("webhook-id", &view.attempts.iter().map(attempt).collect::<Vec<_>>()))
         (missed(view))
         @if detail.missed_unknown { p.hint { "So much was given up or lost at this hub that not all of it was looked through: more may have been missed." } }
     };
@@ -119,26 +118,9 @@ fn done(view: &OwnView) -> Markup {
     }
 }
 
-fn attempts(attempts: &[OwnAttempt]) -> Markup {
-    html! {
-        section aria-labelledby="attempts" {
-            h2 id="attempts" { "What failed lately" }
-            @if attempts.is_empty() {
-                p.empty { "Nothing failed since the hub was started." }
-            } @else {
-                (table::wide("attempts", &[Text("When"), Text("What came of it"), Number("Attempt"), Text("webhook-id")], &html! {
-                    @for one in attempts {
-                        tr {
-                            td { (moment(&one.at)) }
-                            td { @if one.delivered { span.tag.good { (one.came) } } @else { span.about { (one.came) } } }
-                            td.number { (one.attempt) }
-                            td { code { (one.notification) } }
-                        }
-                    }
-                }))
-            }
-        }
-    }
+fn attempt(one: &OwnAttempt) -> Attempt<'_> {
+    let OwnAttempt { at, delivered, came, attempt, notification } = one;
+    Attempt { at, delivered: *delivered, came, number: *attempt, notification }
 }
 
 fn missed(view: &OwnView) -> Markup {
@@ -165,25 +147,14 @@ fn missed(view: &OwnView) -> Markup {
 }
 
 fn send(status: StatusCode, base: &str, title: &str, content: &Markup) -> Response {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta name="robots" content="noindex, nofollow";
-                title { (title) " · resync-hub" }
-                link rel="stylesheet" href={ (base) (STYLE) };
-                link rel="icon" type="image/svg+xml" href={ (base) (ICON) };
-            }
-            body {
-                a.skip href="#content" { "Skip to the content" }
-                header { div.bar { a.brand href={ (base) "subscriptions" } { (mark()) "resync-hub" } } }
-                main id="content" { (content) }
-                footer { p { "resync-hub " (env!("CARGO_PKG_VERSION")) " · times are in UTC" } }
-            }
-        }
+    let below = |path: &str| format!("{base}{path}");
+    let frame = Frame {
+        style: &below(STYLE),
+        icon: &below(ICON),
+        head: html! { meta name="robots" content="noindex, nofollow"; },
+        home: &below("subscriptions"),
+        navigation: html! {},
+        has_times: true,
     };
-    (status, Html(page.0)).into_response()
+    frame.send(status, title, content)
 }

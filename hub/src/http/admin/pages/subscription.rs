@@ -9,11 +9,9 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room, word};
 use super::session::Session;
-use super::table::{
-    self,
-    Head::{Number, Text},
-};
+use super::table::{self, Head::Text};
 use super::{AdminState, Told, card, failed, missed, moment};
+use crate::http::dress::attempts::{Attempt, attempts};
 use crate::operator::{Gap, Lasting, Skipped, SubscriptionDetail, Trouble};
 
 pub(super) async fn show(
@@ -53,7 +51,7 @@ fn one(session: &Session, detail: &SubscriptionDetail, told: &Told) -> Markup {
             (card("Signed", if detail.signed { "yes" } else { "no" }, if detail.signed { "with its secret" } else { "it gave no secret" }))
         }
         (acts(session, detail))
-        (troubles(&detail.attempts_noted))
+        (attempts("Notification", &detail.attempts_noted.iter().map(attempt).collect::<Vec<_>>()))
         (skipped(&detail.skipped))
         (lost(&detail.lost))
         (for_the_subscriber(&detail.status_page))
@@ -149,26 +147,10 @@ fn acts(session: &Session, detail: &SubscriptionDetail) -> Markup {
     }
 }
 
-fn troubles(troubles: &[Trouble]) -> Markup {
-    html! {
-        section aria-labelledby="attempts" {
-            h2 id="attempts" { "What failed lately" }
-            @if troubles.is_empty() {
-                p.empty { "Nothing failed since the hub was started." }
-            } @else {
-                (table::wide("attempts", &[Text("When"), Text("What came of it"), Number("Attempt"), Text("Notification")], &html! {
-                    @for one in troubles {
-                        tr {
-                            td { (moment(&one.at)) }
-                            td { @match &one.failure { Some(why) => span.about { (why) }, None => span.tag.good { "delivered" } } }
-                            td.number { (one.attempt) }
-                            td { code { (one.notification) } }
-                        }
-                    }
-                }))
-            }
-        }
-    }
+fn attempt(trouble: &Trouble) -> Attempt<'_> {
+    let Trouble { at, failure, attempt, notification } = trouble;
+    let came = failure.as_deref().unwrap_or("delivered");
+    Attempt { at, delivered: failure.is_none(), came, number: *attempt, notification }
 }
 
 fn skipped(skipped: &[Skipped]) -> Markup {
