@@ -434,7 +434,8 @@ impl Run {
 pub fn describe(out: &Path) -> Result<Vec<Written>, BuildError> {
     let lock = Lock::acquire(out)?;
     complete(&lock)?;
-    run::describe(&lock)
+    let (_, written) = run::describe(&lock, State::load(out)?)?;
+    Ok(written)
 }
 
 /// The same for who is about to tell hubs of the set: another set may have written the Source Description since, or have left, and then have failed to
@@ -444,7 +445,8 @@ pub(crate) fn describe_again(lock: &Lock, state: State) -> Result<State, BuildEr
     if !is_shared || Plan::is_kept(lock.out()) {
         return Ok(state);
     }
-    if run::describe(lock)?.is_empty() { Ok(state) } else { Ok(State::load(lock.out())?) }
+    let (state, _) = run::describe(lock, state)?;
+    Ok(state)
 }
 
 /// Completes a run that was cut short.

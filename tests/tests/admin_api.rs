@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, eventually, request};
+use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, eventually, refusing, request};
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -47,10 +47,6 @@ fn is_problem(answer: &Answer, status: u16) {
     for member in ["type", "title", "detail"] {
         assert!(problem[member].as_str().is_some_and(|text| !text.is_empty()), "{problem}");
     }
-}
-
-fn refusing(seen: &Seen) -> Reply {
-    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
 }
 
 #[tokio::test]
@@ -138,7 +134,7 @@ async fn a_subscription_tells_why_nothing_arrives_and_not_where_its_callback_is(
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let destination = Receiver::start().await;
-    destination.behave(refusing);
+    destination.behave(refusing(503));
     hub.subscribe(TOPIC, &destination.url("/a-secret-path"), &[("hub.secret", "hush-hush")], 1).await;
     hub.publish(TOPIC, "one").await.unwrap();
     hub.publish(TOPIC, "two").await.unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use resync_tests::harness::{Backup, HubProcess, Receiver, Reply, Seen, binary, eventually, post};
+use resync_tests::harness::{Backup, HubProcess, Receiver, Reply, Seen, binary, eventually, post, refusing};
 use tempfile::tempdir;
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -18,10 +18,6 @@ const PUBLISHERS: usize = 6;
 
 fn topic(number: usize) -> String {
     format!("http://source.example/set{number}/")
-}
-
-fn refusing(seen: &Seen) -> Reply {
-    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
 }
 
 /// Everything that came in these deliveries.
@@ -76,7 +72,7 @@ async fn moves_on(from: &str, to: &str) {
     let folder = tempdir().unwrap();
     let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
     let (well_off, in_trouble) = (Receiver::start().await, Receiver::start().await);
-    in_trouble.behave(refusing);
+    in_trouble.behave(refusing(503));
     let mut first = HubProcess::start_with(&data, &[("STORE_ENGINE", from)]).await;
     for number in 0..TOPICS {
         first.subscribe(&topic(number), &well_off.url("/cb"), &[], 2 * number + 1).await;
@@ -254,7 +250,7 @@ async fn a_damaged_store_is_mended_and_whoever_had_not_got_what_is_lost_is_told_
     let folder = tempdir().unwrap();
     let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
     let late = Receiver::start().await;
-    late.behave(refusing);
+    late.behave(refusing(503));
     let mut hub = HubProcess::start(&data).await;
     hub.subscribe(&topic(0), &late.url("/cb"), &[], 1).await;
     for body in ["one", "two", "three"] {
@@ -334,7 +330,7 @@ async fn a_store_of_the_hub_before_this_one_is_migrated_by_a_start_and_nothing_i
         let [data, old, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
         let keys = [("STORE_ENGINE", engine)];
         let destination = Receiver::start().await;
-        destination.behave(refusing);
+        destination.behave(refusing(503));
         let mut hub = HubProcess::start_with(&data, &keys).await;
         hub.subscribe(&topic(0), &destination.url("/cb"), &[("hub.secret", "s3cr3t")], 1).await;
         hub.publish(&topic(0), "owed").await.unwrap();

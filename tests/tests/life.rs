@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use resync_tests::harness::{
-    Answer, HubProcess, Process, Receiver, Reply, Seen, binary, eventually, form, post, request,
+    Answer, HubProcess, Process, Receiver, Reply, binary, eventually, form, post, refusing, request,
 };
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use serde_json::Value;
@@ -21,10 +21,6 @@ use tempfile::tempdir;
 use tokio::process::Command;
 
 const TOPIC: &str = "http://source.example/set/";
-
-fn refusing(seen: &Seen) -> Reply {
-    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
-}
 
 /// What a command on a running hub says.
 async fn order(hub: &HubProcess, data: &Path, arguments: &[&str]) -> (bool, String) {
@@ -176,7 +172,7 @@ async fn a_hub_that_is_drained_takes_nothing_new_and_delivers_what_it_has() {
     let data = folder.path();
     let mut hub = HubProcess::start(data).await;
     let destination = Receiver::start().await;
-    destination.behave(refusing);
+    destination.behave(refusing(503));
     hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
     hub.publish(TOPIC, "before").await.unwrap();
     destination.until_delivered(1).await;
@@ -279,7 +275,7 @@ async fn everything_about_one_subscriber_is_told_except_the_secret_and_nothing_a
     let data = folder.path();
     let hub = HubProcess::start(data).await;
     let (one, other) = (Receiver::start().await, Receiver::start().await);
-    one.behave(refusing);
+    one.behave(refusing(503));
     let callback = one.url("/capability");
     hub.subscribe(TOPIC, &callback, &[("hub.secret", "s3cr3t-of-one")], 1).await;
     hub.subscribe(TOPIC, &other.url("/other"), &[], 2).await;

@@ -5,18 +5,11 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, binary, eventually};
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, binary, eventually, refusing};
 use tempfile::tempdir;
 use tokio::process::Command;
 
 const TOPIC: &str = "http://example.com/framework/";
-
-fn refusing(status: u16) -> impl Fn(&Seen) -> Reply {
-    move |seen| match seen.method {
-        http::Method::POST => Reply::Status(status, String::new()),
-        _ => Reply::Agree,
-    }
-}
 
 /// What `resync-hub deliveries` says.
 async fn deliveries(hub: &HubProcess, data: &Path, command: &[&str]) -> String {

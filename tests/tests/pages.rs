@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, eventually, post, request};
+use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, eventually, post, refusing, request};
 use serde_json::Value;
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -84,10 +84,6 @@ fn value_of(page: &str, name: &str) -> String {
     let (_, rest) =
         page.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name}: {page}"));
     rest.split('"').next().unwrap().to_owned()
-}
-
-fn refusing(seen: &Seen) -> Reply {
-    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
 }
 
 async fn first_subscription(hub: &HubProcess) -> Value {
@@ -236,7 +232,7 @@ async fn whoever_gets_nothing_any_more_is_found_and_helped_without_a_script() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let destination = Receiver::start().await;
-    destination.behave(refusing);
+    destination.behave(refusing(503));
     hub.subscribe(TOPIC, &destination.url("/a-secret-path"), &[], 1).await;
     hub.publish(TOPIC, "one").await.unwrap();
     let id = first_subscription(&hub).await["id"].to_string();
@@ -348,7 +344,7 @@ fn pictures(folder: &Path) -> PathBuf {
 /// A hub that has seen something of the world, and the pages that show it.
 async fn lively(hub: &HubProcess) -> (Vec<Receiver>, Vec<String>) {
     let (well, sick) = (Receiver::start().await, Receiver::start().await);
-    sick.behave(refusing);
+    sick.behave(refusing(503));
     for number in 0..12 {
         let (topic, receiver) = (
             format!("http://example.com/set{}/framework/", number % 3),

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use resync_tests::harness::{Answer, HubProcess, NameServer, Receiver, Reply, Seen, eventually, request};
+use resync_tests::harness::{Answer, HubProcess, NameServer, Receiver, Reply, eventually, refusing, request};
 use serde_json::Value;
 use tempfile::tempdir;
 use url::{Url, form_urlencoded};
@@ -51,10 +51,6 @@ async fn page_of_the_first(hub: &HubProcess) -> String {
     target(details(hub).await[0]["status_page"].as_str().unwrap())
 }
 
-fn refusing(seen: &Seen) -> Reply {
-    if seen.method == http::Method::POST { Reply::Status(503, String::new()) } else { Reply::Agree }
-}
-
 #[tokio::test]
 async fn whoever_has_the_url_sees_why_nothing_arrives_and_nothing_of_others() {
     let folder = tempdir().unwrap();
@@ -69,7 +65,7 @@ async fn whoever_has_the_url_sees_why_nothing_arrives_and_nothing_of_others() {
     };
     assert!(read().await.contains("Nothing was published to this topic since the subscription began."));
 
-    mine.behave(refusing);
+    mine.behave(refusing(503));
     hub.subscribe(TOPIC, &others.url("/another-path"), &[("hub.secret", "of others")], 2).await;
     hub.subscribe("http://example.com/other/", &others.url("/third"), &[], 3).await;
     hub.publish(TOPIC, "news").await.unwrap();

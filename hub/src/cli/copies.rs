@@ -14,7 +14,7 @@ use resync_hub::store::{self, BackupError, StoreError};
 use tempfile::Builder;
 
 use super::ask::Admin;
-use super::tools::{WhichHub, admin_token};
+use super::tools::{WhichHub, admin_token, over};
 use super::{Failure, say};
 
 /// How long a running hub may be silent in the middle of a backup.
@@ -85,8 +85,7 @@ fn take(config: &Config, admin: Option<SocketAddr>, draft: &mut File) -> Result<
 
 fn ask(config: &Config, admin: Option<SocketAddr>, out: &mut impl Write) -> Result<(), Failure> {
     let token = admin_token(config)?;
-    let address = admin.unwrap_or(config.admin.listen);
-    let admin = Admin { address, tls: &config.admin.tls, token: Some(token.trim()), patience: PATIENCE };
+    let admin = Admin { patience: PATIENCE, ..over(config, admin, &token) };
     admin.download("POST", "/api/v1/backup", out)
 }
 

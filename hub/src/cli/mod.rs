@@ -62,7 +62,7 @@ enum Command {
     Restore(copies::Restore),
     /// Look at every record of a stopped hub's store (exit code 1 if something is wrong)
     Fsck(fsck::Fsck),
-    /// Let a running hub take nothing new while it delivers what it has; a restart ends that
+    /// Let a running hub take nothing new while it delivers what it has, until `drain --end`
     Drain(steer::Drain),
     /// Change which lines a running hub writes to its log, or show it; a restart ends that
     LogLevel(steer::LogLevel),

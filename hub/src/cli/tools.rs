@@ -311,7 +311,8 @@ impl AdminApi {
     }
 }
 
-fn over<'a>(config: &'a Config, address: Option<SocketAddr>, token: &'a str) -> Admin<'a> {
+/// The operator's side of a running hub, with this token.
+pub(super) fn over<'a>(config: &'a Config, address: Option<SocketAddr>, token: &'a str) -> Admin<'a> {
     let address = address.unwrap_or(config.admin.listen);
     Admin { address, tls: &config.admin.tls, token: Some(token.trim()), patience: ANSWER_TIMEOUT }
 }

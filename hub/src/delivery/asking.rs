@@ -20,7 +20,7 @@ use super::attempt::Attempt;
 use super::hosts::HostId;
 use super::meters::Meters;
 use crate::egress::{EgressClient, EgressError, Question};
-use crate::store::{Shard, Store, StoreError, Subscription};
+use crate::store::{Shard, Store, Subscription};
 use crate::subscriptions::{self, NotAsked, Reply};
 
 /// Tells a worker which hosts have confirmed.
@@ -65,7 +65,8 @@ impl Asking {
     /// Puts the question for the subscription of this attempt. Where it was answered with the challenge, what is held back for
     /// its host goes out.
     pub(super) async fn ask(&self, shard: Shard, attempt: &Attempt, question: Question) -> Asked {
-        let subscription = match self.subscription(shard, attempt).await {
+        let found = self.store.subscription(shard, attempt.topic, attempt.subscription).await;
+        let subscription = match found {
             Ok(Some(subscription)) => subscription,
             Ok(None) => {
                 question.withdraw();
@@ -83,14 +84,6 @@ impl Asking {
             let _ = self.confirmations.send((shard, attempt.host));
         }
         asked
-    }
-
-    async fn subscription(
-        &self,
-        shard: Shard,
-        attempt: &Attempt,
-    ) -> Result<Option<Subscription>, StoreError> {
-        self.store.subscription(shard, attempt.topic, attempt.subscription).await
     }
 
     async fn put(&self, subscription: &Subscription, mut question: Question) -> Asked {
@@ -125,7 +118,8 @@ impl Asking {
     /// The request, while anything is left of the lease.
     fn request(&self, subscription: &Subscription, challenge: &Challenge) -> Option<Request<Full<Bytes>>> {
         let Subscription { topic_url, callback, lease_end, secret, .. } = subscription;
-        let left = lease_end.to_system_time().duration_since(SystemTime::now()).unwrap_or_default();
+        let left = lease_end.to_system_time().duration_since(SystemTime::now()).ok();
+        let left = left.filter(|left| *left >= Duration::from_secs(1))?;
         let mut request = subscriptions::asking(topic_url, callback, Some(left), challenge).ok()?;
         if let Some(secret) = secret {
             let key = SigningKey::new(self.method, secret);
@@ -134,7 +128,7 @@ impl Asking {
                 .headers_mut()
                 .insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature)).ok()?);
         }
-        (left >= Duration::from_secs(1)).then_some(request)
+        Some(request)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which addresses were asked of late whether they want what is sent under a name, and which of them said that they do.
 //!
 //! None of this is written down. After a restart the hub asks again wherever a name leads to another address than the one that
-//! stands in its subscription's record: one small request for each name and address, which counts for nothing where it is answered
+//! stands in its subscription's record: a few small requests for each name and address, which count for nothing where one is answered
 //! with the challenge. So it costs an honest network nothing but that, and a victim no more than its share, also if the hub is
 //! restarted again and again. A record that grew with every address of a pool would be written at every turn of it.
 //!

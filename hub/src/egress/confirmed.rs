@@ -83,7 +83,7 @@ pub enum HeldBack {
 
 /// What may be done at such an address.
 #[derive(Debug)]
-pub(super) enum Turn {
+enum Turn {
     /// Only this question may be sent.
     Ask(Question),
     /// What the trickle lets pass.
@@ -177,10 +177,26 @@ impl Unconfirmed {
     ///
     /// # Errors
     /// How long to wait.
-    pub(super) fn admit(self: &Arc<Self>, body: usize) -> Result<Admitted, Duration> {
+    fn admit(self: &Arc<Self>, body: usize) -> Result<Admitted, Duration> {
         let weight = u32::try_from(1 + body / BODY_UNIT).unwrap_or(u32::MAX);
         self.confirmed.trickle.admit_heavy(self.network(), weight, Instant::now())?;
         Ok(Admitted { to: Arc::clone(self), weight })
+    }
+
+    /// The same for a request that may be for a subscription which is to be asked about first, or why nothing is sent.
+    ///
+    /// # Errors
+    /// The question that has to be put first.
+    pub(super) fn pass(
+        self: &Arc<Self>,
+        body: usize,
+        about: Option<u64>,
+    ) -> Result<Result<Admitted, HeldBack>, Question> {
+        match about.map_or(Turn::Send, |about| self.turn(about)) {
+            Turn::Ask(question) => Err(question),
+            Turn::Wait => Ok(Err(HeldBack::Question)),
+            Turn::Send => Ok(self.admit(body).map_err(HeldBack::Trickle)),
+        }
     }
 
     /// Whether it has confirmed since.
@@ -189,7 +205,7 @@ impl Unconfirmed {
     }
 
     /// What may be done there for this subscription.
-    pub(super) fn turn(self: &Arc<Self>, about: u64) -> Turn {
+    fn turn(self: &Arc<Self>, about: u64) -> Turn {
         let now = Instant::now();
         match self.with_asked(|asked, place| asked.begin(place, about, now)) {
             None | Some(May::Send) => Turn::Send,

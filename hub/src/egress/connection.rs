@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::confirmed::{Admitted, HeldBack, Question, Turn, Unconfirmed};
+use super::confirmed::{Admitted, HeldBack, Question, Unconfirmed};
 use super::connector::Way;
 
 /// A connection that nobody else uses now.
@@ -112,20 +112,28 @@ impl Connection {
     pub(super) async fn try_send(
         &mut self,
         request: Request<Full<Bytes>>,
+        deadline: Instant,
     ) -> Result<Response<Incoming>, Unsent> {
-        if self.sender.ready().await.is_err() {
-            return Err(Unsent::Returned(Box::new(request)));
+        let sent = timeout_at(deadline, async {
+            if self.sender.ready().await.is_err() {
+                return Err(Unsent::Returned(Box::new(request)));
+            }
+            self.sender.try_send_request(request).await.map_err(|mut failed| match failed.take_message() {
+                Some(unsent) => Unsent::Returned(Box::new(unsent)),
+                None => Unsent::Failed(failed.into_error().into()),
+            })
+        });
+        let unsent = match sent.await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(unsent)) => unsent,
+            Err(_) => Unsent::Failed(Failed::Late),
+        };
+        match (&unsent, self.admitted.take()) {
+            (Unsent::Returned(_), Some(admitted)) => admitted.undo(),
+            (Unsent::Failed(_), Some(admitted)) => admitted.refused(),
+            (_, None) => {}
         }
-        self.sender.try_send_request(request).await.map_err(|mut failed| match failed.take_message() {
-            Some(unsent) => Unsent::Returned(Box::new(unsent)),
-            None => Unsent::Broken(failed.into_error().into()),
-        })
-    }
-
-    pub(super) fn unsent(&mut self) {
-        if let Some(admitted) = self.admitted.take() {
-            admitted.undo();
-        }
+        Err(unsent)
     }
 
     /// Takes into account that the request is sent over it, or says why it is not.
@@ -133,15 +141,8 @@ impl Connection {
         let Some(unconfirmed) = self.unconfirmed.as_ref().filter(|there| !there.has_confirmed()) else {
             return Ok(Ok(()));
         };
-        if let Way::Asking(about) = way {
-            match unconfirmed.turn(about) {
-                Turn::Ask(question) => return Err(Failed::Unasked(question)),
-                Turn::Wait => return Ok(Err(HeldBack::Question)),
-                Turn::Send => {}
-            }
-        }
-        let admitted = unconfirmed.admit(body).map(|admitted| self.admitted = Some(admitted));
-        Ok(admitted.map_err(HeldBack::Trickle))
+        let passed = unconfirmed.pass(body, way.about()).map_err(Failed::Unasked)?;
+        Ok(passed.map(|admitted| self.admitted = Some(admitted)))
     }
 }
 
@@ -149,7 +150,7 @@ impl Connection {
 pub(super) enum Unsent {
     /// It was closed before anything was sent.
     Returned(Box<Request<Full<Bytes>>>),
-    Broken(Broken),
+    Failed(Failed),
 }
 
 /// One of the connections that are counted as open.

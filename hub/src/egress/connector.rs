@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use tower_service::Service;
 use url::Host;
 
-use super::confirmed::{Admitted, Confirmed, HeldBack, Question, Turn, Unconfirmed};
+use super::confirmed::{Admitted, Confirmed, HeldBack, Question, Unconfirmed};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard, PublicAddress};
 use super::resolver::Unresolved;
@@ -45,6 +45,16 @@ pub enum Way {
     Plain,
     /// This one.
     To(IpAddr),
+}
+
+impl Way {
+    /// The subscription about which an address may have to be asked first.
+    pub(super) fn about(self) -> Option<u64> {
+        match self {
+            Self::Asking(about) => Some(about),
+            Self::Plain | Self::To(_) => None,
+        }
+    }
 }
 
 /// What a connection is made for.
@@ -235,19 +245,11 @@ impl GuardedConnector {
     /// # Errors
     /// [`ConnectError::Unasked`], and the question is in the load.
     fn admit_elsewhere(&self, there: &Arc<Unconfirmed>) -> Result<Result<(), HeldBack>, ConnectError> {
-        if let Way::Asking(about) = self.load.way {
-            match there.turn(about) {
-                Turn::Ask(question) => {
-                    self.load.counted().question = Some(question);
-                    return Err(ConnectError::Unasked);
-                }
-                Turn::Wait => return Ok(Err(HeldBack::Question)),
-                Turn::Send => {}
-            }
-        }
-        let admitted = there.admit(self.load.body);
-        let admitted = admitted.map(|admitted| self.load.counted().admitted = Some(admitted));
-        Ok(admitted.map_err(HeldBack::Trickle))
+        let passed = there.pass(self.load.body, self.load.way.about()).map_err(|question| {
+            self.load.counted().question = Some(question);
+            ConnectError::Unasked
+        })?;
+        Ok(passed.map(|admitted| self.load.counted().admitted = Some(admitted)))
     }
 
     /// The addresses that are tried, with what knows how much may be sent to those that have not confirmed.

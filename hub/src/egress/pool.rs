@@ -101,20 +101,10 @@ impl Pool {
                 break;
             }
             let mut connection = idle.connection;
-            match timeout_at(deadline, connection.try_send(request)).await {
-                Ok(Ok(response)) => return Ok((response, connection)),
-                Ok(Err(Unsent::Returned(unsent))) => {
-                    connection.unsent();
-                    request = *unsent;
-                }
-                Ok(Err(Unsent::Broken(error))) => {
-                    connection.answered(false);
-                    return Err(Failed::Broken(error));
-                }
-                Err(_) => {
-                    connection.answered(false);
-                    return Err(Failed::Late);
-                }
+            match connection.try_send(request, deadline).await {
+                Ok(response) => return Ok((response, connection)),
+                Err(Unsent::Returned(unsent)) => request = *unsent,
+                Err(Unsent::Failed(failed)) => return Err(failed),
             }
         }
         // A seldom way: boxed, it takes no room in every request under way.

@@ -1,5 +1,7 @@
 //! Everything that is stored about one subscriber, for that subscriber. The secret is not among it: whether there is one is.
 
+use std::collections::BTreeSet;
+
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, NotificationId, TopicUrl};
 use serde::Serialize;
@@ -7,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::views::{Gap, Skipped};
 use super::{By, Desk, Failed, words};
-use crate::store::{self, Intent, Laggard, Offset, Shard, SubscriptionId, TopicId};
+use crate::store::{self, Intent, Laggard, Offset, Shard, ShardState, SubscriptionId, TopicId};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_000;
@@ -109,9 +111,13 @@ impl Desk {
         let topic = self.operator.topic_of(id).await?.ok_or(Failed::Unknown("subscription"))?;
         let (shard, found) = self.record(topic, id).await?.ok_or(Failed::Unknown("subscription"))?;
         let (topic_key, callback) = (found.topic_url.clone(), found.callback.clone());
-        let exported = self.exported(shard, vec![found], |topic, asked| {
-            asked.key() == callback.key() && topic.key() == topic_key.key()
-        });
+        let exported = async {
+            let laggards = self.store.load_shard(shard).await?.laggards;
+            self.exported(shard, vec![found], &laggards, |topic, asked| {
+                asked.key() == callback.key() && topic.key() == topic_key.key()
+            })
+            .await
+        };
         self.audited(by, "export", &format!("subscription {}", id.0), exported).await
     }
 
@@ -126,12 +132,12 @@ impl Desk {
         let shard = Shard::of(&callback, self.store.shards());
         let exported = async {
             let mut found = Vec::new();
-            let slots = self.store.slots(shard).await?;
+            let ShardState { slots, laggards, .. } = self.store.load_shard(shard).await?;
             for slot in slots.iter().filter(|slot| *slot.origin == *origin) {
                 let record = self.store.subscription(shard, slot.topic, slot.id).await?;
                 found.extend(record.filter(|record| record.callback.key() == callback.key()));
             }
-            self.exported(shard, found, |_, asked| asked.key() == callback.key()).await
+            self.exported(shard, found, &laggards, |_, asked| asked.key() == callback.key()).await
         };
         self.audited(by, "export", &format!("a callback of {origin}"), exported).await
     }
@@ -140,12 +146,13 @@ impl Desk {
         &self,
         shard: Shard,
         found: Vec<store::Subscription>,
+        laggards: &[Laggard],
         concerns: impl Fn(&TopicUrl, &CallbackUrl) -> bool,
     ) -> Result<Export, Failed> {
         let mut subscriptions = Vec::with_capacity(found.len());
-        let laggards = self.store.load_shard(shard).await?.laggards;
-        for record in found {
-            subscriptions.push(self.exported_subscription(shard, &record, &laggards).await?);
+        let gaps = self.gaps_of(&found).await?;
+        for record in &found {
+            subscriptions.push(self.exported_subscription(shard, record, laggards, &gaps).await?);
         }
         let requests = self.store.requests().await?;
         let denials = self.store.denials().await?;
@@ -170,8 +177,10 @@ impl Desk {
         shard: Shard,
         record: &store::Subscription,
         laggards: &[Laggard],
+        gaps: &[store::Gap],
     ) -> Result<ExportedSubscription, Failed> {
         let (topic, id) = (record.topic, record.id);
+        let own = |gap: &&store::Gap| (gap.topic, gap.subscription) == (topic, id);
         let late = laggards.iter().find(|late| (late.topic, late.subscription) == (topic, id));
         Ok(ExportedSubscription {
             id: id.0,
@@ -186,7 +195,7 @@ impl Desk {
             verified_at: record.verified_at.to_string(),
             late: late.copied().map(Into::into),
             given_up: self.all_skips(shard, topic, id).await?,
-            lost: self.all_gaps(topic, id).await?,
+            lost: gaps.iter().filter(own).copied().map(Gap::from).collect(),
         })
     }
 
@@ -208,15 +217,15 @@ impl Desk {
         }
     }
 
-    async fn all_gaps(&self, topic: TopicId, id: SubscriptionId) -> Result<Vec<Gap>, Failed> {
+    /// What any of these has lost, in the order in which that is stored.
+    async fn gaps_of(&self, records: &[store::Subscription]) -> Result<Vec<store::Gap>, Failed> {
+        let concerned: BTreeSet<_> = records.iter().map(|record| (record.topic, record.id)).collect();
         let (mut all, mut after) = (Vec::new(), None);
         loop {
             let gaps = self.store.gaps(after, READ_AT_ONCE).await?;
-            let Some(last) = gaps.last().copied() else {
-                return Ok(all.into_iter().map(Gap::from).collect());
-            };
+            let Some(last) = gaps.last().copied() else { return Ok(all) };
             after = Some(last);
-            all.extend(gaps.into_iter().filter(|gap| (gap.topic, gap.subscription) == (topic, id)));
+            all.extend(gaps.into_iter().filter(|gap| concerned.contains(&(gap.topic, gap.subscription))));
         }
     }
 }

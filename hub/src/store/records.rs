@@ -130,6 +130,13 @@ pub struct Topic {
     pub posted: Offset,
 }
 
+impl Topic {
+    /// The newest notification of all that there were. Behind it there may be places that a restore leaped over.
+    pub fn newest(&self) -> Offset {
+        self.latest.max(self.posted)
+    }
+}
+
 /// The link targets that travel with a notification (W-144…W-147, FN-044), byte for byte as the Source gave them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotificationLinks {
@@ -526,6 +533,13 @@ pub struct Watermark {
     pub done: Offset,
     /// The sweep that was under way.
     pub sweep: Option<Sweep>,
+}
+
+impl Watermark {
+    /// How far delivery may have been for anybody.
+    pub fn furthest(&self) -> Offset {
+        self.sweep.map_or(self.done, |sweep| self.done.max(sweep.target))
+    }
 }
 
 /// A pass over the subscriptions of a topic in the order of their ids.

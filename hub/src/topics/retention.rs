@@ -88,7 +88,7 @@ async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreErro
 async fn newest(store: &dyn Store) -> Result<Option<SystemTime>, StoreError> {
     let mut newest = None;
     for topic in store.topics().await? {
-        let last = match store.notification_from(topic.id, topic.latest.max(topic.posted)).await {
+        let last = match store.notification_from(topic.id, topic.newest()).await {
             Err(StoreError::Damaged { .. }) => None,
             last => last?,
         };

@@ -111,10 +111,9 @@ pub(super) fn note_dump(
     Ok(written)
 }
 
-/// Brings the Source Description in step with the sets that there are, on the record of one of them (FN-004).
-pub(super) fn describe(lock: &Lock) -> Result<Vec<Written>, BuildError> {
-    let out = lock.out();
-    let before = State::load(out)?;
+/// Brings the Source Description in step with the sets that there are, on the record of one of them (FN-004). Its state is the one
+/// `before`, and then the one that is returned.
+pub(super) fn describe(lock: &Lock, before: State) -> Result<(State, Vec<Written>), BuildError> {
     let plan = Plan::new(before.builds + 1, before.settings.clone(), DateTime::now());
     let site = Site::of(&plan.settings);
     let mut run = Run::new(lock, &plan, &site, Some(&before), plan.started);
@@ -125,14 +124,14 @@ pub(super) fn describe(lock: &Lock) -> Result<Vec<Written>, BuildError> {
         run.source_description()?;
     }
     let Done { records, written } = run.done;
+    let mut state = before;
     if !written.is_empty() {
-        let mut state = before;
         state.documents.retain(|known| records.iter().all(|record| record.url != known.url));
         state.documents.extend(records);
         state.builds = plan.build;
         state.save(lock)?;
     }
-    Ok(written)
+    Ok((state, written))
 }
 
 /// The state tells of the run: what was kept for the case of a crash goes.

@@ -23,7 +23,7 @@ pub use judge::{DOCUMENTS, Documents, PublishedSchemas, SCHEMAS, complaints, fil
 pub use names::{NameServer, Trouble};
 pub use process::{HubProcess, Process, binary, free_address};
 pub use raw::{Answer, form, post, request};
-pub use receiver::{Receiver, Reply, Seen, Temper};
+pub use receiver::{Receiver, Reply, Seen, Temper, refusing};
 pub use trap::Trap;
 
 /// How long a test waits for something that must happen. Generous, since machines are shared; a test that waits so long

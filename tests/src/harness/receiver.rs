@@ -96,6 +96,14 @@ struct State {
     log: watch::Sender<Vec<Seen>>,
 }
 
+/// For [`Receiver::behave`]: whoever verifies is agreed with, and every delivery is answered so.
+pub fn refusing(status: u16) -> impl Fn(&Seen) -> Reply + Send + Sync + 'static {
+    move |seen| match seen.method {
+        http::Method::POST => Reply::Status(status, String::new()),
+        _ => Reply::Agree,
+    }
+}
+
 /// A running subscriber; it stops when dropped.
 pub struct Receiver {
     address: SocketAddr,

@@ -353,7 +353,7 @@ async fn draining(State(state): State<AdminState>) -> Answer<Draining> {
     Ok(Json(state.desk.draining()))
 }
 
-/// Take nothing new until the next start, and go on delivering
+/// Take nothing new until that is ended, and go on delivering
 #[utoipa::path(post, path = "/drain", tag = "hub", responses(
     (status = 200, description = "It is drained", body = Draining), (status = "default", description = "A problem", body = Problem)))]
 async fn drain(State(state): State<AdminState>) -> Answer<Draining> {

@@ -138,7 +138,7 @@ async fn a_backup_of_a_store_that_changes_all_the_time_is_that_store_at_one_mome
     for number in 0..5 {
         let url = topic(&format!("t{number}"));
         let (kept, now) = (the(&*restored, &url).await, the(&*store, &url).await);
-        let last = kept.latest.max(kept.posted);
+        let last = kept.newest();
         assert_eq!(kept.head, last.leap());
         assert!(last <= now.head && kept.first <= now.first, "{kept:?} {now:?}");
         // What both have is the same, to the last byte.

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use resync_core::datetime::DateTime;
 
+use super::directory;
 use super::engine::{Engine, Keys, Space};
 use super::shared::Shared;
 use super::tap::Tap;
-use super::{check, directory};
 use crate::store::backup::{Changes, VERSION, Writer};
 use crate::store::{self, BackupError, Copied, Header, Result};
 
@@ -27,9 +27,7 @@ pub(in crate::store) fn back_up(
     beside: &[PathBuf],
     out: &mut dyn Write,
 ) -> std::result::Result<Copied, BackupError> {
-    check::existing(engine, directory)?;
-    let _lock = directory::take(engine, directory)?;
-    let opened = super::open_engine(engine, directory)?;
+    let (_lock, opened) = super::open_stopped(engine, directory)?;
     write(opened.as_ref(), None, beside, out)
 }
 

@@ -100,6 +100,16 @@ pub(super) fn open(
     Ok(Arc::new(store))
 }
 
+/// Opens what is in `directory`, which no hub may be using, until the lock is dropped. What is no store is not made one.
+fn open_stopped(engine: super::Engine, directory: &Path) -> Result<(File, Box<dyn Engine>)> {
+    if !directory.join(engine.name()).is_dir() {
+        let (name, directory) = (engine.name(), directory.display());
+        return Err(StoreError::Read(format!("there is no store of engine {name} in {directory}")));
+    }
+    let lock = directory::take(engine, directory)?;
+    Ok((lock, open_engine(engine, directory)?))
+}
+
 fn open_engine(engine: super::Engine, directory: &Path) -> Result<Box<dyn Engine>> {
     let data = directory.join(engine.name());
     Ok(match engine {

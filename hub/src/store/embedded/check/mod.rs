@@ -15,24 +15,13 @@ use bytes::Bytes;
 pub(super) use self::numbers::used as used_numbers;
 pub(super) use self::subscriptions::{address, pair};
 use super::engine::{Engine, Keys, Space};
-use super::{directory, memory, widen};
-use crate::store::{self, Fault, Findings, Keyring, Result, StoreError};
+use super::{memory, widen};
+use crate::store::{self, Fault, Findings, Keyring, Result};
 
 /// Looks at the store in `directory`, which no hub may be using.
 pub(in crate::store) fn check(engine: store::Engine, directory: &Path, keys: &Keyring) -> Result<Findings> {
-    existing(engine, directory)?;
-    let _lock = directory::take(engine, directory)?;
-    let opened = super::open_engine(engine, directory)?;
+    let (_lock, opened) = super::open_stopped(engine, directory)?;
     look(opened.as_ref(), keys)
-}
-
-/// What is no store is not made one by being looked at.
-pub(super) fn existing(engine: store::Engine, directory: &Path) -> Result<()> {
-    if directory.join(engine.name()).is_dir() {
-        return Ok(());
-    }
-    let (name, directory) = (engine.name(), directory.display());
-    Err(StoreError::Read(format!("there is no store of engine {name} in {directory}")))
 }
 
 pub(super) fn look(engine: &dyn Engine, keys: &Keyring) -> Result<Findings> {

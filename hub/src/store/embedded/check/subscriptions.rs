@@ -82,8 +82,7 @@ fn check_watermarks(engine: &dyn Engine, keys: &Keyring, topics: &Topics, faults
             faults.push(stray(Space::Watermarks, &key));
             continue;
         };
-        let furthest = mark.sweep.map_or(mark.done, |sweep| mark.done.max(sweep.target));
-        if furthest > state.topic.head {
+        if mark.furthest() > state.topic.head {
             faults.push(Fault::Ahead { topic: state.topic.url.as_str().to_owned() });
         }
     }

@@ -118,9 +118,10 @@ impl Mender<'_> {
     /// take that for a repetition.
     fn furthest(&self) -> Result<BTreeMap<TopicId, Offset>> {
         let mut furthest = BTreeMap::<_, Offset>::new();
-        let marks = self.each::<TopicWatermark>()?.into_iter().map(|(_, TopicWatermark(topic, mark))| {
-            (topic, mark.sweep.map_or(mark.done, |sweep| mark.done.max(sweep.target)))
-        });
+        let marks = self
+            .each::<TopicWatermark>()?
+            .into_iter()
+            .map(|(_, TopicWatermark(topic, mark))| (topic, mark.furthest()));
         let laggards =
             self.each::<Laggard>()?.into_iter().map(|(_, laggard)| (laggard.topic, laggard.cursor));
         for (topic, offset) in marks.chain(laggards) {

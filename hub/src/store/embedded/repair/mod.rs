@@ -26,9 +26,7 @@ const AT_ONCE: usize = 1024;
 
 /// Mends the store in `directory`, which no hub may be using.
 pub(in crate::store) fn repair(engine: store::Engine, directory: &Path, keys: &Keyring) -> Result<Repaired> {
-    check::existing(engine, directory)?;
-    let _lock = directory::take(engine, directory)?;
-    let opened = super::open_engine(engine, directory)?;
+    let (_lock, opened) = super::open_stopped(engine, directory)?;
     let found = check::look(opened.as_ref(), keys)?;
     if found.faults.is_empty() {
         return Ok(Repaired { mended: Vec::new(), left: found });

@@ -9,7 +9,7 @@ use super::Transaction;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{LogRecord, Remembered, TopicState};
-use crate::store::{Offset, Result, Shard, StoreError, Topic, TopicId, Trimmed, Uptime};
+use crate::store::{Offset, Result, Shard, StoreError, TopicId, Trimmed, Uptime};
 
 /// What one command removed.
 #[derive(Debug, Default)]
@@ -189,7 +189,7 @@ impl Transaction<'_> {
         match self.log_record(state.topic.id, state.topic.first) {
             Ok(record) => {
                 state.oldest = Some(record.received_at);
-                if state.topic.first == newest(&state.topic) {
+                if state.topic.first == state.topic.newest() {
                     // Where the length of something removed was not known, it is no longer counted.
                     state.bytes = record.body.len();
                 }
@@ -229,14 +229,9 @@ struct Extent {
     places: u64,
 }
 
-/// The newest notification of all that there were. Behind it there may be places that a restore leaped over.
-fn newest(topic: &Topic) -> Offset {
-    topic.latest.max(topic.posted)
-}
-
 /// When the oldest notification of the topic came in, if it is not the only one.
 fn by_age(state: &TopicState) -> Option<Reverse<(DateTime, TopicId)>> {
-    let oldest = state.oldest.filter(|_| state.topic.first < newest(&state.topic))?;
+    let oldest = state.oldest.filter(|_| state.topic.first < state.topic.newest())?;
     Some(Reverse((oldest, state.topic.id)))
 }
 
