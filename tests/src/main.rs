@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use resync_tests::demo;
 use resync_tests::load::{
-    self, Attack, By, Copy, Failure, Fanout, Isolation, Limit, Live, Options, Publish, Recovery, Scale,
-    Scenario, attack, copy, fanout, isolation, limit, publish, recovery, scale,
+    self, Attack, By, Copy, Failure, Fanout, Figures, Isolation, Limit, Live, Options, Publish, Recovery,
+    Scale, Scenario, attack, copy, fanout, isolation, limit, publish, recovery, scale,
 };
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -222,6 +222,26 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Whatever is promised, measured by its own command, as one table
+    Figures(FiguresArguments),
+}
+
+#[derive(Debug, Args)]
+struct FiguresArguments {
+    /// What is measured, as `--list` names it; everything where nothing is named
+    names: Vec<String>,
+    /// Where what came of each is kept; the table is made of all that are there
+    #[arg(long, default_value = "figures", value_name = "DIR")]
+    into: PathBuf,
+    /// Name the measurements and their figures, and do nothing
+    #[arg(long)]
+    list: bool,
+    /// Measure nothing: only the table of what is there
+    #[arg(long, conflicts_with = "names")]
+    only_table: bool,
+    /// Put the table into this document, too, between its lines `<!-- figures -->` and `<!-- /figures -->`
+    #[arg(long, value_name = "FILE")]
+    document: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -337,6 +357,8 @@ fn run(command: Command) -> Result<(), Failure> {
             let report = measure(attack(&plan, folder.path()))?;
             show(&report, json)
         }
+        Command::Figures(arguments) if arguments.list => list_figures(),
+        Command::Figures(arguments) => measure_figures(arguments),
     }
 }
 
@@ -402,6 +424,30 @@ fn list_scenarios() -> Result<(), Failure> {
         writeln!(io::stdout(), "{name:<16} {}", Scenario::load(name)?.about)?;
     }
     Ok(())
+}
+
+fn list_figures() -> Result<(), Failure> {
+    for (name, figures) in load::measurements() {
+        writeln!(io::stdout(), "{name}")?;
+        for figure in figures {
+            writeln!(io::stdout(), "    {figure}")?;
+        }
+    }
+    Ok(())
+}
+
+fn measure_figures(arguments: FiguresArguments) -> Result<(), Failure> {
+    let plan = Figures { names: arguments.names, folder: arguments.into };
+    let measured = if arguments.only_table { Ok(()) } else { measure(load::figures(&plan)) };
+    let table = load::table(&load::outcomes(&plan.folder)?);
+    if let Some(path) = &arguments.document {
+        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let document = fs::read_to_string(path).map_err(|error| told(&error))?;
+        fs::write(path, load::insert(&document, &table).map_err(|error| told(&error))?)
+            .map_err(|error| told(&error))?;
+    }
+    write!(io::stdout(), "{table}")?;
+    measured
 }
 
 /// One line of JSON for programs, a line for each value for people.

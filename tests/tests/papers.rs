@@ -1,4 +1,5 @@
-//! Documents that are checked against the tests: docs/conformance.md is made of their names, docs/security.md names some.
+//! Documents that are checked against the tests: docs/conformance.md is made of their names, docs/security.md names some, and
+//! docs/performance.md has the figures of `resync-load figures`.
 //!
 //! `RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test papers` writes docs/conformance.md anew.
 
@@ -10,6 +11,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use resync_tests::load::measurements;
 use walkdir::WalkDir;
 
 const CRATES: [&str; 5] = ["core", "hub", "publisher", "subscriber-kit", "tests"];
@@ -301,4 +303,14 @@ fn a_test_is_over_sockets_where_it_or_what_it_calls_starts_the_hub() {
     let source = "async fn scene() {\n    HubProcess::start().await;\n}\nfn other() {\n    a_scene();\n}\n\
         mod inner {\n    async fn far() {\n        if x {\n            near();\n        }\n    }\n    fn near() {\n        scene();\n    }\n}\n";
     assert_eq!(starting_a_hub(source).into_iter().collect::<Vec<_>>(), ["far", "near", "scene"]);
+}
+
+#[test]
+fn whoever_reads_the_table_of_figures_can_repeat_each_of_them() {
+    let text = fs::read_to_string(root().join("docs/performance.md")).unwrap();
+    let table = text.split_once("<!-- figures -->").unwrap().1.split_once("<!-- /figures -->").unwrap().0;
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    let rows: BTreeSet<&str> = rows.filter(|what| *what != "figure").collect();
+    let known: BTreeSet<&str> = measurements().flat_map(|(_, figures)| figures).collect();
+    assert!(!rows.is_empty() && rows.is_subset(&known), "{:?}", rows.difference(&known));
 }

@@ -115,9 +115,15 @@ fn list_of(url: &str) -> Result<String, Failure> {
 /// A program of strangers from its registry.
 fn install(folder: &Path) -> Result<PathBuf, Failure> {
     let environment = folder.join("python");
-    timed(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-    timed(Command::new(environment.join("bin/pip")).args(["install", "--quiet", CLIENT]))?;
+    python_with(&environment, &[CLIENT])?;
     Ok(environment.join("bin/resync-sync"))
+}
+
+/// A Python of its own in this folder, with packages from their registry.
+pub(super) fn python_with(environment: &Path, packages: &[&str]) -> Result<(), Failure> {
+    timed(Command::new("python3").args(["-m", "venv"]).arg(environment))?;
+    timed(Command::new(environment.join("bin/pip")).args(["install", "--quiet"]).args(packages))?;
+    Ok(())
 }
 
 /// How many seconds a command takes; its last words where it fails.

@@ -8,13 +8,15 @@
 //! * `publish` measures what publishers wait for, and how soon a subscriber hears of it;
 //! * `copy` compares a first copy with the one that another client makes of the same Source;
 //! * `attack` is about publishers: what they notice when others try to bring the hub down;
-//! * `scenario` says what is done to any hub, `run` does it, `measure` says what came of it, `report` shows it.
+//! * `scenario` says what is done to any hub, `run` does it, `measure` says what came of it, `report` shows it;
+//! * `figures` makes one table of whatever is promised.
 
 mod attack;
 mod bare;
 mod copy;
 mod delays;
 mod fanout;
+mod figures;
 mod isolation;
 mod limit;
 mod measure;
@@ -37,6 +39,7 @@ use serde::Serialize;
 pub use attack::{Attack, AttackReport, Latency, attack};
 pub use copy::{Copy, CopyReport, copy};
 pub use fanout::{Fanout, FanoutReport, fanout};
+pub use figures::{Figures, Outcome, figures, insert, measurements, outcomes, table};
 pub use isolation::{Health, Isolation, IsolationReport, isolation};
 pub use limit::{Limit, LimitReport, limit};
 pub use measure::{

@@ -271,6 +271,32 @@ fn the_command_runs_a_file_writes_the_result_and_fails_when_an_expectation_does(
     assert!(!result.passed && result.scenario == "mine" && result.machine.cores > 0);
 }
 
+#[test]
+fn a_measurement_becomes_a_line_of_the_table_and_a_mistaken_name_is_told_before_anything_is_measured() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("page.md"), "<!-- figures -->\nold\n<!-- /figures -->\n").unwrap();
+    let figures = |arguments: &[&str]| {
+        let mut command = Command::new(binary("resync-load"));
+        command.arg("figures").args(arguments).args(["--document", "page.md"]);
+        command.current_dir(folder.path()).output().unwrap()
+    };
+    let output = figures(&["pause", "sleep"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("no measurement is called sleep; there are limit, ") && !said.contains("run pause")
+    );
+    assert!(!folder.path().join("figures").exists());
+
+    let output = figures(&["pause"]);
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(folder.path().join("page.md")).unwrap();
+    assert!(page.contains("| stopped and continued: lost | 0 | ≤ 0 | `resync-load run pause` |"), "{page}");
+    assert!(page.contains("all that the scenario expects | yes | yes |") && !page.contains("old"), "{page}");
+    let run = std::fs::read(folder.path().join("figures/pause.run.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<RunResult>(&run).unwrap().scenario, "pause");
+}
+
 #[tokio::test]
 async fn a_run_that_is_stopped_leaves_nothing_behind() {
     let folder = tempdir().unwrap();

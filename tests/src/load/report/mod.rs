@@ -55,7 +55,7 @@ fn short(value: f64) -> String {
 }
 
 /// A value with its unit. Times keep to theirs, and everything else gets letters for thousands.
-fn with_unit(value: f64, unit: &str) -> String {
+pub(super) fn with_unit(value: f64, unit: &str) -> String {
     let text = match unit {
         "ms" | "µs" => format!("{value:.digits$} {unit}", digits = digits(value)),
         _ if short(value).ends_with(char::is_alphabetic) => format!("{}{unit}", short(value)),

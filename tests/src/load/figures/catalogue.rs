@@ -1,0 +1,359 @@
+//! What is measured for the table, by which command, and what is promised.
+
+/// Something that is measured in one go, and the figures that come of it.
+pub(super) struct Measurement {
+    pub(super) name: &'static str,
+    pub(super) program: Program,
+    pub(super) figures: &'static [Figure],
+}
+
+/// What measures.
+pub(super) enum Program {
+    /// A command of this tool that answers in JSON.
+    Load(&'static [&'static str]),
+    /// A scenario, and what else `resync-load run` is told.
+    Scenario(&'static str, &'static [&'static str]),
+    /// The scenario `pinged` with a hub that others wrote.
+    Peer,
+    /// A test of this repository that takes its size from a variable.
+    Test(&'static str, (&'static str, &'static str)),
+    /// A benchmark of this repository: package, name, argument.
+    Bench(&'static str, &'static str, &'static str),
+    /// A script of this repository.
+    Script(&'static [&'static str]),
+}
+
+/// A line of the table.
+pub(super) struct Figure {
+    pub(super) what: &'static str,
+    pub(super) at: At,
+    pub(super) unit: &'static str,
+    pub(super) bar: Option<Bar>,
+}
+
+/// Where a figure stands in what a command says.
+#[derive(Clone, Copy)]
+pub(super) enum At {
+    /// A number, in JSON.
+    Json(&'static str),
+    /// The word before this text.
+    Before(&'static str),
+    /// The word after this text.
+    After(&'static str),
+    /// 1 where the command ended well.
+    Ended,
+}
+
+/// What is promised.
+#[derive(Clone, Copy)]
+pub(super) enum Bar {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Bar {
+    pub(super) fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => value >= bound,
+            Self::AtMost(bound) => value <= bound,
+        }
+    }
+}
+
+impl Figure {
+    const fn new(what: &'static str, at: &'static str, unit: &'static str) -> Self {
+        Self { what, at: At::Json(at), unit, bar: None }
+    }
+
+    const fn said(what: &'static str, at: At, unit: &'static str) -> Self {
+        Self { what, at, unit, bar: None }
+    }
+
+    const fn at_least(self, bound: f64) -> Self {
+        Self { bar: Some(Bar::AtLeast(bound)), ..self }
+    }
+
+    const fn at_most(self, bound: f64) -> Self {
+        Self { bar: Some(Bar::AtMost(bound)), ..self }
+    }
+}
+
+const LOST: &str = "/rungs/0/judgement/lost";
+const REPEATED: &str = "/rungs/0/judgement/repeated";
+const P50: &str = "/rungs/0/delivered/latency/p50";
+const P99: &str = "/rungs/0/delivered/latency/p99";
+const CPU: &str = "/rungs/0/resources/cpu_per_delivery";
+const MEMORY: &str = "/rungs/0/resources/memory_most";
+
+/// A scenario with faults: nothing may be lost by it.
+macro_rules! fault {
+    ($name:literal, $what:literal) => {
+        Measurement {
+            name: $name,
+            program: Program::Scenario($name, &[]),
+            figures: &[
+                Figure::new(concat!($what, ": lost"), LOST, "").at_most(0.0),
+                Figure::new(concat!($what, ": delivered once more after it"), REPEATED, ""),
+                Figure::said(concat!($what, ": all that the scenario expects"), At::Ended, "").at_least(1.0),
+            ],
+        }
+    };
+}
+
+/// A scenario of honest work.
+macro_rules! work {
+    ($name:literal, $what:literal) => {
+        Measurement {
+            name: $name,
+            program: Program::Scenario($name, &[]),
+            figures: &[
+                Figure::new(concat!($what, ": delivered after, p50"), P50, "ms"),
+                Figure::new(concat!($what, ": delivered after, p99"), P99, "ms"),
+                Figure::new(concat!($what, ": CPU for a delivery"), CPU, "µs"),
+                Figure::new(concat!($what, ": lost"), LOST, "").at_most(0.0),
+                Figure::said(concat!($what, ": all that the scenario expects"), At::Ended, "").at_least(1.0),
+            ],
+        }
+    };
+}
+
+/// All of them, in the order of the table.
+pub(super) const MEASUREMENTS: &[Measurement] = &[
+    Measurement {
+        name: "limit",
+        program: Program::Load(&["limit"]),
+        figures: &[
+            Figure::new("the bound: signed requests of a bare client loop", "/bare_client/per_second", "/s"),
+            Figure::new("the bound: durable appends", "/durable_appends/per_second", "/s"),
+        ],
+    },
+    Measurement {
+        name: "fanout",
+        program: Program::Load(&["fanout"]),
+        figures: &[
+            Figure::new("fan-out to 1,000 hosts, of the bare client loop", "/ratio", "").at_least(0.70),
+            Figure::new("fan-out to 1,000 hosts", "/hub/per_second", "/s"),
+            Figure::new("fan-out: CPU for a delivery", "/hub_cpu_per_delivery", "µs"),
+            Figure::new("fan-out: subscribers without each notification exactly once", "/uneven", "")
+                .at_most(0.0),
+        ],
+    },
+    Measurement {
+        name: "burst",
+        program: Program::Load(&[
+            "fanout",
+            "--subscribers",
+            "200",
+            "--hosts",
+            "200",
+            "--notifications",
+            "20",
+            "--rounds",
+            "15",
+        ]),
+        figures: &[
+            Figure::new("20 posts to 200 subscribers, of the bare client loop", "/ratio", "").at_least(0.45)
+        ],
+    },
+    Measurement {
+        name: "million",
+        program: Program::Load(&["scale"]),
+        figures: &[
+            Figure::new("1,000,000 on one topic: memory of each", "/memory_per_subscription", "B"),
+            Figure::new("1,000,000 on one topic: start", "/large/start", "s"),
+            Figure::new("1,000,000 on one topic: deliveries", "/large/fan_out/per_second", "/s"),
+            Figure::new("1,000,000 on one topic: without exactly one", "/large/uneven", "").at_most(0.0),
+            Figure::new("1,000,000 on one topic: time of a delivery by that of 1,000", "/time_ratio", "")
+                .at_most(1.3),
+            Figure::new("1,000,000 on one topic: CPU of a delivery by that of 1,000", "/cpu_ratio", "")
+                .at_most(1.3),
+            Figure::new(
+                "1,000,000 on one topic: CPU, by that of 1,000 just after a start",
+                "/cpu_ratio_cold",
+                "",
+            ),
+        ],
+    },
+    Measurement {
+        name: "topics",
+        program: Program::Load(&["scale", "--topics", "10000", "--subscribers", "100"]),
+        figures: &[
+            Figure::new("10,000 topics of 100: time of a delivery by that of 10 topics", "/time_ratio", "")
+                .at_most(1.3),
+            Figure::new("10,000 topics of 100: CPU of a delivery by that of 10 topics", "/cpu_ratio", "")
+                .at_most(1.3),
+            Figure::new("10,000 topics of 100: CPU, by that of 10 just after a start", "/cpu_ratio_cold", ""),
+            Figure::new("10,000 topics of 100: without exactly one", "/large/uneven", "").at_most(0.0),
+        ],
+    },
+    Measurement {
+        name: "ladder",
+        program: Program::Scenario("ladder", &["--subscribers", "1000,10000,100000,1000000"]),
+        figures: &[
+            Figure::new("1,000 subscribers: deliveries", "/rungs/0/delivered/per_second", "/s"),
+            Figure::new("10,000 subscribers: deliveries", "/rungs/1/delivered/per_second", "/s"),
+            Figure::new("100,000 subscribers: deliveries", "/rungs/2/delivered/per_second", "/s"),
+            Figure::new("1,000,000 subscribers: deliveries", "/rungs/3/delivered/per_second", "/s"),
+            Figure::new(
+                "1,000,000 subscribers: the hub's memory at most",
+                "/rungs/3/resources/memory_most",
+                "B",
+            ),
+            Figure::said("ladder: all that the scenario expects", At::Ended, "").at_least(1.0),
+        ],
+    },
+    Measurement {
+        name: "publish",
+        program: Program::Load(&["publish"]),
+        figures: &[
+            Figure::new("durable posts of 1 publisher", "/publishers/0/appends/per_second", "/s"),
+            Figure::new("durable posts of 16 publishers", "/publishers/1/appends/per_second", "/s"),
+            Figure::new("durable posts of 256 publishers", "/publishers/2/appends/per_second", "/s"),
+            Figure::new("from a post to its first delivery, p50", "/first_delivery/p50", "ms").at_most(5.0),
+            Figure::new("from a post to its first delivery, p99", "/first_delivery/p99", "ms").at_most(5.0),
+        ],
+    },
+    Measurement {
+        name: "isolation",
+        program: Program::Load(&["isolation"]),
+        figures: &[
+            Figure::new(
+                "1 % hang, 1 % refuse: throughput of the others, of what it was",
+                "/throughput_ratio",
+                "",
+            )
+            .at_least(0.95),
+            Figure::new("1 % hang, 1 % refuse: p99 of the others, by what it was", "/p99_ratio", "")
+                .at_most(1.2),
+        ],
+    },
+    Measurement {
+        name: "recovery",
+        program: Program::Load(&["recovery"]),
+        figures: &[
+            Figure::new("50,000 come back: requests at once (8 allowed)", "/most_at_once", "").at_most(8.0),
+            Figure::new("50,000 come back: until the last has its own", "/until_last", "s"),
+            Figure::new("50,000 come back: without exactly one", "/uneven", "").at_most(0.0),
+        ],
+    },
+    Measurement {
+        name: "attack",
+        program: Program::Load(&["attack"]),
+        figures: &[Figure::new(
+            "2,000 slow connections, a flood: p99 of honest posts, by what it was",
+            "/p99_ratio",
+            "",
+        )
+        .at_most(3.0)],
+    },
+    work!("dbpedia", "DBpedia, 2/s to 1,000"),
+    work!("fourteen", "14/s to 1,000"),
+    work!("arxiv", "arXiv, 1,600 at once to 200"),
+    work!("world", "the world as it is"),
+    work!("churn", "subscribers come and go"),
+    Measurement {
+        name: "pinged",
+        program: Program::Scenario("pinged", &[]),
+        figures: &[
+            Figure::new("pinged, our hub: delivered after, p50", P50, "ms"),
+            Figure::new("pinged, our hub: delivered after, p99", P99, "ms"),
+            Figure::new("pinged, our hub: CPU for a delivery", CPU, "µs"),
+            Figure::new("pinged, our hub: memory at most", MEMORY, "B"),
+            Figure::new("pinged, our hub: lost", LOST, "").at_most(0.0),
+        ],
+    },
+    Measurement {
+        name: "peer",
+        program: Program::Peer,
+        figures: &[
+            Figure::new("pinged, Flask-WebSub: delivered after, p50", P50, "ms"),
+            Figure::new("pinged, Flask-WebSub: delivered after, p99", P99, "ms"),
+            Figure::new("pinged, Flask-WebSub: CPU for a delivery", CPU, "µs"),
+            Figure::new("pinged, Flask-WebSub: memory at most", MEMORY, "B"),
+            Figure::new("pinged, Flask-WebSub: lost", LOST, ""),
+        ],
+    },
+    Measurement {
+        name: "soak",
+        program: Program::Scenario("soak", &[]),
+        figures: &[
+            Figure::new("half an hour: deliveries", "/rungs/0/delivered/per_second", "/s"),
+            Figure::new("half an hour: delivered after, p99", P99, "ms"),
+            Figure::new("half an hour: memory grows by, an hour", "/rungs/0/slopes/memory", "B"),
+            Figure::new("half an hour: p99 grows by, an hour", "/rungs/0/slopes/delivery_p99", "ms"),
+            Figure::new("half an hour: the store at its end", "/rungs/0/resources/store", "B"),
+            Figure::new("half an hour: lost", LOST, "").at_most(0.0),
+            Figure::said("half an hour: all that the scenario expects", At::Ended, "").at_least(1.0),
+        ],
+    },
+    fault!("crash-loop", "killed ten times"),
+    fault!("pause", "stopped and continued"),
+    fault!("full-disk", "a full disk"),
+    fault!("failing-writes", "failing writes"),
+    fault!("clock-jump", "a clock that jumps"),
+    fault!("host-outage", "a host away"),
+    fault!("mass-renewal", "all renew at once"),
+    fault!("slow-third", "a third is slow"),
+    fault!("poisoned", "a poisoned message"),
+    fault!("resolver", "no answers from the resolver"),
+    Measurement {
+        name: "deaths",
+        program: Program::Test("crash", ("RESYNC_TEST_DEATHS", "200")),
+        figures: &[
+            Figure::said("200 deaths of each kind, both engines: nothing lost", At::Ended, "").at_least(1.0)
+        ],
+    },
+    Measurement {
+        name: "copy",
+        program: Program::Load(&["copy", "--rounds", "7"]),
+        figures: &[
+            Figure::new("first copy of 5,000 files, times as fast as Python's resync", "/times_faster", "")
+                .at_least(5.0),
+            Figure::new("the same copy once more, unchanged", "/again", "s"),
+        ],
+    },
+    Measurement {
+        name: "changes",
+        program: Program::Test("many_changes", ("RESYNC_CHANGES", "1000000")),
+        figures: &[Figure::said(
+            "1,000,000 changes: memory of the Destination at most, KiB",
+            At::Before(" KiB at most"),
+            "",
+        )
+        .at_most(131_072.0)],
+    },
+    Measurement {
+        name: "fire",
+        program: Program::Test("mirror_under_fire", ("RESYNC_FIRE_SECONDS", "600")),
+        figures: &[Figure::said(
+            "ten minutes under fire: the copy is the same, byte for byte",
+            At::Ended,
+            "",
+        )
+        .at_least(1.0)],
+    },
+    Measurement {
+        name: "site",
+        program: Program::Bench("resync-publisher", "rehearsal", "python"),
+        figures: &[
+            Figure::said(
+                "site of 20,000 files, times as fast as Python's resync",
+                At::Before(" times as fast"),
+                "",
+            )
+            .at_least(10.0),
+            Figure::said("site of 20,000 files: memory, of Python's", At::Before(" of the memory"), "")
+                .at_most(0.25),
+        ],
+    },
+    Measurement {
+        name: "receiver",
+        program: Program::Script(&["tests/receiver", "4", "64"]),
+        figures: &[Figure::said(
+            "this tool's receiver, of a bare hyper server under wrk",
+            At::After("ratio "),
+            "",
+        )
+        .at_least(0.8)],
+    },
+];

@@ -1,0 +1,130 @@
+//! `resync-load figures`: whatever is promised, measured by its own command, as one table.
+
+mod catalogue;
+mod peer;
+mod program;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+use super::measure::Machine;
+use catalogue::{MEASUREMENTS, Measurement};
+
+pub use table::{insert, table};
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// The measurements; all where none is named.
+    pub names: Vec<String>,
+    /// Where what came of each is kept: the table is made of all that are there.
+    pub folder: PathBuf,
+}
+
+/// What came of a measurement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Its name.
+    pub name: String,
+    /// The version of what was measured.
+    pub version: String,
+    /// When it began, in seconds since 1970.
+    pub began: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Whether the compiler took the time to make it fast.
+    pub optimised: bool,
+    /// The machine.
+    pub machine: Machine,
+    /// By the words that the table has for each; what was not measured is left out.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// The names of all measurements, with the figures that come of each.
+pub fn measurements() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    MEASUREMENTS.iter().map(|one| (one.name, one.figures.iter().map(|figure| figure.what).collect()))
+}
+
+/// Measures one after the other; one that fails is told of, and the others go on.
+///
+/// # Errors
+/// For a name that is not known, before anything is measured; when one of them failed, after all.
+pub async fn figures(plan: &Figures) -> Result<(), Failure> {
+    let chosen = chosen(&plan.names)?;
+    fs::create_dir_all(&plan.folder)
+        .map_err(|error| format!("{} cannot be made: {error}", plan.folder.display()))?;
+    let mut failed = Vec::new();
+    for measurement in chosen {
+        eprintln!("{}: {}", measurement.name, program::spelled(&measurement.program));
+        match measure(measurement, &plan.folder).await {
+            Ok(outcome) => {
+                let file = plan.folder.join(format!("{}.json", measurement.name));
+                fs::write(&file, serde_json::to_string_pretty(&outcome)?)
+                    .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+            }
+            Err(error) => {
+                eprintln!("{}: {error}", measurement.name);
+                failed.push(measurement.name);
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed.join(", ")).into()) }
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Measurement>, Failure> {
+    let known = |name: &String| {
+        MEASUREMENTS.iter().find(|one| one.name == name).ok_or_else(|| {
+            let all: Vec<_> = measurements().map(|(name, _)| name).collect();
+            format!("no measurement is called {name}; there are {}", all.join(", "))
+        })
+    };
+    if names.is_empty() {
+        return Ok(MEASUREMENTS.iter().collect());
+    }
+    Ok(names.iter().map(known).collect::<Result<_, _>>()?)
+}
+
+async fn measure(measurement: &Measurement, folder: &Path) -> Result<Outcome, Failure> {
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let clock = Instant::now();
+    let said = program::run(&measurement.program, measurement.name, folder).await?;
+    let values: BTreeMap<_, _> = measurement
+        .figures
+        .iter()
+        .filter_map(|figure| Some((figure.what.to_owned(), said.find(figure.at)?)))
+        .collect();
+    if !measurement.figures.iter().any(|figure| said.told(figure.at)) {
+        return Err(format!("it ended without a figure: {}", said.last_words()).into());
+    }
+    Ok(Outcome {
+        name: measurement.name.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        began,
+        seconds: clock.elapsed().as_secs_f64(),
+        optimised: !cfg!(debug_assertions),
+        machine: Machine::this(),
+        values,
+    })
+}
+
+/// What is known of each measurement, in the order of the table.
+///
+/// # Errors
+/// When a file in this folder is no outcome.
+pub fn outcomes(folder: &Path) -> Result<Vec<Outcome>, Failure> {
+    let mut outcomes = Vec::new();
+    for measurement in MEASUREMENTS {
+        let file = folder.join(format!("{}.json", measurement.name));
+        if let Ok(text) = fs::read_to_string(&file) {
+            outcomes
+                .push(serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?);
+        }
+    }
+    Ok(outcomes)
+}
