@@ -6,11 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use super::journals;
 use crate::store::{Result, StoreError};
+
+/// Bytes of a keyspace that are held in memory until they are written as a table. An entry takes about three times its own
+/// size there, so what fjall takes by itself (64 MiB for each keyspace) would be most of a hub's memory.
+const MEMTABLE: u64 = 16 * 1024 * 1024;
+/// Bytes of journals, which a start has to read.
+const JOURNALS: u64 = 128 * 1024 * 1024;
 
 pub(super) struct Fjall {
     directory: PathBuf,
@@ -26,14 +32,15 @@ struct Opened {
 
 impl Opened {
     fn open(directory: &Path) -> Result<Self> {
-        let database = match Database::builder(directory).open() {
+        let database = match builder(directory).open() {
             Err(fjall::Error::JournalRecovery(_)) => open_without_last(directory)?,
             opened => opened.map_err(|error| open_error(directory, &error))?,
         };
         let keyspaces = Space::ALL
             .iter()
             .map(|space| {
-                database.keyspace(space.name(), KeyspaceCreateOptions::default).map_err(|e| write_error(&e))
+                let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE);
+                database.keyspace(space.name(), options).map_err(|e| write_error(&e))
             })
             .collect::<Result<_>>()?;
         Ok(Self { database, keyspaces })
@@ -115,11 +122,15 @@ impl fmt::Debug for Fjall {
     }
 }
 
+fn builder(directory: &Path) -> DatabaseBuilder<Database> {
+    Database::builder(directory).max_journaling_size(JOURNALS)
+}
+
 /// Opens a journal whose last batch is torn; if another one is damaged, nothing is changed.
 fn open_without_last(directory: &Path) -> Result<Database> {
     let failed = |error: io::Error| StoreError::Read(error.to_string());
     let spoilt = journals::spoil_last(directory).map_err(failed)?;
-    match Database::builder(directory).open() {
+    match builder(directory).open() {
         Ok(database) => {
             tracing::warn!(
                 "the last write before a crash was torn and is dropped; nobody was told that it was there"
