@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(failed.find(At::Ended), Some(0.0));
         assert!(!failed.told(At::Ended) && !failed.told(At::Json("/ratio")));
         assert!(
-            said("{\"ratio\": 1}", 1).told(At::Json("/ratio")),
+            words("{\"ratio\": 1}", 1).told(At::Json("/ratio")),
             "what did not pass was measured all the same"
         );
         assert!(words("", 0).told(At::Ended));
