@@ -87,6 +87,8 @@ pub struct Config {
     pub admin: AdminConfig,
     /// `[log]`
     pub log: LogConfig,
+    /// `[telemetry]`
+    pub telemetry: TelemetryConfig,
 }
 
 /// `[store]`
@@ -397,6 +399,16 @@ pub struct LogConfig {
     pub filter: String,
 }
 
+/// `[telemetry]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct TelemetryConfig {
+    /// Where a collector takes OTLP over HTTP; `None`: no traces are recorded.
+    #[serde(deserialize_with = "values::optional_url")]
+    pub otlp: Option<Url>,
+    /// The share of traces that are recorded.
+    pub ratio: f64,
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -551,6 +563,19 @@ impl Config {
                 ),
             );
         }
+        let TelemetryConfig { otlp, ratio } = &self.telemetry;
+        if let Some(url) = otlp {
+            let plain = url.query().is_none() && url.fragment().is_none();
+            let open = url.username().is_empty() && url.password().is_none();
+            claim(
+                plain && open,
+                "telemetry.otlp must have no query, no fragment and no password, since /v1/traces is put behind it: write for example \"http://127.0.0.1:4318\"".to_owned(),
+            );
+        }
+        claim(
+            (0.0..=1.0).contains(ratio),
+            format!("telemetry.ratio must lie between 0 and 1, it is {ratio}"),
+        );
         let without_slash = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
         let own = self.public_url.as_ref().map(|url| format!("{}/websub", without_slash(url)));
         claim(
