@@ -18,6 +18,7 @@ use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
 use crate::buckets::{Refusal, network};
 use crate::places::{Asker, Lane};
+use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 use crate::topics::{Announced, Denied, Grant, Intake, Pings, Refused};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -43,6 +44,8 @@ pub struct PublishState {
     pub max_body: usize,
     /// What becomes of it all.
     pub meters: PublishMeters,
+    /// What begins the traces of publishers' requests, or goes on with theirs.
+    pub tracer: Tracer,
     /// The hub's own URL, as Sources and subscribers use it.
     pub hub_url: Arc<str>,
 }
@@ -64,18 +67,38 @@ impl PublishState {
     }
 
     /// Notes what becomes of a ping.
-    pub(super) async fn ping(&self, client: IpAddr, grant: Option<Grant>, ping: websub::Publish) -> Response {
-        let taken = self.take_ping(client, grant, ping).await;
+    pub(super) async fn ping(
+        &self,
+        client: IpAddr,
+        headers: &HeaderMap,
+        grant: Option<Grant>,
+        ping: websub::Publish,
+    ) -> Response {
+        let mut span = self.begin(headers, "ping");
+        let taken = self.take_ping(client, grant, ping, span.context()).await;
         let response = taken.map_or_else(|refusal| refusal, |()| StatusCode::NO_CONTENT.into_response());
         self.meters.ping(response.status());
+        answered(&mut span, response.status());
         response
     }
 
     /// Notes what becomes of posted content.
     pub(super) async fn content(&self, headers: &HeaderMap, body: Body) -> Response {
-        let response = self.take_content(headers, body).await.unwrap_or_else(|refusal| refusal);
+        let mut span = self.begin(headers, "content");
+        let taken = self.take_content(headers, body, &mut span).await;
+        let response = taken.unwrap_or_else(|refusal| refusal);
         self.meters.post(response.status());
+        answered(&mut span, response.status());
         response
+    }
+
+    /// The span of a publisher's request.
+    fn begin(&self, headers: &HeaderMap, what: &'static str) -> OpenSpan {
+        let mut span = self.tracer.begin(TraceContext::of(headers), "POST /websub/", SpanKind::Server);
+        span.note("http.request.method", || "POST");
+        span.note("http.route", || "/websub/");
+        span.note("websub.publish", || what);
+        span
     }
 
     /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05), whatever the policy.
@@ -84,6 +107,7 @@ impl PublishState {
         client: IpAddr,
         grant: Option<Grant>,
         ping: websub::Publish,
+        trace: Option<TraceContext>,
     ) -> Result<(), Response> {
         let (known, strange): (Vec<_>, Vec<_>) = ping
             .topics
@@ -96,23 +120,39 @@ impl PublishState {
         for (topics, lane) in [(known, Lane::Known), (strange, Lane::Stranger)] {
             let asker = Asker { client: Some(network(client)), lane };
             for topic in topics {
-                self.pings.accept(topic, asker).await.map_err(|error| unavailable(&error))?;
+                self.pings.accept(topic, asker, trace).await.map_err(|error| unavailable(&error))?;
             }
         }
         Ok(())
     }
 
     /// Who may speak is settled before the body is read: strangers cost a header each.
-    async fn take_content(&self, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
+    async fn take_content(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        span: &mut OpenSpan,
+    ) -> Result<Response, Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
+        span.note("websub.topic", || announced.topic().as_str().to_owned());
         let note = other_hub(&announced, &self.hub_url);
         let (body, room) =
             body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await?;
         let (bytes, begun) = (body.len(), Instant::now());
-        let id = self.intake.post(announced, body).await.map_err(|refused| refuse_content(&refused))?;
+        let posted = self.intake.post(announced, body, span).await;
+        let id = posted.map_err(|refused| refuse_content(&refused))?;
+        span.note("websub.notification", || id.to_string());
         self.meters.stored(bytes, begun.elapsed());
         drop(room);
         Ok(accepted(&self.statuses, id, &note, headers).await)
+    }
+}
+
+/// How a publisher's request ended: what it did wrong itself is no failure of the hub's.
+fn answered(span: &mut OpenSpan, status: StatusCode) {
+    span.note("http.response.status_code", || status.as_u16());
+    if status.is_server_error() {
+        span.fail(|| status.to_string());
     }
 }
 

@@ -10,6 +10,7 @@ use tracing::error;
 
 use crate::places::{Asker, Lane};
 use crate::store::{Ping, PingId};
+use crate::telemetry::TraceContext;
 
 /// Strangers whose turn a topic waits for, each its own; those with a token wait besides.
 const STRANGERS: usize = 8;
@@ -23,6 +24,7 @@ pub(super) struct Turns {
 #[derive(Debug)]
 struct Newest {
     id: PingId,
+    trace: Option<TraceContext>,
     /// Who has pinged since the last round began.
     askers: Vec<Asker>,
     /// Tells those who wait that a ping of this topic has come in.
@@ -45,13 +47,14 @@ impl Turns {
         match self.under_way().entry(ping.topic.clone()) {
             Entry::Occupied(mut entry) => {
                 let newest = entry.get_mut();
-                newest.id = ping.id;
+                (newest.id, newest.trace) = (ping.id, ping.trace);
                 newest.join(asker);
                 newest.pinged.notify_waiters();
                 true
             }
             Entry::Vacant(entry) => {
-                entry.insert(Newest { id: ping.id, askers: vec![asker], pinged: Arc::default() });
+                let Ping { id, trace, .. } = *ping;
+                entry.insert(Newest { id, trace, askers: vec![asker], pinged: Arc::default() });
                 false
             }
         }
@@ -69,7 +72,7 @@ impl Turns {
                 error!(topic = ping.topic.as_str(), %fault, "fetching the topic failed by a fault of the hub's");
             }
             match self.newer(&ping) {
-                Some(newer) => ping.id = newer,
+                Some(newer) => (ping.id, ping.trace) = newer,
                 None => return,
             }
         }
@@ -121,10 +124,10 @@ impl Turns {
     }
 
     /// The ping that came while this one was served; without one the topic is no longer worked on.
-    fn newer(&self, served: &Ping) -> Option<PingId> {
+    fn newer(&self, served: &Ping) -> Option<(PingId, Option<TraceContext>)> {
         let mut under_way = self.under_way();
-        let newest =
-            under_way.get(&served.topic).map(|newest| newest.id).filter(|newest| *newest != served.id);
+        let newest = under_way.get(&served.topic).map(|newest| (newest.id, newest.trace));
+        let newest = newest.filter(|(newest, _)| *newest != served.id);
         if newest.is_none() {
             under_way.remove(&served.topic);
         }
@@ -158,7 +161,7 @@ mod tests {
     const KNOWN: Asker = Asker { client: None, lane: Lane::Known };
 
     fn ping(id: u64) -> Ping {
-        Ping { id: PingId(id), topic: "http://source.example/feed".parse().unwrap() }
+        Ping { id: PingId(id), topic: "http://source.example/feed".parse().unwrap(), trace: None }
     }
 
     #[tokio::test]
@@ -180,6 +183,28 @@ mod tests {
             .await;
         assert_eq!(*rounds.lock().unwrap(), [1, 3]);
         assert!(!turns.joins(&ping(4), STRANGER), "nothing is left of them");
+    }
+
+    #[tokio::test]
+    async fn each_round_is_of_the_trace_of_the_newest_ping() {
+        let (turns, rounds) = (Turns::default(), Arc::new(Mutex::new(Vec::new())));
+        let traces = [TraceContext::begin(), TraceContext::begin()].map(Some);
+        let first = Ping { trace: traces[0], ..ping(1) };
+        assert!(!turns.joins(&first, STRANGER));
+        let (inner, seen) = (turns.clone(), Arc::clone(&rounds));
+        turns
+            .serve(first, move |round, _| {
+                let (turns, seen) = (inner.clone(), Arc::clone(&seen));
+                async move {
+                    seen.lock().unwrap().push(round.trace);
+                    if round.id.0 < 3 {
+                        let trace = traces[1].filter(|_| round.id.0 == 1);
+                        assert!(turns.joins(&Ping { trace, ..ping(round.id.0 + 1) }, STRANGER));
+                    }
+                }
+            })
+            .await;
+        assert_eq!(*rounds.lock().unwrap(), [traces[0], traces[1], None]);
     }
 
     #[tokio::test]
@@ -251,7 +276,7 @@ mod tests {
     #[tokio::test]
     async fn b33_a_ping_wakes_nobody_who_waits_for_another_topic() {
         let turns = Turns::default();
-        let other = Ping { id: PingId(9), topic: "http://other.example/".parse().unwrap() };
+        let other = Ping { id: PingId(9), topic: "http://other.example/".parse().unwrap(), trace: None };
         turns.joins(&ping(1), STRANGER);
         turns.joins(&other, STRANGER);
         let first = ping(1);

@@ -159,7 +159,7 @@ impl Model {
                 self.checkpoint(store, pair, paused, late, cursor).await;
             }
             Operation::Ping { topic, put: true } => {
-                let ping = store.put_ping(topic_of(topic)).await.unwrap();
+                let ping = store.put_ping(topic_of(topic), None).await.unwrap();
                 self.pings.insert(topic, ping);
             }
             Operation::Ping { topic, put: false } => {

@@ -4,6 +4,7 @@ use super::{
     Place, activate, ask, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret, topic,
 };
 use crate::store::{Activation, Intent, NewRequest};
+use crate::telemetry::TraceContext;
 
 on_every_engine!(
     pings_wait_until_they_are_removed,
@@ -19,8 +20,10 @@ on_every_engine!(
 
 async fn pings_wait_until_they_are_removed(place: Place) {
     let store = place.open();
-    let b = store.put_ping(topic("~b")).await.unwrap();
-    let a = store.put_ping(topic("a")).await.unwrap();
+    let b = store.put_ping(topic("~b"), None).await.unwrap();
+    let trace = TraceContext::parse(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    let a = store.put_ping(topic("a"), trace).await.unwrap();
+    assert!(trace.is_some() && a.trace == trace);
     let store = place.reopen(store);
     assert_eq!(store.pings().await.unwrap(), [b.clone(), a.clone()]);
     store.remove_ping(&a).await.unwrap();
@@ -31,9 +34,9 @@ async fn pings_wait_until_they_are_removed(place: Place) {
 
 async fn a_newer_ping_replaces_the_older_one_of_its_topic(place: Place) {
     let store = place.open();
-    let older = store.put_ping(topic("~t")).await.unwrap();
+    let older = store.put_ping(topic("~t"), None).await.unwrap();
     let store = place.reopen(store);
-    let newer = store.put_ping(topic("%7Et")).await.unwrap();
+    let newer = store.put_ping(topic("%7Et"), None).await.unwrap();
     assert!(older.id < newer.id);
     store.remove_ping(&older).await.unwrap();
     assert_eq!(store.pings().await.unwrap(), std::slice::from_ref(&newer));

@@ -45,6 +45,7 @@ async fn append(store: &Embedded, body: Vec<u8>) {
         idempotency_key: Some("key".into()),
         interval: None,
         received_at: DateTime::now(),
+        trace: None,
     };
     store.append(NewNotification { idempotency_key: None, ..notification }, HOUR).await.unwrap();
 }
@@ -75,7 +76,7 @@ pub(in crate::store::embedded) async fn filled() -> Fragile {
         received_at: DateTime::now(),
     };
     store.put_request(request).await.unwrap();
-    store.put_ping(topic()).await.unwrap();
+    store.put_ping(topic(), None).await.unwrap();
     let (shard, of) = place(&store, 0).await;
     let epoch = store.claim(shard).await.unwrap();
     let laggard = Laggard {
