@@ -409,6 +409,23 @@ pub struct TelemetryConfig {
     pub ratio: f64,
 }
 
+impl TelemetryConfig {
+    fn mistakes(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let takes_a_path = |url: &Url| {
+            let is_open = url.username().is_empty() && url.password().is_none();
+            is_open && url.query().is_none() && url.fragment().is_none()
+        };
+        if !self.otlp.as_ref().is_none_or(takes_a_path) {
+            found.push("telemetry.otlp must have no query, no fragment and no password, since /v1/traces is put behind it: write for example \"http://127.0.0.1:4318\"".to_owned());
+        }
+        if !(0.0..=1.0).contains(&self.ratio) {
+            found.push(format!("telemetry.ratio must lie between 0 and 1, it is {}", self.ratio));
+        }
+        found
+    }
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -563,19 +580,6 @@ impl Config {
                 ),
             );
         }
-        let TelemetryConfig { otlp, ratio } = &self.telemetry;
-        if let Some(url) = otlp {
-            let plain = url.query().is_none() && url.fragment().is_none();
-            let open = url.username().is_empty() && url.password().is_none();
-            claim(
-                plain && open,
-                "telemetry.otlp must have no query, no fragment and no password, since /v1/traces is put behind it: write for example \"http://127.0.0.1:4318\"".to_owned(),
-            );
-        }
-        claim(
-            (0.0..=1.0).contains(ratio),
-            format!("telemetry.ratio must lie between 0 and 1, it is {ratio}"),
-        );
         let without_slash = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
         let own = self.public_url.as_ref().map(|url| format!("{}/websub", without_slash(url)));
         claim(
@@ -604,6 +608,7 @@ impl Config {
                 humantime::format_duration(horizon)
             ),
         );
+        found.extend(self.telemetry.mistakes());
         found
     }
 }

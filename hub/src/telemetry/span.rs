@@ -9,6 +9,9 @@ use tokio::sync::mpsc;
 use super::context::TraceContext;
 use super::meters::{Fate, TraceMeters};
 
+/// So many different values have the seven bytes of a trace's id that are surely random (Level 2).
+const RANDOM: u64 = 1 << 56;
+
 /// Begins spans. Without a collector it records nothing, and costs as much.
 #[derive(Clone, Debug, Default)]
 pub struct Tracer(Option<Arc<Recorder>>);
@@ -111,8 +114,8 @@ impl Tracer {
 impl Recorder {
     /// Whoever says that a trace is not recorded is heeded; whoever says that it is has no more than the share.
     fn records(&self, context: TraceContext) -> bool {
-        let [.., a, b, c, d, e, f, g] = context.trace();
-        context.is_sampled() && u64::from_be_bytes([0, a, b, c, d, e, f, g]) < self.below
+        let random = u128::from_be_bytes(context.trace()) % u128::from(RANDOM);
+        context.is_sampled() && random < u128::from(self.below)
     }
 
     fn put(&self, span: Span) {
@@ -122,7 +125,7 @@ impl Recorder {
     }
 }
 
-/// A share of the numbers that seven bytes can be.
+/// A share of [`RANDOM`].
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -130,7 +133,7 @@ impl Recorder {
     reason = "2^56 is exact, and a ratio that lies between 0 and 1 gives nothing above it"
 )]
 fn share(ratio: f64) -> u64 {
-    (ratio * (1_u64 << 56) as f64) as u64
+    (ratio * RANDOM as f64) as u64
 }
 
 /// A span under way. It ends when it is dropped.
@@ -165,6 +168,7 @@ impl OpenSpan {
     }
 
     /// A span below this one.
+    #[must_use]
     pub fn child(&self, name: &'static str, kind: SpanKind) -> Self {
         match (&self.recorded, self.context) {
             (Some(recorded), Some(above)) => {
