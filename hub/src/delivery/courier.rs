@@ -213,6 +213,8 @@ impl Courier {
             Err(error) => {
                 let id = notification.id();
                 warn!(%id, subscription = recipient.id.0, %error, "delivery cannot be expressed as a request");
+                span.fail(|| error.to_string());
+                span.end();
                 return answered(Outcome::unreachable());
             }
         };
@@ -230,7 +232,7 @@ impl Courier {
             Err(_) => answered(Outcome::unreachable()),
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);
-        describe(&mut span, &answer, recipient, notification, number);
+        describe(span, &answer, recipient, notification, number);
         log(&answer, recipient, notification, number);
         if let Some(note) = note(&answer, notification, number) {
             self.notes.put(recipient.id, note);

@@ -6,9 +6,9 @@ use crate::egress::{Answer, EgressError};
 use crate::store::{Notification, Recipient};
 use crate::telemetry::OpenSpan;
 
-/// Of the callback its host is told at most (W-074).
+/// Ends the span of an attempt. Of the callback its host is told at most (W-074).
 pub(super) fn describe(
-    span: &mut OpenSpan,
+    mut span: OpenSpan,
     answer: &Result<Answer, EgressError>,
     recipient: &Recipient,
     notification: &Notification,
@@ -29,6 +29,7 @@ pub(super) fn describe(
         }
         Err(error) => span.fail(|| error.to_string()),
     }
+    span.end();
 }
 
 fn host(recipient: &Recipient) -> String {

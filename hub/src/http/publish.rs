@@ -74,25 +74,25 @@ impl PublishState {
         grant: Option<Grant>,
         ping: websub::Publish,
     ) -> Response {
-        let mut span = self.begin(headers, "ping");
-        let taken = self.take_ping(client, grant, ping, span.context()).await;
+        let mut span = None;
+        let taken = self.take_ping(client, headers, grant, ping, &mut span).await;
         let response = taken.map_or_else(|refusal| refusal, |()| StatusCode::NO_CONTENT.into_response());
         self.meters.ping(response.status());
-        answered(&mut span, response.status());
+        answered(span, response.status());
         response
     }
 
     /// Notes what becomes of posted content.
     pub(super) async fn content(&self, headers: &HeaderMap, body: Body) -> Response {
-        let mut span = self.begin(headers, "content");
+        let mut span = None;
         let taken = self.take_content(headers, body, &mut span).await;
         let response = taken.unwrap_or_else(|refusal| refusal);
         self.meters.post(response.status());
-        answered(&mut span, response.status());
+        answered(span, response.status());
         response
     }
 
-    /// The span of a publisher's request.
+    /// The span of a request whose sender may publish: nobody else's `traceparent` is read.
     fn begin(&self, headers: &HeaderMap, what: &'static str) -> OpenSpan {
         let mut span = self.tracer.begin(TraceContext::of(headers), "POST /websub/", SpanKind::Server);
         span.note("http.request.method", || "POST");
@@ -101,13 +101,15 @@ impl PublishState {
         span
     }
 
-    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05), whatever the policy.
+    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05), whatever the policy, and is of no
+    /// trace where tokens are asked for.
     async fn take_ping(
         &self,
         client: IpAddr,
+        headers: &HeaderMap,
         grant: Option<Grant>,
         ping: websub::Publish,
-        trace: Option<TraceContext>,
+        span: &mut Option<OpenSpan>,
     ) -> Result<(), Response> {
         let (known, strange): (Vec<_>, Vec<_>) = ping
             .topics
@@ -117,8 +119,14 @@ impl PublishState {
         let fetched = async |topics| self.pings.fetched(topics).await.map_err(|error| unavailable(&error));
         let (known, strange) = (fetched(known).await?, fetched(strange).await?);
         self.ping_limit.admit_fetches(client, &strange, Instant::now()).map_err(too_many_pings)?;
+        let open = self.intake.is_open();
+        if open || !known.is_empty() {
+            *span = Some(self.begin(headers, "ping"));
+        }
         for (topics, lane) in [(known, Lane::Known), (strange, Lane::Stranger)] {
             let asker = Asker { client: Some(network(client)), lane };
+            let traced = span.as_ref().filter(|_| open || lane == Lane::Known);
+            let trace = traced.and_then(OpenSpan::context);
             for topic in topics {
                 self.pings.accept(topic, asker, trace).await.map_err(|error| unavailable(&error))?;
             }
@@ -131,9 +139,10 @@ impl PublishState {
         &self,
         headers: &HeaderMap,
         body: Body,
-        span: &mut OpenSpan,
+        span: &mut Option<OpenSpan>,
     ) -> Result<Response, Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
+        let span = span.insert(self.begin(headers, "content"));
         span.note("websub.topic", || announced.topic().as_str().to_owned());
         let note = other_hub(&announced, &self.hub_url);
         let (body, room) =
@@ -148,12 +157,14 @@ impl PublishState {
     }
 }
 
-/// How a publisher's request ended: what it did wrong itself is no failure of the hub's.
-fn answered(span: &mut OpenSpan, status: StatusCode) {
+/// How a publisher's request ended: what was refused is not told, what the hub itself could not do is.
+fn answered(span: Option<OpenSpan>, status: StatusCode) {
+    let Some(mut span) = span.filter(|_| !status.is_client_error()) else { return };
     span.note("http.response.status_code", || status.as_u16());
     if status.is_server_error() {
         span.fail(|| status.to_string());
     }
+    span.end();
 }
 
 /// 202, or the status if that is asked for and to be had: whatever else becomes of it, the notification is accepted.

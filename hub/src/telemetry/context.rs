@@ -16,6 +16,8 @@ const NO_VERSION: u128 = 0xff;
 const SAMPLED: u8 = 1;
 /// The flag of a trace whose id is random (Level 2).
 const RANDOM: u8 = 2;
+/// The flag, kept and never sent, of a trace that this hub has chosen to record.
+const RECORDED: u8 = 4;
 
 /// A place in a trace. Only what is valid is one: no id is all zeros, and nothing but known flags is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,17 @@ impl TraceContext {
         self.flags & SAMPLED != 0
     }
 
+    /// The same place in a trace that this hub records: so does all that follows, after a restart too.
+    #[must_use]
+    pub(super) fn recorded(self) -> Self {
+        Self { flags: self.flags | RECORDED, ..self }
+    }
+
+    /// Whether this hub has chosen to record the trace. No header says so.
+    pub(super) fn is_recorded(self) -> bool {
+        self.flags & RECORDED != 0
+    }
+
     /// The value of the header field.
     pub fn header(self) -> HeaderValue {
         HeaderValue::try_from(self.to_string()).expect("hexadecimal digits and dashes are a header value")
@@ -108,7 +121,7 @@ impl TraceContext {
         let (trace, rest) = bytes.split_first_chunk()?;
         let (span, flags) = rest.split_first_chunk()?;
         match flags {
-            [flags] if flags & !(SAMPLED | RANDOM) == 0 => Self::valid(*trace, *span, *flags),
+            [flags] if flags & !(SAMPLED | RANDOM | RECORDED) == 0 => Self::valid(*trace, *span, *flags),
             _ => None,
         }
     }
@@ -121,7 +134,7 @@ impl TraceContext {
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (trace, span) = (u128::from_be_bytes(self.trace), u64::from_be_bytes(self.span));
-        write!(f, "00-{trace:032x}-{span:016x}-{:02x}", self.flags)
+        write!(f, "00-{trace:032x}-{span:016x}-{:02x}", self.flags & (SAMPLED | RANDOM))
     }
 }
 
@@ -222,7 +235,11 @@ mod tests {
             let context =
                 TraceContext { trace: trace.to_be_bytes(), span: span.to_be_bytes(), flags };
             prop_assert_eq!(TraceContext::parse(context.to_string().as_bytes()), Some(context));
-            prop_assert_eq!(TraceContext::from_bytes(&context.to_bytes()), Some(context));
+            for context in [context, context.recorded()] {
+                prop_assert_eq!(TraceContext::from_bytes(&context.to_bytes()), Some(context));
+                prop_assert!(context.child().is_recorded() == context.is_recorded());
+            }
+            prop_assert_eq!(context.recorded().header(), context.header(), "whether it is recorded is nobody else's affair");
             prop_assert_eq!(context.header().as_bytes().len(), LENGTH);
             let child = context.child();
             prop_assert_eq!((child.trace, child.flags), (context.trace, context.flags));
@@ -233,6 +250,7 @@ mod tests {
         fn any_bytes_are_one_context_or_none(value in any::<Vec<u8>>(), begun in any::<bool>()) {
             let value = if begun { [VALUE.as_bytes(), &value].concat() } else { value };
             if let Some(context) = TraceContext::parse(&value) {
+                prop_assert!(!context.is_recorded());
                 prop_assert_eq!(TraceContext::parse(context.to_string().as_bytes()), Some(context));
             }
             if let Some(context) = TraceContext::from_bytes(&value) {

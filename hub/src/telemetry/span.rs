@@ -5,20 +5,21 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use super::context::TraceContext;
 use super::meters::{Fate, TraceMeters};
 
-/// So many different values have the seven bytes of a trace's id that are surely random (Level 2).
+/// So many different values have the last seven bytes of a random UUID.
 const RANDOM: u64 = 1 << 56;
 
-/// Begins spans. Without a collector it records nothing, and costs as much.
+/// Begins spans. Without a collector it records nothing, and costs next to nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Tracer(Option<Arc<Recorder>>);
 
 #[derive(Debug)]
 struct Recorder {
-    /// Traces below this, by the part of their id that is surely random, are recorded: the same ones by every hub with this share.
+    /// Of [`RANDOM`] draws so many choose a trace.
     below: u64,
     queue: mpsc::Sender<Span>,
     meters: TraceMeters,
@@ -82,29 +83,29 @@ pub(super) struct Span {
 }
 
 impl Tracer {
-    /// Records this share of all traces, from 0 to 1, into the queue. What finds no room there is dropped and counted.
+    /// Records this share of what comes in, from 0 to 1, into the queue. What finds no room there is dropped and counted.
     pub(super) fn recording(ratio: f64, queue: mpsc::Sender<Span>, meters: TraceMeters) -> Self {
         Self(Some(Arc::new(Recorder { below: share(ratio), queue, meters })))
     }
 
-    /// Begins the span of a request that came in with this context, or begins a trace where it came with none and traces are
-    /// recorded.
+    /// Begins the span of a request that came in with this context, or begins a trace where it came with none. Here is chosen
+    /// whether it is recorded, with all that follows from the request. Whoever says that its trace is not sampled is heeded; for all
+    /// others a draw decides, which no id that they choose can sway.
     pub fn begin(&self, from: Option<TraceContext>, name: &'static str, kind: SpanKind) -> OpenSpan {
-        if from.is_some() {
-            return self.begin_below(from, name, kind);
-        }
-        let recorder = self.0.as_ref();
-        let begun = recorder.map(|recorder| (recorder, TraceContext::begin()));
-        match begun.filter(|(recorder, context)| recorder.records(*context)) {
-            Some((recorder, context)) => OpenSpan::recorded(recorder, context, None, name, kind),
-            None => OpenSpan::unrecorded(None),
+        let sampled = from.is_none_or(TraceContext::is_sampled);
+        match self.0.as_ref().filter(|recorder| sampled && recorder.draws()) {
+            Some(recorder) => {
+                let context = from.map_or_else(TraceContext::begin, TraceContext::child).recorded();
+                OpenSpan::recorded(recorder, context, from, name, kind)
+            }
+            None => OpenSpan::unrecorded(from),
         }
     }
 
     /// Begins a span below another one; where there is none, there is no trace.
     pub fn begin_below(&self, above: Option<TraceContext>, name: &'static str, kind: SpanKind) -> OpenSpan {
         let recorder = self.0.as_ref();
-        match recorder.zip(above).filter(|(recorder, above)| recorder.records(*above)) {
+        match recorder.zip(above).filter(|(_, above)| above.is_recorded()) {
             Some((recorder, above)) => OpenSpan::recorded(recorder, above.child(), Some(above), name, kind),
             None => OpenSpan::unrecorded(above),
         }
@@ -112,10 +113,8 @@ impl Tracer {
 }
 
 impl Recorder {
-    /// Whoever says that a trace is not recorded is heeded; whoever says that it is has no more than the share.
-    fn records(&self, context: TraceContext) -> bool {
-        let random = u128::from_be_bytes(context.trace()) % u128::from(RANDOM);
-        context.is_sampled() && random < u128::from(self.below)
+    fn draws(&self) -> bool {
+        Uuid::new_v4().as_u128() % u128::from(RANDOM) < u128::from(self.below)
     }
 
     fn put(&self, span: Span) {
@@ -136,7 +135,7 @@ fn share(ratio: f64) -> u64 {
     (ratio * RANDOM as f64) as u64
 }
 
-/// A span under way. It ends when it is dropped.
+/// A span under way. One that is dropped before it ends is never told.
 #[derive(Debug)]
 pub struct OpenSpan {
     context: Option<TraceContext>,
@@ -201,11 +200,18 @@ impl OpenSpan {
             recorded.span.failure = Some(why());
         }
     }
-}
 
-impl Drop for OpenSpan {
-    fn drop(&mut self) {
-        if let Some(recorded) = self.recorded.take() {
+    /// Ends it as this has ended.
+    pub fn end_with<T, E: std::fmt::Display>(mut self, result: &Result<T, E>) {
+        if let Err(error) = result {
+            self.fail(|| error.to_string());
+        }
+        self.end();
+    }
+
+    /// Ends it, to be told.
+    pub fn end(self) {
+        if let Some(recorded) = self.recorded {
             let Recorded { mut span, recorder } = *recorded;
             // A clock that was set back makes no negative times.
             span.ended = SystemTime::now().max(span.begun);
@@ -243,14 +249,16 @@ mod tests {
     }
 
     #[test]
-    fn recorded_spans_are_children_of_each_other_and_end_when_they_are_dropped() {
+    fn recorded_spans_are_children_of_each_other_and_what_does_not_end_is_not_told() {
         let (tracer, mut spans, _) = recording(1.0, 8);
         let mut publish = tracer.begin(context(VALUE), "publish", SpanKind::Server);
         let append = publish.child("append", SpanKind::Internal);
         publish.note("answer", || "yes");
         publish.fail(|| "why".to_owned());
         assert_eq!(append.passed_on(), append.context(), "it has an id of its own already");
-        drop((append, publish));
+        drop(publish.child("given up", SpanKind::Internal));
+        append.end();
+        publish.end();
         let [append, publish] = [spans.try_recv().unwrap(), spans.try_recv().unwrap()];
         assert_eq!((publish.parent, append.parent), (context(VALUE), Some(publish.context)));
         assert_eq!(publish.attributes, [("answer", Value::from("yes"))]);
@@ -258,8 +266,9 @@ mod tests {
         assert!(publish.begun <= append.begun && append.ended <= publish.ended);
         assert_eq!(append.context.trace(), context(VALUE).unwrap().trace());
 
-        let begun = tracer.begin(None, "publish", SpanKind::Server).context().unwrap();
-        assert!(begun.is_sampled());
+        let begun = tracer.begin(None, "publish", SpanKind::Server);
+        assert!(begun.context().unwrap().is_sampled());
+        begun.end();
         assert_eq!(spans.try_recv().unwrap().parent, None);
         assert_eq!(tracer.begin_below(None, "deliver", SpanKind::Client).context(), None);
     }
@@ -268,7 +277,9 @@ mod tests {
     fn a_publisher_may_keep_its_trace_out_and_cannot_bring_more_in_than_the_share() {
         let (all, mut spans, _) = recording(1.0, 8);
         let unsampled = context(&VALUE.replace("-01", "-00"));
-        assert_eq!(all.begin(unsampled, "publish", SpanKind::Server).context(), unsampled);
+        let unrecorded = all.begin(unsampled, "publish", SpanKind::Server);
+        assert_eq!(unrecorded.context(), unsampled);
+        unrecorded.end();
         let (none, mut others, _) = recording(0.0, 8);
         assert_eq!(none.begin(context(VALUE), "publish", SpanKind::Server).context(), context(VALUE));
         assert_eq!(none.begin(None, "publish", SpanKind::Server).context(), None);
@@ -276,21 +287,37 @@ mod tests {
     }
 
     #[test]
-    fn about_the_share_is_recorded_and_hubs_agree_about_which() {
-        let (quarter, _spans, _) = recording(0.25, 1);
-        let (half, _more, _) = recording(0.5, 1);
-        let recorded = |tracer: &Tracer, at| tracer.0.as_ref().unwrap().records(at);
-        let traces: Vec<_> = (0..4_000).map(|_| TraceContext::begin()).collect();
-        let count = traces.iter().filter(|at| recorded(&half, **at)).count();
-        assert!((1_800..=2_200).contains(&count), "{count}");
-        assert!(traces.iter().filter(|at| recorded(&quarter, **at)).all(|at| recorded(&half, *at)));
+    fn no_choice_of_an_id_brings_more_in_than_the_share() {
+        let (hundredth, _spans, _) = recording(0.01, 1);
+        for id in ["4bf92f3577b34da6a300000000000000", "000000000000000000000000000000ff", &"f".repeat(32)] {
+            let chosen = context(&VALUE.replace("4bf92f3577b34da6a3ce929d0e0e4736", id));
+            assert!(chosen.is_some());
+            let recorded = |_: &u16| {
+                let span = hundredth.begin(chosen, "publish", SpanKind::Server);
+                span.context().is_some_and(TraceContext::is_recorded)
+            };
+            let count = (0..10_000).filter(recorded).count();
+            assert!((1..=250).contains(&count), "{id}: {count} of 10000");
+        }
+    }
+
+    #[test]
+    fn what_is_chosen_at_the_publish_holds_for_all_that_follows() {
+        let (all, _spans, _) = recording(1.0, 1);
+        let (none, mut later, _) = recording(0.0, 1);
+        let chosen = all.begin(context(VALUE), "publish", SpanKind::Server).context().unwrap();
+        let kept = TraceContext::from_bytes(&chosen.to_bytes());
+        // A hub that was started anew.
+        none.begin_below(kept, "deliver", SpanKind::Client).end();
+        assert_eq!(later.try_recv().unwrap().parent, Some(chosen));
+        assert_eq!(all.begin_below(context(VALUE), "deliver", SpanKind::Client).context(), context(VALUE));
     }
 
     #[test]
     fn spans_without_room_are_dropped_and_counted() {
         let (tracer, mut spans, meters) = recording(1.0, 1);
         for _ in 0..3 {
-            tracer.begin(None, "publish", SpanKind::Server);
+            tracer.begin(None, "publish", SpanKind::Server).end();
         }
         assert!(spans.try_recv().is_ok() && spans.try_recv().is_err());
         assert_eq!(meters.read(Fate::Dropped), 2);

@@ -203,7 +203,7 @@ impl Fetching {
                 let mut place = self.place(ping, askers).await;
                 let mut span = self.tracer.begin_below(ping.trace, "fetch", SpanKind::Client);
                 let result = self.fetch_once(topic, askers, &mut place, &mut span).await;
-                describe(&mut span, topic, &result);
+                describe(span, topic, &result);
                 result
             };
             let Err(error) = result else { return };
@@ -269,10 +269,10 @@ impl Fetching {
         }
         let (bytes, mut now) = (fetched.answer.body.len(), fetched.validators(known.latest));
         let new = NewNotification { trace: span.context(), ..self.notification(topic, fetched).await };
-        let appended = {
-            let _append = span.child("append", SpanKind::Internal);
-            self.store.append(new, Duration::ZERO).await?
-        };
+        let append = span.child("append", SpanKind::Internal);
+        let appended = self.store.append(new, Duration::ZERO).await;
+        append.end_with(&appended);
+        let appended = appended?;
         span.note("websub.notification", || appended.id().to_string());
         // Not before: what could not be written is fetched again, and goes out once.
         self.fan_out.take(topic, known.id, bytes, askers).await;
@@ -341,15 +341,14 @@ impl Fetching {
 }
 
 /// What an operator wants to know of a fetch.
-fn describe(span: &mut OpenSpan, topic: &TopicUrl, result: &Result<(), Failed>) {
+fn describe(mut span: OpenSpan, topic: &TopicUrl, result: &Result<(), Failed>) {
     span.note("http.request.method", || "GET");
     span.note("server.address", || topic.url().host_str().unwrap_or_default().to_owned());
     span.note("websub.topic", || topic.as_str().to_owned());
-    let Err(error) = result else { return };
-    if let Failed::Topic(Unfetched::Status(status)) = error {
+    if let Err(Failed::Topic(Unfetched::Status(status))) = result {
         span.note("http.response.status_code", || status.as_u16());
     }
-    span.fail(|| error.to_string());
+    span.end_with(result);
 }
 
 /// Destinations of a topic whose Source posts ResourceSync notifications get nothing else: whoever pings must not be able to send them

@@ -169,6 +169,11 @@ impl Intake {
         self.authority.grant(bearer(headers))
     }
 
+    /// Whether senders need no token.
+    pub fn is_open(&self) -> bool {
+        self.authority.is_open()
+    }
+
     /// Whether the sender has a token for this topic, whatever the policy.
     pub fn has_token(&self, headers: &HeaderMap, topic: &TopicUrl) -> bool {
         self.authority.knows(bearer(headers), topic).is_ok()
@@ -188,10 +193,13 @@ impl Intake {
         let notification = NewNotification { trace: span.context(), ..check(announced, body)? };
         let topic = notification.topic.clone();
         let bytes = notification.body.len();
-        let appended = {
-            let _append = span.child("append", SpanKind::Internal);
-            self.store.append(notification, self.remember).await?
-        };
+        let append = span.child("append", SpanKind::Internal);
+        let appended = self.store.append(notification, self.remember).await;
+        // What is refused is not told.
+        if !matches!(appended, Ok(Appended::KeyReused(_))) {
+            append.end_with(&appended);
+        }
+        let appended = appended?;
         match appended {
             Appended::New(id) => info!(%id, topic = topic.as_str(), bytes, "notification accepted"),
             Appended::Repeated(id) => {

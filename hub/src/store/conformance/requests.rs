@@ -3,12 +3,13 @@
 use super::{
     Place, activate, ask, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret, topic,
 };
-use crate::store::{Activation, Intent, NewRequest};
+use crate::store::{Activation, Intent, NewRequest, Ping};
 use crate::telemetry::TraceContext;
 
 on_every_engine!(
     pings_wait_until_they_are_removed,
     a_newer_ping_replaces_the_older_one_of_its_topic,
+    a_waiting_trace_is_replaced_by_another_only,
     requests_are_kept_as_they_came_oldest_first,
     a_newer_request_replaces_the_older_one_of_its_pair_d17,
     removing_a_replaced_request_leaves_the_newer_one,
@@ -30,6 +31,17 @@ async fn pings_wait_until_they_are_removed(place: Place) {
     store.remove_ping(&a).await.unwrap();
     let store = place.reopen(store);
     assert_eq!(store.pings().await.unwrap(), [b]);
+}
+
+async fn a_waiting_trace_is_replaced_by_another_only(place: Place) {
+    let mut store = place.open();
+    let [first, other] = [TraceContext::begin(), TraceContext::begin()].map(Some);
+    for (put, kept) in [(first, first), (None, first), (other, other), (None, other)] {
+        let ping = store.put_ping(topic("t"), put).await.unwrap();
+        assert_eq!(ping.trace, put);
+        store = place.reopen(store);
+        assert_eq!(store.pings().await.unwrap(), [Ping { trace: kept, ..ping }]);
+    }
 }
 
 async fn a_newer_ping_replaces_the_older_one_of_its_topic(place: Place) {

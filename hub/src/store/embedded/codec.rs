@@ -191,7 +191,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// The last field of a record, which is not there without a trace.
+    /// The last field of a record, which is not there without a trace. So nothing can follow it: version 4 must say explicitly, by an
+    /// option's 0 or 1, whether there is one.
     pub(super) fn last_trace(&mut self, trace: Option<TraceContext>) {
         if let Some(trace) = trace {
             self.bytes(&trace.to_bytes());

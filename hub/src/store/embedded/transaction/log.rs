@@ -85,7 +85,11 @@ impl Transaction<'_> {
         let counters = self.counters();
         counters.ping += 1;
         let ping = Ping { id: PingId(counters.ping), topic, trace };
-        self.put(key::ping(&ping.topic), &ping);
+        let key = key::ping(&ping.topic);
+        // One that is damaged is replaced like any other.
+        let waiting = || self.get::<Ping>(&key).ok().flatten()?.trace;
+        let kept = Ping { trace: trace.or_else(waiting), ..ping.clone() };
+        self.put(key, &kept);
         ping
     }
 
