@@ -143,7 +143,7 @@ impl Hub {
         let guard = guard(&config.egress)?;
         let (stop, stopped) = watch::channel(false);
         let traces = TraceMeters::default();
-        let (tracer, exporting) = telemetry::start(&config.telemetry, &guard, &traces);
+        let (tracer, exporting) = telemetry::start(&config.telemetry, &guard, &traces, &url);
         let settings = delivery_settings(config, &tracer);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), settings).await?;
         let fan_out = FanOut::new(config.limits.enabled, config.limits.ping_fan_out, delivery.operator());
@@ -259,10 +259,11 @@ impl Hub {
         // At the same time, so that both together take no longer than either may.
         let finish = async { while self.tasks.join_next().await.is_some() {} };
         tokio::join!(finish, self.delivery.stop());
+        // Before the collector is waited for, which is none of the store's affair.
+        drop(self.store);
         if let Some(exporting) = self.exporting {
             exporting.finish().await;
         }
-        drop(self.store);
     }
 }
 

@@ -405,7 +405,7 @@ pub struct TelemetryConfig {
     /// Where a collector takes OTLP over HTTP; `None`: no traces are recorded.
     #[serde(deserialize_with = "values::optional_url")]
     pub otlp: Option<Url>,
-    /// The share of traces that are recorded.
+    /// The share of posts and pings that are recorded.
     pub ratio: f64,
 }
 

@@ -9,11 +9,12 @@ use super::span::{Span, SpanKind, Value};
 /// `STATUS_CODE_ERROR`
 const FAILED: u8 = 2;
 
-/// The body of the request that hands these over.
-pub(super) fn encode(spans: &[Span]) -> Vec<u8> {
+/// The body of the request that hands these over, as those of the hub with this URL.
+pub(super) fn encode(spans: &[Span], hub_url: &str) -> Vec<u8> {
     let resource = [
         attribute("service.name", &"resync-hub".into()),
         attribute("service.version", &env!("CARGO_PKG_VERSION").into()),
+        attribute("service.instance.id", &hub_url.to_owned().into()),
     ];
     let spans: Vec<_> = spans.iter().map(span).collect();
     let request = json!({ "resourceSpans": [{
@@ -87,11 +88,16 @@ mod tests {
             failure: Some("503".to_owned()),
         };
         let root = Span { parent: None, failure: None, kind: SpanKind::Server, ..one.clone() };
-        let request: Json = serde_json::from_slice(&encode(&[one, root])).unwrap();
+        let request: Json =
+            serde_json::from_slice(&encode(&[one, root], "http://hub.example/websub/")).unwrap();
         let resource = &request["resourceSpans"][0];
         assert_eq!(
             resource["resource"]["attributes"][0],
             json!({ "key": "service.name", "value": { "stringValue": "resync-hub" } })
+        );
+        assert_eq!(
+            resource["resource"]["attributes"][2],
+            json!({ "key": "service.instance.id", "value": { "stringValue": "http://hub.example/websub/" } })
         );
         let spans = &resource["scopeSpans"][0]["spans"];
         assert_eq!(
