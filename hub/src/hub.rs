@@ -31,6 +31,7 @@ use crate::subscriptions::{
     Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification,
     VerificationMeters, Waiting, Ways,
 };
+use crate::telemetry::{self, Exporting, TraceMeters, Tracer};
 use crate::topics::{
     Authority, BodyBudget, Budgets, CatchUp, ClosedHub, FanOut, Fetching, Intake, Pinged, Pings, Tickets,
     TokensError, TopicClient, keep_trimming,
@@ -109,6 +110,7 @@ pub struct Hub {
     delivery: Delivery,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
+    exporting: Option<Exporting>,
 }
 
 impl Hub {
@@ -140,7 +142,10 @@ impl Hub {
 
         let guard = guard(&config.egress)?;
         let (stop, stopped) = watch::channel(false);
-        let delivery = Delivery::start(Arc::clone(&store), guard.clone(), delivery_settings(config)).await?;
+        let traces = TraceMeters::default();
+        let (tracer, exporting) = telemetry::start(&config.telemetry, &guard, &traces, &url);
+        let settings = delivery_settings(config, &tracer);
+        let delivery = Delivery::start(Arc::clone(&store), guard.clone(), settings).await?;
         let fan_out = FanOut::new(config.limits.enabled, config.limits.ping_fan_out, delivery.operator());
         let budgets = Budgets::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
@@ -148,16 +153,16 @@ impl Hub {
         let (requests, denials, verifying) =
             start_verification(config, &store, &guard, (delivery.halts(), policy), &stopped, &mut tasks)
                 .await?;
-        let pings =
-            start_fetching(config, &store, &guard, (&url, &budgets.fetches, &fan_out), &stopped, &mut tasks)
-                .await?;
+        let fetching = (&url, &budgets.fetches, &fan_out, &tracer);
+        let pings = start_fetching(config, &store, &guard, fetching, &stopped, &mut tasks).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
         let publishing = PublishMeters::default();
         let (storing, delivering) = (store.meters(), delivery.meters());
         let certificates = Certificates::of(&[("public", tls.as_ref()), ("admin", admin_tls.as_ref())]);
-        let rooms: [&dyn Meters; 5] = [&publishing, &verifying, &storing, &delivering, &certificates];
+        let rooms: [&dyn Meters; 6] =
+            [&publishing, &verifying, &storing, &delivering, &certificates, &traces];
         let drain = Drain::of(&config.data_dir);
         let standing = (delivery.counters(), drain.clone());
         let metrics = Metrics::new(Arc::clone(&store), standing, &config.data_dir, &rooms);
@@ -192,6 +197,7 @@ impl Hub {
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),
                 meters: publishing,
+                tracer,
                 hub_url: Arc::clone(&url),
             },
             catch_up: CatchUp::new(Arc::clone(&store), budgets.pages),
@@ -214,7 +220,7 @@ impl Hub {
         let ingress = |tls| Ingress::new(&config.ingress, tls);
         tasks.spawn(serve(admin_listener, admin(admin_state), ingress(admin_tls), stopped.clone()));
         tasks.spawn(serve(listener, public(endpoint, own), ingress(tls), stopped));
-        Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks })
+        Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks, exporting })
     }
 
     /// The hub's URL: what `Link rel="hub"` says.
@@ -253,7 +259,11 @@ impl Hub {
         // At the same time, so that both together take no longer than either may.
         let finish = async { while self.tasks.join_next().await.is_some() {} };
         tokio::join!(finish, self.delivery.stop());
+        // Before the collector is waited for, which is none of the store's affair.
         drop(self.store);
+        if let Some(exporting) = self.exporting {
+            exporting.finish().await;
+        }
     }
 }
 
@@ -325,14 +335,14 @@ async fn start_fetching(
     config: &Config,
     store: &Arc<dyn Store>,
     guard: &Guard,
-    (url, budget, fan_out): (&Arc<str>, &BodyBudget, &FanOut),
+    (url, budget, fan_out, tracer): (&Arc<str>, &BodyBudget, &FanOut, &Tracer),
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Pings, StoreError> {
     let client = topic_client(config, guard);
     let limited = config.limits.enabled;
     let (budget, url, fan_out) = (budget.clone(), Arc::clone(url), fan_out.clone());
-    let fetching = Fetching::new(Arc::clone(store), client, budget, url, fan_out, limited);
+    let fetching = Fetching::new(Arc::clone(store), client, budget, url, fan_out, limited, tracer.clone());
     let (sender, receiver) = mpsc::unbounded_channel();
     queue(&sender, store.pings().await?.into_iter().map(Pinged::left));
     tasks.spawn(fetching.run(receiver, stopped.clone()));
@@ -351,7 +361,7 @@ fn pace(config: &Config) -> Pace {
     Pace { patience: config.ingress.body_timeout, bytes_per_second: config.ingress.body_rate }
 }
 
-fn delivery_settings(config: &Config) -> delivery::Settings {
+fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
     delivery::Settings {
         retry: config.retry_policy(),
         breaker: config.breaker_policy(),
@@ -363,6 +373,7 @@ fn delivery_settings(config: &Config) -> delivery::Settings {
         confirmed: Confirmed::new(config.limits.enabled, config.limits.unconfirmed),
         signature: config.signature.method,
         entry_diff: config.publish.entry_diff.clone(),
+        tracer: tracer.clone(),
     }
 }
 

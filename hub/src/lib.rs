@@ -8,7 +8,8 @@
 //! 4. [`delivery`], which sweeps over the topic's subscriptions and keeps the laggards apart;
 //! 5. [`egress`] is the only way out, to the subscriber's callback.
 //!
-//! [`subscriptions`] is the way in for subscribers: request, verification of intent, lease. [`operator`] is the desk of the one who runs it.
+//! [`subscriptions`] is the way in for subscribers: request, verification of intent, lease. [`operator`] is the desk of the one who runs it,
+//! and [`telemetry`] follows a notification all the way.
 //!
 //! # Example
 //!
@@ -46,6 +47,7 @@ pub mod places;
 mod sockets;
 pub mod store;
 pub mod subscriptions;
+pub mod telemetry;
 pub mod topics;
 
 pub use hub::{Given, Hub, StartError};

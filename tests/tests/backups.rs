@@ -216,12 +216,12 @@ async fn what_cannot_be_restored_is_refused_with_the_reason_and_leaves_nothing()
     fs::write(&mark, "fjall 77\n").unwrap();
     let said = hub.try_restart().await.unwrap_err();
     assert!(
-        said.contains("the store has format 77, this hub reads up to 2: use the newer hub that wrote it"),
+        said.contains("the store has format 77, this hub reads up to 3: use the newer hub that wrote it"),
         "{said}"
     );
     fs::write(&mark, "fjall 1\n").unwrap();
     hub.restart().await;
-    assert_eq!(fs::read_to_string(&mark).unwrap(), "fjall 2\n", "an older format is migrated by a start");
+    assert_eq!(fs::read_to_string(&mark).unwrap(), "fjall 3\n", "an older format is migrated by a start");
     assert!(hub.admin("/api/v1/topics").await.text().contains(&topic(0)));
 }
 
@@ -294,12 +294,13 @@ async fn a_damaged_store_is_mended_and_whoever_had_not_got_what_is_lost_is_told_
     .await;
 }
 
-/// What the hub before this one wrote: records of the first version, in which subscriptions had no addresses.
-fn as_of_before(space: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
-    assert_eq!(value[0], 2, "this test knows what changed from version 1 to 2 only");
+/// What a hub of before wrote: records of the first version, in which subscriptions had no addresses, or of the second, in which no
+/// notification had a trace, as this one has none.
+fn as_of_before(version: u8, space: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
+    assert_eq!(value[0], 3, "this test knows what changed up to version 3 only");
     let mut content = value[..value.len() - 4].to_vec();
-    content[0] = 1;
-    if space == SUBSCRIPTIONS {
+    content[0] = version;
+    if version == 1 && space == SUBSCRIPTIONS {
         let mut at = 1;
         let number = |at: &mut usize| {
             let begin = *at;
@@ -324,8 +325,8 @@ fn as_of_before(space: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_store_of_the_hub_before_this_one_is_migrated_by_a_start_and_nothing_is_lost() {
-    for engine in ["fjall", "sled"] {
+async fn a_store_of_a_hub_of_before_is_migrated_by_a_start_and_nothing_is_lost() {
+    for (engine, version) in [("fjall", 1), ("sled", 1), ("fjall", 2), ("sled", 2)] {
         let folder = tempdir().unwrap();
         let [data, old, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
         let keys = [("STORE_ENGINE", engine)];
@@ -338,19 +339,20 @@ async fn a_store_of_the_hub_before_this_one_is_migrated_by_a_start_and_nothing_i
         hub.stop().await;
         well(&data, &keys, &["backup", file.to_str().unwrap()]).await;
         let mut backup = Backup::read(&file);
-        backup.say("\"store\":2", "\"store\":1");
-        backup.change(|space, key, value| as_of_before(space, key, &value));
+        backup.say("\"store\":3", &format!("\"store\":{version}"));
+        backup.change(|space, key, value| as_of_before(version, space, key, &value));
         backup.write(&file);
         well(&old, &keys, &["restore", file.to_str().unwrap()]).await;
         // That is now what the other hub had, but for the mark.
         let mark = old.join("engine");
-        fs::write(&mark, format!("{engine} 1\n")).unwrap();
+        let older = format!("{engine} {version}\n");
+        fs::write(&mark, &older).unwrap();
         assert!(well(&old, &keys, &["fsck"]).await.contains("all well"));
-        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 1\n"), "a look changes nothing");
+        assert_eq!(fs::read_to_string(&mark).unwrap(), older, "a look changes nothing");
 
         destination.behave(|_| Reply::Agree);
         let new = HubProcess::start_with(&old, &keys).await;
-        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 2\n"));
+        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 3\n"));
         let retry = format!("/api/v1/deliveries/retry?topic={}", topic(0));
         assert_eq!(new.admin_post(&retry, "").await.status, 200);
         let got = destination.until_delivered(2).await;

@@ -225,6 +225,9 @@ mod tests {
             ("[lease]\nmax = \"18446744073709551615s\"", "lease.max"),
             ("[retention]\nsize = \"0\"", "retention.size"),
             ("public_url = \"https://hub.example/?a=b\"", "no query"),
+            ("[telemetry]\notlp = \"collector:4318\"", "no http or https URL"),
+            ("[telemetry]\notlp = \"http://me:secret@collector.example:4318\"", "no password"),
+            ("[telemetry]\nratio = 1.5", "telemetry.ratio"),
         ] {
             let found = problems(text);
             assert!(found.contains(word), "{text}: {found}");

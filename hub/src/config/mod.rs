@@ -87,6 +87,8 @@ pub struct Config {
     pub admin: AdminConfig,
     /// `[log]`
     pub log: LogConfig,
+    /// `[telemetry]`
+    pub telemetry: TelemetryConfig,
 }
 
 /// `[store]`
@@ -397,6 +399,33 @@ pub struct LogConfig {
     pub filter: String,
 }
 
+/// `[telemetry]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct TelemetryConfig {
+    /// Where a collector takes OTLP over HTTP; `None`: no traces are recorded.
+    #[serde(deserialize_with = "values::optional_url")]
+    pub otlp: Option<Url>,
+    /// The share of posts and pings that are recorded.
+    pub ratio: f64,
+}
+
+impl TelemetryConfig {
+    fn mistakes(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let takes_a_path = |url: &Url| {
+            let is_open = url.username().is_empty() && url.password().is_none();
+            is_open && url.query().is_none() && url.fragment().is_none()
+        };
+        if !self.otlp.as_ref().is_none_or(takes_a_path) {
+            found.push("telemetry.otlp must have no query, no fragment and no password, since /v1/traces is put behind it: write for example \"http://127.0.0.1:4318\"".to_owned());
+        }
+        if !(0.0..=1.0).contains(&self.ratio) {
+            found.push(format!("telemetry.ratio must lie between 0 and 1, it is {}", self.ratio));
+        }
+        found
+    }
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -579,6 +608,7 @@ impl Config {
                 humantime::format_duration(horizon)
             ),
         );
+        found.extend(self.telemetry.mistakes());
         found
     }
 }

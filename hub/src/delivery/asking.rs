@@ -143,6 +143,7 @@ mod tests {
     use crate::egress::{Confirmed, Guard};
     use crate::store::{self, Engine, Intent, Keyring, NewRequest};
     use crate::subscriptions::VerifiedSubscription;
+    use crate::telemetry::Tracer;
     use crate::topics::Prefixes;
 
     /// Takes whatever it is sent, and echoes the challenge to who asks.
@@ -185,6 +186,7 @@ mod tests {
             confirmed: Confirmed::new(true, "1/h, burst 3".parse().unwrap()),
             signature: SignatureMethod::Sha256,
             entry_diff: Prefixes::default(),
+            tracer: Tracer::default(),
         }
     }
 

@@ -21,8 +21,10 @@ use super::editions::Editions;
 use super::meters::Meters;
 use super::notes::{Came, Note, Notes};
 use super::schedule::Outcome;
+use super::spans::describe;
 use crate::egress::{self, EgressClient, EgressError, HeldBack, ReadLimit, Way};
 use crate::store::{Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, TopicId};
+use crate::telemetry::{SpanKind, TRACEPARENT, TraceContext, Tracer};
 use crate::topics::Prefixes;
 
 /// More of an answer is not even read (W-156).
@@ -48,6 +50,7 @@ pub(super) struct Courier {
     meters: Meters,
     told: Told,
     notes: Notes,
+    tracer: Tracer,
 }
 
 /// What was told to be lost: everybody who is owed it comes across it.
@@ -94,7 +97,7 @@ impl Courier {
         client: EgressClient,
         method: SignatureMethod,
         entry_diff: Prefixes,
-        (meters, notes): (Meters, Notes),
+        (meters, notes, tracer): (Meters, Notes, Tracer),
         confirmations: Confirmations,
     ) -> Self {
         let asking = Asking::new(Arc::clone(&store), client.clone(), method, meters.clone(), confirmations);
@@ -108,6 +111,7 @@ impl Courier {
             meters,
             told: Told::nothing(),
             notes,
+            tracer,
         }
     }
 
@@ -201,12 +205,16 @@ impl Courier {
     ) -> Finished {
         let number = attempt.number;
         let answered = |outcome| Finished::Answered { offset: notification.offset, outcome };
-        let (begun, answer) = match self.request_from(shard, attempt, recipient, notification, body).await {
+        let mut span = self.tracer.begin_below(notification.trace, "deliver", SpanKind::Client);
+        let content = Content { notification, body, trace: span.passed_on() };
+        let (begun, answer) = match self.request_from(shard, attempt, recipient, content).await {
             Ok(Some(asked)) => asked,
             Ok(None) => return Finished::Vanished,
             Err(error) => {
                 let id = notification.id();
                 warn!(%id, subscription = recipient.id.0, %error, "delivery cannot be expressed as a request");
+                span.fail(|| error.to_string());
+                span.end();
                 return answered(Outcome::unreachable());
             }
         };
@@ -224,6 +232,7 @@ impl Courier {
             Err(_) => answered(Outcome::unreachable()),
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);
+        describe(span, &answer, recipient, notification, number);
         log(&answer, recipient, notification, number);
         if let Some(note) = note(&answer, notification, number) {
             self.notes.put(recipient.id, note);
@@ -239,13 +248,12 @@ impl Courier {
         shard: Shard,
         attempt: &Attempt,
         recipient: &Arc<Recipient>,
-        notification: &Notification,
-        body: Bytes,
+        content: Content<'_>,
     ) -> Result<Option<(Instant, Result<egress::Answer, EgressError>)>, Unaddressable> {
         let Attempt { keep, number, .. } = *attempt;
         let mut way = Way::Asking(recipient.id.0);
         for _ in 0..=QUESTIONS {
-            let (addressed, request) = self.request(recipient, keep, notification, body.clone(), number)?;
+            let (addressed, request) = self.request(recipient, keep, content.clone(), number)?;
             let begun = Instant::now();
             let question = match self.client.send_to(&addressed.target, request, ANSWER_READ, way).await {
                 Err(EgressError::Unasked(question)) => question,
@@ -266,15 +274,26 @@ impl Courier {
         &self,
         recipient: &Arc<Recipient>,
         keep: Keep,
-        notification: &Notification,
-        body: Bytes,
+        Content { notification, body, trace }: Content<'_>,
         number: u16,
     ) -> Result<(Arc<Addressed>, Request<Full<Bytes>>), Unaddressable> {
         let addressed = self.addresses.of(recipient, keep)?;
-        let head = self.heads.of(notification)?;
+        let mut head = self.heads.of(notification)?;
+        if let Some(trace) = trace {
+            head.insert(TRACEPARENT, trace.header());
+        }
         let request = request(addressed.key.as_ref(), head, body, number)?;
         Ok((addressed, request))
     }
+}
+
+/// What a subscriber gets with one attempt.
+#[derive(Clone)]
+struct Content<'a> {
+    notification: &'a Notification,
+    /// Of a feed, what is new to the subscriber.
+    body: Bytes,
+    trace: Option<TraceContext>,
 }
 
 /// What is worth a note: a failure, and a success after one.
@@ -324,6 +343,9 @@ fn head(notification: &Notification) -> Result<HeaderMap, http::Error> {
     let mut head = HeaderMap::with_capacity(8);
     for differs in [HOST, ATTEMPT, SIGNATURE] {
         head.insert(differs, HeaderValue::from_static(""));
+    }
+    if notification.trace.is_some() {
+        head.insert(TRACEPARENT, HeaderValue::from_static(""));
     }
     head.insert(CONTENT_TYPE, HeaderValue::from_maybe_shared(notification.content_type.clone())?);
     head.insert(LINK, HeaderValue::from_maybe_shared(Bytes::from(links(notification).to_string()))?);
@@ -407,6 +429,7 @@ mod tests {
             body: Bytes::from_static(b"Gr\xc3\xbc\xc3\x9fe\n"),
             rule: Rule::Every,
             received_at: DateTime::now(),
+            trace: None,
         }
     }
 

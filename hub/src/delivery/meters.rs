@@ -56,25 +56,11 @@ enum Heard {
 
 impl Default for Meters {
     fn default() -> Self {
-        let outcomes: [_; OUTCOMES] = [
-            (Ending::Acknowledged, "2xx"),
-            (Ending::Redirected, "3xx"),
-            (Ending::Gone, "410"),
-            (Ending::TooMany, "429"),
-            (Ending::Refused, "4xx"),
-            (Ending::Broken, "5xx"),
-            (Ending::TimedOut, "timeout"),
-            (Ending::NoName, "dns"),
-            (Ending::Forbidden, "blocked_ip"),
-            (Ending::Unconnected, "connection"),
-            (Ending::NotSent, "not_sent"),
-            (Ending::HeldBack, "held_back"),
-        ];
         let heard =
             [(Heard::Yes, "confirmed"), (Heard::SomethingElse, "refused"), (Heard::Nothing, "unreachable")];
         let lags = Family::<_, Histogram>::new_with_constructor(lag_times);
         Self {
-            outcomes: Kinds::new("outcome", &outcomes),
+            outcomes: Kinds::new("outcome", &Ending::ALL.map(|ending| (ending, ending.name()))),
             asked: Kinds::new("result", &heard),
             seconds: request_times(),
             first_attempt: lags.get_or_create_owned(&[("until", "first_attempt")]),
@@ -145,7 +131,44 @@ impl crate::metrics::Meters for Meters {
     }
 }
 
+/// What metrics and traces call the end of an attempt.
+pub(super) fn outcome(answer: &Result<Answer, EgressError>) -> &'static str {
+    Ending::of(answer).name()
+}
+
 impl Ending {
+    const ALL: [Self; OUTCOMES] = [
+        Self::Acknowledged,
+        Self::Redirected,
+        Self::Gone,
+        Self::TooMany,
+        Self::Refused,
+        Self::Broken,
+        Self::TimedOut,
+        Self::NoName,
+        Self::Forbidden,
+        Self::Unconnected,
+        Self::NotSent,
+        Self::HeldBack,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Acknowledged => "2xx",
+            Self::Redirected => "3xx",
+            Self::Gone => "410",
+            Self::TooMany => "429",
+            Self::Refused => "4xx",
+            Self::Broken => "5xx",
+            Self::TimedOut => "timeout",
+            Self::NoName => "dns",
+            Self::Forbidden => "blocked_ip",
+            Self::Unconnected => "connection",
+            Self::NotSent => "not_sent",
+            Self::HeldBack => "held_back",
+        }
+    }
+
     fn of(answer: &Result<Answer, EgressError>) -> Self {
         match answer {
             Ok(answer) => match answer.status {

@@ -23,6 +23,7 @@ mod round;
 mod schedule;
 mod shard;
 mod slots;
+mod spans;
 mod sweep;
 mod waiting;
 mod worker;
@@ -48,6 +49,7 @@ pub use schedule::RetryPolicy;
 
 use crate::egress::{Confirmed, EgressClient, Guard};
 use crate::store::{Shard, Slot, Store, StoreError, StoreEvent, SubscriptionId};
+use crate::telemetry::Tracer;
 use crate::topics::Prefixes;
 use clock::Clock;
 use courier::Courier;
@@ -89,6 +91,8 @@ pub struct Settings {
     pub signature: SignatureMethod,
     /// Topics whose feeds are sent without entries that the subscriber has got already.
     pub entry_diff: Prefixes,
+    /// What begins the spans of attempts.
+    pub tracer: Tracer,
 }
 
 /// The running delivery.
@@ -311,8 +315,9 @@ impl Plan {
             Err(error) => return tracing::error!(%error, "no runtime for delivery"),
         };
         runtime.block_on(async {
-            let Settings { connect_timeout, timeout, per_host, signature, entry_diff, confirmed, .. } =
-                self.settings;
+            let Settings {
+                connect_timeout, timeout, per_host, signature, entry_diff, confirmed, tracer, ..
+            } = self.settings;
             let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
                 .heeding(&self.guard, per_host, confirmed.clone())
                 .with_connections(self.max_connections);
@@ -322,7 +327,7 @@ impl Plan {
                 client,
                 signature,
                 entry_diff,
-                (self.meters, self.notes),
+                (self.meters, self.notes, tracer),
                 confirming,
             );
             let worker =

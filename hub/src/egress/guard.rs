@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use resync_core::address::is_public;
 use url::{Host, Url};
 
@@ -84,6 +84,15 @@ impl Guard {
         trust: Trust,
     ) -> Result<Self, Unresolved> {
         Ok(Self(Arc::new(Rules { allow, ports, resolver: Resolver::new(nameservers)?, trust })))
+    }
+
+    /// The same resolver and roots for a destination that the operator has named: wherever that is, but at this port only. Nothing
+    /// that anybody else names may go through it.
+    #[must_use]
+    pub fn for_the_operator(&self, port: u16) -> Self {
+        let allow = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
+        let Rules { resolver, trust, .. } = self.0.as_ref();
+        Self(Arc::new(Rules { allow, ports: vec![port], resolver: resolver.clone(), trust: trust.clone() }))
     }
 
     pub(super) fn trust(&self) -> &Trust {
@@ -256,6 +265,18 @@ mod tests {
         assert_eq!(guard.check("8.8.8.8:25".parse().unwrap()), Err(Forbidden::Port(25)));
         let name: Url = "https://destination.example:25/".parse().unwrap();
         assert_eq!(guard.check_literal(&name), Err(Forbidden::Port(25)));
+    }
+
+    #[test]
+    fn what_the_operator_names_may_be_anywhere_and_opens_nothing_else() {
+        let guard = Guard::open_to(&[]);
+        let own = guard.for_the_operator(4318);
+        for ip in ["127.0.0.1", "10.1.2.3", "fd00::1", "::1", "8.8.8.8"] {
+            let ip: IpAddr = ip.parse().unwrap();
+            assert!(own.check(SocketAddr::new(ip, 4318)).is_ok(), "{ip}");
+            assert_eq!(own.check(SocketAddr::new(ip, 443)), Err(Forbidden::Port(443)));
+        }
+        assert!(guard.check("127.0.0.1:4318".parse().unwrap()).is_err(), "everybody else's stays as it is");
     }
 
     #[test]

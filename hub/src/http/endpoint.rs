@@ -132,7 +132,7 @@ async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, b
                 Err(refusal) => refusal,
             }
         }
-        Ok(websub::Request::Publish(ping)) => state.publish.ping(client, grant, ping).await,
+        Ok(websub::Request::Publish(ping)) => state.publish.ping(client, headers, grant, ping).await,
         Err(error @ FormError::TooManyTopics { .. }) => state.publish.refuse_ping(&error),
         Err(error) => refuse(StatusCode::BAD_REQUEST, error),
     }

@@ -18,6 +18,7 @@ use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
 use crate::buckets::{Refusal, network};
 use crate::places::{Asker, Lane};
+use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 use crate::topics::{Announced, Denied, Grant, Intake, Pings, Refused};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -43,6 +44,8 @@ pub struct PublishState {
     pub max_body: usize,
     /// What becomes of it all.
     pub meters: PublishMeters,
+    /// What begins the traces of publishers' requests, or goes on with theirs.
+    pub tracer: Tracer,
     /// The hub's own URL, as Sources and subscribers use it.
     pub hub_url: Arc<str>,
 }
@@ -64,26 +67,49 @@ impl PublishState {
     }
 
     /// Notes what becomes of a ping.
-    pub(super) async fn ping(&self, client: IpAddr, grant: Option<Grant>, ping: websub::Publish) -> Response {
-        let taken = self.take_ping(client, grant, ping).await;
+    pub(super) async fn ping(
+        &self,
+        client: IpAddr,
+        headers: &HeaderMap,
+        grant: Option<Grant>,
+        ping: websub::Publish,
+    ) -> Response {
+        let mut span = None;
+        let taken = self.take_ping(client, headers, grant, ping, &mut span).await;
         let response = taken.map_or_else(|refusal| refusal, |()| StatusCode::NO_CONTENT.into_response());
         self.meters.ping(response.status());
+        answered(span, response.status());
         response
     }
 
     /// Notes what becomes of posted content.
     pub(super) async fn content(&self, headers: &HeaderMap, body: Body) -> Response {
-        let response = self.take_content(headers, body).await.unwrap_or_else(|refusal| refusal);
+        let mut span = None;
+        let taken = self.take_content(headers, body, &mut span).await;
+        let response = taken.unwrap_or_else(|refusal| refusal);
         self.meters.post(response.status());
+        answered(span, response.status());
         response
     }
 
-    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05), whatever the policy.
+    /// The span of a request whose sender may publish: nobody else's `traceparent` is read.
+    fn begin(&self, headers: &HeaderMap, what: &'static str) -> OpenSpan {
+        let mut span = self.tracer.begin(TraceContext::of(headers), "POST /websub/", SpanKind::Server);
+        span.note("http.request.method", || "POST");
+        span.note("http.route", || "/websub/");
+        span.note("websub.publish", || what);
+        span
+    }
+
+    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05), whatever the policy, and is of no
+    /// trace where tokens are asked for.
     async fn take_ping(
         &self,
         client: IpAddr,
+        headers: &HeaderMap,
         grant: Option<Grant>,
         ping: websub::Publish,
+        span: &mut Option<OpenSpan>,
     ) -> Result<(), Response> {
         let (known, strange): (Vec<_>, Vec<_>) = ping
             .topics
@@ -93,27 +119,52 @@ impl PublishState {
         let fetched = async |topics| self.pings.fetched(topics).await.map_err(|error| unavailable(&error));
         let (known, strange) = (fetched(known).await?, fetched(strange).await?);
         self.ping_limit.admit_fetches(client, &strange, Instant::now()).map_err(too_many_pings)?;
+        let open = self.intake.is_open();
+        if open || !known.is_empty() {
+            *span = Some(self.begin(headers, "ping"));
+        }
         for (topics, lane) in [(known, Lane::Known), (strange, Lane::Stranger)] {
             let asker = Asker { client: Some(network(client)), lane };
+            let traced = span.as_ref().filter(|_| open || lane == Lane::Known);
+            let trace = traced.and_then(OpenSpan::context);
             for topic in topics {
-                self.pings.accept(topic, asker).await.map_err(|error| unavailable(&error))?;
+                self.pings.accept(topic, asker, trace).await.map_err(|error| unavailable(&error))?;
             }
         }
         Ok(())
     }
 
     /// Who may speak is settled before the body is read: strangers cost a header each.
-    async fn take_content(&self, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
+    async fn take_content(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        span: &mut Option<OpenSpan>,
+    ) -> Result<Response, Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
+        let span = span.insert(self.begin(headers, "content"));
+        span.note("websub.topic", || announced.topic().as_str().to_owned());
         let note = other_hub(&announced, &self.hub_url);
         let (body, room) =
             body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await?;
         let (bytes, begun) = (body.len(), Instant::now());
-        let id = self.intake.post(announced, body).await.map_err(|refused| refuse_content(&refused))?;
+        let posted = self.intake.post(announced, body, span).await;
+        let id = posted.map_err(|refused| refuse_content(&refused))?;
+        span.note("websub.notification", || id.to_string());
         self.meters.stored(bytes, begun.elapsed());
         drop(room);
         Ok(accepted(&self.statuses, id, &note, headers).await)
     }
+}
+
+/// How a publisher's request ended: what was refused is not told, what the hub itself could not do is.
+fn answered(span: Option<OpenSpan>, status: StatusCode) {
+    let Some(mut span) = span.filter(|_| !status.is_client_error()) else { return };
+    span.note("http.response.status_code", || status.as_u16());
+    if status.is_server_error() {
+        span.fail(|| status.to_string());
+    }
+    span.end();
 }
 
 /// 202, or the status if that is asked for and to be had: whatever else becomes of it, the notification is accepted.

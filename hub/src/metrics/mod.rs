@@ -90,8 +90,13 @@ impl<K: Copy + PartialEq> Kinds<K> {
 
     /// One more of a kind.
     pub fn count(&self, kind: K) {
+        self.count_many(kind, 1);
+    }
+
+    /// So many more of a kind.
+    pub fn count_many(&self, kind: K, number: u64) {
         if let Some((.., counter)) = self.each.iter().find(|(known, ..)| *known == kind) {
-            counter.inc();
+            counter.inc_by(number);
         }
     }
 

@@ -47,6 +47,7 @@ pub use records::{
 };
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+use crate::telemetry::TraceContext;
 
 /// The result of every storage operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -194,8 +195,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Remembers what the topic says about its content now.
     async fn put_validators(&self, topic: TopicId, validators: Validators) -> Result<()>;
 
-    /// Remembers that this topic has to be fetched; replaces an older ping of the same topic.
-    async fn put_ping(&self, topic: TopicUrl) -> Result<Ping>;
+    /// Remembers that this topic has to be fetched, and in which trace; replaces an older ping of the same topic, but for the trace of
+    /// that where the new one has none.
+    async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping>;
     /// Forgets a ping that was served. One that was replaced meanwhile is left alone.
     async fn remove_ping(&self, ping: &Ping) -> Result<()>;
     /// All that wait; read at start.

@@ -10,6 +10,8 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, NotificationId, Secret, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
+use crate::telemetry::TraceContext;
+
 /// By what a subscription is found: SHA-256 of its topic and its callback in their normal forms (D-01), each behind its length
 /// as eight bytes, the most significant first. It says nothing about a callback that cannot be guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -167,6 +169,8 @@ pub struct NewNotification {
     pub interval: Option<Interval>,
     /// When it came in.
     pub received_at: DateTime,
+    /// Where its deliveries belong in the trace that it came in with, or that was begun for it.
+    pub trace: Option<TraceContext>,
 }
 
 /// The time that a Change Notification is about (CN-007).
@@ -268,6 +272,8 @@ pub struct Notification {
     pub rule: Rule,
     /// When it came in.
     pub received_at: DateTime,
+    /// Where its deliveries belong in its trace.
+    pub trace: Option<TraceContext>,
 }
 
 impl Notification {
@@ -349,6 +355,8 @@ pub struct Ping {
     pub id: PingId,
     /// The topic.
     pub topic: TopicUrl,
+    /// Where the fetch belongs in the trace of the ping.
+    pub trace: Option<TraceContext>,
 }
 
 /// A pending request's identity; grows with every request.

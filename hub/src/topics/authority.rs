@@ -130,10 +130,15 @@ impl Authority {
     /// # Errors
     /// [`Denied`], saying what is missing.
     pub fn allows(&self, token: Option<&str>, topic: &TopicUrl) -> Result<(), Denied> {
-        if self.policy == PublishPolicy::Open {
+        if self.is_open() {
             return Ok(());
         }
         self.knows(token, topic)
+    }
+
+    /// Whether everybody may speak for every topic.
+    pub fn is_open(&self) -> bool {
+        self.policy == PublishPolicy::Open
     }
 
     /// Whether this is a token for this topic, whatever the policy.

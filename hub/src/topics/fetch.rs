@@ -30,6 +30,7 @@ use crate::store::{
     NewNotification, Notification, NotificationLinks, Offset, Ping, Rule, Store, StoreError, Topic,
     Validators,
 };
+use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 
 /// Fetches at once: in all, on slow networks, on one network and for one client. Of a slow one, or one with many names, nobody
 /// else should notice.
@@ -86,13 +87,18 @@ impl Pings {
         Ok(fetched)
     }
 
-    /// Accepts a ping of a topic that is to be fetched. When this returns, a crash no longer loses it. Those who are known, by a
-    /// token, do not queue behind strangers.
+    /// Accepts a ping of a topic that is to be fetched, in this trace. When this returns, a crash no longer loses it. Those who are
+    /// known, by a token, do not queue behind strangers.
     ///
     /// # Errors
     /// [`StoreError`], which leaves nothing behind.
-    pub async fn accept(&self, topic: TopicUrl, asker: Asker) -> Result<(), StoreError> {
-        let ping = self.store.put_ping(topic).await?;
+    pub async fn accept(
+        &self,
+        topic: TopicUrl,
+        asker: Asker,
+        trace: Option<TraceContext>,
+    ) -> Result<(), StoreError> {
+        let ping = self.store.put_ping(topic, trace).await?;
         // At shutdown nobody listens any more; the ping is durable and waits for the next start.
         let _ = self.fetching.send(Pinged { ping, asker });
         Ok(())
@@ -109,6 +115,7 @@ pub struct Fetching {
     turns: Turns,
     places: Places,
     fan_out: FanOut,
+    tracer: Tracer,
 }
 
 /// Why subscribers get nothing now.
@@ -143,11 +150,12 @@ impl Fetching {
         public_hub: Arc<str>,
         fan_out: FanOut,
         by_client: bool,
+        tracer: Tracer,
     ) -> Self {
         let client_share = by_client.then_some(FOR_ONE_CLIENT);
         let bounds = Bounds { all: ALL, slow: SLOW, here: ON_ONE_NETWORK, client: client_share };
         let (turns, places) = (Turns::default(), Places::new(bounds));
-        Self { store, client, budget, public_hub, turns, places, fan_out }
+        Self { store, client, budget, public_hub, turns, places, fan_out, tracer }
     }
 
     /// Fetches whatever is pinged, until `stop` turns true.
@@ -193,7 +201,10 @@ impl Fetching {
             }
             let result = {
                 let mut place = self.place(ping, askers).await;
-                self.fetch_once(topic, askers, &mut place).await
+                let mut span = self.tracer.begin_below(ping.trace, "fetch", SpanKind::Client);
+                let result = self.fetch_once(topic, askers, &mut place, &mut span).await;
+                describe(span, topic, &result);
+                result
             };
             let Err(error) = result else { return };
             match if error.is_shortage() { waits.next() } else { pauses.next() } {
@@ -227,7 +238,13 @@ impl Fetching {
         }
     }
 
-    async fn fetch_once(&self, topic: &TopicUrl, askers: &[Asker], place: &mut Place) -> Result<(), Failed> {
+    async fn fetch_once(
+        &self,
+        topic: &TopicUrl,
+        askers: &[Asker],
+        place: &mut Place,
+        span: &mut OpenSpan,
+    ) -> Result<(), Failed> {
         let Some(known) = self.store.topic(topic).await? else { return Ok(()) };
         // Only what is about the newest version tells whether there is a newer one.
         let validators =
@@ -251,7 +268,12 @@ impl Fetching {
             return Ok(());
         }
         let (bytes, mut now) = (fetched.answer.body.len(), fetched.validators(known.latest));
-        let appended = self.store.append(self.notification(topic, fetched).await, Duration::ZERO).await?;
+        let new = NewNotification { trace: span.context(), ..self.notification(topic, fetched).await };
+        let append = span.child("append", SpanKind::Internal);
+        let appended = self.store.append(new, Duration::ZERO).await;
+        append.end_with(&appended);
+        let appended = appended?;
+        span.note("websub.notification", || appended.id().to_string());
         // Not before: what could not be written is fetched again, and goes out once.
         self.fan_out.take(topic, known.id, bytes, askers).await;
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
@@ -313,8 +335,20 @@ impl Fetching {
             idempotency_key: None,
             interval: None,
             received_at: DateTime::now(),
+            trace: None,
         }
     }
+}
+
+/// What an operator wants to know of a fetch.
+fn describe(mut span: OpenSpan, topic: &TopicUrl, result: &Result<(), Failed>) {
+    span.note("http.request.method", || "GET");
+    span.note("server.address", || topic.url().host_str().unwrap_or_default().to_owned());
+    span.note("websub.topic", || topic.as_str().to_owned());
+    if let Err(Failed::Topic(Unfetched::Status(status))) = result {
+        span.note("http.response.status_code", || status.as_u16());
+    }
+    span.end_with(result);
 }
 
 /// Destinations of a topic whose Source posts ResourceSync notifications get nothing else: whoever pings must not be able to send them

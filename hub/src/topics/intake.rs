@@ -16,6 +16,7 @@ use tracing::info;
 use super::authority::{Authority, Denied, Grant};
 use crate::egress::coding;
 use crate::store::{Appended, Interval, NewNotification, NotificationLinks, Rule, Store, StoreError};
+use crate::telemetry::{OpenSpan, SpanKind};
 
 /// The header by which a publisher marks the repetition of a post.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -61,6 +62,11 @@ impl Announced {
         }
         let content_type = Bytes::copy_from_slice(content_type.as_bytes());
         Ok(Self { topic, links, content_type, essence, idempotency_key: idempotency_key(headers)? })
+    }
+
+    /// The topic that the post is about.
+    pub fn topic(&self) -> &TopicUrl {
+        &self.topic
     }
 
     /// The hubs that the post names.
@@ -163,20 +169,37 @@ impl Intake {
         self.authority.grant(bearer(headers))
     }
 
+    /// Whether senders need no token.
+    pub fn is_open(&self) -> bool {
+        self.authority.is_open()
+    }
+
     /// Whether the sender has a token for this topic, whatever the policy.
     pub fn has_token(&self, headers: &HeaderMap, topic: &TopicUrl) -> bool {
         self.authority.knows(bearer(headers), topic).is_ok()
     }
 
-    /// Checks the body and appends the notification to its topic's log. When this returns, it is durable.
+    /// Checks the body and appends the notification to its topic's log. When this returns, it is durable, and its deliveries will
+    /// be told of below `span`.
     ///
     /// # Errors
     /// [`Refused`], which leaves nothing behind.
-    pub async fn post(&self, announced: Announced, body: Bytes) -> Result<NotificationId, Refused> {
-        let notification = check(announced, body)?;
+    pub async fn post(
+        &self,
+        announced: Announced,
+        body: Bytes,
+        span: &OpenSpan,
+    ) -> Result<NotificationId, Refused> {
+        let notification = NewNotification { trace: span.context(), ..check(announced, body)? };
         let topic = notification.topic.clone();
         let bytes = notification.body.len();
-        let appended = self.store.append(notification, self.remember).await?;
+        let append = span.child("append", SpanKind::Internal);
+        let appended = self.store.append(notification, self.remember).await;
+        // What is refused is not told.
+        if !matches!(appended, Ok(Appended::KeyReused(_))) {
+            append.end_with(&appended);
+        }
+        let appended = appended?;
         match appended {
             Appended::New(id) => info!(%id, topic = topic.as_str(), bytes, "notification accepted"),
             Appended::Repeated(id) => {
@@ -200,8 +223,18 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
         return Err(Refused::Empty);
     }
     let interval = if is_xml(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
-    let (rule, received_at) = (Rule::Every, DateTime::now());
-    Ok(NewNotification { topic, content_type, links, body, rule, idempotency_key, interval, received_at })
+    let (rule, received_at, trace) = (Rule::Every, DateTime::now(), None);
+    Ok(NewNotification {
+        topic,
+        content_type,
+        links,
+        body,
+        rule,
+        idempotency_key,
+        interval,
+        received_at,
+        trace,
+    })
 }
 
 /// What a topic shows is one of the ResourceSync notifications that its Source also posts.

@@ -10,6 +10,7 @@ use tracing::error;
 
 use crate::places::{Asker, Lane};
 use crate::store::{Ping, PingId};
+use crate::telemetry::TraceContext;
 
 /// Strangers whose turn a topic waits for, each its own; those with a token wait besides.
 const STRANGERS: usize = 8;
@@ -23,6 +24,8 @@ pub(super) struct Turns {
 #[derive(Debug)]
 struct Newest {
     id: PingId,
+    /// Of those that have pinged since the last round began, the last that is of one.
+    trace: Option<TraceContext>,
     /// Who has pinged since the last round began.
     askers: Vec<Asker>,
     /// Tells those who wait that a ping of this topic has come in.
@@ -45,13 +48,14 @@ impl Turns {
         match self.under_way().entry(ping.topic.clone()) {
             Entry::Occupied(mut entry) => {
                 let newest = entry.get_mut();
-                newest.id = ping.id;
+                (newest.id, newest.trace) = (ping.id, ping.trace.or(newest.trace));
                 newest.join(asker);
                 newest.pinged.notify_waiters();
                 true
             }
             Entry::Vacant(entry) => {
-                entry.insert(Newest { id: ping.id, askers: vec![asker], pinged: Arc::default() });
+                let Ping { id, trace, .. } = *ping;
+                entry.insert(Newest { id, trace, askers: vec![asker], pinged: Arc::default() });
                 false
             }
         }
@@ -65,11 +69,11 @@ impl Turns {
     {
         loop {
             // A task of its own, so that a panic ends there.
-            if let Err(fault) = tokio::spawn(work(ping.clone(), self.take_askers(&ping))).await {
+            if let Err(fault) = tokio::spawn(work(ping.clone(), self.begin_round(&ping))).await {
                 error!(topic = ping.topic.as_str(), %fault, "fetching the topic failed by a fault of the hub's");
             }
             match self.newer(&ping) {
-                Some(newer) => ping.id = newer,
+                Some(newer) => (ping.id, ping.trace) = newer,
                 None => return,
             }
         }
@@ -78,6 +82,7 @@ impl Turns {
     /// Whoever this round was for is of the next one too: it gives way to a newer ping before the topic was fetched.
     pub(super) fn put_back(&self, ping: &Ping, askers: &[Asker]) {
         if let Some(newest) = self.under_way().get_mut(&ping.topic) {
+            newest.trace = newest.trace.or(ping.trace);
             for asker in askers {
                 newest.join(*asker);
             }
@@ -112,19 +117,21 @@ impl Turns {
         }
     }
 
-    /// For whom the round that begins is.
-    fn take_askers(&self, ping: &Ping) -> Vec<Asker> {
-        self.under_way()
-            .get_mut(&ping.topic)
-            .map(|newest| std::mem::take(&mut newest.askers))
-            .unwrap_or_default()
+    /// For whom the round that begins is. Its trace is that of the ping.
+    fn begin_round(&self, ping: &Ping) -> Vec<Asker> {
+        let mut under_way = self.under_way();
+        let Some(newest) = under_way.get_mut(&ping.topic) else { return Vec::new() };
+        if newest.id == ping.id {
+            newest.trace = None;
+        }
+        std::mem::take(&mut newest.askers)
     }
 
     /// The ping that came while this one was served; without one the topic is no longer worked on.
-    fn newer(&self, served: &Ping) -> Option<PingId> {
+    fn newer(&self, served: &Ping) -> Option<(PingId, Option<TraceContext>)> {
         let mut under_way = self.under_way();
-        let newest =
-            under_way.get(&served.topic).map(|newest| newest.id).filter(|newest| *newest != served.id);
+        let newest = under_way.get(&served.topic).map(|newest| (newest.id, newest.trace));
+        let newest = newest.filter(|(newest, _)| *newest != served.id);
         if newest.is_none() {
             under_way.remove(&served.topic);
         }
@@ -158,7 +165,7 @@ mod tests {
     const KNOWN: Asker = Asker { client: None, lane: Lane::Known };
 
     fn ping(id: u64) -> Ping {
-        Ping { id: PingId(id), topic: "http://source.example/feed".parse().unwrap() }
+        Ping { id: PingId(id), topic: "http://source.example/feed".parse().unwrap(), trace: None }
     }
 
     #[tokio::test]
@@ -180,6 +187,37 @@ mod tests {
             .await;
         assert_eq!(*rounds.lock().unwrap(), [1, 3]);
         assert!(!turns.joins(&ping(4), STRANGER), "nothing is left of them");
+    }
+
+    #[tokio::test]
+    async fn each_round_is_of_the_newest_trace_of_those_that_ping_for_it() {
+        let (turns, rounds) = (Turns::default(), Arc::new(Mutex::new(Vec::new())));
+        let traces = [TraceContext::begin(), TraceContext::begin()].map(Some);
+        let first = Ping { trace: traces[0], ..ping(1) };
+        assert!(!turns.joins(&first, STRANGER));
+        let (inner, seen) = (turns.clone(), Arc::clone(&rounds));
+        turns
+            .serve(first, move |round, _| {
+                let (turns, seen) = (inner.clone(), Arc::clone(&seen));
+                async move {
+                    seen.lock().unwrap().push(round.trace);
+                    match round.id.0 {
+                        1 => {
+                            assert!(turns.joins(&Ping { trace: traces[1], ..ping(2) }, KNOWN));
+                            assert!(turns.joins(&ping(3), STRANGER));
+                        }
+                        // Gives way.
+                        3 => {
+                            assert!(turns.joins(&ping(4), STRANGER));
+                            turns.put_back(&round, &[]);
+                        }
+                        4 => assert!(turns.joins(&ping(5), STRANGER)),
+                        _ => {}
+                    }
+                }
+            })
+            .await;
+        assert_eq!(*rounds.lock().unwrap(), [traces[0], traces[1], traces[1], None]);
     }
 
     #[tokio::test]
@@ -251,7 +289,7 @@ mod tests {
     #[tokio::test]
     async fn b33_a_ping_wakes_nobody_who_waits_for_another_topic() {
         let turns = Turns::default();
-        let other = Ping { id: PingId(9), topic: "http://other.example/".parse().unwrap() };
+        let other = Ping { id: PingId(9), topic: "http://other.example/".parse().unwrap(), trace: None };
         turns.joins(&ping(1), STRANGER);
         turns.joins(&other, STRANGER);
         let first = ping(1);
@@ -273,7 +311,7 @@ mod tests {
             turns.joins(&ping(2), Asker { client: Some([192, 0, 2, last].into()), ..STRANGER });
         }
         turns.joins(&ping(3), KNOWN);
-        let askers = turns.take_askers(&ping(1));
+        let askers = turns.begin_round(&ping(1));
         assert_eq!((askers.len(), askers.last()), (STRANGERS + 1, Some(&KNOWN)), "the token counts");
     }
 }

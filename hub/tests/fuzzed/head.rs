@@ -1,5 +1,6 @@
 //! Any bytes as the query of a request for catching up, in the first line, and header fields, one a line: no panic; a proxy's
-//! word about the client counts whatever the client wrote before; what goes on where a page ended asks for the same.
+//! word about the client counts whatever the client wrote before; what goes on where a page ended asks for the same; a trace goes on
+//! as it was read.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -8,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use resync_hub::config::{self, ClientHeader};
 use resync_hub::http::{Asked, TrustedProxies, wants_representation};
 use resync_hub::store::Offset;
+use resync_hub::telemetry::{TRACEPARENT, TraceContext};
 use resync_hub::topics::Announced;
 
 const PROXY: &str = "10.0.0.1";
@@ -39,10 +41,21 @@ pub(crate) fn run(bytes: &[u8]) {
     if let Ok(announced) = Announced::read(&headers) {
         assert!(!announced.hubs().is_empty());
     }
+    traced(&headers);
     let mut asking = headers;
     let _ = wants_representation(&asking);
     asking.append("prefer", HeaderValue::from_static("return=representation"));
     assert!(wants_representation(&asking));
+}
+
+/// What goes out is valid, whatever came in.
+fn traced(headers: &HeaderMap) {
+    let Some(context) = TraceContext::of(headers) else { return };
+    let (child, text) = (context.child(), context.to_string());
+    assert_eq!(headers.get_all(TRACEPARENT).iter().count(), 1);
+    assert_eq!(TraceContext::parse(text.as_bytes()), Some(context));
+    assert_eq!(TraceContext::from_bytes(&context.to_bytes()), Some(context));
+    assert_eq!((child.trace(), child.is_sampled()), (context.trace(), context.is_sampled()));
 }
 
 fn fields<'a>(lines: impl Iterator<Item = &'a [u8]>) -> HeaderMap {

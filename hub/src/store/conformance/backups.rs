@@ -9,8 +9,10 @@ use tokio::runtime::Handle;
 
 use super::{Place, append, at, callback, named, on_every_engine, posted, secret, subscribe, the, topic};
 use crate::store::{
-    BackupError, Engine, Keyring, Offset, Store, StoreError, Topic, back_up, check, open, restore, verify,
+    BackupError, Engine, Keyring, NewNotification, Offset, Store, StoreError, Topic, back_up, check, open,
+    restore, verify,
 };
+use crate::telemetry::TraceContext;
 
 on_every_engine!(
     what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_engine,
@@ -55,7 +57,8 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
     let url = topic("t");
     let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
     for number in 0..20 {
-        append(&*store, named(posted(&url, vec![b'x'; number * 20_000]), &number.to_string(), at(1))).await;
+        let new = named(posted(&url, vec![b'x'; number * 20_000]), &number.to_string(), at(1));
+        append(&*store, NewNotification { trace: Some(TraceContext::begin()), ..new }).await;
     }
     let elsewhere = Elsewhere::new();
     elsewhere.take(&*store).await;
@@ -89,7 +92,9 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
             let of = |store: Arc<dyn Store>| async move {
                 store.notification_from(subscription.topic, offset).await
             };
-            assert_eq!(of(Arc::clone(&restored)).await.unwrap(), of(Arc::clone(&store)).await.unwrap());
+            let kept = of(Arc::clone(&restored)).await.unwrap();
+            assert!(kept.as_ref().is_some_and(|kept| kept.trace.is_some()));
+            assert_eq!(kept, of(Arc::clone(&store)).await.unwrap());
         }
     }
 }

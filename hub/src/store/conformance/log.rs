@@ -11,6 +11,7 @@ use crate::store::{
     Chain, ChainBreak, Interval, NewNotification, NotificationLinks, Offset, Rule, StoreEvent, TopicId,
     Validators,
 };
+use crate::telemetry::TraceContext;
 
 on_every_engine!(
     the_first_since_a_moment_is_found_although_the_clock_was_set_back,
@@ -43,6 +44,7 @@ async fn a_notification_is_read_as_it_was_appended(place: Place) {
         },
         rule: Rule::Latest,
         received_at: "2026-01-03T09:00:00.123456789Z".parse().unwrap(),
+        trace: TraceContext::parse(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         ..posted(&topic("t"), "<urlset/>\0\0")
     };
     let (id, offset) = append(&*store, new.clone()).await;
@@ -58,6 +60,7 @@ async fn a_notification_is_read_as_it_was_appended(place: Place) {
     assert_eq!(read.body, new.body);
     assert_eq!(read.rule, new.rule);
     assert_eq!(read.received_at, new.received_at);
+    assert!(read.trace.is_some() && read.trace == new.trace);
 }
 
 async fn a_body_of_any_size_comes_back_byte_for_byte(place: Place) {

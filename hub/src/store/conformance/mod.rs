@@ -107,6 +107,7 @@ pub(crate) fn posted(topic: &TopicUrl, body: impl Into<Bytes>) -> NewNotificatio
         idempotency_key: None,
         interval: None,
         received_at: DateTime::now(),
+        trace: None,
     }
 }
 

@@ -15,6 +15,7 @@ use crate::store::{
     SubscriptionId, Trimmed, Watermark,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+use crate::telemetry::TraceContext;
 
 /// Idempotency keys are forgotten by the wall clock, everything else by the clock of the model: in the future they last.
 const START: i64 = 4_000_000_000;
@@ -117,6 +118,12 @@ fn topic_of(number: usize) -> TopicUrl {
     topic(&format!("t{number}"))
 }
 
+/// Every other second something comes in a trace.
+fn trace_of(now: i64) -> Option<TraceContext> {
+    let value = format!("00-{now:032x}-{now:016x}-01");
+    TraceContext::parse(value.as_bytes()).filter(|_| now % 2 == 0)
+}
+
 fn callback_of(number: usize) -> CallbackUrl {
     CallbackUrl::parse(&format!("http://d{number}.example/cb")).unwrap()
 }
@@ -159,8 +166,9 @@ impl Model {
                 self.checkpoint(store, pair, paused, late, cursor).await;
             }
             Operation::Ping { topic, put: true } => {
-                let ping = store.put_ping(topic_of(topic)).await.unwrap();
-                self.pings.insert(topic, ping);
+                let ping = store.put_ping(topic_of(topic), trace_of(self.now)).await.unwrap();
+                let waiting = self.pings.get(&topic).and_then(|waiting| waiting.trace);
+                self.pings.insert(topic, Ping { trace: ping.trace.or(waiting), ..ping });
             }
             Operation::Ping { topic, put: false } => {
                 let Some(ping) = self.pings.remove(&topic) else { return };
@@ -177,6 +185,7 @@ impl Model {
             received_at: at(START + self.now),
             idempotency_key: key.map(|key| format!("key {key}")),
             interval: None,
+            trace: trace_of(self.now),
             ..posted(&topic_of(topic), body.clone())
         };
         let appended = store.append(new, Duration::from_secs(REMEMBER.unsigned_abs())).await.unwrap();
@@ -351,7 +360,8 @@ impl Model {
                     read.as_ref().map(|read| &read.body) == kept.map(|(body, _)| body),
                     "{number}/{offset}"
                 );
-                assert_eq!(read.map(|read| read.received_at), kept.map(|(_, received)| at(START + received)));
+                let came = |(_, received): &(Bytes, i64)| (at(START + received), trace_of(*received));
+                assert_eq!(read.map(|read| (read.received_at, read.trace)), kept.map(came));
             }
         }
     }

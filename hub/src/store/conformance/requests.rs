@@ -3,11 +3,13 @@
 use super::{
     Place, activate, ask, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret, topic,
 };
-use crate::store::{Activation, Intent, NewRequest};
+use crate::store::{Activation, Intent, NewRequest, Ping};
+use crate::telemetry::TraceContext;
 
 on_every_engine!(
     pings_wait_until_they_are_removed,
     a_newer_ping_replaces_the_older_one_of_its_topic,
+    a_waiting_trace_is_replaced_by_another_only,
     requests_are_kept_as_they_came_oldest_first,
     a_newer_request_replaces_the_older_one_of_its_pair_d17,
     removing_a_replaced_request_leaves_the_newer_one,
@@ -19,8 +21,10 @@ on_every_engine!(
 
 async fn pings_wait_until_they_are_removed(place: Place) {
     let store = place.open();
-    let b = store.put_ping(topic("~b")).await.unwrap();
-    let a = store.put_ping(topic("a")).await.unwrap();
+    let b = store.put_ping(topic("~b"), None).await.unwrap();
+    let trace = TraceContext::parse(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    let a = store.put_ping(topic("a"), trace).await.unwrap();
+    assert!(trace.is_some() && a.trace == trace);
     let store = place.reopen(store);
     assert_eq!(store.pings().await.unwrap(), [b.clone(), a.clone()]);
     store.remove_ping(&a).await.unwrap();
@@ -29,11 +33,22 @@ async fn pings_wait_until_they_are_removed(place: Place) {
     assert_eq!(store.pings().await.unwrap(), [b]);
 }
 
+async fn a_waiting_trace_is_replaced_by_another_only(place: Place) {
+    let mut store = place.open();
+    let [first, other] = [TraceContext::begin(), TraceContext::begin()].map(Some);
+    for (put, kept) in [(first, first), (None, first), (other, other), (None, other)] {
+        let ping = store.put_ping(topic("t"), put).await.unwrap();
+        assert_eq!(ping.trace, put);
+        store = place.reopen(store);
+        assert_eq!(store.pings().await.unwrap(), [Ping { trace: kept, ..ping }]);
+    }
+}
+
 async fn a_newer_ping_replaces_the_older_one_of_its_topic(place: Place) {
     let store = place.open();
-    let older = store.put_ping(topic("~t")).await.unwrap();
+    let older = store.put_ping(topic("~t"), None).await.unwrap();
     let store = place.reopen(store);
-    let newer = store.put_ping(topic("%7Et")).await.unwrap();
+    let newer = store.put_ping(topic("%7Et"), None).await.unwrap();
     assert!(older.id < newer.id);
     store.remove_ping(&older).await.unwrap();
     assert_eq!(store.pings().await.unwrap(), std::slice::from_ref(&newer));

@@ -189,6 +189,7 @@ mod tests {
             body: vec![0; bytes].into(),
             rule: Rule::Every,
             received_at: DateTime::now(),
+            trace: None,
         })
     }
 

@@ -18,11 +18,15 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use super::engine::Space;
 use crate::store::keyring::{KeyId, Keyring, Locked};
 use crate::store::{Result, StoreError};
+use crate::telemetry::TraceContext;
 
-/// The version that is written. A reader refuses what it does not know. Version 1 had no addresses in subscriptions.
-const VERSION: u8 = 2;
+/// The version that is written. A reader refuses what it does not know. Version 1 had no addresses in subscriptions, version 2 no
+/// traces.
+const VERSION: u8 = 3;
 /// The first version with the addresses at which callbacks have confirmed.
 pub(super) const WITH_ADDRESSES: u8 = 2;
+/// The first version in which notifications and pings may end with their place in a trace.
+const WITH_TRACES: u8 = 3;
 const CHECKSUM_BYTES: usize = 4;
 
 /// How a secret is marked. The first two are those of an option.
@@ -187,6 +191,14 @@ impl Encoder<'_> {
         }
     }
 
+    /// The last field of a record, which is not there without a trace. So nothing can follow it: version 4 must say explicitly, by an
+    /// option's 0 or 1, whether there is one.
+    pub(super) fn last_trace(&mut self, trace: Option<TraceContext>) {
+        if let Some(trace) = trace {
+            self.bytes(&trace.to_bytes());
+        }
+    }
+
     /// Every secret goes to disk through here: under the first key, or as it is when there are no keys.
     pub(super) fn secret(&mut self, secret: Option<&Secret>) {
         let Some(secret) = secret else { return self.byte(NO_SECRET) };
@@ -315,6 +327,14 @@ impl Decoder<'_> {
 
     pub(super) fn callback_url(&mut self) -> std::result::Result<CallbackUrl, Fault> {
         CallbackUrl::parse(&self.text()?).map_err(|error| format!("a callback is no URL: {error}"))
+    }
+
+    pub(super) fn last_trace(&mut self) -> std::result::Result<Option<TraceContext>, Fault> {
+        if self.version < WITH_TRACES || self.left.is_empty() {
+            return Ok(None);
+        }
+        let trace = TraceContext::from_bytes(&self.bytes()?);
+        trace.map(Some).ok_or_else(|| "its place in a trace is none".into())
     }
 
     /// Every secret comes from disk through here.
@@ -478,10 +498,10 @@ mod tests {
 
     #[test]
     fn a_newer_record_is_refused_by_its_version() {
-        let mut kept = vec![3, 0];
+        let mut kept = vec![4, 0];
         let checksum = checksum(Space::Pings, b"key", &kept);
         kept.extend_from_slice(&checksum.to_be_bytes());
         let error = open::<Sample>(&Keyring::none(), b"key", &kept.into()).unwrap_err();
-        assert!(error.to_string().contains("its version is 3, this hub reads up to 2"), "{error}");
+        assert!(error.to_string().contains("its version is 4, this hub reads up to 3"), "{error}");
     }
 }

@@ -68,6 +68,7 @@ use super::{
     Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+use crate::telemetry::TraceContext;
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
 const SHARDS: u16 = 16;
@@ -303,8 +304,8 @@ impl Store for Embedded {
             .await
     }
 
-    async fn put_ping(&self, topic: TopicUrl) -> Result<Ping> {
-        self.writer.run(Kind::Growing, SMALL, move |transaction| Ok(transaction.put_ping(topic))).await
+    async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping> {
+        self.writer.run(Kind::Growing, SMALL, move |transaction| Ok(transaction.put_ping(topic, trace))).await
     }
 
     async fn remove_ping(&self, ping: &Ping) -> Result<()> {

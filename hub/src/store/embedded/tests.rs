@@ -45,6 +45,7 @@ fn posted(body: impl Into<Bytes>, key: Option<&str>) -> NewNotification {
         idempotency_key: key.map(Into::into),
         interval: None,
         received_at: DateTime::now(),
+        trace: None,
     }
 }
 

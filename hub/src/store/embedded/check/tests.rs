@@ -20,6 +20,7 @@ use crate::store::{
     Shard, Store, Subscription, Watermark,
 };
 use crate::subscriptions::VerifiedSubscription;
+use crate::telemetry::TraceContext;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -45,6 +46,7 @@ async fn append(store: &Embedded, body: Vec<u8>) {
         idempotency_key: Some("key".into()),
         interval: None,
         received_at: DateTime::now(),
+        trace: Some(TraceContext::begin()),
     };
     store.append(NewNotification { idempotency_key: None, ..notification }, HOUR).await.unwrap();
 }
@@ -75,7 +77,7 @@ pub(in crate::store::embedded) async fn filled() -> Fragile {
         received_at: DateTime::now(),
     };
     store.put_request(request).await.unwrap();
-    store.put_ping(topic()).await.unwrap();
+    store.put_ping(topic(), Some(TraceContext::begin())).await.unwrap();
     let (shard, of) = place(&store, 0).await;
     let epoch = store.claim(shard).await.unwrap();
     let laggard = Laggard {

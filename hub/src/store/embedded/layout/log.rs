@@ -10,6 +10,7 @@ use crate::store::{
     Chain, ChainBreak, Epoch, Leap, NotificationLinks, Offset, Ping, PingId, Rule, SubscriptionId, Topic,
     TopicId, Uptime, Validators,
 };
+use crate::telemetry::TraceContext;
 
 /// What was decided when the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +152,7 @@ pub(in super::super) struct LogRecord {
     pub(in super::super) content_type: Bytes,
     pub(in super::super) links: NotificationLinks,
     pub(in super::super) body: Body,
+    pub(in super::super) trace: Option<TraceContext>,
 }
 
 /// Where a body is.
@@ -211,6 +213,7 @@ impl LogRecord {
             content_type: Bytes::new(),
             links: NotificationLinks::default(),
             body: Body::Hole { length, why },
+            trace: None,
         }
     }
 }
@@ -246,6 +249,7 @@ impl Record for LogRecord {
                 out.number(*length);
             }
         }
+        out.last_trace(self.trace);
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
@@ -264,7 +268,7 @@ impl Record for LogRecord {
             3 => Body::Hole { length: places(fields)?, why: Empty::Leapt },
             other => return Err(format!("body {other} is unknown")),
         };
-        Ok(Self { rule, received_at, content_type, links, body })
+        Ok(Self { rule, received_at, content_type, links, body, trace: fields.last_trace()? })
     }
 }
 
@@ -311,10 +315,11 @@ impl Record for Ping {
     fn encode(&self, out: &mut Encoder) {
         out.number(self.id.0);
         out.text(self.topic.as_str());
+        out.last_trace(self.trace);
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        Ok(Self { id: PingId(fields.number()?), topic: fields.topic_url()? })
+        Ok(Self { id: PingId(fields.number()?), topic: fields.topic_url()?, trace: fields.last_trace()? })
     }
 }
 

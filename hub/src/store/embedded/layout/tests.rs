@@ -17,6 +17,7 @@ use crate::store::{
     NotificationLinks, Offset, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
     Subscription, SubscriptionId, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
+use crate::telemetry::TraceContext;
 
 fn time() -> impl Strategy<Value = DateTime> {
     (-60_000_000_000_i64..250_000_000_000)
@@ -44,6 +45,13 @@ fn callback_url() -> impl Strategy<Value = CallbackUrl> {
 
 fn secret() -> impl Strategy<Value = Option<Secret>> {
     prop::option::of("\\PC{1,40}".prop_map(|text| Secret::new(text).unwrap()))
+}
+
+fn trace() -> impl Strategy<Value = Option<TraceContext>> {
+    prop::option::of((1_u128.., 1_u64..).prop_map(|(trace, span)| {
+        let value = format!("00-{trace:032x}-{span:016x}-01");
+        TraceContext::parse(value.as_bytes()).unwrap()
+    }))
 }
 
 prop_compose! {
@@ -74,6 +82,7 @@ prop_compose! {
     fn log_record()(
         latest in any::<bool>(), received_at in time(), content_type in any::<Vec<u8>>(), hubs in any::<Vec<String>>(),
         canonical in any::<String>(), resourcesync in any::<Option<String>>(), body in any::<Result<Vec<u8>, u64>>(),
+        trace in trace(),
     ) -> LogRecord {
         LogRecord {
             rule: if latest { Rule::Latest } else { Rule::Every },
@@ -81,6 +90,7 @@ prop_compose! {
             content_type: content_type.into(),
             links: NotificationLinks { hubs, canonical, resourcesync },
             body: body.map_or_else(|bytes| Body::Parts { bytes }, |body| Body::Here(body.into())),
+            trace,
         }
     }
 }
@@ -167,7 +177,7 @@ proptest! {
         comes_back(&Gap { topic: of, subscription: to, from: offset, to: Offset(address.1), at });
         comes_back(&watermark);
         comes_back(&topic);
-        comes_back(&Ping { id: PingId(address.1), topic: topic.topic.url.clone() });
+        comes_back(&Ping { id: PingId(address.1), topic: topic.topic.url.clone(), trace: log_record.trace });
         comes_back(&Epoch(address.1));
         let leap = Leap { length: Duration::from_secs(address.1), up_since: Duration::from_millis(address.2) };
         comes_back(&Uptime { seen: times.0, leaps: vec![leap; usize::from(address.0 % 4)] });
@@ -207,6 +217,21 @@ proptest! {
         prop_assert_eq!((recipient.id, recipient.topic, recipient.secret), (id, topic, secret));
         prop_assert_eq!(recipient.callback, callback.as_str().as_bytes());
         prop_assert_eq!(recipient.topic_url.as_str(), topic_url.as_str());
+    }
+
+    #[test]
+    fn a_trace_takes_26_bytes_and_none_takes_none(record in log_record()) {
+        let size = |trace| seal(&Keyring::none(), b"key", &LogRecord { trace, ..record.clone() }).len();
+        let some = TraceContext::parse(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        prop_assert_eq!(size(some), size(None) + 26);
+    }
+
+    #[test]
+    fn a_notification_of_the_second_version_has_no_trace(record in log_record()) {
+        let keys = Keyring::none();
+        let written = Encoder::fields(&keys, |out| LogRecord { trace: None, ..record.clone() }.encode(out));
+        let read = LogRecord::decode(&mut Decoder::over_version(2, written, &keys)).unwrap();
+        prop_assert_eq!(read, LogRecord { trace: None, ..record });
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::store::{
     Appended, Chain, NewNotification, Notification, Offset, Ping, PingId, Result, Rule, StoreEvent, TopicId,
     Validators,
 };
+use crate::telemetry::TraceContext;
 
 impl Transaction<'_> {
     pub(in super::super) fn append(&mut self, new: NewNotification, remember: Duration) -> Result<Appended> {
@@ -41,6 +42,7 @@ impl Transaction<'_> {
             content_type: new.content_type,
             links: new.links,
             body,
+            trace: new.trace,
         };
         self.put(key::log(topic, offset), &record);
         let notification = Notification {
@@ -51,6 +53,7 @@ impl Transaction<'_> {
             body: new.body,
             rule: record.rule,
             received_at: record.received_at,
+            trace: record.trace,
         };
         let (rule, bytes) = (notification.rule, notification.body.len() as u64);
         self.staged.events.push(StoreEvent::Appended { topic, offset, rule, bytes });
@@ -78,11 +81,15 @@ impl Transaction<'_> {
         self.put(key::topic(topic), validators);
     }
 
-    pub(in super::super) fn put_ping(&mut self, topic: TopicUrl) -> Ping {
+    pub(in super::super) fn put_ping(&mut self, topic: TopicUrl, trace: Option<TraceContext>) -> Ping {
         let counters = self.counters();
         counters.ping += 1;
-        let ping = Ping { id: PingId(counters.ping), topic };
-        self.put(key::ping(&ping.topic), &ping);
+        let ping = Ping { id: PingId(counters.ping), topic, trace };
+        let key = key::ping(&ping.topic);
+        // One that is damaged is replaced like any other.
+        let waiting = || self.get::<Ping>(&key).ok().flatten()?.trace;
+        let kept = Ping { trace: trace.or_else(waiting), ..ping.clone() };
+        self.put(key, &kept);
         ping
     }
 

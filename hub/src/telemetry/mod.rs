@@ -1,0 +1,16 @@
+//! Traces: one from publish to delivery, passed on by W3C Trace Context and told to an OpenTelemetry collector where there is one.
+//!
+//! A notification keeps the context that it came with, so that its trace goes on after any pause or restart. Without a collector
+//! nothing is recorded, and what came without a trace goes out without one. `tracestate` is neither kept nor passed on: whatever a
+//! vendor puts there for itself is not for strangers.
+
+mod collector;
+mod context;
+mod meters;
+mod otlp;
+mod span;
+
+pub use collector::{Exporting, start};
+pub use context::{TRACEPARENT, TraceContext};
+pub use meters::TraceMeters;
+pub use span::{OpenSpan, SpanKind, Tracer, Value};
