@@ -16,8 +16,8 @@ use std::{
 };
 
 use cli::{
-    BuildArgs, CheckArgs, Chosen, Cli, Command, Failure, InitArgs, NotifyArgs, ServeArgs, StatusArgs,
-    TokenArgs,
+    BuildArgs, CheckArgs, Chosen, Cli, Command, Commission, Failure, InitArgs, NotifyArgs, ServeArgs,
+    StatusArgs, TokenArgs, outs_of,
 };
 use progress::Bar;
 use resync_publisher::{
@@ -53,7 +53,7 @@ async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => run_init(arguments),
         Command::Build(arguments) => {
-            let mut said = run_build(&arguments).await?;
+            let mut said = run_build(&arguments, arguments.commission()?).await?;
             let outcome = said.outcome();
             said.say(arguments.out.json, []).and(outcome)
         }
@@ -140,11 +140,11 @@ fn name_of(chosen: &Chosen) -> Option<&str> {
 }
 
 /// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
-async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
-    let sets = arguments.chosen()?;
+async fn run_build(arguments: &BuildArgs, commission: Commission) -> Result<Said, Failure> {
+    let site = commission.configured_site();
+    let sets = commission.sets;
     let are_several = sets.len() > 1;
     let mut said = Said::default();
-    let site = arguments.configured_site()?;
     if let Some((site, configuration)) = site.clone() {
         let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
         let takes_over = arguments.take_over;
@@ -266,11 +266,13 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
 }
 
 async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
-    let mut built = run_build(arguments).await?;
+    let commission = arguments.commission()?;
+    let (site, place_of_hubs) = (commission.out.clone(), commission.place_of_hubs());
+    let mut built = run_build(arguments, commission).await?;
     let undone = built.outcome();
     let is_json = arguments.out.json;
     // Why a set was not built is known.
-    let outs = match arguments.out.outs() {
+    let outs = match outs_of(&site) {
         Ok(outs) => outs,
         Err(none) => return built.say(is_json, []).and(undone).and(Err(none)),
     };
@@ -280,9 +282,8 @@ async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Fai
     let has_hubs = standing.len() < outs.len() || standing.iter().any(|set| !set.hubs.is_empty());
     if !has_hubs {
         if let Some((_, last)) = built.lines.last_mut() {
-            let how = if arguments.is_configured() { "in `hubs` of source.toml" } else { "with --hub URL" };
             last.push_str(" · no hub to notify; name one ");
-            last.push_str(how);
+            last.push_str(&place_of_hubs);
         }
         return built.say(is_json, [("hubs", Vec::new()), ("untold", Vec::new())]).and(undone);
     }
@@ -295,7 +296,7 @@ async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Fai
 }
 
 async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
-    let mut said = run_build(arguments).await?;
+    let mut said = run_build(arguments, arguments.commission()?).await?;
     let undone = said.outcome();
     let what = if changes { Dump::Changes } else { Dump::Resources };
     let (mut dumps, mut failed) = (Vec::new(), Vec::new());
@@ -320,11 +321,12 @@ async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
 }
 
 async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -> Result<(), Failure> {
-    let sets = arguments.chosen()?;
+    let commission = arguments.commission()?;
+    let sets = commission.sets.clone();
     let is_json = arguments.out.json;
     let stop = stop_signal()?;
     // The first build shows at once what cannot work; its words are those of `build`. What works for one set only is tried again.
-    let mut first = run_build(arguments).await?;
+    let mut first = run_build(arguments, commission).await?;
     if first.built.is_empty() {
         return first.outcome();
     }
@@ -415,7 +417,8 @@ fn run_status(arguments: &StatusArgs) -> Result<(), Failure> {
             sets => say_json(&sets.iter().map(|set| json!(set)).chain(broken).collect())?,
         }
     } else if !standing.is_empty() {
-        let said: Vec<_> = standing.iter().map(words::status).collect();
+        let place_of_hubs = arguments.out.place_of_hubs();
+        let said: Vec<_> = standing.iter().map(|status| words::status(status, &place_of_hubs)).collect();
         say(&said.join("\n\n"))?;
     }
     sets::outcome(failed, outs.len(), "cannot be read")

@@ -36,7 +36,7 @@ fn summary(built: &Built) -> String {
     format!("{}, {}{changes} → {what}", count(built.resources, "resource"), size(built.bytes))
 }
 
-/// "2 packages → Resource Dump, Capability List written".
+/// "2 packages → Resource Dump, Capability List written", or plainly that there was nothing to pack.
 pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
     let (one, more, why) = match what {
         Dump::Resources => {
@@ -51,8 +51,14 @@ pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
         1 => format!(", without 1 {one} {why}"),
         gone => format!(", without {gone} {more} {why}"),
     };
-    let what = if what.is_empty() { "nothing changed".to_owned() } else { format!("{what} written") };
-    format!("{}{gone} → {what}", count(dumped.packages, "package"))
+    let what = if what.is_empty() { String::new() } else { format!(" → {what} written") };
+    match dumped.packages {
+        0 if dumped.gone == 0 && what.is_empty() => {
+            format!("no {one} is new since the last dump: nothing is packed")
+        }
+        0 if dumped.gone == 0 => format!("no {one} to pack{what}"),
+        packages => format!("{}{gone}{what}", count(packages, "package")),
+    }
 }
 
 /// With the name of the set before each line, where there are several.
@@ -197,8 +203,8 @@ pub(crate) fn told(hubs: &[Told]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The standing of a site for a person.
-pub(crate) fn status(status: &Status) -> String {
+/// The standing of a site for a person, and where it would name a hub if it has none.
+pub(crate) fn status(status: &Status, place_of_hubs: &str) -> String {
     let mut text = String::new();
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         // Writing to a String cannot fail.
@@ -213,9 +219,7 @@ pub(crate) fn status(status: &Status) -> String {
         line(format_args!("  {what:<21} {}  changed {}", document.url, document.changed));
     }
     if status.hubs.is_empty() {
-        line(format_args!(
-            "no hub, and so no channel; name one in `hubs` of source.toml, or with --hub URL where there is none"
-        ));
+        line(format_args!("no hub, and so no channel; name one {place_of_hubs}"));
     }
     for hub in &status.hubs {
         let left = if hub.leaving { ", which this site has left" } else { "" };
