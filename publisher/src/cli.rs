@@ -147,7 +147,8 @@ pub(crate) fn outs_of(out: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn place_of_hubs(configuration: Option<&Path>) -> String {
-    configuration.map_or_else(|| "with --hub URL".to_owned(), |file| format!("in `hubs` of {}", file.display()))
+    configuration
+        .map_or_else(|| "with --hub URL".to_owned(), |file| format!("in `hubs` of {}", file.display()))
 }
 
 #[derive(Debug, Args)]

@@ -4,13 +4,13 @@
 //! cut short is completed by the next before that looks at the collection anew.
 
 mod desk;
-mod dump_archive;
 mod dumps;
 mod listing;
 mod owner;
 mod retire;
 mod run;
 mod sets;
+mod snapshots;
 mod upkeep;
 
 use std::{
@@ -28,7 +28,7 @@ use resync_core::{
 };
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
-use self::listing::{Listed, Listing};
+use self::listing::{Listed, Listing, archive_before};
 pub use self::owner::{Claim, claim};
 pub use self::retire::clear;
 pub(crate) use self::retire::left;
@@ -244,7 +244,7 @@ fn build_scope(
     claim.map_or(Ok(()), Claim::check)?;
     refuse_own_documents(&directory, out)?;
     let settings = Settings { directory, ..settings.clone() };
-    let run = Run { pace, ..Run::begin(settings, lock)? };
+    let mut run = Run { pace, ..Run::begin(settings, lock)? };
     // Where nothing can go on, all files are looked at, whatever is named.
     let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
     let scope = scope.filter(|_| !is_another && matches!(run.told(), Before::Told { .. }));
@@ -295,7 +295,7 @@ pub(crate) fn build_from<I: Inventory>(
     rest: &mut Rest,
     kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
-    let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
+    let mut run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
     let resources = open()?;
     let mut listing = run.listing()?;
     let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
@@ -345,6 +345,8 @@ struct Run {
     /// What a run that was cut short had still to tell, and what was written to complete it.
     changes: Changes,
     written: Vec<Written>,
+    /// Archives that were due and failed.
+    undone: Vec<Undone>,
 }
 
 impl Run {
@@ -358,13 +360,21 @@ impl Run {
             before.save(&lock)?;
         }
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
-        Ok(Self { lock, settings, before, series, pace: Pace::Thorough, changes, written })
+        let (pace, undone) = (Pace::Thorough, Vec::new());
+        Ok(Self { lock, settings, before, series, pace, changes, written, undone })
     }
 
     /// Without Change Lists that go on, all resources are listed anew, whatever there is.
-    fn listing(&self) -> Result<Option<Listing>, BuildError> {
-        let begin = || Listing::new(&self.settings, &self.lock);
-        Ok(self.series.is_none().then(begin).transpose()?)
+    fn listing(&mut self) -> Result<Option<Listing>, BuildError> {
+        if self.series.is_some() {
+            return Ok(None);
+        }
+        let archives = archive_before(&self.settings, self.before.as_ref(), self.lock.out());
+        let archives = archives.unwrap_or_else(|error| {
+            self.undone.push(Undone::of(Upkeep::Archives, error));
+            None
+        });
+        Ok(Some(Listing::new(&self.settings, &self.lock, archives)?))
     }
 
     fn told(&self) -> Before {
@@ -392,7 +402,7 @@ impl Run {
         tell: &dyn Fn(Progress),
         kept: &dyn Fn(),
     ) -> Result<Built, BuildError> {
-        let Self { lock, settings, before, series, pace, changes, mut written } = self;
+        let Self { lock, settings, before, series, pace, changes, mut written, mut undone } = self;
         let plan = decide(settings, before.as_ref(), series.as_ref(), pace, &taken, lock.out());
         let is_outdated = |series| is_outdated(series, &plan.settings, &taken);
         let list_is_due = !plan.lists_resources && series.as_ref().is_some_and(is_outdated);
@@ -406,8 +416,10 @@ impl Run {
         }
         let done = run::publish(&plan, false, listed, &lock, tell)?;
         let kept = done.records.len() - done.written.len();
-        let Besides { written: besides, undone, dump_is_due } =
+        undone.extend(done.undone);
+        let Besides { written: besides, undone: of_besides, dump_is_due } =
             upkeep::upkeep(&lock, plan.started, pace, rest, tell);
+        undone.extend(of_besides);
         for document in done.written.into_iter().chain(besides) {
             written.retain(|known| *known != document);
             written.push(document);
@@ -460,6 +472,9 @@ fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
         }
         done => done?,
     };
+    for undone in &done.undone {
+        tracing::warn!("{undone}");
+    }
     let changes = if done.records.is_empty() { Changes::default() } else { plan.changes };
     Ok((changes, done.written))
 }

@@ -331,6 +331,36 @@ mod tests {
     }
 
     #[test]
+    fn ar007_a_resource_list_under_an_index_is_archived_with_its_parts_for_as_long_as_it_stays() {
+        let out = tempfile::tempdir().unwrap();
+        let rules = Rules { resource_list_small: u64::MAX, resource_lists_kept: 2, ..Rules::default() };
+        let source = Source::new(out.path(), BaseUrl::parse("http://example.org/").unwrap()).rules(rules);
+        let set = source.set("one").unwrap();
+        let folder = set.out().join("resync");
+        let names_in = |name: &str| {
+            let bytes = fs::read(folder.join(name)).unwrap();
+            let document = xml::read(&bytes).unwrap().into_document().unwrap();
+            let name = |url: &str| url.rsplit('/').next().unwrap().to_owned();
+            document.entries().iter().map(|entry| name(&entry.loc)).collect::<Vec<_>>()
+        };
+        let mut parts = Vec::new();
+        for round in 0..4 {
+            let items = (0..50_001).map(|number| {
+                let length = Some(if number == 0 { round } else { 1 });
+                Ok(Item { length, ..Item::new(format!("http://example.org/{number:05}")) })
+            });
+            set.list(|| Ok(items)).unwrap();
+            parts.push(names_in("resourcelist.xml"));
+        }
+        let archived = names_in("resourcelist-archive.xml");
+        assert_eq!(archived.len(), 1);
+        assert_eq!(names_in(&archived[0]), parts[2]);
+        let are_there = |parts: &[String]| parts.iter().filter(|part| folder.join(part).exists()).count();
+        let there: Vec<_> = parts.iter().map(|parts| are_there(parts)).collect();
+        assert_eq!(there, [0, 0, 2, 2]);
+    }
+
+    #[test]
     fn a_list_that_breaks_off_leaves_nothing_and_the_next_one_is_whole() {
         let (_out, set) = place();
         let items = |count: usize| {

@@ -18,7 +18,12 @@ use resync_core::{
     xml::{ReadError, Reader},
 };
 
-use super::{BuildError, Progress, Work, Written, complete, desk::Desk, dump_archive, run};
+use super::{
+    BuildError, Progress, Work, Written, complete,
+    desk::Desk,
+    run,
+    snapshots::{self, Snapshots},
+};
 use crate::{
     collection, files,
     inventory::{Kept, PATCH_FOLDER},
@@ -156,10 +161,10 @@ fn resource_dumps(
     };
     let current = state.documents.iter().find(is_top);
     let current = current.and_then(|record| record.path.rsplit('/').next());
-    let stem = if most > 0 { dump_archive::stem(at) } else { dump_archive::STEM.to_owned() };
-    let is_archived = dump_archive::archive(sink, documents, current, &stem, most, DateTime::now())?;
+    let stem = if most > 0 { Snapshots::Dumps.stem_at(at) } else { Snapshots::Dumps.stem().to_owned() };
+    let is_archived = snapshots::archive_dump(sink, documents, current, &stem, most, DateTime::now())?;
     let dumps = dumps.stem(stem);
-    Ok(if is_archived { dumps.archives(documents.url("resourcedump-archive.xml")) } else { dumps })
+    Ok(if is_archived { dumps.archives(documents.url(&Snapshots::Dumps.archive())) } else { dumps })
 }
 
 /// The present bytes of files, and the patches of the site.

@@ -3,6 +3,7 @@
 //! Nothing of it is published before the run has its plan; a run that does not come to that leaves nothing of it.
 
 use std::{
+    path::Path,
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread::{self, JoinHandle},
 };
@@ -10,14 +11,20 @@ use std::{
 use resync_core::{
     build::{self, BuildError, Completed, Item, ResourceLists, StagedLists},
     datetime::DateTime,
+    document::Capability,
 };
 
-use super::desk::Desk;
+use super::{
+    desk::Desk,
+    run::is_in_place,
+    snapshots::{Snapshots, archive_list},
+};
 use crate::{
     links::Linker,
     lock::Lock,
     settings::Settings,
     site::{DOCUMENT_FOLDER, Site},
+    state::{Part, State},
 };
 
 /// Resources that change hands at one go, and how often before the one who takes the inventory waits.
@@ -28,6 +35,8 @@ const AHEAD: usize = 8;
 pub(super) struct Listing {
     desk: Option<Desk>,
     documents: build::Site,
+    /// The URL of the archive, where there is one.
+    archives: Option<String>,
     linker: Option<Linker>,
     batch: Vec<Item>,
     writing: Option<Writing>,
@@ -49,11 +58,15 @@ pub(super) struct Listed {
 }
 
 impl Listing {
-    pub(super) fn new(settings: &Settings, lock: &Lock) -> Result<Self, BuildError> {
-        let documents = build::Site::new(&Site::of(settings).place(DOCUMENT_FOLDER).url);
+    pub(super) fn new(
+        settings: &Settings,
+        lock: &Lock,
+        archives: Option<String>,
+    ) -> Result<Self, BuildError> {
+        let documents = documents_of(settings);
         let desk = Some(Desk::open(lock.out().join(DOCUMENT_FOLDER))?.digesting());
         let linker = Some(Linker::of(settings));
-        Ok(Self { desk, documents, linker, batch: Vec::with_capacity(BATCH), writing: None })
+        Ok(Self { desk, documents, archives, linker, batch: Vec::with_capacity(BATCH), writing: None })
     }
 
     /// Hears of the next resource of a snapshot that was begun at this moment, or that it is through.
@@ -76,6 +89,7 @@ impl Listing {
     fn hand_over(&mut self, started: DateTime, batch: Batch) -> Result<(), BuildError> {
         if let (Some(desk), Some(linker)) = (self.desk.take(), self.linker.take()) {
             let lists = ResourceLists::new(&self.documents, started).completed(Completed::Now);
+            let lists = self.archives.take().into_iter().fold(lists, ResourceLists::archives);
             let (items, batches) = sync_channel(AHEAD);
             let work = move || write(desk, &lists, &linker, &batches);
             let thread = thread::Builder::new().name("resource-list".to_owned()).spawn(work)?;
@@ -92,6 +106,37 @@ impl Listing {
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
+}
+
+/// Where the documents of a set are.
+pub(super) fn documents_of(settings: &Settings) -> build::Site {
+    build::Site::new(&Site::of(settings).place(DOCUMENT_FOLDER).url)
+}
+
+/// Archives the Resource List that the state `before` tells of, where the rules say so, since another one is to be written; gives the URL of the archive,
+/// where there is one then.
+pub(super) fn archive_before(
+    settings: &Settings,
+    before: Option<&State>,
+    out: &Path,
+) -> Result<Option<String>, BuildError> {
+    let folder = out.join(DOCUMENT_FOLDER);
+    let most = settings.rules.resource_lists_kept.saturating_sub(1);
+    if most == 0 && !folder.join(Snapshots::Lists.archive()).exists() {
+        return Ok(None);
+    }
+    let documents = documents_of(settings);
+    let of_the_site = before.filter(|before| before.settings.base_url == settings.base_url);
+    let current = of_the_site.and_then(|before| current(before, out));
+    let is_archived = archive_list(&mut Desk::open(folder)?, &documents, current, most, DateTime::now())?;
+    Ok(is_archived.then(|| documents.url(&Snapshots::Lists.archive())))
+}
+
+/// The name of the Resource List, where all of it is as it was written.
+fn current<'a>(state: &'a State, out: &Path) -> Option<&'a str> {
+    let mut lists = state.documents.iter().filter(|record| record.capability == Capability::ResourceList);
+    let top = lists.clone().find(|record| !matches!(record.part, Part::Component { .. }))?;
+    lists.all(|record| is_in_place(out, record)).then(|| top.path.rsplit('/').next()).flatten()
 }
 
 /// What was begun ends before anybody else opens the folder.

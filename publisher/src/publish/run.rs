@@ -20,7 +20,12 @@ use resync_core::{
     xml::{ReadError, Reader},
 };
 
-use super::{BuildError, Progress, Work, Written, desk::Desk, listing::Listed, sets};
+use super::{
+    BuildError, Progress, Undone, Upkeep, Work, Written,
+    desk::Desk,
+    listing::{Listed, archive_before, documents_of},
+    sets,
+};
 use crate::{
     documents::{self, Composed},
     files,
@@ -41,6 +46,8 @@ pub(super) struct Done {
     pub(super) records: Vec<DocumentRecord>,
     /// Those that were written.
     pub(super) written: Vec<Written>,
+    /// Archives that were due and failed.
+    pub(super) undone: Vec<Undone>,
 }
 
 /// Publishes what `plan` says, and notes it in the state. With `resumed`, some of it may have been done. Resource Lists that are `listed` are written
@@ -104,7 +111,7 @@ pub(super) fn note_dump(
     run.done.records.retain(|record| !is_anew(record));
     run.archive("resourcedump", &Capability::ResourceDumpArchive)?;
     run.capability_list()?;
-    let Done { records, written } = run.done;
+    let Done { records, written, .. } = run.done;
     let mut state = before;
     (state.documents, state.builds) = (records, plan.build);
     state.save(lock)?;
@@ -123,7 +130,7 @@ pub(super) fn describe(lock: &Lock, before: State) -> Result<(State, Vec<Written
     } else {
         run.source_description()?;
     }
-    let Done { records, written } = run.done;
+    let Done { records, written, .. } = run.done;
     let mut state = before;
     if !written.is_empty() {
         state.documents.retain(|known| records.iter().all(|record| record.url != known.url));
@@ -171,7 +178,7 @@ impl<'a> Run<'a> {
     }
 
     fn documents(&self) -> build::Site {
-        build::Site::new(&self.site.place(DOCUMENT_FOLDER).url)
+        documents_of(&self.plan.settings)
     }
 
     fn known(&self, url: &str) -> Option<&DocumentRecord> {
@@ -244,6 +251,7 @@ impl<'a> Run<'a> {
     /// Tells of the lists, and of the dumps and archives that are on record.
     fn capability_list(&mut self) -> Result<(), BuildError> {
         let others = [
+            Capability::ResourceListArchive,
             Capability::ResourceDump,
             Capability::ChangeDump,
             Capability::ResourceDumpArchive,
@@ -276,7 +284,7 @@ impl<'a> Run<'a> {
             let known = self.before.into_iter().flat_map(|state| &state.documents);
             let kept = known.filter(|record| record.capability == Capability::ResourceList).cloned();
             self.done.records.extend(kept);
-            return Ok(());
+            return self.archive("resourcelist", &Capability::ResourceListArchive);
         }
         let documents = self.documents();
         let Listed { mut desk, lists } = match listed {
@@ -295,19 +303,24 @@ impl<'a> Run<'a> {
             };
             self.note(location, Capability::ResourceList, part)?;
         }
-        Ok(())
+        self.archive("resourcelist", &Capability::ResourceListArchive)
     }
 
     /// Writes Resource Lists of the inventory that is on the disk.
-    fn list(&self, documents: &build::Site, tell: &dyn Fn(Progress)) -> Result<Listed, BuildError> {
+    fn list(&mut self, documents: &build::Site, tell: &dyn Fn(Progress)) -> Result<Listed, BuildError> {
+        let archives = archive_before(&self.plan.settings, self.before, self.out);
+        let archives = archives.unwrap_or_else(|error| {
+            self.done.undone.push(Undone::of(Upkeep::Archives, error));
+            None
+        });
         let mut desk = Desk::open(self.out.join(DOCUMENT_FOLDER))?.digesting();
         let items = self.items()?.zip(1..).map(|(item, done)| {
             tell(Progress { work: Work::Listing, done, all: Some(self.plan.resources) });
             item
         });
-        let lists = ResourceLists::new(documents, self.plan.started)
-            .completed(Completed::At(self.plan.completed))
-            .stage(items, &mut desk)?;
+        let lists =
+            ResourceLists::new(documents, self.plan.started).completed(Completed::At(self.plan.completed));
+        let lists = archives.into_iter().fold(lists, ResourceLists::archives).stage(items, &mut desk)?;
         Ok(Listed { desk, lists })
     }
 

@@ -24,6 +24,7 @@ impl Place {
             resource_dump_seconds: now,
             change_dump_seconds: now,
             archive_seconds: now,
+            resource_lists_kept: 3,
             ..Rules::default()
         })
     }
@@ -224,6 +225,12 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
         assert_eq!(place.followed(), place.expected(), "after {acts} acts");
         let archive = place.read("resync/changelist-archive.xml");
         assert_eq!(archive.entries().len(), 4, "all but the open one, after {acts} acts");
+        let lists = place.read("resync/resourcelist-archive.xml");
+        let at = |path: &str| place.read(path).header().metadata.at;
+        let archived: Vec<_> =
+            lists.entries().iter().map(|entry| at(&entry.loc.replace("http://example.org/", ""))).collect();
+        assert_eq!(archived.len(), 2, "after {acts} acts");
+        assert!(archived.is_sorted() && archived[1] < at("resync/resourcelist.xml"), "after {acts} acts");
         let moments: Vec<_> =
             archive.entries().iter().map(|entry| entry.metadata.clone().unwrap().until).collect();
         assert!(moments.is_sorted() && moments[0].is_some(), "after {acts} acts");
@@ -233,7 +240,7 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
             .iter()
             .map(|entry| entry.capability().unwrap().token().to_owned())
             .collect();
-        for token in ["resourcedump", "changedump", "changelist-archive"] {
+        for token in ["resourcedump", "changedump", "resourcelist-archive", "changelist-archive"] {
             assert_eq!(capabilities.iter().filter(|known| *known == token).count(), 1, "after {acts} acts");
         }
         assert_eq!(place.build().unwrap().written, [], "after {acts} acts");

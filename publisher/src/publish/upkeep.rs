@@ -47,6 +47,12 @@ pub struct Undone {
     pub error: Arc<BuildError>,
 }
 
+impl Undone {
+    pub(super) fn of(what: Upkeep, error: impl Into<BuildError>) -> Self {
+        Self { what, error: Arc::new(error.into()) }
+    }
+}
+
 impl fmt::Display for Undone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.what {
@@ -135,7 +141,7 @@ pub(super) fn upkeep(
         };
         match done {
             Ok(done) => besides.written.extend(done),
-            Err(error) => besides.undone.push(Undone { what, error: Arc::new(error) }),
+            Err(error) => besides.undone.push(Undone::of(what, error)),
         }
         if what == Upkeep::Archives && Plan::is_kept(lock.out()) {
             // It is the next thing that may happen here.
