@@ -73,6 +73,12 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) -> Option<Value> {
         Report::Blind(out, reason) => json!({"out": out, "blind": reason}),
         Report::Built(_, one) if one.written.is_empty() => return None,
         Report::Built(out, one) => json!({"out": out, "built": built(name, one)}),
+        Report::Dumped(_, besides) if besides.written.is_empty() && besides.undone.is_empty() => return None,
+        Report::Dumped(out, besides) => {
+            let undone: Vec<_> = besides.undone.iter().map(ToString::to_string).collect();
+            let dumps = json!({"set": name, "written": documents(&besides.written), "undone": undone});
+            json!({"out": out, "dumps": [dumps]})
+        }
         Report::NotBuilt(out, error) => json!({"out": out, "error": error.to_string()}),
         Report::Told(out, hub) => json!({"out": out, "hubs": [told(name, hub)]}),
         Report::NotTold(out, error) => json!({"out": out, "error": error.to_string()}),

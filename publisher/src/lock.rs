@@ -72,6 +72,34 @@ impl Turn {
     }
 }
 
+/// The right to make a dump of a site: while it lives, no other run makes one. Who changes the site waits only for its end; that has [`Lock`] too, which was
+/// taken after this.
+#[derive(Debug)]
+pub(crate) struct DumpTurn(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+
+impl DumpTurn {
+    const NAME: &str = "dump.lock";
+
+    /// Waits until no other run makes a dump of the site in `out`.
+    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
+        hold(out, Self::NAME, "makes a dump of this site").map(Self)
+    }
+
+    /// None while another run makes one.
+    pub(crate) fn try_acquire(out: &Path) -> io::Result<Option<Self>> {
+        let file = File::options()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(out.join(FOLDER).join(Self::NAME))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
 fn hold(out: &Path, name: &str, doing: &str) -> Result<File, StateError> {
     let path = out.join(FOLDER).join(name);
     let failed = |action, source| StateError::Io { action, path: path.clone(), source };

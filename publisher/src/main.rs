@@ -25,7 +25,7 @@ use resync_publisher::{
     blocking::unblocked,
     check, config,
     notify::{self, Token},
-    publish::{Built, Claim, Dump, build_claimed, claim, clear, describe, dump_telling},
+    publish::{Built, Claim, Dump, Pace, build_claimed, claim, clear, describe, dump_telling},
     serve, status, watch,
 };
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => run_init(arguments),
         Command::Build(arguments) => {
-            let mut said = run_build(&arguments, arguments.commission()?).await?;
+            let mut said = run_build(&arguments, arguments.commission()?, Pace::Thorough).await?;
             let outcome = said.outcome();
             said.say(arguments.out.json, []).and(outcome)
         }
@@ -140,7 +140,7 @@ fn name_of(chosen: &Chosen) -> Option<&str> {
 }
 
 /// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
-async fn run_build(arguments: &BuildArgs, commission: Commission) -> Result<Said, Failure> {
+async fn run_build(arguments: &BuildArgs, commission: Commission, pace: Pace) -> Result<Said, Failure> {
     let site = commission.configured_site();
     let sets = commission.sets;
     let are_several = sets.len() > 1;
@@ -155,7 +155,7 @@ async fn run_build(arguments: &BuildArgs, commission: Commission) -> Result<Said
         let (settings, place, claimed) = (chosen.settings.clone(), out.clone(), said.claim.clone());
         let built = unblocked(move || {
             let bar = Bar::new();
-            build_claimed(&settings, &place, claimed.as_ref(), &|step| bar.tell(step))
+            build_claimed(&settings, (&place, claimed.as_ref()), pace, &|step| bar.tell(step))
         });
         match built.await {
             Ok(built) => {
@@ -268,7 +268,7 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
 async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
     let commission = arguments.commission()?;
     let (site, place_of_hubs) = (commission.out.clone(), commission.place_of_hubs());
-    let mut built = run_build(arguments, commission).await?;
+    let mut built = run_build(arguments, commission, Pace::Thorough).await?;
     let undone = built.outcome();
     let is_json = arguments.out.json;
     // Why a set was not built is known.
@@ -296,7 +296,7 @@ async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Fai
 }
 
 async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
-    let mut said = run_build(arguments, arguments.commission()?).await?;
+    let mut said = run_build(arguments, arguments.commission()?, Pace::Thorough).await?;
     let undone = said.outcome();
     let what = if changes { Dump::Changes } else { Dump::Resources };
     let (mut dumps, mut failed) = (Vec::new(), Vec::new());
@@ -326,7 +326,7 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
     let is_json = arguments.out.json;
     let stop = stop_signal()?;
     // The first build shows at once what cannot work; its words are those of `build`. What works for one set only is tried again.
-    let mut first = run_build(arguments, commission).await?;
+    let mut first = run_build(arguments, commission, Pace::AllButDumps).await?;
     if first.built.is_empty() {
         return first.outcome();
     }

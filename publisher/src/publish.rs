@@ -12,6 +12,7 @@ mod run;
 mod sets;
 mod snapshots;
 mod upkeep;
+mod workshop;
 
 use std::{
     fs, io,
@@ -33,9 +34,8 @@ pub use self::owner::{Claim, claim};
 pub use self::retire::clear;
 pub(crate) use self::retire::left;
 pub(crate) use self::run::{is_in_place, restamp};
-use self::upkeep::Besides;
 pub(crate) use self::upkeep::Rest;
-pub use self::upkeep::{Undone, Upkeep};
+pub use self::upkeep::{Besides, Undone, Upkeep};
 use crate::{
     collection,
     inventory::{self, Before, Changes, Kept, Scope, Taken},
@@ -151,6 +151,12 @@ pub enum BuildError {
     /// The state cannot be read or written.
     #[error(transparent)]
     State(#[from] StateError),
+    /// Other dumps, or another site, came while a dump was packed.
+    #[error("the site in `{}` has changed while a dump of it was packed: make it again", out.display())]
+    Overtaken {
+        /// The site.
+        out: PathBuf,
+    },
     /// Changes cannot be told without the Change Lists that they go on from.
     #[error("the Change Lists in `{}` cannot go on, since they are not as they were written: list all resources again", out.display())]
     NotListed {
@@ -195,26 +201,28 @@ pub fn build(settings: &Settings, out: &Path) -> Result<Built, BuildError> {
 
 /// The same, saying now and then how far it has come.
 pub fn build_telling(settings: &Settings, out: &Path, tell: &dyn Fn(Progress)) -> Result<Built, BuildError> {
-    build_claimed(settings, out, None, tell)
+    build_claimed(settings, (out, None), Pace::Thorough, tell)
 }
 
-/// The same for a set of a site that was claimed, as long as that is nobody else's.
+/// The same for a set of a site that was claimed, as long as that is nobody else's, and at a pace.
 pub fn build_claimed(
     settings: &Settings,
-    out: &Path,
-    claim: Option<&Claim>,
+    (out, claim): (&Path, Option<&Claim>),
+    pace: Pace,
     tell: &dyn Fn(Progress),
 ) -> Result<Built, BuildError> {
-    build_scope(settings, (out, claim), None, Pace::Thorough, &mut Rest::default(), tell)
+    build_scope(settings, (out, claim), None, pace, &mut Rest::default(), tell)
 }
 
 /// How much a build does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// All that is due.
     Thorough,
     /// What is needed to tell of changes soon. A Resource List and dumps that the rules want, and the whole inventory, are left to a thorough one.
     Swift,
+    /// All that is due but dumps, which somebody else makes meanwhile.
+    AllButDumps,
 }
 
 /// The same for who builds again and again. With `paths` nothing has changed but these files, and what lies in these folders, by their paths below
@@ -256,7 +264,12 @@ fn build_scope(
     let taken =
         inventory::take(collection, &run.settings, out, run.told(), scope.as_ref(), &mut heard, &looked)?;
     let listed = listing.map(Listing::finish).transpose()?;
-    run.carry_out(taken, listed, rest, tell, &|| ())
+    run.carry_out(taken, listed, claim, rest, tell, &|| ())
+}
+
+/// Makes the dumps that are due in a site that was built, while others build.
+pub(crate) fn make_due_dumps(out: &Path, claim: Option<&Claim>, rest: &mut Rest) -> Besides {
+    upkeep::dumps((out, claim), Pace::Thorough, rest, &|_| ())
 }
 
 /// How far long work has come.
@@ -301,7 +314,7 @@ pub(crate) fn build_from<I: Inventory>(
     let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
     let taken = inventory::take_from(resources, settings, out, run.told(), &mut heard, &|_| ())?;
     let listed = listing.map(Listing::finish).transpose()?;
-    run.carry_out(taken, listed, rest, &|_| (), kept)
+    run.carry_out(taken, listed, None, rest, &|_| (), kept)
 }
 
 /// The same where changes are told and everything else is as it was.
@@ -320,7 +333,7 @@ pub(crate) fn record(
         return Err(BuildError::NotListed { out: out.to_owned() });
     };
     let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes))?;
-    run.carry_out(taken, None, rest, &|_| (), kept)
+    run.carry_out(taken, None, None, rest, &|_| (), kept)
 }
 
 /// Whether documents of the site in `out` are being written, or a run that wrote them was cut short; of a site of several sets, those of any.
@@ -398,6 +411,7 @@ impl Run {
         self,
         taken: Taken,
         listed: Option<Listed>,
+        claim: Option<&Claim>,
         rest: &mut Rest,
         tell: &dyn Fn(Progress),
         kept: &dyn Fn(),
@@ -417,10 +431,18 @@ impl Run {
         let done = run::publish(&plan, false, listed, &lock, tell)?;
         let kept = done.records.len() - done.written.len();
         undone.extend(done.undone);
-        let Besides { written: besides, undone: of_besides, dump_is_due } =
-            upkeep::upkeep(&lock, plan.started, pace, rest, tell);
-        undone.extend(of_besides);
-        for document in done.written.into_iter().chain(besides) {
+        let of_archives = upkeep::archives(&lock, plan.started);
+        let out = lock.out().to_owned();
+        // A dump is made while others build.
+        drop(lock);
+        let of_dumps = upkeep::dumps((&out, claim), pace, rest, tell);
+        let dump_is_due = of_dumps.dump_is_due;
+        let mut all = done.written;
+        for besides in [of_archives, of_dumps] {
+            undone.extend(besides.undone);
+            all.extend(besides.written);
+        }
+        for document in all {
             written.retain(|known| *known != document);
             written.push(document);
         }
@@ -550,7 +572,7 @@ fn sweep(out: &Path) -> Result<(), BuildError> {
     for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
         durable::sweep(&folder).map_err(|source| BuildError::Write { path: folder, source })?;
     }
-    Ok(())
+    workshop::sweep(out).map_err(|source| BuildError::Write { path: out.join(DOCUMENT_FOLDER), source })
 }
 
 fn refuse_own_documents(directory: &Path, out: &Path) -> Result<(), BuildError> {

@@ -11,7 +11,7 @@ use resync_core::{digest::Algorithm, document::Capability};
 use resync_publisher::{
     Changes,
     notify::{Outcome, Told},
-    publish::{Built, Dump, Dumped},
+    publish::{Built, Dump, Dumped, Written},
     status::{HubStatus, Status},
     watch::Report,
 };
@@ -26,14 +26,16 @@ pub(crate) fn built(built: &Built, chosen: &Chosen) -> String {
 fn summary(built: &Built) -> String {
     let what = match built.written.as_slice() {
         [] => "nothing changed".to_owned(),
-        written => {
-            let lists = written.iter().filter(|document| !document.is_index);
-            let kinds = lists.map(|document| document.capability.name());
-            format!("{} written", counted(kinds))
-        }
+        written => format!("{} written", kinds(written)),
     };
     let changes = changed(built.changes);
     format!("{}, {}{changes} → {what}", count(built.resources, "resource"), size(built.bytes))
+}
+
+/// "Resource List (2 documents), Capability List".
+fn kinds(written: &[Written]) -> String {
+    let lists = written.iter().filter(|document| !document.is_index);
+    counted(lists.map(|document| document.capability.name()))
 }
 
 /// "2 packages → Resource Dump, Capability List written", or plainly that there was nothing to pack.
@@ -44,8 +46,7 @@ pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
         }
         Dump::Changes => ("change", "changes", "whose bytes later changes have replaced"),
     };
-    let lists = dumped.written.iter().filter(|document| !document.is_index);
-    let what = counted(lists.map(|document| document.capability.name()));
+    let what = kinds(&dumped.written);
     let gone = match dumped.gone {
         0 => String::new(),
         1 => format!(", without 1 {one} {why}"),
@@ -87,6 +88,14 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
                 complain("warning", &line);
             }
             say(&summary(built));
+        }
+        Report::Dumped(_, besides) => {
+            for undone in &besides.undone {
+                complain("warning", &format!("{undone}; tried again later"));
+            }
+            if !besides.written.is_empty() {
+                say(&format!("→ {} written", kinds(&besides.written)));
+            }
         }
         Report::NotBuilt(_, error) => complain("error", &format!("{error}; tried again at the next change")),
         Report::Told(_, told) if told.leaving => say(&self::told(std::slice::from_ref(told))),

@@ -81,6 +81,11 @@ impl FolderSink {
         folders.iter().try_for_each(|folder| sync_folder(folder))
     }
 
+    /// The same for a document that nobody needs after a crash: its name may be gone then.
+    pub fn publish_for_now(&mut self, staged: StagedFile) -> io::Result<()> {
+        staged.temporary.persist(&staged.target).map_err(|error| error.error).map(drop)
+    }
+
     /// Makes a folder ours before the first document goes there.
     fn take(&mut self, folder: &Path) -> io::Result<()> {
         if !self.locks.contains_key(folder) {
@@ -127,6 +132,13 @@ impl io::Write for FolderDraft {
 pub struct StagedFile {
     target: PathBuf,
     temporary: TempPath,
+}
+
+impl StagedFile {
+    /// Where it will be published.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
 }
 
 /// Published documents in a folder that somebody else may be writing into; nothing is locked, and nothing is made.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
     thread,
@@ -11,6 +11,7 @@ use std::{
 use resync_core::{
     build::{BuildError, Documents, FolderDraft, FolderSink, Sink, StagedFile},
     digest::Digest,
+    durable::sync_folder,
 };
 
 use crate::files;
@@ -39,6 +40,18 @@ impl Desk {
     /// The SHA-256 digests of the large documents that were written since that was wanted, by their paths.
     pub(super) fn into_digests(self) -> BTreeMap<PathBuf, Digest> {
         self.digests.unwrap_or_default()
+    }
+
+    /// Puts a document into its place that lies elsewhere on the same file system; it lasts from the next [`sync`](Self::sync) on.
+    pub(super) fn adopt(&mut self, from: &Path, name: &str) -> io::Result<()> {
+        files::act()?;
+        self.has_published = true;
+        fs::rename(from, self.sink.path(name))
+    }
+
+    /// Makes durable which documents there are.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        sync_folder(&self.sink.path(""))
     }
 
     /// Whether readers may see something new since it was opened.

@@ -8,7 +8,7 @@
 use std::{fs::File, io};
 
 use resync_core::{
-    build::{ArchiveKind, Archives, BuildError, Documents as _, Sink as _, Site},
+    build::{ArchiveKind, Archives, BuildError, Documents, Sink as _, Site},
     datetime::DateTime,
     document::{Entry, Header, Relation, Root},
     xml::Reader,
@@ -89,12 +89,12 @@ pub(super) fn archive_dump(
 
 /// Whether [`archive_dump`] will leave an archive.
 pub(super) fn will_archive_dump(
-    sink: &Desk,
+    documents: &impl Documents,
     current: Option<&str>,
     next: &str,
     most: usize,
 ) -> Result<bool, BuildError> {
-    let archive = sink.open(&Snapshots::Dumps.archive())?;
+    let archive = documents.open(&Snapshots::Dumps.archive())?;
     Ok(most > 0 && (archive.is_some() || current.is_some_and(|current| current != format!("{next}.xml"))))
 }
 
