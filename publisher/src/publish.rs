@@ -17,6 +17,7 @@ mod workshop;
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -29,7 +30,7 @@ use resync_core::{
 };
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
-use self::listing::{Listed, Listing, archive_before};
+use self::listing::{Listing, archive_before};
 pub use self::owner::{Claim, claim};
 pub use self::retire::clear;
 pub(crate) use self::retire::left;
@@ -248,11 +249,12 @@ fn build_scope(
     let directory = settings.directory.as_path();
     let unopened = |source| BuildError::Collection { path: directory.to_owned(), source };
     let directory = directory.canonicalize().map_err(unopened)?;
+    let folders = NewFolders::make(settings, out);
     let lock = Lock::acquire(out)?;
     claim.map_or(Ok(()), Claim::check)?;
     refuse_own_documents(&directory, out)?;
     let settings = Settings { directory, ..settings.clone() };
-    let mut run = Run { pace, ..Run::begin(settings, lock)? };
+    let mut run = Run { pace, folders, ..Run::begin(settings, lock)? };
     // Where nothing can go on, all files are looked at, whatever is named.
     let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
     let scope = scope.filter(|_| !is_another && matches!(run.told(), Before::Told { .. }));
@@ -263,8 +265,8 @@ fn build_scope(
     let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
     let taken =
         inventory::take(collection, &run.settings, out, run.told(), scope.as_ref(), &mut heard, &looked)?;
-    let listed = listing.map(Listing::finish).transpose()?;
-    run.carry_out(taken, listed, claim, rest, tell, &|| ())
+    listing.as_mut().map_or(Ok(()), Listing::accepted)?;
+    run.carry_out(taken, listing, claim, rest, tell, &|| ())
 }
 
 /// Makes the dumps that are due in a site that was built, while others build.
@@ -313,8 +315,8 @@ pub(crate) fn build_from<I: Inventory>(
     let mut listing = run.listing()?;
     let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
     let taken = inventory::take_from(resources, settings, out, run.told(), &mut heard, &|_| ())?;
-    let listed = listing.map(Listing::finish).transpose()?;
-    run.carry_out(taken, listed, None, rest, &|_| (), kept)
+    listing.as_mut().map_or(Ok(()), Listing::accepted)?;
+    run.carry_out(taken, listing, None, rest, &|_| (), kept)
 }
 
 /// The same where changes are told and everything else is as it was.
@@ -347,6 +349,34 @@ pub(crate) fn is_cut_short(out: &Path) -> bool {
     Plan::is_kept(out)
 }
 
+/// The folders of a site that is not there yet. Their names are brought to the disk while the files of the collection are looked at.
+#[derive(Debug, Default)]
+struct NewFolders(Option<JoinHandle<io::Result<()>>>);
+
+impl NewFolders {
+    /// Where they cannot be made, whoever needs one says so.
+    fn make(settings: &Settings, out: &Path) -> Self {
+        if state::path(out).exists() {
+            return Self::default();
+        }
+        let description = out.join(Site::of(settings).source_description().path);
+        let folders =
+            [out.join(state::FOLDER), out.join(DOCUMENT_FOLDER), durable::folder_of(&description).to_owned()];
+        let Ok(mut unsynced) = durable::make_folders(folders.iter().map(PathBuf::as_path)) else {
+            return Self::default();
+        };
+        // A run that was killed may have made them.
+        unsynced.extend([out, durable::folder_of(out)].map(Path::to_owned));
+        let sync = move || unsynced.iter().try_for_each(|folder| durable::sync_folder(folder));
+        Self(thread::Builder::new().name("new-folders".to_owned()).spawn(sync).ok())
+    }
+
+    /// From here on they last.
+    fn last(self) -> io::Result<()> {
+        self.0.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+}
+
 /// A run, between the one before and its own plan.
 struct Run {
     lock: Lock,
@@ -355,6 +385,7 @@ struct Run {
     /// The Change Lists, if they can go on.
     series: Option<Series>,
     pace: Pace,
+    folders: NewFolders,
     /// What a run that was cut short had still to tell, and what was written to complete it.
     changes: Changes,
     written: Vec<Written>,
@@ -373,8 +404,8 @@ impl Run {
             before.save(&lock)?;
         }
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
-        let (pace, undone) = (Pace::Thorough, Vec::new());
-        Ok(Self { lock, settings, before, series, pace, changes, written, undone })
+        let (pace, folders, undone) = (Pace::Thorough, NewFolders::default(), Vec::new());
+        Ok(Self { lock, settings, before, series, pace, folders, changes, written, undone })
     }
 
     /// Without Change Lists that go on, all resources are listed anew, whatever there is.
@@ -387,7 +418,7 @@ impl Run {
             self.undone.push(Undone::of(Upkeep::Archives, error));
             None
         });
-        Ok(Some(Listing::new(&self.settings, &self.lock, archives)?))
+        Ok(Some(Listing::new(&self.settings, &self.lock, archives, self.before.is_none())?))
     }
 
     fn told(&self) -> Before {
@@ -410,13 +441,14 @@ impl Run {
     fn carry_out(
         self,
         taken: Taken,
-        listed: Option<Listed>,
+        listing: Option<Listing>,
         claim: Option<&Claim>,
         rest: &mut Rest,
         tell: &dyn Fn(Progress),
         kept: &dyn Fn(),
     ) -> Result<Built, BuildError> {
-        let Self { lock, settings, before, series, pace, changes, mut written, mut undone } = self;
+        let Self { lock, settings, before, series, pace, folders, changes, mut written, mut undone } = self;
+        folders.last().map_err(|source| BuildError::Write { path: lock.out().to_owned(), source })?;
         let plan = decide(settings, before.as_ref(), series.as_ref(), pace, &taken, lock.out());
         let is_outdated = |series| is_outdated(series, &plan.settings, &taken);
         let list_is_due = !plan.lists_resources && series.as_ref().is_some_and(is_outdated);
@@ -428,6 +460,7 @@ impl Run {
             }
             saved?;
         }
+        let listed = listing.map(Listing::finish).transpose()?;
         let done = run::publish(&plan, false, listed, &lock, tell)?;
         let kept = done.records.len() - done.written.len();
         undone.extend(done.undone);

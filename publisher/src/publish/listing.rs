@@ -45,6 +45,8 @@ pub(super) struct Listing {
 /// The other thread.
 struct Writing {
     items: SyncSender<Batch>,
+    /// Hears when every entry is accepted.
+    accepted: Receiver<()>,
     thread: JoinHandle<Result<Listed, BuildError>>,
 }
 
@@ -58,15 +60,24 @@ pub(super) struct Listed {
 }
 
 impl Listing {
+    /// Of a site that `is_new` nobody sees the list before the run is through.
     pub(super) fn new(
         settings: &Settings,
         lock: &Lock,
         archives: Option<String>,
+        is_new: bool,
     ) -> Result<Self, BuildError> {
         let documents = documents_of(settings);
-        let desk = Some(Desk::open(lock.out().join(DOCUMENT_FOLDER))?.digesting());
+        let desk = Desk::open(lock.out().join(DOCUMENT_FOLDER))?.digesting().for_now(is_new);
         let linker = Some(Linker::of(settings));
-        Ok(Self { desk, documents, archives, linker, batch: Vec::with_capacity(BATCH), writing: None })
+        Ok(Self {
+            desk: Some(desk),
+            documents,
+            archives,
+            linker,
+            batch: Vec::with_capacity(BATCH),
+            writing: None,
+        })
     }
 
     /// Hears of the next resource of a snapshot that was begun at this moment, or that it is through.
@@ -80,6 +91,18 @@ impl Listing {
         if is_through { self.hand_over(started, None) } else { Ok(()) }
     }
 
+    /// Waits until it is certain that no resource keeps the list from being written. What is left to be done is up to the disk.
+    pub(super) fn accepted(&mut self) -> Result<(), BuildError> {
+        match self.writing.take() {
+            Some(writing) if writing.accepted.recv().is_ok() => {
+                self.writing = Some(writing);
+                Ok(())
+            }
+            Some(writing) => Err(grief(writing)),
+            None => Err(BuildError::BrokenOff),
+        }
+    }
+
     /// The whole of it.
     pub(super) fn finish(mut self) -> Result<Listed, BuildError> {
         let Some(Writing { thread, .. }) = self.writing.take() else { return Err(BuildError::BrokenOff) };
@@ -91,20 +114,25 @@ impl Listing {
             let lists = ResourceLists::new(&self.documents, started).completed(Completed::Now);
             let lists = self.archives.take().into_iter().fold(lists, ResourceLists::archives);
             let (items, batches) = sync_channel(AHEAD);
-            let work = move || write(desk, &lists, &linker, &batches);
+            let (accept, accepted) = sync_channel(1);
+            let work = move || write(desk, &lists, &linker, &batches, &accept);
             let thread = thread::Builder::new().name("resource-list".to_owned()).spawn(work)?;
-            self.writing = Some(Writing { items, thread });
+            self.writing = Some(Writing { items, accepted, thread });
         }
         let Some(writing) = self.writing.take() else { return Err(BuildError::BrokenOff) };
         if writing.items.send(batch).is_ok() {
             self.writing = Some(writing);
             return Ok(());
         }
-        // It has come to grief.
-        match writing.thread.join() {
-            Ok(failed) => failed.and(Err(BuildError::BrokenOff)),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        Err(grief(writing))
+    }
+}
+
+/// What the other thread has come to.
+fn grief(writing: Writing) -> BuildError {
+    match writing.thread.join() {
+        Ok(failed) => failed.err().unwrap_or(BuildError::BrokenOff),
+        Err(panic) => std::panic::resume_unwind(panic),
     }
 }
 
@@ -142,7 +170,7 @@ fn current<'a>(state: &'a State, out: &Path) -> Option<&'a str> {
 /// What was begun ends before anybody else opens the folder.
 impl Drop for Listing {
     fn drop(&mut self) {
-        if let Some(Writing { items, thread }) = self.writing.take() {
+        if let Some(Writing { items, thread, .. }) = self.writing.take() {
             drop(items);
             // Whoever drops it has a failure of their own to tell.
             let _ = thread.join();
@@ -155,6 +183,7 @@ fn write(
     lists: &ResourceLists,
     linker: &Linker,
     batches: &Receiver<Batch>,
+    accept: &SyncSender<()>,
 ) -> Result<Listed, BuildError> {
     let mut is_through = false;
     let mut batch = Vec::new().into_iter();
@@ -165,7 +194,11 @@ fn write(
             }
             match batches.recv() {
                 Ok(Some(next)) => batch = next.into_iter(),
-                Ok(None) => is_through = true,
+                Ok(None) => {
+                    // The entries before were accepted before this one was asked for.
+                    is_through = true;
+                    let _ = accept.send(());
+                }
                 Err(_) => {
                     is_through = true;
                     return Some(Err(BuildError::BrokenOff));

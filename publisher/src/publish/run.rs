@@ -330,7 +330,8 @@ impl<'a> Run<'a> {
         let rules = settings.rules;
         let rotation = Rotation { entries: Some(rules.change_list_entries), age: rules.change_list_age() };
         let lists = ChangeLists::new(&self.documents()).rotation(rotation);
-        let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+        // Writing the Capability List makes them last, before anything leads to that for the first time.
+        let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?.for_now(self.before.is_none());
         let position = match self.plan.position {
             None => {
                 remove_series(&mut sink, "changelist")?;
