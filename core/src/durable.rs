@@ -41,12 +41,15 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn sync_together(files: &[File]) -> io::Result<()> {
     let Some((first, others)) = files.split_first() else { return Ok(()) };
     thread::scope(|scope| {
-        let others: Vec<_> = others.iter().map(|file| scope.spawn(|| file.sync_all())).collect();
-        let synced = first.sync_all();
-        let join = |other: thread::ScopedJoinHandle<'_, _>| {
-            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        // Where no thread can be had, in line.
+        let begin =
+            |file| thread::Builder::new().spawn_scoped(scope, move || File::sync_all(file)).map_err(|_| file);
+        let others: Vec<_> = others.iter().map(begin).collect();
+        let end = |other: Result<thread::ScopedJoinHandle<'_, _>, &File>| match other {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(file) => file.sync_all(),
         };
-        others.into_iter().map(join).fold(synced, Result::and)
+        others.into_iter().map(end).fold(first.sync_all(), Result::and)
     })
 }
 
