@@ -25,21 +25,27 @@ use resync_publisher::{
     blocking::unblocked,
     check, config,
     notify::{self, Token},
-    publish::{Built, Claim, Dump, Pace, build_claimed, claim, clear, describe, dump_telling},
+    publish::{
+        Built, Claim, Dump, Pace, build_claimed, claim, clear, describe, dump_telling, make_due_dumps,
+    },
     serve, status, watch,
 };
 use serde_json::{Value, json};
 use sets::{blame, name_in};
-use telling::notify_all;
+use telling::{Telling, notify_all};
 use tracing_subscriber::EnvFilter;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// How long a build may go on that a watch has begun when it is to stop. What is cut short then, as a dump may be, is made by the next.
+const GRACE: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
     let cli = Cli::of_process();
-    let done = match start_log(&cli.log) {
-        Ok(()) => run(cli.command).await,
-        Err(failure) => Err(failure),
-    };
+    let done = start_log(&cli.log).and_then(|()| {
+        let runtime = tokio::runtime::Runtime::new()?;
+        let done = runtime.block_on(run(cli.command));
+        runtime.shutdown_timeout(GRACE);
+        done
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -114,6 +120,40 @@ impl Said {
             Some((_, line)) => *line = format!("{line} · {more}"),
             None => self.lines.push((name.map(str::to_owned), more)),
         }
+    }
+
+    /// Adds what the hubs said.
+    fn hear(&mut self, telling: &Telling) {
+        for (name, line) in telling.lines() {
+            self.add(name, line);
+        }
+    }
+
+    /// Makes the dumps that are due, and says whether there was one.
+    async fn make_due_dumps(&mut self) -> bool {
+        let mut is_any = false;
+        for (out, chosen) in self.built.clone() {
+            let claimed = self.claim.clone();
+            let dumping = unblocked(move || {
+                let bar = Bar::new();
+                make_due_dumps(&out, claimed.as_ref(), &|step| bar.tell(step))
+            });
+            let besides = dumping.await;
+            let name = name_of(&chosen);
+            for undone in &besides.undone {
+                eprintln!("warning: {}", words::of_set(name, &words::undone(undone)));
+            }
+            self.has_undone |= !besides.undone.is_empty();
+            self.sets
+                .iter_mut()
+                .filter(|set| set["set"].as_str() == name)
+                .for_each(|set| json::add(set, &besides));
+            if !besides.written.is_empty() {
+                self.add(name, words::besides(&besides));
+                is_any = true;
+            }
+        }
+        is_any
     }
 
     /// Says it, with what came after it.
@@ -268,29 +308,38 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
 async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
     let commission = arguments.commission()?;
     let (site, place_of_hubs) = (commission.out.clone(), commission.place_of_hubs());
-    let mut built = run_build(arguments, commission, Pace::Thorough).await?;
-    let undone = built.outcome();
+    let mut built = run_build(arguments, commission, Pace::AllButDumps).await?;
     let is_json = arguments.out.json;
     // Why a set was not built is known.
     let outs = match outs_of(&site) {
         Ok(outs) => outs,
-        Err(none) => return built.say(is_json, []).and(undone).and(Err(none)),
+        Err(none) => {
+            let undone = built.outcome();
+            return built.say(is_json, []).and(undone).and(Err(none));
+        }
     };
     let outs: Vec<_> =
         outs.into_iter().filter(|out| !built.unbuilt.contains(out) || status(out).is_ok()).collect();
     let (standing, _) = sets::each(&outs, status);
     let has_hubs = standing.len() < outs.len() || standing.iter().any(|set| !set.hubs.is_empty());
     if !has_hubs {
+        built.make_due_dumps().await;
+        let undone = built.outcome();
         if let Some((_, last)) = built.lines.last_mut() {
             last.push_str(" · no hub to notify; name one ");
             last.push_str(&place_of_hubs);
         }
         return built.say(is_json, [("hubs", Vec::new()), ("untold", Vec::new())]).and(undone);
     }
-    let telling = notify_all(&outs, token).await;
-    for (name, line) in telling.lines() {
-        built.add(name, line);
+    let mut telling = notify_all(&outs, token).await;
+    built.hear(&telling);
+    // They can take hours: the hubs hear of the changes before, and of the dumps when these are there.
+    if built.make_due_dumps().await {
+        let of_dumps = notify_all(&outs, token).await.news();
+        built.hear(&of_dumps);
+        telling = telling.then(of_dumps);
     }
+    let undone = built.outcome();
     built.say(is_json, telling.json())?;
     undone.and(telling.outcome)
 }

@@ -15,8 +15,10 @@ mod upkeep;
 mod workshop;
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -30,7 +32,7 @@ use resync_core::{
 };
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
-use self::listing::{Listing, archive_before};
+use self::listing::{Listing, foretold_archive};
 pub use self::owner::{Claim, claim};
 pub use self::retire::clear;
 pub(crate) use self::retire::left;
@@ -254,7 +256,7 @@ fn build_scope(
     claim.map_or(Ok(()), Claim::check)?;
     refuse_own_documents(&directory, out)?;
     let settings = Settings { directory, ..settings.clone() };
-    let mut run = Run { pace, folders, ..Run::begin(settings, lock)? };
+    let run = Run { pace, folders, ..Run::begin(settings, lock)? };
     // Where nothing can go on, all files are looked at, whatever is named.
     let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
     let scope = scope.filter(|_| !is_another && matches!(run.told(), Before::Told { .. }));
@@ -269,8 +271,13 @@ fn build_scope(
     run.carry_out(taken, listing, claim, rest, tell, &|| ())
 }
 
-/// Makes the dumps that are due in a site that was built, while others build.
-pub(crate) fn make_due_dumps(out: &Path, claim: Option<&Claim>, rest: &mut Rest) -> Besides {
+/// Makes the dumps that are due in a site that was built, while others build. One that somebody else is making is left to them.
+pub fn make_due_dumps(out: &Path, claim: Option<&Claim>, tell: &dyn Fn(Progress)) -> Besides {
+    upkeep::dumps((out, claim), Pace::Thorough, &mut Rest::default(), tell)
+}
+
+/// The same for who does so again and again.
+pub(crate) fn make_due_dumps_again(out: &Path, claim: Option<&Claim>, rest: &mut Rest) -> Besides {
     upkeep::dumps((out, claim), Pace::Thorough, rest, &|_| ())
 }
 
@@ -310,7 +317,7 @@ pub(crate) fn build_from<I: Inventory>(
     rest: &mut Rest,
     kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
-    let mut run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
+    let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
     let resources = open()?;
     let mut listing = run.listing()?;
     let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
@@ -351,7 +358,11 @@ pub(crate) fn is_cut_short(out: &Path) -> bool {
 
 /// The folders of a site that is not there yet. Their names are brought to the disk while the files of the collection are looked at.
 #[derive(Debug, Default)]
-struct NewFolders(Option<JoinHandle<io::Result<()>>>);
+struct NewFolders {
+    unsynced: Arc<BTreeSet<PathBuf>>,
+    /// Where one could be had.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
 
 impl NewFolders {
     /// Where they cannot be made, whoever needs one says so.
@@ -367,13 +378,25 @@ impl NewFolders {
         };
         // A run that was killed may have made them.
         unsynced.extend([out, durable::folder_of(out)].map(Path::to_owned));
-        let sync = move || unsynced.iter().try_for_each(|folder| durable::sync_folder(folder));
-        Self(thread::Builder::new().name("new-folders".to_owned()).spawn(sync).ok())
+        let unsynced = Arc::new(unsynced);
+        let named = thread::Builder::new().name("new-folders".to_owned());
+        let thread = named.spawn({
+            let unsynced = Arc::clone(&unsynced);
+            move || Self::sync(&unsynced)
+        });
+        Self { unsynced, thread: thread.ok() }
+    }
+
+    fn sync(folders: &BTreeSet<PathBuf>) -> io::Result<()> {
+        folders.iter().try_for_each(|folder| durable::sync_folder(folder))
     }
 
     /// From here on they last.
     fn last(self) -> io::Result<()> {
-        self.0.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        match self.thread {
+            Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            None => Self::sync(&self.unsynced),
+        }
     }
 }
 
@@ -389,8 +412,6 @@ struct Run {
     /// What a run that was cut short had still to tell, and what was written to complete it.
     changes: Changes,
     written: Vec<Written>,
-    /// Archives that were due and failed.
-    undone: Vec<Undone>,
 }
 
 impl Run {
@@ -404,20 +425,18 @@ impl Run {
             before.save(&lock)?;
         }
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
-        let (pace, folders, undone) = (Pace::Thorough, NewFolders::default(), Vec::new());
-        Ok(Self { lock, settings, before, series, pace, folders, changes, written, undone })
+        let (pace, folders) = (Pace::Thorough, NewFolders::default());
+        Ok(Self { lock, settings, before, series, pace, folders, changes, written })
     }
 
-    /// Without Change Lists that go on, all resources are listed anew, whatever there is.
-    fn listing(&mut self) -> Result<Option<Listing>, BuildError> {
+    /// Without Change Lists that go on, all resources are listed anew, whatever there is. What is published stays as it is before there is a plan.
+    fn listing(&self) -> Result<Option<Listing>, BuildError> {
         if self.series.is_some() {
             return Ok(None);
         }
-        let archives = archive_before(&self.settings, self.before.as_ref(), self.lock.out());
-        let archives = archives.unwrap_or_else(|error| {
-            self.undone.push(Undone::of(Upkeep::Archives, error));
-            None
-        });
+        // Whether that comes about is seen when it is written; if not, the list is written anew.
+        let archives =
+            foretold_archive(&self.settings, self.before.as_ref(), self.lock.out()).unwrap_or_default();
         Ok(Some(Listing::new(&self.settings, &self.lock, archives, self.before.is_none())?))
     }
 
@@ -447,7 +466,7 @@ impl Run {
         tell: &dyn Fn(Progress),
         kept: &dyn Fn(),
     ) -> Result<Built, BuildError> {
-        let Self { lock, settings, before, series, pace, folders, changes, mut written, mut undone } = self;
+        let Self { lock, settings, before, series, pace, folders, changes, mut written } = self;
         folders.last().map_err(|source| BuildError::Write { path: lock.out().to_owned(), source })?;
         let plan = decide(settings, before.as_ref(), series.as_ref(), pace, &taken, lock.out());
         let is_outdated = |series| is_outdated(series, &plan.settings, &taken);
@@ -463,7 +482,7 @@ impl Run {
         let listed = listing.map(Listing::finish).transpose()?;
         let done = run::publish(&plan, false, listed, &lock, tell)?;
         let kept = done.records.len() - done.written.len();
-        undone.extend(done.undone);
+        let mut undone = done.undone;
         let of_archives = upkeep::archives(&lock, plan.started);
         let out = lock.out().to_owned();
         // A dump is made while others build.

@@ -28,7 +28,9 @@ use self::{
 use crate::{
     blocking::unblocked,
     notify::{self, Hubs, NotifyError, Token, Told},
-    publish::{self, Besides, BuildError, Built, Claim, Pace, Rest, Written, build_again, make_due_dumps},
+    publish::{
+        self, Besides, BuildError, Built, Claim, Pace, Rest, Written, build_again, make_due_dumps_again,
+    },
     settings::Settings,
     state::State,
 };
@@ -273,7 +275,7 @@ impl Watched {
         let (out, claim, mut rest) = (self.out.clone(), self.claim.clone(), std::mem::take(&mut self.rest));
         let changed = Arc::clone(changed);
         tokio::spawn(async move {
-            let made = unblocked(move || (make_due_dumps(&out, claim.as_ref(), &mut rest), rest)).await;
+            let made = unblocked(move || (make_due_dumps_again(&out, claim.as_ref(), &mut rest), rest)).await;
             // Who does not wait for it any more has ended the watch.
             let _ = done.send(made);
             changed.notify_one();

@@ -11,7 +11,7 @@ use resync_core::{digest::Algorithm, document::Capability};
 use resync_publisher::{
     Changes,
     notify::{Outcome, Told},
-    publish::{Built, Dump, Dumped, Written},
+    publish::{Besides, Built, Dump, Dumped, Undone, Written},
     status::{HubStatus, Status},
     watch::Report,
 };
@@ -62,6 +62,16 @@ pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
     }
 }
 
+/// "Resource Dump, Capability List written".
+pub(crate) fn besides(besides: &Besides) -> String {
+    format!("{} written", kinds(&besides.written))
+}
+
+/// What was due and failed, for who runs a command.
+pub(crate) fn undone(undone: &Undone) -> String {
+    format!("{undone}; tried again by the next build")
+}
+
 /// With the name of the set before each line, where there are several.
 pub(crate) fn of_set(name: Option<&str>, text: &str) -> String {
     match name {
@@ -94,7 +104,7 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
                 complain("warning", &format!("{undone}; tried again later"));
             }
             if !besides.written.is_empty() {
-                say(&format!("→ {} written", kinds(&besides.written)));
+                say(&format!("→ {}", self::besides(besides)));
             }
         }
         Report::NotBuilt(_, error) => complain("error", &format!("{error}; tried again at the next change")),
@@ -144,7 +154,7 @@ pub(crate) fn warnings(built: &Built) -> Vec<String> {
         lines
             .push("the collection is empty; a Destination that deletes would now drop its copies".to_owned());
     }
-    lines.extend(built.undone.iter().map(|undone| format!("{undone}; tried again by the next build")));
+    lines.extend(built.undone.iter().map(undone));
     lines
 }
 

@@ -24,7 +24,7 @@ use super::{
     desk::Desk,
     listing::documents_of as documents_of_set,
     run,
-    snapshots::{Snapshots, archive_dump, will_archive_dump},
+    snapshots::{Archive, Snapshots},
     workshop::Workshop,
 };
 use crate::{
@@ -112,7 +112,8 @@ pub(super) fn make(
     carried_out?;
     drop(desk);
     let documents = documents_of(what, &Site::of(&before.settings), &published);
-    let written = run::note_dump(&lock, state, documents)?;
+    let until = before.series.map(|series| series.until);
+    let written = run::note_dump(&lock, state, (what, until), documents)?;
     if what == Dump::Changes {
         through(out)?;
     }
@@ -127,13 +128,15 @@ fn settled(out: &Path, claim: Option<&Claim>) -> Result<Lock, BuildError> {
     Ok(lock)
 }
 
-/// Whether the dumps that were gone on from are not what they were, or the site is another one.
+/// Whether the dumps that were gone on from are not what they were, or the site is another one, or tells its changes anew (RS-143).
 fn is_overtaken(what: Dump, before: &State, now: &State) -> bool {
     fn dumps(state: &State, what: Dump) -> impl Iterator<Item = &DocumentRecord> {
         state.documents.iter().filter(move |record| record.capability == what.capability())
     }
     let is_same_site = before.settings.base_url == now.settings.base_url && now.left.is_none();
-    !is_same_site || !dumps(before, what).eq(dumps(now, what))
+    let begun = |state: &State| state.series.as_ref().map(|series| series.begun);
+    let is_same_series = what == Dump::Resources || begun(before) == begun(now);
+    !is_same_site || !is_same_series || !dumps(before, what).eq(dumps(now, what))
 }
 
 /// What a dump holds, and how it is made.
@@ -154,9 +157,8 @@ impl Task {
                 let (stem, most) = naming(before, series.until);
                 let dumps =
                     ResourceDumps::new(&documents, series.until).completed(Completed::Now).stem(&stem);
-                let is_archived = will_archive_dump(workshop, current(before), &stem, most)?;
-                let archive = is_archived.then(|| documents.url(&Snapshots::Dumps.archive()));
-                let dumps = archive.into_iter().fold(dumps, ResourceDumps::archives);
+                let archive = Archive::of_dumps(workshop, &documents, current(before), &stem, most)?;
+                let dumps = archive.url(&documents).into_iter().fold(dumps, ResourceDumps::archives);
                 Self::Resources(dumps, Box::new(Kept::last(out).resources()?))
             }
             Dump::Changes => {
@@ -221,8 +223,8 @@ fn announce(what: Dump, out: &Path, before: &State, desk: &mut Desk) -> Result<(
         (Dump::Resources, Some(series)) => {
             let (stem, most) = naming(before, series.until);
             let documents = documents_of_set(&before.settings);
-            archive_dump(desk, &documents, current(before), &stem, most, DateTime::now())?;
-            Ok(())
+            let archive = Archive::of_dumps(desk, &documents, current(before), &stem, most)?;
+            Ok(archive.write(desk, &documents, DateTime::now())?)
         }
         (Dump::Resources, None) => Ok(()),
         (Dump::Changes, _) => under_way(out),

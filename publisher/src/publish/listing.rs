@@ -9,7 +9,7 @@ use std::{
 };
 
 use resync_core::{
-    build::{self, BuildError, Completed, Item, ResourceLists, StagedLists},
+    build::{self, BuildError, Completed, Documents, FolderSink, Item, ResourceLists, StagedLists},
     datetime::DateTime,
     document::Capability,
 };
@@ -17,7 +17,7 @@ use resync_core::{
 use super::{
     desk::Desk,
     run::is_in_place,
-    snapshots::{Snapshots, archive_list},
+    snapshots::{Archive, Snapshots},
 };
 use crate::{
     links::Linker,
@@ -47,7 +47,7 @@ struct Writing {
     items: SyncSender<Batch>,
     /// Hears when every entry is accepted.
     accepted: Receiver<()>,
-    thread: JoinHandle<Result<Listed, BuildError>>,
+    thread: JoinHandle<Result<(Desk, StagedLists<Desk>), BuildError>>,
 }
 
 /// None after the last one.
@@ -57,6 +57,8 @@ type Batch = Option<Vec<Item>>;
 pub(super) struct Listed {
     pub(super) desk: Desk,
     pub(super) lists: StagedLists<Desk>,
+    /// The URL of the archive that it tells of.
+    pub(super) archives: Option<String>,
 }
 
 impl Listing {
@@ -106,13 +108,14 @@ impl Listing {
     /// The whole of it.
     pub(super) fn finish(mut self) -> Result<Listed, BuildError> {
         let Some(Writing { thread, .. }) = self.writing.take() else { return Err(BuildError::BrokenOff) };
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let (desk, lists) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(Listed { desk, lists, archives: self.archives.take() })
     }
 
     fn hand_over(&mut self, started: DateTime, batch: Batch) -> Result<(), BuildError> {
         if let (Some(desk), Some(linker)) = (self.desk.take(), self.linker.take()) {
             let lists = ResourceLists::new(&self.documents, started).completed(Completed::Now);
-            let lists = self.archives.take().into_iter().fold(lists, ResourceLists::archives);
+            let lists = self.archives.clone().into_iter().fold(lists, ResourceLists::archives);
             let (items, batches) = sync_channel(AHEAD);
             let (accept, accepted) = sync_channel(1);
             let work = move || write(desk, &lists, &linker, &batches, &accept);
@@ -141,23 +144,45 @@ pub(super) fn documents_of(settings: &Settings) -> build::Site {
     build::Site::new(&Site::of(settings).place(DOCUMENT_FOLDER).url)
 }
 
-/// Archives the Resource List that the state `before` tells of, where the rules say so, since another one is to be written; gives the URL of the archive,
-/// where there is one then.
-pub(super) fn archive_before(
+/// The URL of the archive of Resource Lists as [`archive_before`] will leave it, if there will be one.
+pub(super) fn foretold_archive(
     settings: &Settings,
     before: Option<&State>,
     out: &Path,
 ) -> Result<Option<String>, BuildError> {
-    let folder = out.join(DOCUMENT_FOLDER);
+    let documents = FolderSink::read(out.join(DOCUMENT_FOLDER));
+    let archive = next_archive(&documents, settings, before, out)?;
+    Ok(archive.and_then(|(archive, _)| archive.url(&documents_of(settings))))
+}
+
+/// Archives the Resource List that the state `before` tells of, where the rules say so, since another one is to be written; gives the URL of the archive,
+/// where there is one then.
+pub(super) fn archive_before(
+    desk: &mut Desk,
+    settings: &Settings,
+    before: Option<&State>,
+    out: &Path,
+) -> Result<Option<String>, BuildError> {
+    let Some((archive, current)) = next_archive(desk, settings, before, out)? else { return Ok(None) };
+    let site = documents_of(settings);
+    archive.write_lists(desk, &site, current, DateTime::now())?;
+    Ok(archive.url(&site))
+}
+
+/// The archive as it is to be, and the name of the list that may be new in it; none where there is none and none is wanted.
+fn next_archive<'a>(
+    documents: &impl Documents,
+    settings: &Settings,
+    before: Option<&'a State>,
+    out: &Path,
+) -> Result<Option<(Archive, Option<&'a str>)>, BuildError> {
     let most = settings.rules.resource_lists_kept.saturating_sub(1);
-    if most == 0 && !folder.join(Snapshots::Lists.archive()).exists() {
+    if most == 0 && documents.open(&Snapshots::Lists.archive())?.is_none() {
         return Ok(None);
     }
-    let documents = documents_of(settings);
     let of_the_site = before.filter(|before| before.settings.base_url == settings.base_url);
     let current = of_the_site.and_then(|before| current(before, out));
-    let is_archived = archive_list(&mut Desk::open(folder)?, &documents, current, most, DateTime::now())?;
-    Ok(is_archived.then(|| documents.url(&Snapshots::Lists.archive())))
+    Ok(Some((Archive::of_lists(documents, &documents_of(settings), current, most)?, current)))
 }
 
 /// The name of the Resource List, where all of it is as it was written.
@@ -184,7 +209,7 @@ fn write(
     linker: &Linker,
     batches: &Receiver<Batch>,
     accept: &SyncSender<()>,
-) -> Result<Listed, BuildError> {
+) -> Result<(Desk, StagedLists<Desk>), BuildError> {
     let mut is_through = false;
     let mut batch = Vec::new().into_iter();
     let items = std::iter::from_fn(|| {
@@ -208,5 +233,5 @@ fn write(
         None
     });
     let lists = lists.stage(items, &mut desk)?;
-    Ok(Listed { desk, lists })
+    Ok((desk, lists))
 }

@@ -12,7 +12,7 @@ use std::{
 use resync_core::{
     build::{
         self, ChangeDumps, ChangeLists, Completed, Documents, Event, Item, ResourceLists, Rotation, Sink,
-        Stamp,
+        StagedLists, Stamp,
     },
     datetime::DateTime,
     digest::{Algorithm, Digest},
@@ -23,6 +23,7 @@ use resync_core::{
 use super::{
     BuildError, Progress, Undone, Upkeep, Work, Written,
     desk::Desk,
+    dumps::Dump,
     listing::{Listed, archive_before, documents_of},
     sets,
 };
@@ -83,16 +84,18 @@ pub(super) fn publish(
     state.outbox = outbox;
     if let Some(before) = before {
         (state.notified_on, state.changes_on) = (before.notified_on, before.changes_on);
+        state.dumped = before.dumped;
     }
     state.save(lock)?;
     settle(lock)?;
     Ok(done)
 }
 
-/// Takes down what a dump wrote, with its kind and place, and tells of it in the Capability List.
+/// Takes down what a dump wrote, with its kind and place, and up to when it tells, and tells of it in the Capability List.
 pub(super) fn note_dump(
     lock: &Lock,
     before: State,
+    (what, until): (Dump, Option<DateTime>),
     documents: Vec<(String, Capability, Part)>,
 ) -> Result<Vec<Written>, BuildError> {
     let plan = Plan::new(before.builds + 1, before.settings.clone(), DateTime::now());
@@ -114,6 +117,10 @@ pub(super) fn note_dump(
     let Done { records, written, .. } = run.done;
     let mut state = before;
     (state.documents, state.builds) = (records, plan.build);
+    match what {
+        Dump::Resources => state.dumped.resources = until,
+        Dump::Changes => state.dumped.changes = until,
+    }
     state.save(lock)?;
     Ok(written)
 }
@@ -287,9 +294,18 @@ impl<'a> Run<'a> {
             return self.archive("resourcelist", &Capability::ResourceListArchive);
         }
         let documents = self.documents();
-        let Listed { mut desk, lists } = match listed {
-            Some(listed) => listed,
-            None => self.list(&documents, tell)?,
+        let (mut desk, staged) = match listed {
+            Some(Listed { desk, lists, archives }) => (desk, Some((lists, archives))),
+            None => (Desk::open(self.out.join(DOCUMENT_FOLDER))?.digesting(), None),
+        };
+        let archives = archive_before(&mut desk, &self.plan.settings, self.before, self.out);
+        let archives = archives.unwrap_or_else(|error| {
+            self.done.undone.push(Undone::of(Upkeep::Archives, error));
+            None
+        });
+        let lists = match staged {
+            Some((lists, told)) if told == archives => lists,
+            _ => self.list(&mut desk, &documents, archives, tell)?,
         };
         let published = lists.publish(&mut desk)?;
         self.digests = desk.into_digests();
@@ -307,21 +323,20 @@ impl<'a> Run<'a> {
     }
 
     /// Writes Resource Lists of the inventory that is on the disk.
-    fn list(&mut self, documents: &build::Site, tell: &dyn Fn(Progress)) -> Result<Listed, BuildError> {
-        let archives = archive_before(&self.plan.settings, self.before, self.out);
-        let archives = archives.unwrap_or_else(|error| {
-            self.done.undone.push(Undone::of(Upkeep::Archives, error));
-            None
-        });
-        let mut desk = Desk::open(self.out.join(DOCUMENT_FOLDER))?.digesting();
+    fn list(
+        &self,
+        desk: &mut Desk,
+        documents: &build::Site,
+        archives: Option<String>,
+        tell: &dyn Fn(Progress),
+    ) -> Result<StagedLists<Desk>, BuildError> {
         let items = self.items()?.zip(1..).map(|(item, done)| {
             tell(Progress { work: Work::Listing, done, all: Some(self.plan.resources) });
             item
         });
         let lists =
             ResourceLists::new(documents, self.plan.started).completed(Completed::At(self.plan.completed));
-        let lists = archives.into_iter().fold(lists, ResourceLists::archives).stage(items, &mut desk)?;
-        Ok(Listed { desk, lists })
+        Ok(archives.into_iter().fold(lists, ResourceLists::archives).stage(items, desk)?)
     }
 
     /// Tells the changes of the plan, each once whatever a run that was cut short has told.
@@ -363,11 +378,15 @@ impl<'a> Run<'a> {
         // Without changes there is no notification, and the next one covers that time too (CN-015).
         let told = earlier.filter(|_| self.plan.position.is_some() && changes.total() == 0);
         let until = told.map_or(until, |earlier| earlier.until);
+        let begun = match self.plan.position {
+            Some(_) => earlier.and_then(|earlier| earlier.begun),
+            None => Some(started),
+        };
         Ok(match earlier.filter(|_| !self.plan.lists_resources) {
             Some(Series { listed, since, .. }) => {
-                Series { until, position, listed: *listed, since: since + changes.total() }
+                Series { until, position, listed: *listed, since: since + changes.total(), begun }
             }
-            None => Series { until, position, listed: started, since: 0 },
+            None => Series { until, position, listed: started, since: 0, begun },
         })
     }
 

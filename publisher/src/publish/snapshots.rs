@@ -5,12 +5,12 @@
 //! is told before the snapshot that it is for, and what nothing leads to any more goes after that: a run that was cut short leaves too much, and the
 //! next one removes it.
 
-use std::{fs::File, io};
+use std::io;
 
 use resync_core::{
     build::{ArchiveKind, Archives, BuildError, Documents, Sink as _, Site},
     datetime::DateTime,
-    document::{Entry, Header, Relation, Root},
+    document::{Entry, Header, Metadata, Relation, Root},
     xml::Reader,
 };
 
@@ -57,104 +57,150 @@ impl Snapshots {
             Some(moment) => moment.ends_with('Z') && !moment.contains('-'),
         })
     }
+
+    /// The snapshot that a part is of, where that has a name of its own: the parts of the only one there is have but one moment in theirs.
+    fn top_of(self, name: &str) -> Option<String> {
+        let mut parts = name.strip_prefix(self.stem())?.strip_prefix('-')?.split('-');
+        let (snapshot, generation) = (parts.next()?, parts.next()?);
+        let are_moments = snapshot.ends_with('Z') && generation.ends_with('Z');
+        (are_moments && parts.next().is_some()).then(|| format!("{}-{snapshot}.xml", self.stem()))
+    }
 }
 
-/// Archives the Resource List that is current under the name `current`, and removes all but the last `most`. Gives whether there is an archive.
-pub(super) fn archive_list(
-    sink: &mut Desk,
-    site: &Site,
-    current: Option<&str>,
-    most: usize,
-    at: DateTime,
-) -> Result<bool, BuildError> {
-    let copied = match current.filter(|_| most > 0) {
-        Some(current) => copy(sink, current)?,
-        None => None,
-    };
-    let top = format!("{}.xml", Snapshots::Lists.stem());
-    update(sink, site, Snapshots::Lists, (copied.as_deref(), &top), most, at)
+/// An archive as it is to be, found out without a change to anything: that of a snapshot before the next one.
+pub(super) struct Archive {
+    what: Snapshots,
+    /// What it lists, oldest first.
+    stay: Vec<Archived>,
+    /// The snapshot that there is, by its name, and the next one.
+    present: [Option<String>; 2],
 }
 
-/// Archives the dump `current`, before one whose names begin with `next`, and removes all but the last `most`. Gives whether there is an archive.
-pub(super) fn archive_dump(
-    sink: &mut Desk,
-    site: &Site,
-    current: Option<&str>,
-    next: &str,
-    most: usize,
-    at: DateTime,
-) -> Result<bool, BuildError> {
-    update(sink, site, Snapshots::Dumps, (current, &format!("{next}.xml")), most, at)
-}
+/// A snapshot by its name, with when it was begun and completed.
+type Archived = (String, Option<DateTime>, Option<DateTime>);
 
-/// Whether [`archive_dump`] will leave an archive.
-pub(super) fn will_archive_dump(
-    documents: &impl Documents,
-    current: Option<&str>,
-    next: &str,
-    most: usize,
-) -> Result<bool, BuildError> {
-    let archive = documents.open(&Snapshots::Dumps.archive())?;
-    Ok(most > 0 && (archive.is_some() || current.is_some_and(|current| current != format!("{next}.xml"))))
+impl Archive {
+    /// With the Resource List that is current under the name `current`, and all but the last `most` gone.
+    pub(super) fn of_lists(
+        documents: &impl Documents,
+        site: &Site,
+        current: Option<&str>,
+        most: usize,
+    ) -> Result<Self, BuildError> {
+        let what = Snapshots::Lists;
+        let copy = match current.filter(|_| most > 0) {
+            Some(current) => header_of(documents, current)?.and_then(|header| {
+                let Metadata { at, completed, .. } = header.metadata;
+                Some((what.stem_at(at?) + ".xml", at, completed))
+            }),
+            None => None,
+        };
+        Self::with(documents, site, what, copy, what.stem(), most)
+    }
+
+    /// With the dump `current`, before one whose names begin with `next`, and all but the last `most` gone.
+    pub(super) fn of_dumps(
+        documents: &impl Documents,
+        site: &Site,
+        current: Option<&str>,
+        next: &str,
+        most: usize,
+    ) -> Result<Self, BuildError> {
+        let dated = |name: &str, Header { metadata, .. }| (name.to_owned(), metadata.at, metadata.completed);
+        let before = match current {
+            Some(current) => header_of(documents, current)?.map(|header| dated(current, header)),
+            None => None,
+        };
+        Self::with(documents, site, Snapshots::Dumps, before, next, most)
+    }
+
+    fn with(
+        documents: &impl Documents,
+        site: &Site,
+        what: Snapshots,
+        before: Option<Archived>,
+        next: &str,
+        most: usize,
+    ) -> Result<Self, BuildError> {
+        let next = format!("{next}.xml");
+        let present = [before.as_ref().map(|(name, ..)| name.clone()), Some(next.clone())];
+        let mut archived: Vec<Archived> = Vec::new();
+        for name in archived_before(documents, site, what)? {
+            if let Some(header) = header_of(documents, &name)? {
+                archived.push((name, header.metadata.at, header.metadata.completed));
+            }
+        }
+        let is_new = |(name, ..): &Archived| !archived.iter().any(|(known, ..)| known == name);
+        let before = before.filter(is_new);
+        archived.extend(before);
+        archived.retain(|(name, ..)| *name != next);
+        let stay = archived.split_off(archived.len().saturating_sub(most));
+        Ok(Self { what, stay, present })
+    }
+
+    /// Its URL, where there will be one.
+    pub(super) fn url(&self, site: &Site) -> Option<String> {
+        (!self.stay.is_empty()).then(|| site.url(&self.what.archive()))
+    }
+
+    /// The same as [`write`](Self::write), with a copy of the list that is current.
+    pub(super) fn write_lists(
+        &self,
+        sink: &mut Desk,
+        site: &Site,
+        current: Option<&str>,
+        at: DateTime,
+    ) -> Result<(), BuildError> {
+        if let (Some(current), [Some(name), _]) = (current, &self.present) {
+            copy(sink, current, name)?;
+        }
+        self.write(sink, site, at)
+    }
+
+    /// Writes the archive, or removes it where nothing stays, and removes the snapshots that do not stay.
+    pub(super) fn write(&self, sink: &mut Desk, site: &Site, at: DateTime) -> Result<(), BuildError> {
+        if self.stay.is_empty() {
+            let name = self.what.archive();
+            sink.remove(&name).map_err(|source| BuildError::Remove { name, source })?;
+        } else {
+            let entries = self.stay.iter().map(|(name, at, completed)| (site.url(name), *at, *completed));
+            Archives::new(site, self.what.kind(), at).write(entries, sink)?;
+        }
+        let names = sink.list(self.what.stem())?;
+        for top in names.iter().filter(|name| self.what.is_top(name) && !self.stays(name)) {
+            remove(sink, site, self.what, top)?;
+        }
+        // A run that was killed may have left packages to which nothing leads, which would take room for ever.
+        let is_lost = |name: &&String| self.what.top_of(name).is_some_and(|top| !self.stays(&top));
+        for name in sink.list(self.what.stem())?.iter().filter(is_lost) {
+            sink.remove(name).map_err(|source| BuildError::Remove { name: name.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a snapshot does. The Capability List leads to the one before until the next is there.
+    fn stays(&self, name: &str) -> bool {
+        self.present.iter().flatten().any(|known| known == name)
+            || self.stay.iter().any(|(known, ..)| known == name)
+    }
 }
 
 /// Copies a list to the name under which it is archived.
-fn copy(sink: &mut Desk, current: &str) -> Result<Option<String>, BuildError> {
-    let Some(at) = header_of(sink, current)?.and_then(|header| header.metadata.at) else { return Ok(None) };
-    let name = format!("{}.xml", Snapshots::Lists.stem_at(at));
-    let failed = |source| BuildError::Write { name: name.clone(), source };
-    if sink.open(&name)?.is_none() {
-        let mut draft = sink.create(&name).map_err(failed)?;
-        if let Some(mut list) = sink.open(current)? {
-            io::copy(&mut list, &mut draft).map_err(failed)?;
-        }
+fn copy(sink: &mut Desk, current: &str, name: &str) -> Result<(), BuildError> {
+    let failed = |source| BuildError::Write { name: name.to_owned(), source };
+    if sink.open(name)?.is_none()
+        && let Some(mut list) = sink.open(current)?
+    {
+        let mut draft = sink.create(name).map_err(failed)?;
+        io::copy(&mut list, &mut draft).map_err(failed)?;
         let staged = sink.stage(draft).map_err(failed)?;
         sink.publish(staged).map_err(failed)?;
     }
-    Ok(Some(name))
-}
-
-/// Adds a snapshot to the archive, before another, and removes all but the last `most`.
-fn update(
-    sink: &mut Desk,
-    site: &Site,
-    what: Snapshots,
-    (before, next): (Option<&str>, &str),
-    most: usize,
-    at: DateTime,
-) -> Result<bool, BuildError> {
-    let mut archived = Vec::new();
-    for name in archived_before(sink, site, what)?.into_iter().chain(before.map(str::to_owned)) {
-        let is_known = |(known, ..): &(String, _, _)| *known == name;
-        if name != next
-            && !archived.iter().any(is_known)
-            && let Some(header) = header_of(sink, &name)?
-        {
-            archived.push((name, header.metadata.at, header.metadata.completed));
-        }
-    }
-    let stay = archived.split_off(archived.len().saturating_sub(most));
-    if stay.is_empty() {
-        let name = what.archive();
-        sink.remove(&name).map_err(|source| BuildError::Remove { name, source })?;
-    } else {
-        let entries = stay.iter().map(|(name, at, completed)| (site.url(name), *at, *completed));
-        Archives::new(site, what.kind(), at).write(entries, sink)?;
-    }
-    // The Capability List leads to the one before until the next is there.
-    let present = [before, Some(next)];
-    let is_left = |name: &String| {
-        let stays = present.contains(&Some(name)) || stay.iter().any(|(known, ..)| known == name);
-        what.is_top(name) && !stays
-    };
-    for top in sink.list(what.stem())?.into_iter().filter(is_left) {
-        remove(sink, site, what, &top)?;
-    }
-    Ok(!stay.is_empty())
+    Ok(())
 }
 
 /// The names of the snapshots in the archive, oldest first; there are at most a thousand, in one document.
-fn archived_before(sink: &Desk, site: &Site, what: Snapshots) -> Result<Vec<String>, BuildError> {
+fn archived_before(sink: &impl Documents, site: &Site, what: Snapshots) -> Result<Vec<String>, BuildError> {
     let entries = read(sink, &what.archive())?.map_or(Vec::new(), |(_, entries)| entries);
     Ok(entries.iter().filter_map(|entry| name_of(site, &entry.loc)).collect())
 }
@@ -192,11 +238,11 @@ fn name_of(site: &Site, url: &str) -> Option<String> {
     (!name.contains('/')).then(|| name.to_owned())
 }
 
-fn header_of(sink: &Desk, name: &str) -> Result<Option<Header>, BuildError> {
+fn header_of(sink: &impl Documents, name: &str) -> Result<Option<Header>, BuildError> {
     Ok(open(sink, name)?.map(|reader| reader.header().clone()))
 }
 
-fn read(sink: &Desk, name: &str) -> Result<Option<(Header, Vec<Entry>)>, BuildError> {
+fn read(sink: &impl Documents, name: &str) -> Result<Option<(Header, Vec<Entry>)>, BuildError> {
     let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
     let Some(reader) = open(sink, name)? else { return Ok(None) };
     let header = reader.header().clone();
@@ -204,7 +250,10 @@ fn read(sink: &Desk, name: &str) -> Result<Option<(Header, Vec<Entry>)>, BuildEr
     Ok(Some((header, entries)))
 }
 
-fn open(sink: &Desk, name: &str) -> Result<Option<Reader<io::BufReader<File>>>, BuildError> {
+fn open<D: Documents>(
+    sink: &D,
+    name: &str,
+) -> Result<Option<Reader<io::BufReader<D::Published>>>, BuildError> {
     let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
     let Some(file) = sink.open(name)? else { return Ok(None) };
     Reader::new(io::BufReader::new(file)).map(Some).map_err(unreadable)
@@ -230,6 +279,8 @@ mod tests {
                     !what.is_top(&format!("{stem}{part}")) && !what.is_top(&format!("{only}{part}")),
                     "{part}"
                 );
+                assert_eq!(what.top_of(&format!("{stem}{part}")), Some(format!("{stem}.xml")));
+                assert_eq!(what.top_of(&format!("{only}{part}")), None);
             }
             assert!(!what.is_top(&what.archive()));
         }

@@ -145,10 +145,10 @@ pub(super) fn dumps(
             Pace::Thorough => {
                 let done = dump((out, claim), what, tell);
                 match &done {
-                    Ok(_) => *rest.of(what) = Pause::default(),
-                    Err(_) => rest.of(what).failed(Instant::now()),
+                    Ok(Some(_)) => *rest.of(what) = Pause::default(),
+                    Ok(None) | Err(_) => rest.of(what).failed(Instant::now()),
                 }
-                done
+                done.map(Option::unwrap_or_default)
             }
             Pace::Swift | Pace::AllButDumps => State::load(out).map_err(BuildError::from).map(|state| {
                 besides.dump_is_due |= is_due(&state, what);
@@ -163,25 +163,29 @@ pub(super) fn dumps(
     besides
 }
 
+/// What was written; none where the dump waits for the next build.
 fn dump(
     place: (&Path, Option<&Claim>),
     what: Dump,
     tell: &dyn Fn(Progress),
-) -> Result<Vec<Written>, BuildError> {
+) -> Result<Option<Vec<Written>>, BuildError> {
     let is_wanted = |state: &State| is_due(state, what);
     if !is_wanted(&State::load(place.0)?) {
-        return Ok(Vec::new());
+        return Ok(Some(Vec::new()));
     }
-    // Another run may be making it.
-    let turn = DumpTurn::acquire(place.0)?;
+    let turn = DumpTurn::try_acquire(place.0);
+    let Some(turn) = turn.map_err(|source| BuildError::Write { path: place.0.to_owned(), source })? else {
+        tracing::info!("another run makes a dump of this site");
+        return Ok(Some(Vec::new()));
+    };
     match make(&turn, place, what, &is_wanted, tell) {
-        Ok(dumped) => Ok(dumped.unwrap_or_default().written),
+        Ok(dumped) => Ok(Some(dumped.unwrap_or_default().written)),
         // A file has changed again since it was listed, or the dumps before have; the next build tells that, and then there is a dump.
         Err(
             error @ (BuildError::Lists(build::BuildError::BytesGone { .. }) | BuildError::Overtaken { .. }),
         ) => {
-            tracing::warn!(%error, "the dump waits for the next build");
-            Ok(Vec::new())
+            tracing::warn!(%error, "the dump waits for a later build");
+            Ok(None)
         }
         Err(error) => Err(error),
     }
@@ -246,9 +250,10 @@ fn closed_up_to(lock: &Lock, state: &State, stem: &str, moment: DateTime) -> Res
 /// Whether the last dump is old and there is something that it does not hold.
 fn is_due(state: &State, what: Dump) -> bool {
     let rules = state.settings.rules;
-    let every = match what {
-        Dump::Resources => rules.resource_dump_seconds,
-        Dump::Changes => rules.change_dump_seconds,
+    // It may have been packed for hours, in which changes were told that it does not hold.
+    let (every, told) = match what {
+        Dump::Resources => (rules.resource_dump_seconds, state.dumped.resources),
+        Dump::Changes => (rules.change_dump_seconds, state.dumped.changes),
     };
     let (Some(every), Some(series)) = (every.map(Duration::from_secs), &state.series) else {
         return false;
@@ -258,7 +263,7 @@ fn is_due(state: &State, what: Dump) -> bool {
         |record: &&DocumentRecord| record.capability == what.capability() && record.part != Part::Index;
     let of_its_kind = state.documents.iter().filter(is_of_its_kind);
     match (of_its_kind.map(|record| record.changed).max(), what) {
-        (Some(last), _) => series.until > last && elapsed(last, DateTime::now()) >= every,
+        (Some(last), _) => series.until > told.unwrap_or(last) && elapsed(last, DateTime::now()) >= every,
         (None, Dump::Resources) => state.resources > 0,
         (None, Dump::Changes) => series.position.document > 1 || series.position.entries > 0,
     }

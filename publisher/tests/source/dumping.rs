@@ -111,6 +111,10 @@ fn ar003_ar004_a_source_that_is_told_to_makes_dumps_and_archives_by_itself_and_t
     );
     let publish = || run(&["publish", "--config", text(&config)]).succeeded();
     let first = publish();
+    let is_of_the_dump = |(_, capability): &(Change, Capability)| *capability == Capability::ResourceDump;
+    let heard = [told(&hub.next()), told(&hub.next())];
+    let of_the_dump = heard.each_ref().map(|told| told.iter().any(is_of_the_dump));
+    assert_eq!(of_the_dump, [false, true], "the hub hears of the lists before the dump is packed");
     assert!(first.out.contains("Resource Dump, Capability List"), "{}", first.out);
     for round in 0..5 {
         place.put("a.txt", format!("round {round}"));
@@ -147,6 +151,9 @@ fn ar004_ar014_as_many_resource_dumps_as_are_to_stay_are_in_an_archive_and_older
     let build = || run(&["build", "--config", text(&config)]).succeeded();
     build();
     configured(&place, &content(3));
+    // One that was killed when it had not yet published what leads to it.
+    let lost = place.out().join("resync/resourcedump-20200101T000000Z-20200101T000001Z-1.zip");
+    std::fs::write(&lost, "lost").unwrap();
     for round in 0..5 {
         place.put("a.txt", format!("round {round}"));
         build();
@@ -255,6 +262,7 @@ fn a_dump_that_fails_keeps_no_set_from_being_published_and_no_hub_from_being_tol
     assert!(place.out().join(".well-known/resourcesync").exists(), "the site is described");
     assert!(told(&hub.next()).contains(&(Change::Created, Capability::ResourceList)));
     hub.next();
+    assert_eq!(told(&hub.next())[0].1, Capability::ResourceDump, "that of the other set");
     place.put("a.txt", "changed");
     let second = publish(&["--json"]).failed_with(1, "are not: see the warnings");
     assert!(hub.next_of_any().is_of_changes(), "the change is told, too");
