@@ -87,13 +87,10 @@ impl DumpTurn {
 
     /// None while another run makes one.
     pub(crate) fn try_acquire(out: &Path) -> io::Result<Option<Self>> {
-        let file = File::options()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .open(out.join(FOLDER).join(Self::NAME))?;
+        let path = out.join(FOLDER).join(Self::NAME);
+        let file = File::options().create(true).write(true).truncate(false).open(&path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self(file))),
+            Ok(()) => Ok(Some(Self(signed(file, &path)))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -119,11 +116,15 @@ fn hold(out: &Path, name: &str, doing: &str) -> Result<File, StateError> {
         }
         Err(TryLockError::Error(source)) => return Err(failed("lock", source)),
     }
-    // It is held all the same, and the disk may be full.
+    Ok(signed(file, &path))
+}
+
+/// A lock that says who holds it. It is held all the same where the disk is full.
+fn signed(file: File, path: &Path) -> File {
     if let Err(error) = sign(&file) {
         tracing::debug!(%error, lock = %path.display(), "nobody can read who holds the lock");
     }
-    Ok(file)
+    file
 }
 
 /// Waits for a lock, and says so when that takes long.
