@@ -1,9 +1,11 @@
 //! Files that every reader, and every crash, sees the old way or the new way whole: a temporary file beside the target, fsync, rename, fsync
 //! of the folder.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
 
 use tempfile::{Builder, NamedTempFile};
 
@@ -27,6 +29,28 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     sync_folder(folder)
+}
+
+/// Brings files to the disk, all at once: a journal takes what comes together in one step.
+///
+/// ```
+/// let files = [tempfile::tempfile()?, tempfile::tempfile()?];
+/// resync_core::durable::sync_together(&files)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn sync_together(files: &[File]) -> io::Result<()> {
+    let Some((first, others)) = files.split_first() else { return Ok(()) };
+    thread::scope(|scope| {
+        // Where no thread can be had, in line.
+        let begin =
+            |file| thread::Builder::new().spawn_scoped(scope, move || File::sync_all(file)).map_err(|_| file);
+        let others: Vec<_> = others.iter().map(begin).collect();
+        let end = |other: Result<thread::ScopedJoinHandle<'_, _>, &File>| match other {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(file) => file.sync_all(),
+        };
+        others.into_iter().map(end).fold(first.sync_all(), Result::and)
+    })
 }
 
 /// A temporary file beside its target; a web server under another user may read what it becomes.
@@ -75,6 +99,26 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes folders and those above them, and gives the folders that have to be [synced](sync_folder) so that they last.
+pub fn make_folders<'a>(folders: impl IntoIterator<Item = &'a Path>) -> io::Result<BTreeSet<PathBuf>> {
+    let mut unsynced = BTreeSet::new();
+    for folder in folders {
+        let missing: Vec<_> = folder
+            .ancestors()
+            .take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
+            .collect();
+        for folder in missing.into_iter().rev() {
+            match fs::create_dir(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => {
+                    return Err(error);
+                }
+                _ => unsynced.insert(folder_of(folder).to_owned()),
+            };
+        }
+    }
+    Ok(unsynced)
+}
+
 /// Makes durable which names a folder has.
 #[cfg(unix)]
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
@@ -121,6 +165,16 @@ mod tests {
         replace(&published, b"x").unwrap();
         let mode = |path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&published), mode(&ordinary));
+    }
+
+    #[test]
+    fn folders_that_were_made_are_told_of_by_where_their_names_stand() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let made = make_folders([at("a/b").as_path(), at("a/c").as_path()]).unwrap();
+        assert_eq!(made, BTreeSet::from([folder.path().to_owned(), at("a")]));
+        assert!(at("a/b").is_dir() && at("a/c").is_dir());
+        assert_eq!(make_folders([at("a/b").as_path()]).unwrap(), BTreeSet::new());
     }
 
     #[test]

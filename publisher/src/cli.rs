@@ -114,6 +114,17 @@ impl OutArgs {
         }
     }
 
+    /// The configuration that says what no flag does, or would if it were there.
+    fn file(&self) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| config::FILE.into())
+    }
+
+    /// Where a hub is named: in the configuration, or by a flag where there is none.
+    pub(crate) fn place_of_hubs(&self) -> String {
+        let is_configured = self.config.is_some() || self.out.is_none();
+        place_of_hubs(is_configured.then(|| self.file()).as_deref())
+    }
+
     /// The folder of the site.
     pub(crate) fn out(&self) -> Result<PathBuf, Failure> {
         match (&self.out, self.config()?) {
@@ -125,10 +136,19 @@ impl OutArgs {
 
     /// The folders of the sets that have been built, at least one.
     pub(crate) fn outs(&self) -> Result<Vec<PathBuf>, Failure> {
-        let out = self.out()?;
-        let outs = site::outs(&out)?;
-        if outs.is_empty() { Err(StateError::NotBuilt { out }.into()) } else { Ok(outs) }
+        outs_of(&self.out()?)
     }
+}
+
+/// The folders of the sets of a site that have been built, at least one.
+pub(crate) fn outs_of(out: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let outs = site::outs(out)?;
+    if outs.is_empty() { Err(StateError::NotBuilt { out: out.to_owned() }.into()) } else { Ok(outs) }
+}
+
+fn place_of_hubs(configuration: Option<&Path>) -> String {
+    configuration
+        .map_or_else(|| "with --hub URL".to_owned(), |file| format!("in `hubs` of {}", file.display()))
 }
 
 #[derive(Debug, Args)]
@@ -185,32 +205,50 @@ pub(crate) struct Chosen {
     pub(crate) kept_hash: bool,
 }
 
+/// What a command builds, as it was said when the command began: the configuration is read once.
+#[derive(Clone, Debug)]
+pub(crate) struct Commission {
+    /// The folder of the site.
+    pub(crate) out: PathBuf,
+    /// Each set with the folder of its documents.
+    pub(crate) sets: Vec<(PathBuf, Chosen)>,
+    /// The configuration that says what no flag does.
+    configuration: Option<PathBuf>,
+    /// Whether that names all sets of the site. Of one that is only named beside it nobody knows that.
+    names_all: bool,
+}
+
+impl Commission {
+    /// The folder of the site of which a configuration names all sets, and that file.
+    pub(crate) fn configured_site(&self) -> Option<(PathBuf, PathBuf)> {
+        let configuration = self.configuration.clone().filter(|_| self.names_all)?;
+        Some((self.out.clone(), configuration))
+    }
+
+    /// Where a hub is named.
+    pub(crate) fn place_of_hubs(&self) -> String {
+        place_of_hubs(self.configuration.as_deref())
+    }
+}
+
 impl BuildArgs {
-    /// Each set with the folder of its documents. A configuration says all that no flag does.
-    pub(crate) fn chosen(&self) -> Result<Vec<(PathBuf, Chosen)>, Failure> {
+    /// What is to be built. A configuration says all that no flag does.
+    pub(crate) fn commission(&self) -> Result<Commission, Failure> {
         let Some(config) = (if self.directory.is_some() { None } else { self.out.config()? }) else {
             let out = self.out.out.clone().ok_or(Failure::NoSite)?;
-            let chosen = self.settings(&out)?;
-            return Ok(vec![(out, chosen)]);
+            let sets = vec![(out.clone(), self.settings(&out)?)];
+            return Ok(Commission { out, sets, configuration: None, names_all: false });
         };
         let sets = config.sets.into_iter().map(|(out, settings)| {
             let settings = self.override_in(settings)?;
             Ok((out, Chosen { settings, kept_hubs: false, kept_hash: false }))
         });
-        sets.collect()
-    }
-
-    /// Whether a configuration says what no flag does.
-    pub(crate) fn is_configured(&self) -> bool {
-        self.directory.is_none() && (self.out.config.is_some() || self.out.out.is_none())
-    }
-
-    /// The folder of the site of which a configuration names all sets, and that file. Of one that is only named beside it nobody knows that.
-    pub(crate) fn configured_site(&self) -> Result<Option<(PathBuf, PathBuf)>, Failure> {
-        let is_said = self.directory.is_some() || self.out.out.is_some();
-        let config = if is_said { None } else { self.out.config()? };
-        let file = self.out.config.clone().unwrap_or_else(|| config::FILE.into());
-        Ok(config.map(|config| (config.out, file)))
+        Ok(Commission {
+            out: config.out,
+            sets: sets.collect::<Result<_, Failure>>()?,
+            configuration: Some(self.out.file()),
+            names_all: self.out.out.is_none(),
+        })
     }
 
     /// What the flags say; what they leave out stays as in the last build of the site.
@@ -386,11 +424,12 @@ impl From<WatchError> for Failure {
 }
 
 impl Failure {
-    /// 2 for wrong usage, 64 where the configuration cannot work however often it is tried, else 1.
+    /// 2 for wrong usage, 64 where the configuration cannot work however often it is tried, 66 where there is none to read, else 1.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Sets { code, .. } => *code,
             Self::NoSite | Self::NotAsked(..) => 2,
+            Self::Config(ConfigError::Io { action: "read", .. }) => 66,
             Self::Url(_)
             | Self::Config(ConfigError::Syntax { .. } | ConfigError::Problems { .. })
             | Self::Log(_)

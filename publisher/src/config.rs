@@ -173,6 +173,7 @@ mod tests {
             age = "1h"
             [resource_list]
             age = "never"
+            keep = 3
             [resource_dump]
             every = "7d"
             keep = 4
@@ -215,7 +216,7 @@ mod tests {
             (10, Some(3600), None)
         );
         let day = 24 * 3600;
-        assert_eq!(rules.resource_dumps_kept, 4);
+        assert_eq!((rules.resource_lists_kept, rules.resource_dumps_kept), (3, 4));
         assert_eq!(
             (rules.resource_dump_seconds, rules.change_dump_seconds, rules.archive_seconds),
             (Some(7 * day), None, Some(30 * day))

@@ -26,7 +26,7 @@ use resync_core::{
 use serde::{Deserialize, Serialize};
 
 use self::{
-    kept::{First, Line, Side, Stored, write_line},
+    kept::{First, Line, Side, Stored, write_known, write_line},
     moments::{Moments, later},
     patches::Patches,
 };
@@ -270,7 +270,7 @@ impl News {
         if next.is_whole {
             for side in with_outcome(last.sides()?, outcome) {
                 if let Some(known) = side?.into_now() {
-                    next.line(&Line::from(&known))?;
+                    next.known(&known)?;
                 }
             }
         } else {
@@ -375,7 +375,7 @@ fn compare(
                     told = patches.change(before.as_ref(), &after.item)?;
                 }
                 if kept.is_whole || !is_first {
-                    kept.line(&Line::from(&after))?;
+                    kept.known(&after)?;
                 }
                 heard(started, Some(after.item))?;
             }
@@ -457,6 +457,8 @@ struct Writing {
     sink: FolderSink,
     /// Whether the lines are the whole inventory, and not what has changed since that was written.
     is_whole: bool,
+    /// The line that is being written.
+    text: String,
     lines: BufWriter<FolderDraft>,
     changes: BufWriter<FolderDraft>,
 }
@@ -468,7 +470,11 @@ impl Writing {
         let name = if is_whole { kept::NEXT } else { kept::NEXT_SINCE };
         let lines = BufWriter::with_capacity(kept::BUFFER, sink.create(name)?);
         let changes = BufWriter::new(sink.create(CHANGES)?);
-        Ok(Self { sink, is_whole, lines, changes })
+        Ok(Self { sink, is_whole, text: String::new(), lines, changes })
+    }
+
+    fn known(&mut self, known: &Known) -> io::Result<()> {
+        write_known(&mut self.lines, &mut self.text, known)
     }
 
     fn line(&mut self, line: &Line<'_>) -> io::Result<()> {
@@ -482,11 +488,9 @@ impl Writing {
     /// Puts both into their places; one without the other is of no harm before there is a plan.
     fn publish(self) -> Result<(), BuildError> {
         let Self { mut sink, lines, changes, .. } = self;
-        let mut stage = |lines: BufWriter<FolderDraft>| {
-            sink.stage(lines.into_inner().map_err(io::IntoInnerError::into_error)?)
-        };
-        let staged = [stage(lines)?, stage(changes)?];
-        Ok(sink.publish_together(staged)?)
+        let written =
+            |lines: BufWriter<FolderDraft>| lines.into_inner().map_err(io::IntoInnerError::into_error);
+        Ok(sink.publish_together([written(lines)?, written(changes)?])?)
     }
 }
 

@@ -3,7 +3,7 @@
 use resync_core::document::FrameworkChange;
 use resync_publisher::{
     notify::{Outcome, Told},
-    publish::{Built, Dumped, Written},
+    publish::{Besides, Built, Dumped, Written},
     watch::Report,
 };
 use serde_json::{Value, json};
@@ -28,6 +28,17 @@ pub(crate) fn built(name: Option<&str>, built: &Built) -> Value {
         "undone": built.undone.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "source_description": built.source_description,
     })
+}
+
+/// Adds what was made of a set after its build.
+pub(crate) fn add(set: &mut Value, besides: &Besides) {
+    let undone = besides.undone.iter().map(|undone| json!(undone.to_string()));
+    for (key, more) in [("written", documents(&besides.written)), ("undone", undone.collect())] {
+        if let Some(values) = set[key].as_array_mut() {
+            values.retain(|known| !more.contains(known));
+            values.extend(more);
+        }
+    }
 }
 
 /// What a dump of a set holds.
@@ -73,6 +84,12 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) -> Option<Value> {
         Report::Blind(out, reason) => json!({"out": out, "blind": reason}),
         Report::Built(_, one) if one.written.is_empty() => return None,
         Report::Built(out, one) => json!({"out": out, "built": built(name, one)}),
+        Report::Dumped(_, besides) if besides.written.is_empty() && besides.undone.is_empty() => return None,
+        Report::Dumped(out, besides) => {
+            let undone: Vec<_> = besides.undone.iter().map(ToString::to_string).collect();
+            let dumps = json!({"set": name, "written": documents(&besides.written), "undone": undone});
+            json!({"out": out, "dumps": [dumps]})
+        }
         Report::NotBuilt(out, error) => json!({"out": out, "error": error.to_string()}),
         Report::Told(out, hub) => json!({"out": out, "hubs": [told(name, hub)]}),
         Report::NotTold(out, error) => json!({"out": out, "error": error.to_string()}),

@@ -72,6 +72,31 @@ impl Turn {
     }
 }
 
+/// The right to make a dump of a site: while it lives, no other run makes one. Who changes the site waits only for its end; that has [`Lock`] too, which was
+/// taken after this.
+#[derive(Debug)]
+pub(crate) struct DumpTurn(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+
+impl DumpTurn {
+    const NAME: &str = "dump.lock";
+
+    /// Waits until no other run makes a dump of the site in `out`.
+    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
+        hold(out, Self::NAME, "makes a dump of this site").map(Self)
+    }
+
+    /// None while another run makes one.
+    pub(crate) fn try_acquire(out: &Path) -> io::Result<Option<Self>> {
+        let path = out.join(FOLDER).join(Self::NAME);
+        let file = File::options().create(true).write(true).truncate(false).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(signed(file, &path)))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
 fn hold(out: &Path, name: &str, doing: &str) -> Result<File, StateError> {
     let path = out.join(FOLDER).join(name);
     let failed = |action, source| StateError::Io { action, path: path.clone(), source };
@@ -91,11 +116,15 @@ fn hold(out: &Path, name: &str, doing: &str) -> Result<File, StateError> {
         }
         Err(TryLockError::Error(source)) => return Err(failed("lock", source)),
     }
-    // It is held all the same, and the disk may be full.
+    Ok(signed(file, &path))
+}
+
+/// A lock that says who holds it. It is held all the same where the disk is full.
+fn signed(file: File, path: &Path) -> File {
     if let Err(error) = sign(&file) {
         tracing::debug!(%error, lock = %path.display(), "nobody can read who holds the lock");
     }
-    Ok(file)
+    file
 }
 
 /// Waits for a lock, and says so when that takes long.

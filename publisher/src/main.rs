@@ -16,8 +16,8 @@ use std::{
 };
 
 use cli::{
-    BuildArgs, CheckArgs, Chosen, Cli, Command, Failure, InitArgs, NotifyArgs, ServeArgs, StatusArgs,
-    TokenArgs,
+    BuildArgs, CheckArgs, Chosen, Cli, Command, Commission, Failure, InitArgs, NotifyArgs, ServeArgs,
+    StatusArgs, TokenArgs, outs_of,
 };
 use progress::Bar;
 use resync_publisher::{
@@ -25,21 +25,27 @@ use resync_publisher::{
     blocking::unblocked,
     check, config,
     notify::{self, Token},
-    publish::{Built, Claim, Dump, build_claimed, claim, clear, describe, dump_telling},
+    publish::{
+        Built, Claim, Dump, Pace, build_claimed, claim, clear, describe, dump_telling, make_due_dumps,
+    },
     serve, status, watch,
 };
 use serde_json::{Value, json};
 use sets::{blame, name_in};
-use telling::notify_all;
+use telling::{Telling, notify_all};
 use tracing_subscriber::EnvFilter;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// How long a build may go on that a watch has begun when it is to stop. What is cut short then, as a dump may be, is made by the next.
+const GRACE: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
     let cli = Cli::of_process();
-    let done = match start_log(&cli.log) {
-        Ok(()) => run(cli.command).await,
-        Err(failure) => Err(failure),
-    };
+    let done = start_log(&cli.log).and_then(|()| {
+        let runtime = tokio::runtime::Runtime::new()?;
+        let done = runtime.block_on(run(cli.command));
+        runtime.shutdown_timeout(GRACE);
+        done
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -53,7 +59,7 @@ async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => run_init(arguments),
         Command::Build(arguments) => {
-            let mut said = run_build(&arguments).await?;
+            let mut said = run_build(&arguments, arguments.commission()?, Pace::Thorough).await?;
             let outcome = said.outcome();
             said.say(arguments.out.json, []).and(outcome)
         }
@@ -116,6 +122,40 @@ impl Said {
         }
     }
 
+    /// Adds what the hubs said.
+    fn hear(&mut self, telling: &Telling) {
+        for (name, line) in telling.lines() {
+            self.add(name, line);
+        }
+    }
+
+    /// Makes the dumps that are due, and says whether there was one.
+    async fn make_due_dumps(&mut self) -> bool {
+        let mut is_any = false;
+        for (out, chosen) in self.built.clone() {
+            let claimed = self.claim.clone();
+            let dumping = unblocked(move || {
+                let bar = Bar::new();
+                make_due_dumps(&out, claimed.as_ref(), &|step| bar.tell(step))
+            });
+            let besides = dumping.await;
+            let name = name_of(&chosen);
+            for undone in &besides.undone {
+                eprintln!("warning: {}", words::of_set(name, &words::undone(undone)));
+            }
+            self.has_undone |= !besides.undone.is_empty();
+            self.sets
+                .iter_mut()
+                .filter(|set| set["set"].as_str() == name)
+                .for_each(|set| json::add(set, &besides));
+            if !besides.written.is_empty() {
+                self.add(name, words::besides(&besides));
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
     /// Says it, with what came after it.
     fn say(
         self,
@@ -140,11 +180,11 @@ fn name_of(chosen: &Chosen) -> Option<&str> {
 }
 
 /// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
-async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
-    let sets = arguments.chosen()?;
+async fn run_build(arguments: &BuildArgs, commission: Commission, pace: Pace) -> Result<Said, Failure> {
+    let site = commission.configured_site();
+    let sets = commission.sets;
     let are_several = sets.len() > 1;
     let mut said = Said::default();
-    let site = arguments.configured_site()?;
     if let Some((site, configuration)) = site.clone() {
         let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
         let takes_over = arguments.take_over;
@@ -155,7 +195,7 @@ async fn run_build(arguments: &BuildArgs) -> Result<Said, Failure> {
         let (settings, place, claimed) = (chosen.settings.clone(), out.clone(), said.claim.clone());
         let built = unblocked(move || {
             let bar = Bar::new();
-            build_claimed(&settings, &place, claimed.as_ref(), &|step| bar.tell(step))
+            build_claimed(&settings, (&place, claimed.as_ref()), pace, &|step| bar.tell(step))
         });
         match built.await {
             Ok(built) => {
@@ -266,36 +306,46 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
 }
 
 async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
-    let mut built = run_build(arguments).await?;
-    let undone = built.outcome();
+    let commission = arguments.commission()?;
+    let (site, place_of_hubs) = (commission.out.clone(), commission.place_of_hubs());
+    let mut built = run_build(arguments, commission, Pace::AllButDumps).await?;
     let is_json = arguments.out.json;
     // Why a set was not built is known.
-    let outs = match arguments.out.outs() {
+    let outs = match outs_of(&site) {
         Ok(outs) => outs,
-        Err(none) => return built.say(is_json, []).and(undone).and(Err(none)),
+        Err(none) => {
+            let undone = built.outcome();
+            return built.say(is_json, []).and(undone).and(Err(none));
+        }
     };
     let outs: Vec<_> =
         outs.into_iter().filter(|out| !built.unbuilt.contains(out) || status(out).is_ok()).collect();
     let (standing, _) = sets::each(&outs, status);
     let has_hubs = standing.len() < outs.len() || standing.iter().any(|set| !set.hubs.is_empty());
     if !has_hubs {
+        built.make_due_dumps().await;
+        let undone = built.outcome();
         if let Some((_, last)) = built.lines.last_mut() {
-            let how = if arguments.is_configured() { "in `hubs` of source.toml" } else { "with --hub URL" };
             last.push_str(" · no hub to notify; name one ");
-            last.push_str(how);
+            last.push_str(&place_of_hubs);
         }
         return built.say(is_json, [("hubs", Vec::new()), ("untold", Vec::new())]).and(undone);
     }
-    let telling = notify_all(&outs, token).await;
-    for (name, line) in telling.lines() {
-        built.add(name, line);
+    let mut telling = notify_all(&outs, token).await;
+    built.hear(&telling);
+    // They can take hours: the hubs hear of the changes before, and of the dumps when these are there.
+    if built.make_due_dumps().await {
+        let of_dumps = notify_all(&outs, token).await.news();
+        built.hear(&of_dumps);
+        telling = telling.then(of_dumps);
     }
+    let undone = built.outcome();
     built.say(is_json, telling.json())?;
     undone.and(telling.outcome)
 }
 
 async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
-    let mut said = run_build(arguments).await?;
+    let mut said = run_build(arguments, arguments.commission()?, Pace::Thorough).await?;
     let undone = said.outcome();
     let what = if changes { Dump::Changes } else { Dump::Resources };
     let (mut dumps, mut failed) = (Vec::new(), Vec::new());
@@ -320,11 +370,12 @@ async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
 }
 
 async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -> Result<(), Failure> {
-    let sets = arguments.chosen()?;
+    let commission = arguments.commission()?;
+    let sets = commission.sets.clone();
     let is_json = arguments.out.json;
     let stop = stop_signal()?;
     // The first build shows at once what cannot work; its words are those of `build`. What works for one set only is tried again.
-    let mut first = run_build(arguments).await?;
+    let mut first = run_build(arguments, commission, Pace::AllButDumps).await?;
     if first.built.is_empty() {
         return first.outcome();
     }
@@ -415,7 +466,8 @@ fn run_status(arguments: &StatusArgs) -> Result<(), Failure> {
             sets => say_json(&sets.iter().map(|set| json!(set)).chain(broken).collect())?,
         }
     } else if !standing.is_empty() {
-        let said: Vec<_> = standing.iter().map(words::status).collect();
+        let place_of_hubs = arguments.out.place_of_hubs();
+        let said: Vec<_> = standing.iter().map(|status| words::status(status, &place_of_hubs)).collect();
         say(&said.join("\n\n"))?;
     }
     sets::outcome(failed, outs.len(), "cannot be read")

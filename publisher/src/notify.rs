@@ -85,7 +85,7 @@ pub enum NotifyError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The last build named no hub.
-    #[error("the site in `{}` has no hub to notify: name one in `hubs` of its source.toml, or build it with --hub URL where it has none", out.display())]
+    #[error("the site in `{}` has no hub to notify: name one in `hubs` of its configuration, or build it with --hub URL where it has none", out.display())]
     NoHub {
         /// The site.
         out: PathBuf,

@@ -115,10 +115,10 @@ impl Plan {
         files::replace(&path, &bytes).map_err(failed)
     }
 
-    /// The run is through.
+    /// The run is through. After a crash the plan may be back: the state tells of the run, so that nothing is done again.
     pub(crate) fn remove(lock: &Lock) -> Result<(), StateError> {
         let path = path(lock.out());
-        files::remove(&path).map_err(|source| StateError::Io { action: "remove", path, source })
+        files::remove_for_now(&path).map_err(|source| StateError::Io { action: "remove", path, source })
     }
 }
 

@@ -4,18 +4,22 @@
 //! cut short is completed by the next before that looks at the collection anew.
 
 mod desk;
-mod dump_archive;
 mod dumps;
 mod listing;
 mod owner;
 mod retire;
 mod run;
 mod sets;
+mod snapshots;
 mod upkeep;
+mod workshop;
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -28,14 +32,13 @@ use resync_core::{
 };
 
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
-use self::listing::{Listed, Listing};
+use self::listing::{Listing, foretold_archive};
 pub use self::owner::{Claim, claim};
 pub use self::retire::clear;
 pub(crate) use self::retire::left;
 pub(crate) use self::run::{is_in_place, restamp};
-use self::upkeep::Besides;
 pub(crate) use self::upkeep::Rest;
-pub use self::upkeep::{Undone, Upkeep};
+pub use self::upkeep::{Besides, Undone, Upkeep};
 use crate::{
     collection,
     inventory::{self, Before, Changes, Kept, Scope, Taken},
@@ -151,6 +154,12 @@ pub enum BuildError {
     /// The state cannot be read or written.
     #[error(transparent)]
     State(#[from] StateError),
+    /// Other dumps, or another site, came while a dump was packed.
+    #[error("the site in `{}` has changed while a dump of it was packed: make it again", out.display())]
+    Overtaken {
+        /// The site.
+        out: PathBuf,
+    },
     /// Changes cannot be told without the Change Lists that they go on from.
     #[error("the Change Lists in `{}` cannot go on, since they are not as they were written: list all resources again", out.display())]
     NotListed {
@@ -195,26 +204,28 @@ pub fn build(settings: &Settings, out: &Path) -> Result<Built, BuildError> {
 
 /// The same, saying now and then how far it has come.
 pub fn build_telling(settings: &Settings, out: &Path, tell: &dyn Fn(Progress)) -> Result<Built, BuildError> {
-    build_claimed(settings, out, None, tell)
+    build_claimed(settings, (out, None), Pace::Thorough, tell)
 }
 
-/// The same for a set of a site that was claimed, as long as that is nobody else's.
+/// The same for a set of a site that was claimed, as long as that is nobody else's, and at a pace.
 pub fn build_claimed(
     settings: &Settings,
-    out: &Path,
-    claim: Option<&Claim>,
+    (out, claim): (&Path, Option<&Claim>),
+    pace: Pace,
     tell: &dyn Fn(Progress),
 ) -> Result<Built, BuildError> {
-    build_scope(settings, (out, claim), None, Pace::Thorough, &mut Rest::default(), tell)
+    build_scope(settings, (out, claim), None, pace, &mut Rest::default(), tell)
 }
 
 /// How much a build does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// All that is due.
     Thorough,
     /// What is needed to tell of changes soon. A Resource List and dumps that the rules want, and the whole inventory, are left to a thorough one.
     Swift,
+    /// All that is due but dumps, which somebody else makes meanwhile.
+    AllButDumps,
 }
 
 /// The same for who builds again and again. With `paths` nothing has changed but these files, and what lies in these folders, by their paths below
@@ -240,11 +251,12 @@ fn build_scope(
     let directory = settings.directory.as_path();
     let unopened = |source| BuildError::Collection { path: directory.to_owned(), source };
     let directory = directory.canonicalize().map_err(unopened)?;
+    let folders = NewFolders::make(settings, out);
     let lock = Lock::acquire(out)?;
     claim.map_or(Ok(()), Claim::check)?;
     refuse_own_documents(&directory, out)?;
     let settings = Settings { directory, ..settings.clone() };
-    let run = Run { pace, ..Run::begin(settings, lock)? };
+    let run = Run { pace, folders, ..Run::begin(settings, lock)? };
     // Where nothing can go on, all files are looked at, whatever is named.
     let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
     let scope = scope.filter(|_| !is_another && matches!(run.told(), Before::Told { .. }));
@@ -255,8 +267,18 @@ fn build_scope(
     let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
     let taken =
         inventory::take(collection, &run.settings, out, run.told(), scope.as_ref(), &mut heard, &looked)?;
-    let listed = listing.map(Listing::finish).transpose()?;
-    run.carry_out(taken, listed, rest, tell, &|| ())
+    listing.as_mut().map_or(Ok(()), Listing::accepted)?;
+    run.carry_out(taken, listing, claim, rest, tell, &|| ())
+}
+
+/// Makes the dumps that are due in a site that was built, while others build. One that somebody else is making is left to them.
+pub fn make_due_dumps(out: &Path, claim: Option<&Claim>, tell: &dyn Fn(Progress)) -> Besides {
+    upkeep::dumps((out, claim), Pace::Thorough, &mut Rest::default(), tell)
+}
+
+/// The same for who does so again and again.
+pub(crate) fn make_due_dumps_again(out: &Path, claim: Option<&Claim>, rest: &mut Rest) -> Besides {
+    upkeep::dumps((out, claim), Pace::Thorough, rest, &|_| ())
 }
 
 /// How far long work has come.
@@ -300,8 +322,8 @@ pub(crate) fn build_from<I: Inventory>(
     let mut listing = run.listing()?;
     let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
     let taken = inventory::take_from(resources, settings, out, run.told(), &mut heard, &|_| ())?;
-    let listed = listing.map(Listing::finish).transpose()?;
-    run.carry_out(taken, listed, rest, &|_| (), kept)
+    listing.as_mut().map_or(Ok(()), Listing::accepted)?;
+    run.carry_out(taken, listing, None, rest, &|_| (), kept)
 }
 
 /// The same where changes are told and everything else is as it was.
@@ -320,7 +342,7 @@ pub(crate) fn record(
         return Err(BuildError::NotListed { out: out.to_owned() });
     };
     let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes))?;
-    run.carry_out(taken, None, rest, &|_| (), kept)
+    run.carry_out(taken, None, None, rest, &|_| (), kept)
 }
 
 /// Whether documents of the site in `out` are being written, or a run that wrote them was cut short; of a site of several sets, those of any.
@@ -334,6 +356,50 @@ pub(crate) fn is_cut_short(out: &Path) -> bool {
     Plan::is_kept(out)
 }
 
+/// The folders of a site that is not there yet. Their names are brought to the disk while the files of the collection are looked at.
+#[derive(Debug, Default)]
+struct NewFolders {
+    unsynced: Arc<BTreeSet<PathBuf>>,
+    /// Where one could be had.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl NewFolders {
+    /// Where they cannot be made, whoever needs one says so.
+    fn make(settings: &Settings, out: &Path) -> Self {
+        if state::path(out).exists() {
+            return Self::default();
+        }
+        let description = out.join(Site::of(settings).source_description().path);
+        let folders =
+            [out.join(state::FOLDER), out.join(DOCUMENT_FOLDER), durable::folder_of(&description).to_owned()];
+        let Ok(mut unsynced) = durable::make_folders(folders.iter().map(PathBuf::as_path)) else {
+            return Self::default();
+        };
+        // A run that was killed may have made them.
+        unsynced.extend([out, durable::folder_of(out)].map(Path::to_owned));
+        let unsynced = Arc::new(unsynced);
+        let named = thread::Builder::new().name("new-folders".to_owned());
+        let thread = named.spawn({
+            let unsynced = Arc::clone(&unsynced);
+            move || Self::sync(&unsynced)
+        });
+        Self { unsynced, thread: thread.ok() }
+    }
+
+    fn sync(folders: &BTreeSet<PathBuf>) -> io::Result<()> {
+        folders.iter().try_for_each(|folder| durable::sync_folder(folder))
+    }
+
+    /// From here on they last.
+    fn last(self) -> io::Result<()> {
+        match self.thread {
+            Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            None => Self::sync(&self.unsynced),
+        }
+    }
+}
+
 /// A run, between the one before and its own plan.
 struct Run {
     lock: Lock,
@@ -342,6 +408,7 @@ struct Run {
     /// The Change Lists, if they can go on.
     series: Option<Series>,
     pace: Pace,
+    folders: NewFolders,
     /// What a run that was cut short had still to tell, and what was written to complete it.
     changes: Changes,
     written: Vec<Written>,
@@ -358,13 +425,19 @@ impl Run {
             before.save(&lock)?;
         }
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
-        Ok(Self { lock, settings, before, series, pace: Pace::Thorough, changes, written })
+        let (pace, folders) = (Pace::Thorough, NewFolders::default());
+        Ok(Self { lock, settings, before, series, pace, folders, changes, written })
     }
 
-    /// Without Change Lists that go on, all resources are listed anew, whatever there is.
+    /// Without Change Lists that go on, all resources are listed anew, whatever there is. What is published stays as it is before there is a plan.
     fn listing(&self) -> Result<Option<Listing>, BuildError> {
-        let begin = || Listing::new(&self.settings, &self.lock);
-        Ok(self.series.is_none().then(begin).transpose()?)
+        if self.series.is_some() {
+            return Ok(None);
+        }
+        // Whether that comes about is seen when it is written; if not, the list is written anew.
+        let archives =
+            foretold_archive(&self.settings, self.before.as_ref(), self.lock.out()).unwrap_or_default();
+        Ok(Some(Listing::new(&self.settings, &self.lock, archives, self.before.is_none())?))
     }
 
     fn told(&self) -> Before {
@@ -387,12 +460,14 @@ impl Run {
     fn carry_out(
         self,
         taken: Taken,
-        listed: Option<Listed>,
+        listing: Option<Listing>,
+        claim: Option<&Claim>,
         rest: &mut Rest,
         tell: &dyn Fn(Progress),
         kept: &dyn Fn(),
     ) -> Result<Built, BuildError> {
-        let Self { lock, settings, before, series, pace, changes, mut written } = self;
+        let Self { lock, settings, before, series, pace, folders, changes, mut written } = self;
+        folders.last().map_err(|source| BuildError::Write { path: lock.out().to_owned(), source })?;
         let plan = decide(settings, before.as_ref(), series.as_ref(), pace, &taken, lock.out());
         let is_outdated = |series| is_outdated(series, &plan.settings, &taken);
         let list_is_due = !plan.lists_resources && series.as_ref().is_some_and(is_outdated);
@@ -404,11 +479,22 @@ impl Run {
             }
             saved?;
         }
+        let listed = listing.map(Listing::finish).transpose()?;
         let done = run::publish(&plan, false, listed, &lock, tell)?;
         let kept = done.records.len() - done.written.len();
-        let Besides { written: besides, undone, dump_is_due } =
-            upkeep::upkeep(&lock, plan.started, pace, rest, tell);
-        for document in done.written.into_iter().chain(besides) {
+        let mut undone = done.undone;
+        let of_archives = upkeep::archives(&lock, plan.started);
+        let out = lock.out().to_owned();
+        // A dump is made while others build.
+        drop(lock);
+        let of_dumps = upkeep::dumps((&out, claim), pace, rest, tell);
+        let dump_is_due = of_dumps.dump_is_due;
+        let mut all = done.written;
+        for besides in [of_archives, of_dumps] {
+            undone.extend(besides.undone);
+            all.extend(besides.written);
+        }
+        for document in all {
             written.retain(|known| *known != document);
             written.push(document);
         }
@@ -460,6 +546,9 @@ fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
         }
         done => done?,
     };
+    for undone in &done.undone {
+        tracing::warn!("{undone}");
+    }
     let changes = if done.records.is_empty() { Changes::default() } else { plan.changes };
     Ok((changes, done.written))
 }
@@ -535,7 +624,7 @@ fn sweep(out: &Path) -> Result<(), BuildError> {
     for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
         durable::sweep(&folder).map_err(|source| BuildError::Write { path: folder, source })?;
     }
-    Ok(())
+    workshop::sweep(out).map_err(|source| BuildError::Write { path: out.join(DOCUMENT_FOLDER), source })
 }
 
 fn refuse_own_documents(directory: &Path, out: &Path) -> Result<(), BuildError> {

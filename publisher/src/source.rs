@@ -229,6 +229,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::check;
     use crate::files::tests::cut_short_after;
 
     fn metadata(content: &str) -> Metadata {
@@ -328,6 +329,42 @@ mod tests {
         let archive = xml::read(&archive).unwrap().into_document().unwrap();
         assert_eq!(archive.entries()[0].loc, "http://example.org/one/resync/changelist-1.xml");
         assert!(!set.out().join("resync/resourcedump.xml").exists());
+    }
+
+    #[tokio::test]
+    async fn ar007_a_resource_list_under_an_index_is_archived_with_its_parts_for_as_long_as_it_stays() {
+        let out = tempfile::tempdir().unwrap();
+        let rules = Rules { resource_list_small: u64::MAX, resource_lists_kept: 2, ..Rules::default() };
+        let source = Source::new(out.path(), BaseUrl::parse("http://example.org/").unwrap()).rules(rules);
+        let set = source.set("one").unwrap();
+        let folder = set.out().join("resync");
+        let names_in = |name: &str| {
+            let bytes = fs::read(folder.join(name)).unwrap();
+            let document = xml::read(&bytes).unwrap().into_document().unwrap();
+            let name = |url: &str| url.rsplit('/').next().unwrap().to_owned();
+            document.entries().iter().map(|entry| name(&entry.loc)).collect::<Vec<_>>()
+        };
+        let mut parts = Vec::new();
+        for round in 0..3 {
+            let items = (0..50_001).map(|number| {
+                let length = Some(if number == 0 { round } else { 1 });
+                Ok(Item { length, ..Item::new(format!("http://example.org/{number:05}")) })
+            });
+            set.list(|| Ok(items)).unwrap();
+            parts.push(names_in("resourcelist.xml"));
+        }
+        let archived = names_in("resourcelist-archive.xml");
+        assert_eq!(archived.len(), 1);
+        assert_eq!(names_in(&archived[0]), parts[1]);
+        let are_there = |parts: &[String]| parts.iter().filter(|part| folder.join(part).exists()).count();
+        let there: Vec<_> = parts.iter().map(|parts| are_there(parts)).collect();
+        assert_eq!(there, [0, 2, 2]);
+        // Its parts go on pointing at what was their index, which is a plain list now.
+        set.list(|| Ok([Ok(Item::new("http://example.org/alone"))].into_iter())).unwrap();
+        assert_eq!(names_in(&names_in("resourcelist-archive.xml")[0]), parts[2]);
+        let site = check::Target::parse(out.path().as_os_str()).unwrap();
+        let findings = check::check(&[site], &check::Options::default(), |_| ()).await.unwrap();
+        assert!(findings.conforming, "{}", findings.text(false));
     }
 
     #[test]

@@ -55,6 +55,9 @@ pub struct State {
     /// How far the Change Lists have come; absent before the first and in sites of older programs.
     #[serde(default)]
     pub series: Option<Series>,
+    /// Up to when the newest dumps tell.
+    #[serde(default)]
+    pub dumped: LastDumps,
     /// When the configuration named the set no more. What is left of it waits for its hubs to be told.
     #[serde(default, with = "text_option")]
     pub left: Option<DateTime>,
@@ -73,6 +76,20 @@ pub struct Series {
     pub listed: DateTime,
     /// Changes since then.
     pub since: u64,
+    /// When the first of the Change Lists was begun; absent in sites of older programs.
+    #[serde(default, with = "text_option")]
+    pub begun: Option<DateTime>,
+}
+
+/// Up to when the newest dump of each kind tells; absent where there is none, and where an older program made it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastDumps {
+    /// That of the resources.
+    #[serde(default, with = "text_option")]
+    pub resources: Option<DateTime>,
+    /// That of the changes.
+    #[serde(default, with = "text_option")]
+    pub changes: Option<DateTime>,
 }
 
 /// One document of the site.
@@ -268,6 +285,7 @@ impl State {
             changes_on,
             outbox,
             series,
+            dumped: LastDumps::default(),
             left: None,
         }
     }

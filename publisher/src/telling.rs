@@ -44,6 +44,20 @@ impl Telling {
         unsaid.map(|(name, hubs)| (name.as_deref(), words::told(hubs)))
     }
 
+    /// Without the sets of which nobody had anything to hear.
+    pub(crate) fn news(mut self) -> Self {
+        self.told.retain(|(_, hubs)| {
+            hubs.iter().any(|told| !matches!(told.outcome, Outcome::NothingChanged) || told.sent > 0)
+        });
+        self
+    }
+
+    /// With what came of telling the same sets again, which tells what could not be told before.
+    pub(crate) fn then(self, mut next: Self) -> Self {
+        next.told.splice(0..0, self.told);
+        next
+    }
+
     /// The same for a script.
     pub(crate) fn json(&self) -> [(&'static str, Vec<Value>); 2] {
         let hubs = self

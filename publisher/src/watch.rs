@@ -16,7 +16,7 @@ use std::{
 
 use resync_core::document::Capability;
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::{Notify, mpsc, oneshot},
     task::JoinSet,
     time::timeout,
 };
@@ -28,7 +28,9 @@ use self::{
 use crate::{
     blocking::unblocked,
     notify::{self, Hubs, NotifyError, Token, Told},
-    publish::{self, BuildError, Built, Claim, Pace, Rest, Written, build_again},
+    publish::{
+        self, Besides, BuildError, Built, Claim, Pace, Rest, Written, build_again, make_due_dumps_again,
+    },
     settings::Settings,
     state::State,
 };
@@ -68,6 +70,8 @@ pub enum Report {
     Blind(PathBuf, String),
     /// A build is through.
     Built(PathBuf, Box<Built>),
+    /// A dump that was due is made, or could not be, and will be tried again.
+    Dumped(PathBuf, Besides),
     /// A build failed; the next one is tried at the next change or rescan.
     NotBuilt(PathBuf, BuildError),
     /// A hub was told, or could not be, and will be tried again.
@@ -82,6 +86,7 @@ impl Report {
         match self {
             Self::Blind(out, _)
             | Self::Built(out, _)
+            | Self::Dumped(out, _)
             | Self::NotBuilt(out, _)
             | Self::Told(out, _)
             | Self::NotTold(out, _) => out,
@@ -131,6 +136,8 @@ struct Watched {
     has_news: Arc<Notify>,
     rest: Rest,
     put_off: Option<PutOff>,
+    wants_dump: bool,
+    dumping: Option<oneshot::Receiver<(Besides, Rest)>>,
 }
 
 /// Builds every set, tells its hubs, and goes on with that whenever a file changes, until `shutdown` is ready. Reports go to `tell` as they come.
@@ -158,7 +165,18 @@ pub async fn watch(
         let news = Arc::clone(&has_news);
         tellers.spawn(tell_hubs(out.clone(), news, client.clone(), tokens.clone(), patience, report.clone()));
         let (claim, rest) = (claim.clone(), Rest::default());
-        watched.push(Watched { out, claim, settings, listener, has_news, rest, put_off: None });
+        let (put_off, wants_dump, dumping) = (None, false, None);
+        watched.push(Watched {
+            out,
+            claim,
+            settings,
+            listener,
+            has_news,
+            rest,
+            put_off,
+            wants_dump,
+            dumping,
+        });
     }
     for out in left_sets(&outs) {
         let news = Arc::new(Notify::new());
@@ -221,12 +239,14 @@ impl Watched {
             return Err(taken);
         }
         self.rest = rest;
+        let is_due = |built: &Built| built.list_is_due || built.dump_is_due && self.dumping.is_none();
         self.put_off = match &built {
-            Ok(built) if built.list_is_due || built.dump_is_due => {
+            Ok(built) if is_due(built) && pace == Pace::Swift => {
                 Some(PutOff::after(self.put_off, Instant::now()))
             }
             _ => None,
         };
+        self.wants_dump = pace == Pace::AllButDumps && built.as_ref().is_ok_and(|built| built.dump_is_due);
         if built.is_err() {
             // Where this was to look is forgotten.
             self.listener.replace(Heard::Everywhere);
@@ -247,13 +267,44 @@ impl Watched {
         self.has_news.notify_one();
         Ok(())
     }
+
+    /// Makes the dumps that are due while changes go on being told, and says so in the end.
+    fn begin_dump(&mut self, changed: &Arc<Notify>) {
+        let (done, dumping) = oneshot::channel();
+        self.dumping = Some(dumping);
+        let (out, claim, mut rest) = (self.out.clone(), self.claim.clone(), std::mem::take(&mut self.rest));
+        let changed = Arc::clone(changed);
+        tokio::spawn(async move {
+            let made = unblocked(move || (make_due_dumps_again(&out, claim.as_ref(), &mut rest), rest)).await;
+            // Who does not wait for it any more has ended the watch.
+            let _ = done.send(made);
+            changed.notify_one();
+        });
+    }
+
+    /// Tells of a dump that is through.
+    fn end_dump(&mut self, report: &mpsc::UnboundedSender<Report>) {
+        let made = match self.dumping.as_mut().map(oneshot::Receiver::try_recv) {
+            None | Some(Err(oneshot::error::TryRecvError::Empty)) => return,
+            Some(made) => made,
+        };
+        self.dumping = None;
+        let Ok((besides, rest)) = made else { return };
+        self.rest = rest;
+        if !besides.written.is_empty() {
+            // Changes that came meanwhile may make another one due.
+            self.put_off = Some(PutOff::after(self.put_off, Instant::now()));
+        }
+        let _ = report.send(Report::Dumped(self.out.clone(), besides));
+        self.has_news.notify_one();
+    }
 }
 
 /// Builds what has changed, again and again: soon where something was heard of, and thoroughly when there is time for that. Ends where the site is
 /// another's.
 async fn keep_built(
     mut watched: Vec<Watched>,
-    changed: &Notify,
+    changed: &Arc<Notify>,
     patience: Patience,
     report: &mpsc::UnboundedSender<Report>,
 ) -> BuildError {
@@ -262,6 +313,7 @@ async fn keep_built(
     let mut rescan = Instant::now() + patience.rescan;
     loop {
         for set in &mut watched {
+            set.end_dump(report);
             let heard = set.listener.replace(Heard::nothing());
             if heard == Heard::Everywhere {
                 // Before anything is looked at, so that nothing falls in between.
@@ -273,9 +325,12 @@ async fn keep_built(
                 return taken;
             }
             if set.put_off.is_some_and(|put_off| put_off.due() <= Instant::now())
-                && let Err(taken) = set.build(Heard::nothing(), Pace::Thorough, hearers).await
+                && let Err(taken) = set.build(Heard::nothing(), Pace::AllButDumps, hearers).await
             {
                 return taken;
+            }
+            if std::mem::take(&mut set.wants_dump) && set.dumping.is_none() {
+                set.begin_dump(changed);
             }
         }
         let next = watched.iter().filter_map(|set| set.put_off).map(PutOff::due).fold(rescan, Instant::min);

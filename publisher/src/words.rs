@@ -11,7 +11,7 @@ use resync_core::{digest::Algorithm, document::Capability};
 use resync_publisher::{
     Changes,
     notify::{Outcome, Told},
-    publish::{Built, Dump, Dumped},
+    publish::{Besides, Built, Dump, Dumped, Undone, Written},
     status::{HubStatus, Status},
     watch::Report,
 };
@@ -26,17 +26,19 @@ pub(crate) fn built(built: &Built, chosen: &Chosen) -> String {
 fn summary(built: &Built) -> String {
     let what = match built.written.as_slice() {
         [] => "nothing changed".to_owned(),
-        written => {
-            let lists = written.iter().filter(|document| !document.is_index);
-            let kinds = lists.map(|document| document.capability.name());
-            format!("{} written", counted(kinds))
-        }
+        written => format!("{} written", kinds(written)),
     };
     let changes = changed(built.changes);
     format!("{}, {}{changes} → {what}", count(built.resources, "resource"), size(built.bytes))
 }
 
-/// "2 packages → Resource Dump, Capability List written".
+/// "Resource List (2 documents), Capability List".
+fn kinds(written: &[Written]) -> String {
+    let lists = written.iter().filter(|document| !document.is_index);
+    counted(lists.map(|document| document.capability.name()))
+}
+
+/// "2 packages → Resource Dump, Capability List written", or plainly that there was nothing to pack.
 pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
     let (one, more, why) = match what {
         Dump::Resources => {
@@ -44,15 +46,30 @@ pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
         }
         Dump::Changes => ("change", "changes", "whose bytes later changes have replaced"),
     };
-    let lists = dumped.written.iter().filter(|document| !document.is_index);
-    let what = counted(lists.map(|document| document.capability.name()));
+    let what = kinds(&dumped.written);
     let gone = match dumped.gone {
         0 => String::new(),
         1 => format!(", without 1 {one} {why}"),
         gone => format!(", without {gone} {more} {why}"),
     };
-    let what = if what.is_empty() { "nothing changed".to_owned() } else { format!("{what} written") };
-    format!("{}{gone} → {what}", count(dumped.packages, "package"))
+    let what = if what.is_empty() { String::new() } else { format!(" → {what} written") };
+    match dumped.packages {
+        0 if dumped.gone == 0 && what.is_empty() => {
+            format!("no {one} is new since the last dump: nothing is packed")
+        }
+        0 if dumped.gone == 0 => format!("no {one} to pack{what}"),
+        packages => format!("{}{gone}{what}", count(packages, "package")),
+    }
+}
+
+/// "Resource Dump, Capability List written".
+pub(crate) fn besides(besides: &Besides) -> String {
+    format!("{} written", kinds(&besides.written))
+}
+
+/// What was due and failed, for who runs a command.
+pub(crate) fn undone(undone: &Undone) -> String {
+    format!("{undone}; tried again by the next build")
 }
 
 /// With the name of the set before each line, where there are several.
@@ -81,6 +98,14 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
                 complain("warning", &line);
             }
             say(&summary(built));
+        }
+        Report::Dumped(_, besides) => {
+            for undone in &besides.undone {
+                complain("warning", &format!("{undone}; tried again later"));
+            }
+            if !besides.written.is_empty() {
+                say(&format!("→ {}", self::besides(besides)));
+            }
         }
         Report::NotBuilt(_, error) => complain("error", &format!("{error}; tried again at the next change")),
         Report::Told(_, told) if told.leaving => say(&self::told(std::slice::from_ref(told))),
@@ -129,7 +154,7 @@ pub(crate) fn warnings(built: &Built) -> Vec<String> {
         lines
             .push("the collection is empty; a Destination that deletes would now drop its copies".to_owned());
     }
-    lines.extend(built.undone.iter().map(|undone| format!("{undone}; tried again by the next build")));
+    lines.extend(built.undone.iter().map(undone));
     lines
 }
 
@@ -197,8 +222,8 @@ pub(crate) fn told(hubs: &[Told]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The standing of a site for a person.
-pub(crate) fn status(status: &Status) -> String {
+/// The standing of a site for a person, and where it would name a hub if it has none.
+pub(crate) fn status(status: &Status, place_of_hubs: &str) -> String {
     let mut text = String::new();
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         // Writing to a String cannot fail.
@@ -213,9 +238,7 @@ pub(crate) fn status(status: &Status) -> String {
         line(format_args!("  {what:<21} {}  changed {}", document.url, document.changed));
     }
     if status.hubs.is_empty() {
-        line(format_args!(
-            "no hub, and so no channel; name one in `hubs` of source.toml, or with --hub URL where there is none"
-        ));
+        line(format_args!("no hub, and so no channel; name one {place_of_hubs}"));
     }
     for hub in &status.hubs {
         let left = if hub.leaving { ", which this site has left" } else { "" };

@@ -85,26 +85,6 @@ impl Archives {
         archives.stage()?.publish(sink)
     }
 
-    /// What is archived already, in order.
-    pub(super) fn archived<D: Documents>(&self, documents: &D) -> Result<Vec<Archived>, BuildError> {
-        let top = self.settings.top();
-        let Some((header, entries)) = read(documents, &top)? else { return Ok(Vec::new()) };
-        if header.root == Root::UrlSet {
-            return Ok(entries);
-        }
-        let mut all = Vec::new();
-        for (part, ..) in entries {
-            let found =
-                self.settings.site.name(&part).map(|name| read(documents, name)).transpose()?.flatten();
-            let (_, entries) = found.ok_or_else(|| BuildError::NotContinuable {
-                name: top.clone(),
-                reason: "it lists a document that is missing",
-            })?;
-            all.extend(entries);
-        }
-        Ok(all)
-    }
-
     fn entry(&self, loc: String, start: Option<DateTime>, end: Option<DateTime>) -> Entry {
         let metadata = match self.kind {
             ArchiveKind::ResourceLists | ArchiveKind::ResourceDumps => {
@@ -119,7 +99,29 @@ impl Archives {
 }
 
 /// A document with the start and the end of what it tells.
-type Archived = (String, Option<DateTime>, Option<DateTime>);
+pub(super) type Archived = (String, Option<DateTime>, Option<DateTime>);
+
+/// What an archive of this name, or the archives under it, list, in order; nothing where there is none.
+pub(super) fn archived<D: Documents>(
+    documents: &D,
+    site: &Site,
+    top: &str,
+) -> Result<Vec<Archived>, BuildError> {
+    let Some((header, entries)) = read(documents, top)? else { return Ok(Vec::new()) };
+    if header.root == Root::UrlSet {
+        return Ok(entries);
+    }
+    let mut all = Vec::new();
+    for (part, ..) in entries {
+        let found = site.name(&part).map(|name| read(documents, name)).transpose()?.flatten();
+        let (_, entries) = found.ok_or_else(|| BuildError::NotContinuable {
+            name: top.to_owned(),
+            reason: "it lists a document that is missing",
+        })?;
+        all.extend(entries);
+    }
+    Ok(all)
+}
 
 fn read<D: Documents>(documents: &D, name: &str) -> Result<Option<(Header, Vec<Archived>)>, BuildError> {
     let unreadable = |source| BuildError::Published { name: name.to_owned(), source };

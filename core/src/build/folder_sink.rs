@@ -70,15 +70,28 @@ impl FolderSink {
         self.documents.folder.join(name)
     }
 
-    /// Publishes documents that nobody reads before all of them are there: their folders are synced once, in the end. A crash before that may leave
-    /// any of them.
-    pub fn publish_together(&mut self, staged: impl IntoIterator<Item = StagedFile>) -> io::Result<()> {
+    /// Stages and publishes documents that nobody reads before all of them are there: they are brought to the disk together, and their folders are synced once,
+    /// in the end. A crash before that may leave any of them.
+    pub fn publish_together(&mut self, drafts: impl IntoIterator<Item = FolderDraft>) -> io::Result<()> {
+        let (files, staged): (Vec<_>, Vec<_>) = drafts.into_iter().map(Self::stage_for_now).unzip();
+        durable::sync_together(&files)?;
         let mut folders = BTreeSet::new();
         for StagedFile { target, temporary } in staged {
             temporary.persist(&target).map_err(|error| error.error)?;
             folders.insert(folder_of(&target).to_owned());
         }
         folders.iter().try_for_each(|folder| sync_folder(folder))
+    }
+
+    /// Ends a document that is not brought to the disk yet: who publishes it does so before, with this file.
+    pub fn stage_for_now(draft: FolderDraft) -> (File, StagedFile) {
+        let (file, temporary) = draft.file.into_parts();
+        (file, StagedFile { target: draft.target, temporary })
+    }
+
+    /// The same for a document that nobody needs after a crash: its name may be gone then.
+    pub fn publish_for_now(&mut self, staged: StagedFile) -> io::Result<()> {
+        staged.temporary.persist(&staged.target).map_err(|error| error.error).map(drop)
     }
 
     /// Makes a folder ours before the first document goes there.
@@ -127,6 +140,13 @@ impl io::Write for FolderDraft {
 pub struct StagedFile {
     target: PathBuf,
     temporary: TempPath,
+}
+
+impl StagedFile {
+    /// Where it will be published.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
 }
 
 /// Published documents in a folder that somebody else may be writing into; nothing is locked, and nothing is made.

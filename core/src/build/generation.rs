@@ -1,12 +1,13 @@
 //! Names of the documents of one snapshot: they carry its moment, so that no snapshot overwrites what a poller of another one
 //! may still be reading.
 //!
-//! Two generations stay readable: the one that the index leads to, and the one it led to before. What is older, or was left behind
-//! by a run that was killed, goes. Only names of exactly the form that is given here are ever taken away.
+//! Two generations stay readable: the one that the index leads to, and the one it led to before; and those that archived indexes lead to. What is older, or
+//! was left behind by a run that was killed, goes. Only names of exactly the form that is given here are ever taken away.
 
 use std::collections::BTreeSet;
 use std::io::BufReader;
 
+use super::archive::archived;
 use super::rotation::WHOLLY;
 use super::settings::Settings;
 use super::{BuildError, Documents, Sink};
@@ -55,11 +56,9 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The generations that the published documents lead to now.
+    /// The generations that the published documents, and those in their archive, lead to now.
     pub(super) fn now<S: Sink>(sink: &S, settings: &Settings) -> Self {
-        let led_to = settings.tops().map(|top| led_to(sink, &settings.stem, &top));
-        let ids = led_to.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>();
-        Self { ids: ids.ok() }
+        Self { ids: led_to_now(sink, settings).ok() }
     }
 
     /// Removes all generations but these and the one that was just published.
@@ -74,6 +73,20 @@ impl Kept {
         }
         Ok(())
     }
+}
+
+fn led_to_now<D: Documents>(sink: &D, settings: &Settings) -> Result<BTreeSet<String>, BuildError> {
+    let mut tops: Vec<String> = settings.tops().into();
+    for archive in settings.archive().tops() {
+        let archived = archived(sink, &settings.site, &archive)?;
+        tops.extend(archived.iter().filter_map(|(loc, ..)| settings.site.name(loc)).map(str::to_owned));
+    }
+    let mut ids = BTreeSet::new();
+    for name in tops {
+        let id = led_to(sink, &settings.stem, &name);
+        ids.extend(id.map_err(|source| BuildError::Published { name, source })?);
+    }
+    Ok(ids)
 }
 
 /// The generation that the first entry of a document belongs to, and so all of them; an error where that cannot be told.

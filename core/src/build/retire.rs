@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::archive::{ArchiveKind, Archives};
+use super::archive::{ArchiveKind, Archives, archived};
 use super::ready::Ready;
 use super::rotation::{Addition, Kind, Series};
 use super::settings::Published;
@@ -40,8 +40,8 @@ impl Series<'_> {
         };
         let settings = self.settings.archive();
         let url = settings.site.url(&settings.top());
+        let present = archived(sink, &settings.site, &settings.top())?;
         let archives = Archives::of(settings, kind, at);
-        let present = archives.archived(sink)?;
         let known: HashSet<&str> = present.iter().map(|(loc, ..)| loc.as_str()).collect();
         let loc = |number| self.settings.site.url(&self.settings.component(number));
         let added = old.iter().map(|one| (loc(one.number), Some(one.from), Some(one.until)));

@@ -2,7 +2,7 @@
 //!
 //! Whether a list is alone or has siblings, and when its snapshot or interval ended, shows only after its last entry.
 
-use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write};
 
 use flate2::write::GzEncoder;
 use tempfile::SpooledTempFile;
@@ -107,19 +107,7 @@ impl Spool {
 /// In large pieces, since all else waits for it.
 fn append(out: &mut impl Write, head: &[u8], body: impl Read) -> io::Result<()> {
     out.write_all(head)?;
-    let mut body = BufReader::with_capacity(IN_MEMORY, body);
-    loop {
-        let piece = match body.fill_buf() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            piece => piece?,
-        };
-        if piece.is_empty() {
-            return Ok(());
-        }
-        out.write_all(piece)?;
-        let length = piece.len();
-        body.consume(length);
-    }
+    io::copy(&mut BufReader::with_capacity(IN_MEMORY, body), out).map(drop)
 }
 
 /// The bytes before the first entry.

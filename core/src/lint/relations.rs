@@ -149,6 +149,8 @@ impl<'a> Pair<'a> {
         let target = self.target();
         if to.capability != from.capability {
             self.tell(Rule::IndexLinkTarget, format!("{target} is a {to}"));
+        } else if self.links.is_archived(self.edge.from) {
+            // What is archived keeps its content, its index link too: the index goes on without it (AR-016), or is one no more.
         } else if to.root == Root::UrlSet {
             let told_by = self.site.nodes[self.edge.from].checked.url.clone();
             self.site.tell(
@@ -157,11 +159,7 @@ impl<'a> Pair<'a> {
                 Place::default(),
                 format!("this is a urlset, but the index of {told_by}"),
             );
-        } else if self.site.is_complete()
-            && !self.links.listed.contains(&(self.edge.to, self.edge.from))
-            // What is archived keeps its content, its index link too, and the index goes on without it (AR-016).
-            && !self.links.is_archived(self.edge.from)
-        {
+        } else if self.site.is_complete() && !self.links.listed.contains(&(self.edge.to, self.edge.from)) {
             self.tell(Rule::IndexLinkTarget, format!("{target} does not list this document"));
         }
     }

@@ -33,7 +33,7 @@ const SET: [&str; 9] =
 const LINK: [&str; 7] = ["rel", "href", "pri", "type", "only", "sidecar", "modified"];
 const CHANGE_LIST: [&str; 2] = ["entries", "age"];
 const RESOURCE_DUMP: [&str; 2] = ["every", "keep"];
-const RESOURCE_LIST: [&str; 3] = ["small", "percent", "age"];
+const RESOURCE_LIST: [&str; 4] = ["small", "percent", "age", "keep"];
 
 /// Reads one file; what is wrong with it is kept.
 pub(super) struct Reader<'a> {
@@ -205,16 +205,22 @@ impl Reader<'_> {
             }
             rules.resource_list_seconds =
                 self.time(section, "age", "resource_list.", rules.resource_list_seconds);
+            self.kept(section, "resource_list.", &mut rules.resource_lists_kept);
         }
         if let Some(section) = self.section(table, "resource_dump") {
             self.only(section, &RESOURCE_DUMP, "resource_dump.");
             rules.resource_dump_seconds = self.time(section, "every", "resource_dump.", None);
-            if let Some(kept) = self.number(section, "keep", "resource_dump.", 1..=1_000) {
-                rules.resource_dumps_kept = usize::try_from(kept).unwrap_or(usize::MAX);
-            }
+            self.kept(section, "resource_dump.", &mut rules.resource_dumps_kept);
         }
         rules.change_dump_seconds = self.only_time(table, "change_dump", "every");
         rules.archive_seconds = self.only_time(table, "archive", "after");
         rules
+    }
+
+    /// How many snapshots stay.
+    fn kept(&mut self, section: &Table, place: &str, kept: &mut usize) {
+        if let Some(number) = self.number(section, "keep", place, 1..=1_000) {
+            *kept = usize::try_from(number).unwrap_or(usize::MAX);
+        }
     }
 }

@@ -20,7 +20,7 @@ use std::{
 use resync_core::build::{BuildError, Known};
 use serde::de::DeserializeOwned;
 
-pub(super) use self::line::{Line, write_line};
+pub(super) use self::line::{Line, write_known, write_line};
 use self::{line::loc_of, search::Search};
 use crate::{files, state::FOLDER};
 

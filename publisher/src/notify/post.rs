@@ -54,6 +54,18 @@ pub enum PostError {
         /// The topic.
         topic: String,
     },
+    /// It takes nothing so long (413).
+    #[error(
+        "the hub answered {status}: {text}; it takes no notification of {length} bytes. Notifications are split at 512 KiB, and stay below 1 MiB where changes of one moment are more: ask its operator to take so much (`publish.max_body` of a resync-hub). Nothing is lost: it waits, and the documents tell the same"
+    )]
+    TooLong {
+        /// 413.
+        status: StatusCode,
+        /// The hub's own words.
+        text: String,
+        /// How long the notification is.
+        length: usize,
+    },
     /// Any other answer that is no success.
     #[error(
         "the hub answered {status}: {text}; nothing is lost: a watch or the next `resync-source notify` sends it again"
@@ -75,7 +87,11 @@ impl PostError {
             StatusCode::TOO_MANY_REQUESTS,
             StatusCode::NOT_FOUND,
         ];
-        matches!(self, Self::Refused { status, .. } if status.is_client_error() && !may_pass.contains(status))
+        match self {
+            Self::TooLong { .. } => true,
+            Self::Refused { status, .. } => status.is_client_error() && !may_pass.contains(status),
+            Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Unauthorised { .. } => false,
+        }
     }
 
     /// Whether the hub may have taken the notification all the same.
@@ -83,7 +99,7 @@ impl PostError {
         match self {
             Self::NoAnswer { .. } => true,
             Self::Refused { status, .. } => status.is_server_error(),
-            Self::Unreachable { .. } | Self::Unauthorised { .. } => false,
+            Self::Unreachable { .. } | Self::Unauthorised { .. } | Self::TooLong { .. } => false,
         }
     }
 }
@@ -95,6 +111,7 @@ pub(super) async fn post(
     authorization: Option<HeaderValue>,
     message: Message,
 ) -> Result<StatusCode, PostError> {
+    let length = message.body.len();
     let mut request = client
         .post(hub.url().clone())
         .header(CONTENT_TYPE, XML_CONTENT_TYPE)
@@ -105,7 +122,7 @@ pub(super) async fn post(
         request = request.header(AUTHORIZATION, authorization);
     }
     match request.send().await {
-        Ok(response) => judge(response, message.topic).await,
+        Ok(response) => judge(response, message.topic, length).await,
         Err(error) => {
             let unheard = error.is_connect() || error.is_builder();
             let reason = client::reason(error);
@@ -114,7 +131,11 @@ pub(super) async fn post(
     }
 }
 
-async fn judge(mut response: reqwest::Response, topic: String) -> Result<StatusCode, PostError> {
+async fn judge(
+    mut response: reqwest::Response,
+    topic: String,
+    length: usize,
+) -> Result<StatusCode, PostError> {
     let status = response.status();
     if status.is_success() {
         return Ok(status);
@@ -130,6 +151,7 @@ async fn judge(mut response: reqwest::Response, topic: String) -> Result<StatusC
     let text = printable(&text);
     Err(match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => PostError::Unauthorised { status, text, topic },
+        StatusCode::PAYLOAD_TOO_LARGE => PostError::TooLong { status, text, length },
         _ => PostError::Refused { status, text },
     })
 }

@@ -1,6 +1,7 @@
 //! Dumps on request: packages with every resource, or with every change since the last such dump.
 //!
-//! They tell what the lists tell, as of the last build (RS-007). A dump that was cut short is made anew by the next.
+//! They tell what the lists tell, as of the build before (RS-007). A dump that was cut short is made anew by the next. Builds go on while one is packed: what
+//! changes meanwhile is packed as it is then, and the manifest says so, or is left out, as with every dump of files.
 
 use std::{
     fs::File,
@@ -10,23 +11,29 @@ use std::{
 
 use resync_core::{
     build::{
-        self, ChangeDumps, Completed, Event, FileContents, FileInventory, Item, Published, ResourceDumps,
-        Rotation, Versions,
+        self, ChangeDumps, Completed, Event, FileContents, FileInventory, Item, Known, Published,
+        ResourceDumps, Rotation, Versions,
     },
     datetime::DateTime,
     document::{Capability, Link},
     xml::{ReadError, Reader},
 };
 
-use super::{BuildError, Progress, Work, Written, complete, desk::Desk, dump_archive, run};
+use super::{
+    BuildError, Claim, Progress, Work, Written, complete,
+    desk::Desk,
+    listing::documents_of as documents_of_set,
+    run,
+    snapshots::{Archive, Snapshots},
+    workshop::Workshop,
+};
 use crate::{
     collection, files,
     inventory::{Kept, PATCH_FOLDER},
     links::Linker,
-    lock::Lock,
-    plan::StoredPosition,
+    lock::{DumpTurn, Lock},
     site::{DOCUMENT_FOLDER, Site},
-    state::{DocumentRecord, FOLDER, Part, State, StateError},
+    state::{DocumentRecord, FOLDER, Part, Series, State, StateError},
 };
 
 /// What is packed.
@@ -49,7 +56,7 @@ impl Dump {
 }
 
 /// What a dump holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Dumped {
     /// Number of packages that were added.
     pub packages: u64,
@@ -60,66 +67,168 @@ pub struct Dumped {
 }
 
 /// Packs the resources, or the changes, that the last build of the set in `out` told of. Build first, so that the dump is of now.
+///
+/// The site is locked while it is found out what the dump holds, and while its documents come to their places, and not while it is packed: builds go on.
 pub fn dump(out: &Path, what: Dump) -> Result<Dumped, BuildError> {
     dump_telling(out, what, &|_| ())
 }
 
 /// The same, saying now and then how far it has come.
 pub fn dump_telling(out: &Path, what: Dump, tell: &dyn Fn(Progress)) -> Result<Dumped, BuildError> {
-    let lock = Lock::acquire(out)?;
-    complete(&lock)?;
-    pack(&lock, what, tell)
+    let turn = DumpTurn::acquire(out)?;
+    Ok(make(&turn, (out, None), what, &|_| true, tell)?.unwrap_or_default())
 }
 
-/// The same for who may change the site.
-pub(super) fn pack(lock: &Lock, what: Dump, tell: &dyn Fn(Progress)) -> Result<Dumped, BuildError> {
-    let out = lock.out();
+/// The same for a site that was claimed, where the dump is still wanted of the site as it is once that is locked.
+pub(super) fn make(
+    turn: &DumpTurn,
+    (out, claim): (&Path, Option<&Claim>),
+    what: Dump,
+    is_wanted: &dyn Fn(&State) -> bool,
+    tell: &dyn Fn(Progress),
+) -> Result<Option<Dumped>, BuildError> {
+    let lock = settled(out, claim)?;
     let before = State::load(out)?;
-    let Some(series) = before.series.clone() else {
-        return Err(StateError::NotBuilt { out: out.to_owned() }.into());
-    };
-    let collection = collection::open(&before.settings, out)?;
-    let contents = FileInventory::below(collection, before.settings.base_url.as_str()).contents();
-    let site = Site::of(&before.settings);
-    let documents = build::Site::new(&site.place(DOCUMENT_FOLDER).url);
-    let linker = Linker::of(&before.settings);
-    let mut sink = Desk::open(out.join(DOCUMENT_FOLDER))?;
-    let published = match what {
-        Dump::Resources => resource_dumps(&before, &documents, &mut sink, series.until)?.write(
-            Kept::last(out).resources()?.zip(1..).map(|(known, done)| {
-                tell(Progress { work: Work::Packing, done, all: Some(before.resources) });
-                known.map(|known| linker.item(known.item))
-            }),
-            contents,
-            &mut sink,
-        )?,
-        Dump::Changes => {
-            // One that is of an age for the archive has to be closed first.
-            let rotation = Rotation { age: before.settings.rules.archive_age(), ..Rotation::default() };
-            let dumps = ChangeDumps::new(&documents).rotation(rotation);
-            let end = dumps.end(&sink)?;
-            let changes = told(out, &site, series.position, end)?;
-            let all = u64::try_from(changes.events.len()).ok();
-            let events = changes.events.into_iter().zip(1..).map(|(event, done)| {
-                tell(Progress { work: Work::PackingChanges, done, all });
-                Ok(event)
-            });
-            let versions = Present { contents, out, url: site.place("").url };
-            let was_cut_short = is_under_way(out);
-            under_way(out)?;
-            let recorded = dumps.record(&mut sink, changes.from, events, versions, series.until);
-            if recorded.is_err() && !was_cut_short && !sink.has_published() {
-                // All documents agree. The failure to tell is the one before.
-                let _ = through(out);
+    if !is_wanted(&before) {
+        return Ok(None);
+    }
+    let mut workshop = Workshop::open(out, turn)?;
+    let task = Task::of(what, out, &before, &workshop)?;
+    drop(lock);
+    let published = task.pack((out, &before), &mut workshop, tell)?;
+    let lock = settled(out, claim)?;
+    let state = State::load(out)?;
+    if is_overtaken(what, &before, &state) {
+        return Err(BuildError::Overtaken { out: out.to_owned() });
+    }
+    let was_cut_short = is_under_way(out);
+    let mut desk = Desk::open(out.join(DOCUMENT_FOLDER))?;
+    let carried_out =
+        announce(what, out, &before, &mut desk).and_then(|()| Ok(workshop.carry_out(&mut desk)?));
+    if carried_out.is_err() && !was_cut_short && !desk.has_published() {
+        // All documents agree. The failure to tell is the one before.
+        let _ = through(out);
+    }
+    carried_out?;
+    drop(desk);
+    let documents = documents_of(what, &Site::of(&before.settings), &published);
+    let until = before.series.map(|series| series.until);
+    let written = run::note_dump(&lock, state, (what, until), documents)?;
+    if what == Dump::Changes {
+        through(out)?;
+    }
+    Ok(Some(Dumped { packages: published.entries, gone: published.gone, written }))
+}
+
+/// The right to change a site, on which nothing is left to be done.
+fn settled(out: &Path, claim: Option<&Claim>) -> Result<Lock, BuildError> {
+    let lock = Lock::acquire(out)?;
+    claim.map_or(Ok(()), Claim::check)?;
+    complete(&lock)?;
+    Ok(lock)
+}
+
+/// Whether the dumps that were gone on from are not what they were, or the site is another one, or tells its changes anew (RS-143).
+fn is_overtaken(what: Dump, before: &State, now: &State) -> bool {
+    fn dumps(state: &State, what: Dump) -> impl Iterator<Item = &DocumentRecord> {
+        state.documents.iter().filter(move |record| record.capability == what.capability())
+    }
+    let is_same_site = before.settings.base_url == now.settings.base_url && now.left.is_none();
+    let begun = |state: &State| state.series.as_ref().map(|series| series.begun);
+    let is_same_series = what == Dump::Resources || begun(before) == begun(now);
+    !is_same_site || !is_same_series || !dumps(before, what).eq(dumps(now, what))
+}
+
+/// What a dump holds, and how it is made.
+enum Task {
+    Resources(ResourceDumps, Box<dyn Iterator<Item = Result<Known, build::BuildError>>>),
+    Changes(ChangeDumps, Told),
+}
+
+impl Task {
+    /// As of the state `before`, under its lock: what is opened now is read later, whatever replaces it.
+    fn of(what: Dump, out: &Path, before: &State, workshop: &Workshop) -> Result<Self, BuildError> {
+        let Some(series) = &before.series else {
+            return Err(StateError::NotBuilt { out: out.to_owned() }.into());
+        };
+        let documents = documents_of_set(&before.settings);
+        Ok(match what {
+            Dump::Resources => {
+                let (stem, most) = naming(before, series.until);
+                let dumps =
+                    ResourceDumps::new(&documents, series.until).completed(Completed::Now).stem(&stem);
+                let archive = Archive::of_dumps(workshop, &documents, current(before), &stem, most)?;
+                let dumps = archive.url(&documents).into_iter().fold(dumps, ResourceDumps::archives);
+                Self::Resources(dumps, Box::new(Kept::last(out).resources()?))
             }
-            recorded?
-        }
+            Dump::Changes => {
+                // One that is of an age for the archive has to be closed first.
+                let rotation = Rotation { age: before.settings.rules.archive_age(), ..Rotation::default() };
+                let dumps = ChangeDumps::new(&documents).rotation(rotation);
+                let end = dumps.end(workshop)?;
+                let told = told(out, &Site::of(&before.settings), series, end)?;
+                Self::Changes(dumps, told)
+            }
+        })
+    }
+
+    fn pack(
+        self,
+        (out, before): (&Path, &State),
+        workshop: &mut Workshop,
+        tell: &dyn Fn(Progress),
+    ) -> Result<Published, BuildError> {
+        let collection = collection::open(&before.settings, out)?;
+        let contents = FileInventory::below(collection, before.settings.base_url.as_str()).contents();
+        Ok(match self {
+            Self::Resources(dumps, resources) => {
+                let linker = Linker::of(&before.settings);
+                let items = resources.zip(1..).map(|(known, done)| {
+                    tell(Progress { work: Work::Packing, done, all: Some(before.resources) });
+                    known.map(|known| linker.item(known.item))
+                });
+                dumps.write(items, contents, workshop)?
+            }
+            Self::Changes(dumps, Told { from, until, events }) => {
+                let all = u64::try_from(events.len()).ok();
+                let events = events.into_iter().zip(1..).map(|(event, done)| {
+                    tell(Progress { work: Work::PackingChanges, done, all });
+                    Ok(event)
+                });
+                let versions = Present { contents, out, url: Site::of(&before.settings).place("").url };
+                dumps.record(workshop, from, events, versions, until)?
+            }
+        })
+    }
+}
+
+/// What the names of the next Resource Dump begin with, and how many of those before stay.
+fn naming(state: &State, at: DateTime) -> (String, usize) {
+    let most = state.settings.rules.resource_dumps_kept.saturating_sub(1);
+    (if most > 0 { Snapshots::Dumps.stem_at(at) } else { Snapshots::Dumps.stem().to_owned() }, most)
+}
+
+/// The name of the Resource Dump that there is.
+fn current(state: &State) -> Option<&str> {
+    let is_top = |record: &&DocumentRecord| {
+        record.capability == Capability::ResourceDump && !matches!(record.part, Part::Component { .. })
     };
-    drop(sink);
-    let documents = documents_of(what, &site, &published);
-    let written = run::note_dump(lock, before, documents)?;
-    through(out)?;
-    Ok(Dumped { packages: published.entries, gone: published.gone, written })
+    state.documents.iter().find(is_top).and_then(|record| record.path.rsplit('/').next())
+}
+
+/// Comes before anybody sees the first document of a dump: the one before is archived where it is to stay, and who checks the site is told that an index
+/// may be late.
+fn announce(what: Dump, out: &Path, before: &State, desk: &mut Desk) -> Result<(), BuildError> {
+    match (what, &before.series) {
+        (Dump::Resources, Some(series)) => {
+            let (stem, most) = naming(before, series.until);
+            let documents = documents_of_set(&before.settings);
+            let archive = Archive::of_dumps(desk, &documents, current(before), &stem, most)?;
+            Ok(archive.write(desk, &documents, DateTime::now())?)
+        }
+        (Dump::Resources, None) => Ok(()),
+        (Dump::Changes, _) => under_way(out),
+    }
 }
 
 /// Says that a Change Dump is being made, so that a check knows why its index may be late. It needs no plan: one that was cut short is made anew.
@@ -140,26 +249,6 @@ pub(super) fn is_under_way(out: &Path) -> bool {
 
 fn mark(out: &Path) -> PathBuf {
     out.join(FOLDER).join("change-dump-under-way")
-}
-
-/// How the next Resource Dump is made; the one before is archived where it is to stay.
-fn resource_dumps(
-    state: &State,
-    documents: &build::Site,
-    sink: &mut Desk,
-    at: DateTime,
-) -> Result<ResourceDumps, BuildError> {
-    let dumps = ResourceDumps::new(documents, at).completed(Completed::Now);
-    let most = state.settings.rules.resource_dumps_kept.saturating_sub(1);
-    let is_top = |record: &&DocumentRecord| {
-        record.capability == Capability::ResourceDump && !matches!(record.part, Part::Component { .. })
-    };
-    let current = state.documents.iter().find(is_top);
-    let current = current.and_then(|record| record.path.rsplit('/').next());
-    let stem = if most > 0 { dump_archive::stem(at) } else { dump_archive::STEM.to_owned() };
-    let is_archived = dump_archive::archive(sink, documents, current, &stem, most, DateTime::now())?;
-    let dumps = dumps.stem(stem);
-    Ok(if is_archived { dumps.archives(documents.url("resourcedump-archive.xml")) } else { dumps })
 }
 
 /// The present bytes of files, and the patches of the site.
@@ -210,15 +299,16 @@ fn documents_of(what: Dump, site: &Site, published: &Published) -> Vec<(String, 
 
 struct Told {
     from: DateTime,
+    until: DateTime,
     events: Vec<Event>,
 }
 
 /// What the Change Lists tell after a moment, oldest first; all of it without one.
-fn told(out: &Path, site: &Site, open: StoredPosition, after: Option<DateTime>) -> Result<Told, BuildError> {
+fn told(out: &Path, site: &Site, series: &Series, after: Option<DateTime>) -> Result<Told, BuildError> {
     let mut lists = Vec::new();
     let mut from = None;
     // Closed lists that end before the moment have nothing to add, and neither have those before them.
-    for number in (1..=open.document).rev() {
+    for number in (1..=series.position.document).rev() {
         let name = site.change_list_component(number).path;
         let unreadable = |source| build::BuildError::Published { name: name.clone(), source };
         let file = File::open(out.join(&name)).map_err(|source| unreadable(ReadError::Io(source)))?;
@@ -241,5 +331,5 @@ fn told(out: &Path, site: &Site, open: StoredPosition, after: Option<DateTime>) 
     }
     let from =
         from.ok_or_else(|| io::Error::other("a Change List has no from")).map_err(build::BuildError::from)?;
-    Ok(Told { from, events: lists.into_iter().rev().flatten().collect() })
+    Ok(Told { from, until: series.until, events: lists.into_iter().rev().flatten().collect() })
 }

@@ -3,21 +3,28 @@
 //! Nothing of it is published before the run has its plan; a run that does not come to that leaves nothing of it.
 
 use std::{
+    path::Path,
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread::{self, JoinHandle},
 };
 
 use resync_core::{
-    build::{self, BuildError, Completed, Item, ResourceLists, StagedLists},
+    build::{self, BuildError, Completed, Documents, FolderSink, Item, ResourceLists, StagedLists},
     datetime::DateTime,
+    document::Capability,
 };
 
-use super::desk::Desk;
+use super::{
+    desk::Desk,
+    run::is_in_place,
+    snapshots::{Archive, Snapshots},
+};
 use crate::{
     links::Linker,
     lock::Lock,
     settings::Settings,
     site::{DOCUMENT_FOLDER, Site},
+    state::{Part, State},
 };
 
 /// Resources that change hands at one go, and how often before the one who takes the inventory waits.
@@ -28,6 +35,8 @@ const AHEAD: usize = 8;
 pub(super) struct Listing {
     desk: Option<Desk>,
     documents: build::Site,
+    /// The URL of the archive, where there is one.
+    archives: Option<String>,
     linker: Option<Linker>,
     batch: Vec<Item>,
     writing: Option<Writing>,
@@ -36,7 +45,9 @@ pub(super) struct Listing {
 /// The other thread.
 struct Writing {
     items: SyncSender<Batch>,
-    thread: JoinHandle<Result<Listed, BuildError>>,
+    /// Hears when every entry is accepted.
+    accepted: Receiver<()>,
+    thread: JoinHandle<Result<(Desk, StagedLists<Desk>), BuildError>>,
 }
 
 /// None after the last one.
@@ -46,14 +57,29 @@ type Batch = Option<Vec<Item>>;
 pub(super) struct Listed {
     pub(super) desk: Desk,
     pub(super) lists: StagedLists<Desk>,
+    /// The URL of the archive that it tells of.
+    pub(super) archives: Option<String>,
 }
 
 impl Listing {
-    pub(super) fn new(settings: &Settings, lock: &Lock) -> Result<Self, BuildError> {
-        let documents = build::Site::new(&Site::of(settings).place(DOCUMENT_FOLDER).url);
-        let desk = Some(Desk::open(lock.out().join(DOCUMENT_FOLDER))?.digesting());
+    /// Of a site that `is_new` nobody sees the list before the run is through.
+    pub(super) fn new(
+        settings: &Settings,
+        lock: &Lock,
+        archives: Option<String>,
+        is_new: bool,
+    ) -> Result<Self, BuildError> {
+        let documents = documents_of(settings);
+        let desk = Desk::open(lock.out().join(DOCUMENT_FOLDER))?.digesting().for_now(is_new);
         let linker = Some(Linker::of(settings));
-        Ok(Self { desk, documents, linker, batch: Vec::with_capacity(BATCH), writing: None })
+        Ok(Self {
+            desk: Some(desk),
+            documents,
+            archives,
+            linker,
+            batch: Vec::with_capacity(BATCH),
+            writing: None,
+        })
     }
 
     /// Hears of the next resource of a snapshot that was begun at this moment, or that it is through.
@@ -67,37 +93,109 @@ impl Listing {
         if is_through { self.hand_over(started, None) } else { Ok(()) }
     }
 
+    /// Waits until it is certain that no resource keeps the list from being written. What is left to be done is up to the disk.
+    pub(super) fn accepted(&mut self) -> Result<(), BuildError> {
+        match self.writing.take() {
+            Some(writing) if writing.accepted.recv().is_ok() => {
+                self.writing = Some(writing);
+                Ok(())
+            }
+            Some(writing) => Err(grief(writing)),
+            None => Err(BuildError::BrokenOff),
+        }
+    }
+
     /// The whole of it.
     pub(super) fn finish(mut self) -> Result<Listed, BuildError> {
         let Some(Writing { thread, .. }) = self.writing.take() else { return Err(BuildError::BrokenOff) };
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let (desk, lists) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(Listed { desk, lists, archives: self.archives.take() })
     }
 
     fn hand_over(&mut self, started: DateTime, batch: Batch) -> Result<(), BuildError> {
         if let (Some(desk), Some(linker)) = (self.desk.take(), self.linker.take()) {
             let lists = ResourceLists::new(&self.documents, started).completed(Completed::Now);
+            let lists = self.archives.clone().into_iter().fold(lists, ResourceLists::archives);
             let (items, batches) = sync_channel(AHEAD);
-            let work = move || write(desk, &lists, &linker, &batches);
+            let (accept, accepted) = sync_channel(1);
+            let work = move || write(desk, &lists, &linker, &batches, &accept);
             let thread = thread::Builder::new().name("resource-list".to_owned()).spawn(work)?;
-            self.writing = Some(Writing { items, thread });
+            self.writing = Some(Writing { items, accepted, thread });
         }
         let Some(writing) = self.writing.take() else { return Err(BuildError::BrokenOff) };
         if writing.items.send(batch).is_ok() {
             self.writing = Some(writing);
             return Ok(());
         }
-        // It has come to grief.
-        match writing.thread.join() {
-            Ok(failed) => failed.and(Err(BuildError::BrokenOff)),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        Err(grief(writing))
     }
+}
+
+/// What the other thread has come to.
+fn grief(writing: Writing) -> BuildError {
+    match writing.thread.join() {
+        Ok(failed) => failed.err().unwrap_or(BuildError::BrokenOff),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Where the documents of a set are.
+pub(super) fn documents_of(settings: &Settings) -> build::Site {
+    build::Site::new(&Site::of(settings).place(DOCUMENT_FOLDER).url)
+}
+
+/// The URL of the archive of Resource Lists as [`archive_before`] will leave it, if there will be one.
+pub(super) fn foretold_archive(
+    settings: &Settings,
+    before: Option<&State>,
+    out: &Path,
+) -> Result<Option<String>, BuildError> {
+    let documents = FolderSink::read(out.join(DOCUMENT_FOLDER));
+    let archive = next_archive(&documents, settings, before, out)?;
+    Ok(archive.and_then(|(archive, _)| archive.url(&documents_of(settings))))
+}
+
+/// Archives the Resource List that the state `before` tells of, where the rules say so, since another one is to be written; gives the URL of the archive,
+/// where there is one then.
+pub(super) fn archive_before(
+    desk: &mut Desk,
+    settings: &Settings,
+    before: Option<&State>,
+    out: &Path,
+) -> Result<Option<String>, BuildError> {
+    let Some((archive, current)) = next_archive(desk, settings, before, out)? else { return Ok(None) };
+    let site = documents_of(settings);
+    archive.write_lists(desk, &site, current, DateTime::now())?;
+    Ok(archive.url(&site))
+}
+
+/// The archive as it is to be, and the name of the list that may be new in it; none where there is none and none is wanted.
+fn next_archive<'a>(
+    documents: &impl Documents,
+    settings: &Settings,
+    before: Option<&'a State>,
+    out: &Path,
+) -> Result<Option<(Archive, Option<&'a str>)>, BuildError> {
+    let most = settings.rules.resource_lists_kept.saturating_sub(1);
+    if most == 0 && documents.open(&Snapshots::Lists.archive())?.is_none() {
+        return Ok(None);
+    }
+    let of_the_site = before.filter(|before| before.settings.base_url == settings.base_url);
+    let current = of_the_site.and_then(|before| current(before, out));
+    Ok(Some((Archive::of_lists(documents, &documents_of(settings), current, most)?, current)))
+}
+
+/// The name of the Resource List, where all of it is as it was written.
+fn current<'a>(state: &'a State, out: &Path) -> Option<&'a str> {
+    let mut lists = state.documents.iter().filter(|record| record.capability == Capability::ResourceList);
+    let top = lists.clone().find(|record| !matches!(record.part, Part::Component { .. }))?;
+    lists.all(|record| is_in_place(out, record)).then(|| top.path.rsplit('/').next()).flatten()
 }
 
 /// What was begun ends before anybody else opens the folder.
 impl Drop for Listing {
     fn drop(&mut self) {
-        if let Some(Writing { items, thread }) = self.writing.take() {
+        if let Some(Writing { items, thread, .. }) = self.writing.take() {
             drop(items);
             // Whoever drops it has a failure of their own to tell.
             let _ = thread.join();
@@ -110,7 +208,8 @@ fn write(
     lists: &ResourceLists,
     linker: &Linker,
     batches: &Receiver<Batch>,
-) -> Result<Listed, BuildError> {
+    accept: &SyncSender<()>,
+) -> Result<(Desk, StagedLists<Desk>), BuildError> {
     let mut is_through = false;
     let mut batch = Vec::new().into_iter();
     let items = std::iter::from_fn(|| {
@@ -120,7 +219,11 @@ fn write(
             }
             match batches.recv() {
                 Ok(Some(next)) => batch = next.into_iter(),
-                Ok(None) => is_through = true,
+                Ok(None) => {
+                    // The entries before were accepted before this one was asked for.
+                    is_through = true;
+                    let _ = accept.send(());
+                }
                 Err(_) => {
                     is_through = true;
                     return Some(Err(BuildError::BrokenOff));
@@ -130,5 +233,5 @@ fn write(
         None
     });
     let lists = lists.stage(items, &mut desk)?;
-    Ok(Listed { desk, lists })
+    Ok((desk, lists))
 }

@@ -12,7 +12,7 @@ use std::{
 use resync_core::{
     build::{
         self, ChangeDumps, ChangeLists, Completed, Documents, Event, Item, ResourceLists, Rotation, Sink,
-        Stamp,
+        StagedLists, Stamp,
     },
     datetime::DateTime,
     digest::{Algorithm, Digest},
@@ -20,7 +20,13 @@ use resync_core::{
     xml::{ReadError, Reader},
 };
 
-use super::{BuildError, Progress, Work, Written, desk::Desk, listing::Listed, sets};
+use super::{
+    BuildError, Progress, Undone, Upkeep, Work, Written,
+    desk::Desk,
+    dumps::Dump,
+    listing::{Listed, archive_before, documents_of},
+    sets,
+};
 use crate::{
     documents::{self, Composed},
     files,
@@ -41,6 +47,8 @@ pub(super) struct Done {
     pub(super) records: Vec<DocumentRecord>,
     /// Those that were written.
     pub(super) written: Vec<Written>,
+    /// Archives that were due and failed.
+    pub(super) undone: Vec<Undone>,
 }
 
 /// Publishes what `plan` says, and notes it in the state. With `resumed`, some of it may have been done. Resource Lists that are `listed` are written
@@ -76,16 +84,18 @@ pub(super) fn publish(
     state.outbox = outbox;
     if let Some(before) = before {
         (state.notified_on, state.changes_on) = (before.notified_on, before.changes_on);
+        state.dumped = before.dumped;
     }
     state.save(lock)?;
     settle(lock)?;
     Ok(done)
 }
 
-/// Takes down what a dump wrote, with its kind and place, and tells of it in the Capability List.
+/// Takes down what a dump wrote, with its kind and place, and up to when it tells, and tells of it in the Capability List.
 pub(super) fn note_dump(
     lock: &Lock,
     before: State,
+    (what, until): (Dump, Option<DateTime>),
     documents: Vec<(String, Capability, Part)>,
 ) -> Result<Vec<Written>, BuildError> {
     let plan = Plan::new(before.builds + 1, before.settings.clone(), DateTime::now());
@@ -104,9 +114,13 @@ pub(super) fn note_dump(
     run.done.records.retain(|record| !is_anew(record));
     run.archive("resourcedump", &Capability::ResourceDumpArchive)?;
     run.capability_list()?;
-    let Done { records, written } = run.done;
+    let Done { records, written, .. } = run.done;
     let mut state = before;
     (state.documents, state.builds) = (records, plan.build);
+    match what {
+        Dump::Resources => state.dumped.resources = until,
+        Dump::Changes => state.dumped.changes = until,
+    }
     state.save(lock)?;
     Ok(written)
 }
@@ -123,7 +137,7 @@ pub(super) fn describe(lock: &Lock, before: State) -> Result<(State, Vec<Written
     } else {
         run.source_description()?;
     }
-    let Done { records, written } = run.done;
+    let Done { records, written, .. } = run.done;
     let mut state = before;
     if !written.is_empty() {
         state.documents.retain(|known| records.iter().all(|record| record.url != known.url));
@@ -171,7 +185,7 @@ impl<'a> Run<'a> {
     }
 
     fn documents(&self) -> build::Site {
-        build::Site::new(&self.site.place(DOCUMENT_FOLDER).url)
+        documents_of(&self.plan.settings)
     }
 
     fn known(&self, url: &str) -> Option<&DocumentRecord> {
@@ -244,6 +258,7 @@ impl<'a> Run<'a> {
     /// Tells of the lists, and of the dumps and archives that are on record.
     fn capability_list(&mut self) -> Result<(), BuildError> {
         let others = [
+            Capability::ResourceListArchive,
             Capability::ResourceDump,
             Capability::ChangeDump,
             Capability::ResourceDumpArchive,
@@ -276,12 +291,21 @@ impl<'a> Run<'a> {
             let known = self.before.into_iter().flat_map(|state| &state.documents);
             let kept = known.filter(|record| record.capability == Capability::ResourceList).cloned();
             self.done.records.extend(kept);
-            return Ok(());
+            return self.archive("resourcelist", &Capability::ResourceListArchive);
         }
         let documents = self.documents();
-        let Listed { mut desk, lists } = match listed {
-            Some(listed) => listed,
-            None => self.list(&documents, tell)?,
+        let (mut desk, staged) = match listed {
+            Some(Listed { desk, lists, archives }) => (desk, Some((lists, archives))),
+            None => (Desk::open(self.out.join(DOCUMENT_FOLDER))?.digesting(), None),
+        };
+        let archives = archive_before(&mut desk, &self.plan.settings, self.before, self.out);
+        let archives = archives.unwrap_or_else(|error| {
+            self.done.undone.push(Undone::of(Upkeep::Archives, error));
+            None
+        });
+        let lists = match staged {
+            Some((lists, told)) if told == archives => lists,
+            _ => self.list(&mut desk, &documents, archives, tell)?,
         };
         let published = lists.publish(&mut desk)?;
         self.digests = desk.into_digests();
@@ -295,20 +319,24 @@ impl<'a> Run<'a> {
             };
             self.note(location, Capability::ResourceList, part)?;
         }
-        Ok(())
+        self.archive("resourcelist", &Capability::ResourceListArchive)
     }
 
     /// Writes Resource Lists of the inventory that is on the disk.
-    fn list(&self, documents: &build::Site, tell: &dyn Fn(Progress)) -> Result<Listed, BuildError> {
-        let mut desk = Desk::open(self.out.join(DOCUMENT_FOLDER))?.digesting();
+    fn list(
+        &self,
+        desk: &mut Desk,
+        documents: &build::Site,
+        archives: Option<String>,
+        tell: &dyn Fn(Progress),
+    ) -> Result<StagedLists<Desk>, BuildError> {
         let items = self.items()?.zip(1..).map(|(item, done)| {
             tell(Progress { work: Work::Listing, done, all: Some(self.plan.resources) });
             item
         });
-        let lists = ResourceLists::new(documents, self.plan.started)
-            .completed(Completed::At(self.plan.completed))
-            .stage(items, &mut desk)?;
-        Ok(Listed { desk, lists })
+        let lists =
+            ResourceLists::new(documents, self.plan.started).completed(Completed::At(self.plan.completed));
+        Ok(archives.into_iter().fold(lists, ResourceLists::archives).stage(items, desk)?)
     }
 
     /// Tells the changes of the plan, each once whatever a run that was cut short has told.
@@ -317,7 +345,8 @@ impl<'a> Run<'a> {
         let rules = settings.rules;
         let rotation = Rotation { entries: Some(rules.change_list_entries), age: rules.change_list_age() };
         let lists = ChangeLists::new(&self.documents()).rotation(rotation);
-        let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+        // Writing the Capability List makes them last, before anything leads to that for the first time.
+        let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?.for_now(self.before.is_none());
         let position = match self.plan.position {
             None => {
                 remove_series(&mut sink, "changelist")?;
@@ -349,11 +378,15 @@ impl<'a> Run<'a> {
         // Without changes there is no notification, and the next one covers that time too (CN-015).
         let told = earlier.filter(|_| self.plan.position.is_some() && changes.total() == 0);
         let until = told.map_or(until, |earlier| earlier.until);
+        let begun = match self.plan.position {
+            Some(_) => earlier.and_then(|earlier| earlier.begun),
+            None => Some(started),
+        };
         Ok(match earlier.filter(|_| !self.plan.lists_resources) {
             Some(Series { listed, since, .. }) => {
-                Series { until, position, listed: *listed, since: since + changes.total() }
+                Series { until, position, listed: *listed, since: since + changes.total(), begun }
             }
-            None => Series { until, position, listed: started, since: 0 },
+            None => Series { until, position, listed: started, since: 0, begun },
         })
     }
 

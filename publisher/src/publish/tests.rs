@@ -24,6 +24,7 @@ impl Place {
             resource_dump_seconds: now,
             change_dump_seconds: now,
             archive_seconds: now,
+            resource_lists_kept: 3,
             ..Rules::default()
         })
     }
@@ -55,6 +56,18 @@ impl Place {
 
     fn build(&self) -> Result<Built, BuildError> {
         build(&self.settings(), &self.out())
+    }
+
+    /// Makes a dump, and does something else when it is about to pack the first of what it holds.
+    fn dump_while(&self, what: Dump, meanwhile: impl Fn()) -> Result<Dumped, BuildError> {
+        dump_telling(&self.out(), what, &|step| {
+            if step.done == 1 {
+                let lock = fs::File::open(self.out().join(".resync-source/lock")).unwrap();
+                lock.try_lock().expect("others may change the site");
+                drop(lock);
+                meanwhile();
+            }
+        })
     }
 
     /// What a watch does when these have changed.
@@ -224,6 +237,12 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
         assert_eq!(place.followed(), place.expected(), "after {acts} acts");
         let archive = place.read("resync/changelist-archive.xml");
         assert_eq!(archive.entries().len(), 4, "all but the open one, after {acts} acts");
+        let lists = place.read("resync/resourcelist-archive.xml");
+        let at = |path: &str| place.read(path).header().metadata.at;
+        let archived: Vec<_> =
+            lists.entries().iter().map(|entry| at(&entry.loc.replace("http://example.org/", ""))).collect();
+        assert_eq!(archived.len(), 2, "after {acts} acts");
+        assert!(archived.is_sorted() && archived[1] < at("resync/resourcelist.xml"), "after {acts} acts");
         let moments: Vec<_> =
             archive.entries().iter().map(|entry| entry.metadata.clone().unwrap().until).collect();
         assert!(moments.is_sorted() && moments[0].is_some(), "after {acts} acts");
@@ -233,7 +252,7 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
             .iter()
             .map(|entry| entry.capability().unwrap().token().to_owned())
             .collect();
-        for token in ["resourcedump", "changedump", "changelist-archive"] {
+        for token in ["resourcedump", "changedump", "resourcelist-archive", "changelist-archive"] {
             assert_eq!(capabilities.iter().filter(|known| *known == token).count(), 1, "after {acts} acts");
         }
         assert_eq!(place.build().unwrap().written, [], "after {acts} acts");
@@ -346,7 +365,7 @@ fn a_large_resource_list_is_left_alone_until_the_changes_are_many_or_it_is_old()
         unportable: Vec::new(),
     };
     let position = crate::plan::StoredPosition { document: 1, entries: 0 };
-    let series = Series { until: noon, position, listed: noon, since: 600 };
+    let series = Series { until: noon, position, listed: noon, since: 600, begun: None };
     let outdated =
         |resources, total, started| is_outdated(&series, &settings, &taken(resources, total, started));
     assert!(outdated(50_000, 0, noon), "a small one");
@@ -519,6 +538,63 @@ fn a_swift_build_leaves_dumps_that_are_due_to_a_thorough_one() {
     let thorough = place.build_again(&[], Pace::Thorough);
     assert_eq!((thorough.changes.total(), dumps(&thorough), thorough.dump_is_due), (0, 2, false));
     assert!(!place.build_again(&[], Pace::Swift).dump_is_due);
+}
+
+#[test]
+fn builds_go_on_while_a_dump_is_packed_and_what_they_tell_makes_the_next_one_due() {
+    let place = Place::with(Rules { resource_dump_seconds: Some(0), ..Rules::default() });
+    place.put("a", "1");
+    place.build_again(&[], Pace::Swift);
+    let dumped = place.dump_while(Dump::Resources, || {
+        place.put("b", "1");
+        assert_eq!(place.build_again(&["b"], Pace::Swift).changes.created, 1);
+    });
+    assert_eq!(dumped.unwrap().packages, 1);
+    assert!(place.build_again(&[], Pace::Swift).dump_is_due, "the dump does not hold what is new");
+    place.build().unwrap();
+    assert!(!place.build_again(&[], Pace::Swift).dump_is_due);
+}
+
+#[test]
+fn rs143_a_first_change_dump_does_not_tell_of_change_lists_that_were_begun_anew_meanwhile() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    place.put("a", "22");
+    place.build().unwrap();
+    let dumped = place.dump_while(Dump::Changes, || {
+        fs::write(place.out().join("resync/changelist-1.xml"), "damaged").unwrap();
+        place.build().unwrap();
+    });
+    assert!(matches!(dumped, Err(BuildError::Overtaken { .. })), "{dumped:?}");
+    assert!(!place.out().join("resync/changedump.xml").exists());
+}
+
+#[test]
+fn ar004_archived_lists_stay_until_it_is_certain_what_is_published_instead() {
+    for acts in 0.. {
+        let place = Place::with(Rules { resource_lists_kept: 3, ..Rules::default() });
+        for content in ["1", "22", "333"] {
+            place.put("a", content);
+            place.build().unwrap();
+        }
+        let listed = place.series("resourcelist");
+        let archive = place.out().join("resync/resourcelist-archive.xml");
+        let base_url = BaseUrl::parse("http://other.example.org/").unwrap();
+        let moved = Settings { base_url, ..place.settings() };
+        cut_short_after(Some(acts));
+        let cut = build(&moved, &place.out());
+        cut_short_after(None);
+        if Plan::is_kept(&place.out()) || cut.is_ok() {
+            build(&moved, &place.out()).unwrap();
+            assert!(!archive.exists(), "it was that of another site");
+            return;
+        }
+        assert_eq!(place.series("resourcelist"), listed, "after {acts} acts");
+        for path in listed.iter().filter(|path| path.starts_with("resync/")) {
+            assert!(place.out().join(path).exists(), "{path} after {acts} acts");
+        }
+    }
 }
 
 #[test]

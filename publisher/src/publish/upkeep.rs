@@ -7,6 +7,7 @@ use std::{
     fs::File,
     io,
     io::BufReader,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,12 +19,12 @@ use resync_core::{
 };
 
 use super::{
-    BuildError, Pace, Progress, Written,
-    dumps::{Dump, pack},
+    BuildError, Claim, Pace, Progress, Written,
+    dumps::{Dump, make},
     elapsed, run,
 };
 use crate::{
-    lock::Lock,
+    lock::{DumpTurn, Lock},
     plan::Plan,
     site::{DOCUMENT_FOLDER, Site},
     state::{DocumentRecord, Part, State},
@@ -45,6 +46,12 @@ pub struct Undone {
     pub what: Upkeep,
     /// Why it was not.
     pub error: Arc<BuildError>,
+}
+
+impl Undone {
+    pub(super) fn of(what: Upkeep, error: impl Into<BuildError>) -> Self {
+        Self { what, error: Arc::new(error.into()) }
+    }
 }
 
 impl fmt::Display for Undone {
@@ -98,63 +105,87 @@ impl Pause {
 }
 
 /// What came of it.
-#[derive(Debug, Default)]
-pub(super) struct Besides {
+#[derive(Clone, Debug, Default)]
+pub struct Besides {
     /// The documents that were written.
-    pub(super) written: Vec<Written>,
-    pub(super) undone: Vec<Undone>,
-    /// Whether a dump is due that a swift build leaves to a thorough one.
+    pub written: Vec<Written>,
+    /// What was due and failed.
+    pub undone: Vec<Undone>,
+    /// Whether a dump is due that was left to who makes it beside the builds.
     pub(super) dump_is_due: bool,
 }
 
-/// Does what is due now.
-pub(super) fn upkeep(
-    lock: &Lock,
-    now: DateTime,
+/// Archives what is of an age for it.
+pub(super) fn archives(lock: &Lock, now: DateTime) -> Besides {
+    let mut besides = Besides::default();
+    match archive(lock, now) {
+        Ok(written) => besides.written = written,
+        Err(error) => besides.undone.push(Undone::of(Upkeep::Archives, error)),
+    }
+    besides
+}
+
+/// Makes the dumps that are due, for who has not locked the site, or says that there are any.
+pub(super) fn dumps(
+    (out, claim): (&Path, Option<&Claim>),
     pace: Pace,
     rest: &mut Rest,
     tell: &dyn Fn(Progress),
 ) -> Besides {
     let mut besides = Besides::default();
-    for what in [Upkeep::Archives, Upkeep::Dump(Dump::Resources), Upkeep::Dump(Dump::Changes)] {
-        let done = match what {
-            Upkeep::Archives => archive(lock, now),
-            Upkeep::Dump(what) if !rest.of(what).is_over(Instant::now()) => continue,
-            Upkeep::Dump(what) if pace == Pace::Swift => is_due(lock, what, now).map(|is_due| {
-                besides.dump_is_due |= is_due;
+    if Plan::is_kept(out) {
+        // It is the next thing that may happen here.
+        return besides;
+    }
+    for what in [Dump::Resources, Dump::Changes] {
+        if !rest.of(what).is_over(Instant::now()) {
+            continue;
+        }
+        let done = match pace {
+            Pace::Thorough => {
+                let done = dump((out, claim), what, tell);
+                match &done {
+                    Ok(Some(_)) => *rest.of(what) = Pause::default(),
+                    Ok(None) | Err(_) => rest.of(what).failed(Instant::now()),
+                }
+                done.map(Option::unwrap_or_default)
+            }
+            Pace::Swift | Pace::AllButDumps => State::load(out).map_err(BuildError::from).map(|state| {
+                besides.dump_is_due |= is_due(&state, what);
                 Vec::new()
             }),
-            Upkeep::Dump(what) => {
-                let done = dump(lock, what, now, tell);
-                match &done {
-                    Ok(_) => *rest.of(what) = Pause::default(),
-                    Err(_) => rest.of(what).failed(Instant::now()),
-                }
-                done
-            }
         };
         match done {
-            Ok(done) => besides.written.extend(done),
-            Err(error) => besides.undone.push(Undone { what, error: Arc::new(error) }),
-        }
-        if what == Upkeep::Archives && Plan::is_kept(lock.out()) {
-            // It is the next thing that may happen here.
-            break;
+            Ok(written) => besides.written.extend(written),
+            Err(error) => besides.undone.push(Undone::of(Upkeep::Dump(what), error)),
         }
     }
     besides
 }
 
-fn dump(lock: &Lock, what: Dump, now: DateTime, tell: &dyn Fn(Progress)) -> Result<Vec<Written>, BuildError> {
-    if !is_due(lock, what, now)? {
-        return Ok(Vec::new());
+/// What was written; none where the dump waits for the next build.
+fn dump(
+    place: (&Path, Option<&Claim>),
+    what: Dump,
+    tell: &dyn Fn(Progress),
+) -> Result<Option<Vec<Written>>, BuildError> {
+    let is_wanted = |state: &State| is_due(state, what);
+    if !is_wanted(&State::load(place.0)?) {
+        return Ok(Some(Vec::new()));
     }
-    match pack(lock, what, tell) {
-        Ok(dumped) => Ok(dumped.written),
-        // A file has changed again since it was listed; the next build tells that, and then there is a dump.
-        Err(BuildError::Lists(error @ build::BuildError::BytesGone { .. })) => {
-            tracing::warn!(%error, "the Change Dump waits for the next build");
-            Ok(Vec::new())
+    let turn = DumpTurn::try_acquire(place.0);
+    let Some(turn) = turn.map_err(|source| BuildError::Write { path: place.0.to_owned(), source })? else {
+        tracing::info!("another run makes a dump of this site");
+        return Ok(Some(Vec::new()));
+    };
+    match make(&turn, place, what, &is_wanted, tell) {
+        Ok(dumped) => Ok(Some(dumped.unwrap_or_default().written)),
+        // A file has changed again since it was listed, or the dumps before have; the next build tells that, and then there is a dump.
+        Err(
+            error @ (BuildError::Lists(build::BuildError::BytesGone { .. }) | BuildError::Overtaken { .. }),
+        ) => {
+            tracing::warn!(%error, "the dump waits for a later build");
+            Ok(None)
         }
         Err(error) => Err(error),
     }
@@ -217,25 +248,25 @@ fn closed_up_to(lock: &Lock, state: &State, stem: &str, moment: DateTime) -> Res
 }
 
 /// Whether the last dump is old and there is something that it does not hold.
-fn is_due(lock: &Lock, what: Dump, now: DateTime) -> Result<bool, BuildError> {
-    let state = State::load(lock.out())?;
+fn is_due(state: &State, what: Dump) -> bool {
     let rules = state.settings.rules;
-    let every = match what {
-        Dump::Resources => rules.resource_dump_seconds,
-        Dump::Changes => rules.change_dump_seconds,
+    // It may have been packed for hours, in which changes were told that it does not hold.
+    let (every, told) = match what {
+        Dump::Resources => (rules.resource_dump_seconds, state.dumped.resources),
+        Dump::Changes => (rules.change_dump_seconds, state.dumped.changes),
     };
     let (Some(every), Some(series)) = (every.map(Duration::from_secs), &state.series) else {
-        return Ok(false);
+        return false;
     };
     // An index is also written when something moves to the archive.
     let is_of_its_kind =
         |record: &&DocumentRecord| record.capability == what.capability() && record.part != Part::Index;
     let of_its_kind = state.documents.iter().filter(is_of_its_kind);
-    Ok(match (of_its_kind.map(|record| record.changed).max(), what) {
-        (Some(last), _) => series.until > last && elapsed(last, now) >= every,
+    match (of_its_kind.map(|record| record.changed).max(), what) {
+        (Some(last), _) => series.until > told.unwrap_or(last) && elapsed(last, DateTime::now()) >= every,
         (None, Dump::Resources) => state.resources > 0,
         (None, Dump::Changes) => series.position.document > 1 || series.position.entries > 0,
-    })
+    }
 }
 
 #[cfg(test)]

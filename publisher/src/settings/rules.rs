@@ -18,6 +18,8 @@ pub struct Rules {
     pub resource_list_percent: u8,
     /// or at the first run so many seconds after the last one that finds a change since.
     pub resource_list_seconds: Option<u64>,
+    /// So many Resource Lists stay, all but the newest in an archive.
+    pub resource_lists_kept: usize,
     /// A run makes a Resource Dump if there is none, or so many seconds after the last one if something has changed since; `None` leaves it
     /// to [`dump`](crate::publish::dump).
     pub resource_dump_seconds: Option<u64>,
@@ -39,6 +41,7 @@ impl Default for Rules {
             resource_list_small: 50_000,
             resource_list_percent: 10,
             resource_list_seconds: Some(30 * 24 * 60 * 60),
+            resource_lists_kept: 1,
             resource_dump_seconds: None,
             resource_dumps_kept: 1,
             change_dump_seconds: None,

@@ -511,3 +511,19 @@ fn what_is_wrong_with_a_file_is_named_at_once() {
     assert!(run.err.contains("directory: write it in quotes"), "{}", run.err);
     assert!(!place.out().exists());
 }
+
+#[test]
+fn a_configuration_is_called_by_its_name_and_one_that_is_missing_has_an_exit_code_of_its_own() {
+    let place = Place::new();
+    let content = format!("out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n");
+    let other = configured(&place, &content).with_file_name("other.toml");
+    run(&["build", "--config", text(&other)]).failed_with(66, "other.toml");
+    fs::write(&other, content).unwrap();
+    let published = run(&["publish", "--config", text(&other)]).succeeded();
+    let status = run(&["status", "--config", text(&other)]).succeeded();
+    for said in [published.out, status.out] {
+        assert!(said.contains("other.toml") && !said.contains("source.toml"), "{said}");
+    }
+    fs::write(&other, "out = ").unwrap();
+    run(&["status", "--config", text(&other)]).failed_with(64, "is no TOML");
+}

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs::File, io::BufReader, path::Path};
 
 use resync_core::{
-    document::{Capability, Change},
+    document::{Capability, Change, Entry, Metadata, Relation},
     package::Package,
 };
 
@@ -81,7 +81,8 @@ fn rs140_rs143_change_dumps_go_on_from_each_other_and_hold_the_changes_with_thei
     dump();
     assert_eq!(unpacked(&place, "resync/changedump-1.xml")["new.txt"], (Some(Change::Deleted), vec![]));
     assert_eq!(place.document("resync/changedump-1.xml").entries().len(), 2);
-    assert!(dump().out.ends_with("0 packages → nothing changed\n"));
+    let idle = dump().out;
+    assert!(idle.ends_with("no change is new since the last dump: nothing is packed\n"), "{idle}");
     run(&["check", text(&place.out())]).succeeded();
 }
 
@@ -110,6 +111,10 @@ fn ar003_ar004_a_source_that_is_told_to_makes_dumps_and_archives_by_itself_and_t
     );
     let publish = || run(&["publish", "--config", text(&config)]).succeeded();
     let first = publish();
+    let is_of_the_dump = |(_, capability): &(Change, Capability)| *capability == Capability::ResourceDump;
+    let heard = [told(&hub.next()), told(&hub.next())];
+    let of_the_dump = heard.each_ref().map(|told| told.iter().any(is_of_the_dump));
+    assert_eq!(of_the_dump, [false, true], "the hub hears of the lists before the dump is packed");
     assert!(first.out.contains("Resource Dump, Capability List"), "{}", first.out);
     for round in 0..5 {
         place.put("a.txt", format!("round {round}"));
@@ -122,7 +127,7 @@ fn ar003_ar004_a_source_that_is_told_to_makes_dumps_and_archives_by_itself_and_t
     assert_eq!(archive.capability(), &Capability::ChangeListArchive);
     assert_eq!(archive.entries()[0].loc, format!("{BASE}/resync/changelist-1.xml"));
     let index = place.document("resync/changelist.xml");
-    let link = index.header().link(&resync_core::document::Relation::Archives).unwrap();
+    let link = index.header().link(&Relation::Archives).unwrap();
     assert_eq!(link.href, format!("{BASE}/resync/changelist-archive.xml"));
     let archive = place.document("resync/changedump-archive.xml");
     assert_eq!(archive.capability(), &Capability::ChangeDumpArchive);
@@ -146,6 +151,9 @@ fn ar004_ar014_as_many_resource_dumps_as_are_to_stay_are_in_an_archive_and_older
     let build = || run(&["build", "--config", text(&config)]).succeeded();
     build();
     configured(&place, &content(3));
+    // One that was killed when it had not yet published what leads to it.
+    let lost = place.out().join("resync/resourcedump-20200101T000000Z-20200101T000001Z-1.zip");
+    std::fs::write(&lost, "lost").unwrap();
     for round in 0..5 {
         place.put("a.txt", format!("round {round}"));
         build();
@@ -180,6 +188,50 @@ fn ar004_ar014_as_many_resource_dumps_as_are_to_stay_are_in_an_archive_and_older
 }
 
 #[test]
+fn ar004_ar014_as_many_resource_lists_as_are_to_stay_are_in_an_archive_and_older_ones_are_gone() {
+    let place = Place::new();
+    let content = |keep: u32| {
+        format!(
+            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n[resource_list]\nkeep = {keep}\n"
+        )
+    };
+    let config = configured(&place, &content(3));
+    let build = || run(&["build", "--config", text(&config)]).succeeded();
+    let path_of = |entry: &Entry| entry.loc.replace(&format!("{BASE}/"), "");
+    for round in 0..5 {
+        place.put("a.txt", "x".repeat(round));
+        build();
+        run(&["check", text(&place.out())]).succeeded();
+    }
+    let capabilities = place.document("resync/capabilitylist.xml");
+    let is_archive = |entry: &&Entry| entry.capability() == Some(&Capability::ResourceListArchive);
+    let archive = place.document(&path_of(capabilities.entries().iter().find(is_archive).unwrap()));
+    assert_eq!(archive.capability(), &Capability::ResourceListArchive);
+    let length = |path: &str| place.document(path).entries()[0].metadata.as_ref().unwrap().length;
+    let archived: Vec<_> = archive.entries().iter().map(path_of).collect();
+    let lengths: Vec<_> = archived.iter().map(|path| length(path)).collect();
+    assert_eq!((lengths, length("resync/resourcelist.xml")), (vec![Some(2), Some(3)], Some(4)));
+    let [at, completed] = ["at", "completed"].map(|name| {
+        let metadata = |metadata: &Metadata| if name == "at" { metadata.at } else { metadata.completed };
+        let said = archive.entries()[1].metadata.as_ref().and_then(metadata);
+        assert_eq!(said, metadata(&place.document(&archived[1]).header().metadata), "{name}");
+        said
+    });
+    assert!(at.is_some() && completed.is_some());
+    let current = place.document("resync/resourcelist.xml");
+    let link = current.header().link(&Relation::Archives).unwrap();
+    assert_eq!(link.href, format!("{BASE}/resync/resourcelist-archive.xml"));
+
+    configured(&place, &content(1));
+    place.put("a.txt", "alone");
+    build();
+    run(&["check", text(&place.out())]).succeeded();
+    let mut names =
+        std::fs::read_dir(place.out().join("resync")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!names.any(|name| name.to_string_lossy().starts_with("resourcelist-")));
+}
+
+#[test]
 fn a_dump_that_fails_keeps_no_set_from_being_published_and_no_hub_from_being_told() {
     let (place, hub) = (Place::new(), Hub::start());
     let config = configured(
@@ -210,6 +262,7 @@ fn a_dump_that_fails_keeps_no_set_from_being_published_and_no_hub_from_being_tol
     assert!(place.out().join(".well-known/resourcesync").exists(), "the site is described");
     assert!(told(&hub.next()).contains(&(Change::Created, Capability::ResourceList)));
     hub.next();
+    assert_eq!(told(&hub.next())[0].1, Capability::ResourceDump, "that of the other set");
     place.put("a.txt", "changed");
     let second = publish(&["--json"]).failed_with(1, "are not: see the warnings");
     assert!(hub.next_of_any().is_of_changes(), "the change is told, too");

@@ -79,6 +79,8 @@ fn so_does_one_that_makes_dumps_and_archives_at_every_run() {
         json_patch = true
         [change_list]
         entries = 3
+        [resource_list]
+        keep = 3
         [resource_dump]
         every = "0s"
         keep = 2

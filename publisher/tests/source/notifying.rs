@@ -240,7 +240,7 @@ fn a_change_notification_that_a_hub_refuses_for_good_is_named_and_can_be_left_ou
     hub.next();
     build("refused");
     hub.answers("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    place.notify().failed_with(1, "413");
+    place.notify().failed_with(1, "split at 512 KiB, and stay below 1 MiB");
     build("later");
     place.notify().failed_with(1, "413");
     for _ in 0..4 {

@@ -178,7 +178,8 @@ fn a_change_is_told_before_the_dump_that_is_due_is_made() {
     let is_of_the_dump = |(_, capability): &(Change, Capability)| *capability == Capability::ResourceDump;
     let first = told(&hub.next());
     assert!(!first.is_empty() && !first.iter().any(is_of_the_dump), "{first:?}");
-    assert!(told(&hub.next()).iter().any(is_of_the_dump), "the dump comes when nothing changes any more");
+    let dumped = std::iter::repeat_with(|| told(&hub.next())).find(|told| told.iter().any(is_of_the_dump));
+    assert!(dumped.is_some(), "the dump comes when nothing changes any more");
 }
 
 #[test]
