@@ -56,7 +56,7 @@ pub(super) enum Token {
 }
 
 /// Which hub's files are meant.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct WhichHub {
     /// Configuration file (TOML); /etc/resync-hub/hub.toml if it is there and neither this nor the data folder is said
     #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG", global = true)]
@@ -119,7 +119,7 @@ pub(super) enum Subscriptions {
 }
 
 /// Where a running hub takes orders.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct AdminApi {
     /// The answer of the admin API as it is (JSON)
     #[arg(long, global = true)]

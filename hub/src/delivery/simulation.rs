@@ -11,7 +11,7 @@ use fastrand::Rng;
 use super::*;
 use crate::delivery::attempt::{Find, Finished};
 use crate::delivery::clock::doubt_at_start;
-use crate::delivery::operator::{Act, Which};
+use crate::delivery::operator::{Act, Owed, Which};
 use crate::delivery::schedule::Outcome;
 use crate::store::{Laggard, Offset, Topic, Uptime, Watermark};
 
@@ -561,8 +561,16 @@ impl World {
         for topic in std::mem::take(&mut self.durable.paused) {
             self.machine.apply(&StoreEvent::Resumed { topic });
         }
+        self.save();
+        self.checkpoint();
         for _ in 0..10_000 {
             self.save();
+            let nothing_owed = self.machine.owed() == Owed::default();
+            assert!(
+                !nothing_owed || self.is_complete(),
+                "who misses something is owed it: {:?}",
+                self.machine
+            );
             self.send();
             while !self.in_flight.is_empty() {
                 while !self.in_flight.is_empty() {
@@ -627,6 +635,7 @@ fn run(seed: u64) -> Seen {
     world.save();
     assert!(world.durable.laggards.is_empty(), "seed {seed}: everybody is done, nobody is behind");
     assert_eq!(world.machine.laggards(), 0, "seed {seed}");
+    assert_eq!(world.machine.owed(), Owed::default(), "seed {seed}");
     world.seen
 }
 

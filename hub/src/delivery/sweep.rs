@@ -363,6 +363,18 @@ impl TopicState {
         self.members.len() - self.attached.len() - self.parked.len()
     }
 
+    /// How many subscriptions sweeps still have to serve, the next one too, and how many that were passed by are behind. Nobody is owed
+    /// anything where both are zero.
+    pub(super) fn owed(&self) -> (usize, usize) {
+        let behind = self.late(SubscriptionId(0)).filter(|(_, member)| member.cursor < self.head).count();
+        let in_turn = match &self.pass {
+            None => 0,
+            Some(pass) if pass.target < self.head => self.slots.len().saturating_sub(behind),
+            Some(pass) => self.attached.len() + self.slots.count_after(pass.position),
+        };
+        (in_turn, behind)
+    }
+
     /// Begins the next sweep where one is due.
     fn begin(&mut self) {
         if self.pass.is_some() || self.head <= self.done {

@@ -90,10 +90,10 @@ async fn endpoint(
 }
 
 async fn post(state: &EndpointState, peer: SocketAddr, request: Request<Body>) -> Response {
-    if state.drain.is_on() {
+    let Some(_taking) = state.drain.take_in() else {
         let why = "this hub takes nothing new before it is stopped: send the same request again in a moment";
         return later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why);
-    }
+    };
     let client = state.proxies.client(peer.ip(), request.headers());
     if let Err(early) = state.limits.client(client, Instant::now()) {
         return too_many(early);

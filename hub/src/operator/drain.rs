@@ -4,12 +4,13 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use resync_core::durable::sync_folder;
 
 use super::views::Draining;
 use super::{By, Desk, Failed};
+use crate::delivery::Owed;
 
 /// The file in the data folder that says it: a socket that systemd holds starts a hub for whoever connects, and that must take nothing
 /// that is left behind when the hub moves.
@@ -18,8 +19,25 @@ const MARK: &str = "draining";
 /// Whether the hub is being drained. Only who began it ends it, not a start.
 #[derive(Clone, Debug)]
 pub struct Drain {
-    on: Arc<AtomicBool>,
+    gate: Arc<Gate>,
     folder: PathBuf,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    shut: AtomicBool,
+    /// Who came in before and is still inside.
+    inside: AtomicUsize,
+}
+
+/// A request that is taken in: as long as this is held, a drain waits for it.
+#[derive(Debug)]
+pub struct Taking(Arc<Gate>);
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Drain {
@@ -28,16 +46,29 @@ impl Drain {
 
     /// As the hub of before in this data folder left it.
     pub fn of(folder: &Path) -> Self {
-        let on = folder.join(MARK).exists();
-        if on {
+        let shut = folder.join(MARK).exists();
+        if shut {
             tracing::warn!("the hub is drained: it takes nothing new until `resync-hub drain --end`");
         }
-        Self { on: Arc::new(AtomicBool::new(on)), folder: folder.to_owned() }
+        let gate = Gate { shut: AtomicBool::new(shut), ..Gate::default() };
+        Self { gate: Arc::new(gate), folder: folder.to_owned() }
     }
 
     /// Whether nothing new is taken.
     pub fn is_on(&self) -> bool {
-        self.on.load(Ordering::Relaxed)
+        self.gate.shut.load(Ordering::SeqCst)
+    }
+
+    /// Lets a request in, unless nothing new is taken.
+    pub fn take_in(&self) -> Option<Taking> {
+        // Counted before it is let in: whoever shuts the gate and then counts misses nobody.
+        self.gate.inside.fetch_add(1, Ordering::SeqCst);
+        let taking = Taking(Arc::clone(&self.gate));
+        (!self.is_on()).then_some(taking)
+    }
+
+    fn under_way(&self) -> usize {
+        self.gate.inside.load(Ordering::SeqCst)
     }
 
     fn set(&self, on: bool) -> io::Result<()> {
@@ -50,7 +81,7 @@ impl Drain {
             return Err(error);
         }
         sync_folder(&self.folder)?;
-        self.on.store(on, Ordering::Relaxed);
+        self.gate.shut.store(on, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -68,17 +99,55 @@ impl Desk {
                 .map_err(|error| Failed::Conflict(format!("it cannot be noted in the data folder: {error}")))
         };
         self.audited(by, act, "", done).await?;
-        Ok(self.draining())
+        self.draining().await
     }
 
     /// Whether nothing new is taken, and what is still owed.
-    pub fn draining(&self) -> Draining {
-        Draining { draining: self.drain.is_on(), late: self.counters.totals().laggards }
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn draining(&self) -> Result<Draining, Failed> {
+        let draining = self.drain.is_on();
+        // In the order in which one becomes the next, so that what moves on meanwhile is seen here or there.
+        let under_way = self.drain.under_way();
+        let (to_fetch, to_verify) = (self.store.pings().await?.len(), self.store.requests().await?.len());
+        let to_tell = self.store.denials().await?.len();
+        let Owed { in_turn, behind: late, paused } = self.operator.owed().await?;
+        let nothing_owed = [under_way, to_fetch, to_verify, to_tell, in_turn, late] == [0; 6];
+        Ok(Draining {
+            draining,
+            under_way,
+            to_fetch,
+            to_verify,
+            to_tell,
+            in_turn,
+            late,
+            paused,
+            nothing_owed,
+        })
     }
 
     /// Why the hub is not ready; `None` when it is.
     pub fn obstacle(&self) -> Option<String> {
         let drained = self.drain.is_on().then(|| Drain::REASON.to_owned());
         self.store.health().err().map(|error| error.to_string()).or(drained)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_let_in_is_counted_until_it_is_done_and_whoever_is_not_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let drain = Drain::of(folder.path());
+        let taking = drain.take_in().unwrap();
+        drain.set(true).unwrap();
+        assert!(drain.take_in().is_none());
+        assert_eq!(drain.under_way(), 1);
+        drop(taking);
+        assert_eq!(drain.under_way(), 0);
+        assert!(Drain::of(folder.path()).is_on(), "the next hub is drained too");
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 pub use acts::{ToAdd, ToDeny, Wish};
 pub use audit::{Audit, AuditError, By, Entry};
-pub use drain::Drain;
+pub use drain::{Drain, Taking};
 pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
 pub use log_filter::LogFilter;
 pub use look::Turn;

@@ -346,11 +346,11 @@ async fn backup(State(state): State<AdminState>) -> Result<Response, Problem> {
         .into_response())
 }
 
-/// Whether nothing new is taken
+/// Whether nothing new is taken, and what is still owed
 #[utoipa::path(get, path = "/drain", tag = "hub", responses(
-    (status = 200, description = "Whether, and who is behind", body = Draining), (status = "default", description = "A problem", body = Problem)))]
+    (status = 200, description = "Both", body = Draining), (status = "default", description = "A problem", body = Problem)))]
 async fn draining(State(state): State<AdminState>) -> Answer<Draining> {
-    Ok(Json(state.desk.draining()))
+    Ok(Json(state.desk.draining().await?))
 }
 
 /// Take nothing new until that is ended, and go on delivering
