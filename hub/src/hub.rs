@@ -182,8 +182,15 @@ impl Hub {
             (drain.clone(), log),
         );
         let sessions = Sessions::new(&token, admin_tls.is_some());
-        let admin_state =
-            AdminState { desk: desk.clone(), token, sessions, metrics, stopped: stopped.clone() };
+        let backup_timeout = config.admin.backup_timeout;
+        let admin_state = AdminState {
+            desk: desk.clone(),
+            token,
+            sessions,
+            metrics,
+            backup_timeout,
+            stopped: stopped.clone(),
+        };
         if !admin_address.ip().is_loopback() && admin_tls.is_none() {
             warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
         }
@@ -218,7 +225,8 @@ impl Hub {
             tasks.spawn(tls.clone().keep(stopped.clone()));
         }
         let ingress = |tls| Ingress::new(&config.ingress, tls);
-        tasks.spawn(serve(admin_listener, admin(admin_state), ingress(admin_tls), stopped.clone()));
+        let operators = ingress(admin_tls).with_leeway(backup_timeout);
+        tasks.spawn(serve(admin_listener, admin(admin_state), operators, stopped.clone()));
         tasks.spawn(serve(listener, public(endpoint, own), ingress(tls), stopped));
         Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks, exporting })
     }

@@ -5,11 +5,11 @@
 use std::convert::Infallible;
 use std::sync::LazyLock;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::header::CONTENT_TYPE;
@@ -22,6 +22,7 @@ use utoipa::{IntoParams, Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::super::paced::Leeway;
 use super::super::reply;
 use super::AdminState;
 use super::pipe::pipe;
@@ -329,7 +330,11 @@ async fn rotate_secrets(State(state): State<AdminState>) -> Answer<Rotated> {
 #[utoipa::path(post, path = "/backup", tag = "hub", responses(
     (status = 200, description = "The backup, which is whole only if its end is there", body = Vec<u8>, content_type = "application/octet-stream"),
     (status = "default", description = "A problem", body = Problem)))]
-async fn backup(State(state): State<AdminState>) -> Result<Response, Problem> {
+async fn backup(
+    State(state): State<AdminState>,
+    Extension(leeway): Extension<Leeway>,
+) -> Result<Response, Problem> {
+    leeway.give(state.backup_timeout);
     let (out, mut parts) = pipe();
     let taken = tokio::spawn(async move { state.desk.back_up(By::Api, out).await.map(drop) });
     let Some(first) = parts.recv().await else {

@@ -7,6 +7,8 @@ mod pipe;
 mod problem;
 mod token;
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::State;
 use axum::middleware::map_response;
@@ -34,6 +36,8 @@ pub struct AdminState {
     pub sessions: Sessions,
     /// What is counted and measured.
     pub metrics: Metrics,
+    /// How long whoever takes a backup may pause.
+    pub backup_timeout: Duration,
     /// Turns true when the hub stops.
     pub stopped: watch::Receiver<bool>,
 }
