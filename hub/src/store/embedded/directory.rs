@@ -18,6 +18,12 @@ pub(super) const FORMAT: u16 = 3;
 const MARK: &str = "engine";
 /// What the mark says instead of an engine until a restore is finished.
 const UNFINISHED: &str = "restoring";
+const LOCK: &str = "lock";
+/// How the next mark is called until it is one.
+const DRAFT: &str = "engine.tmp";
+/// What may be in a directory before there is anything of a store: a fresh disk has a folder of its own, and a restore that was killed
+/// at once leaves no more than this.
+const BEFORE_ALL: [&str; 3] = ["lost+found", LOCK, DRAFT];
 
 /// Takes the directory over, making it if need be. The store is unlocked when the returned file is closed.
 pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
@@ -26,11 +32,49 @@ pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
     Ok(lock)
 }
 
-/// Takes an empty directory over, which no hub opens until [`finish`].
-pub(super) fn take_to_restore(directory: &Path) -> Result<File> {
-    let lock = lock(directory)?;
+/// Something in the directory that no restore has left that was not finished, if there is any.
+pub(super) fn foreign(directory: &Path) -> io::Result<Option<String>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    if is_unfinished(directory) {
+        return Ok(None);
+    }
+    for entry in entries {
+        let name = entry?.file_name();
+        if !BEFORE_ALL.iter().any(|before| name == *before) {
+            return Ok(Some(name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// From now on no hub opens the locked directory, in which there is nothing foreign, until [`finish`]. What a restore has left is removed.
+pub(super) fn begin_to_restore(directory: &Path) -> Result<()> {
     put_mark(UNFINISHED, directory)?;
-    Ok(lock)
+    clear(directory).map_err(|e| cannot("clear", directory, &e))
+}
+
+/// It was empty when that restore began, so everything in it is that restore's.
+fn clear(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name() == MARK || BEFORE_ALL.iter().any(|before| entry.file_name() == *before) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    sync_folder(directory)
+}
+
+fn is_unfinished(directory: &Path) -> bool {
+    let mark = fs::read_to_string(directory.join(MARK)).unwrap_or_default();
+    mark.split_once(' ').is_some_and(|(name, _)| name == UNFINISHED)
 }
 
 /// What was restored is whole.
@@ -48,9 +92,10 @@ pub(super) fn migrate(engine: Engine, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn lock(directory: &Path) -> Result<File> {
+/// Makes the directory if need be, and lets nobody else have it as long as the returned file is open.
+pub(super) fn lock(directory: &Path) -> Result<File> {
     make(directory).map_err(|e| cannot("make", directory, &e))?;
-    let path = directory.join("lock");
+    let path = directory.join(LOCK);
     let lock = File::create(&path).map_err(|e| cannot("open", &path, &e))?;
     match lock.try_lock() {
         Ok(()) => {}
@@ -134,7 +179,7 @@ fn put_mark(name: &str, directory: &Path) -> Result<()> {
 
 /// In one step: after a crash the mark is whole, or as it was.
 fn write_mark(name: &str, directory: &Path) -> io::Result<()> {
-    let draft = directory.join("engine.tmp");
+    let draft = directory.join(DRAFT);
     let mut file = File::create(&draft)?;
     writeln!(file, "{name} {FORMAT}")?;
     file.sync_all()?;

@@ -1,7 +1,7 @@
 //! Making a store anew from a backup.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -48,7 +48,10 @@ pub(in crate::store) fn restore(
         widen(&codec::open::<Encryption>(keys, key::ENCRYPTION, &kept)?, keys)?;
     }
 
-    let lock = directory::take_to_restore(directory)?;
+    let lock = directory::lock(directory)?;
+    // Another restore may have finished meanwhile.
+    refuse_what_is_there(directory)?;
+    directory::begin_to_restore(directory)?;
     let opened = super::open_engine(engine, directory)?;
     let (mut batch, mut bytes, mut began) = (Batch::default(), 0, BTreeSet::new());
     let (header, _) = read(backup, |content| {
@@ -168,20 +171,13 @@ fn change(batch: &mut Batch, space: u8, key: &[u8], value: Option<Bytes>) -> Res
     Ok(())
 }
 
-/// A fresh disk may have a folder of its own.
+/// Nothing is written over but what a restore has left that was not finished.
 fn refuse_what_is_there(directory: &Path) -> Result<()> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(|error| output(directory, &error))?,
-    };
-    for entry in entries {
-        let name = entry.map_err(|error| output(directory, &error))?.file_name();
-        if name != "lost+found" {
-            let found = name.to_string_lossy().into_owned();
-            return Err(BackupError::NotEmpty { path: directory.display().to_string(), found });
-        }
+    let found = directory::foreign(directory).map_err(|error| output(directory, &error))?;
+    match found {
+        Some(found) => Err(BackupError::NotEmpty { path: directory.display().to_string(), found }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Puts a file beside the store, where there is none of this name, for the hub's user only; or what follows in one that was begun.
