@@ -24,7 +24,7 @@ use crate::http::{
     admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
-use crate::operator::{Audit, Desk, Drain, LogFilter, Sources, Trends};
+use crate::operator::{Addresses, Audit, Desk, Drain, LogFilter, Sources, Trends};
 use crate::sockets::Sockets;
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
@@ -76,6 +76,16 @@ pub enum StartError {
     /// The audit log cannot be used.
     #[error("the audit log in {path} cannot be used: {reason}")]
     Audit {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// It is not known which addresses of status pages were replaced.
+    #[error(
+        "the addresses of status pages in {path} cannot be used: {reason}; without the file, all that were replaced open their pages again"
+    )]
+    Addresses {
         /// Which file.
         path: PathBuf,
         /// Why not.
@@ -133,6 +143,7 @@ impl Hub {
         let token = AdminToken::new(&own_secret(&config.admin_token_file())?);
         let audit = audit(config)?;
         let tickets = tickets(&config.ticket_key_file())?;
+        let addresses = addresses(&config.addresses_file())?;
         let Given { sockets: Sockets { public: socket, admin: admin_socket }, log } = given;
         let listener = listen(socket, config.listen, "--listen")?;
         let admin_listener = listen(admin_socket, config.admin.listen, "[admin] listen")?;
@@ -178,7 +189,7 @@ impl Hub {
             &delivery,
             denials,
             (trends, audit),
-            (tickets.clone(), Arc::clone(&url)),
+            (tickets.clone(), addresses, Arc::clone(&url)),
             (drain.clone(), log),
         );
         let sessions = Sessions::new(&token, admin_tls.is_some());
@@ -424,7 +435,7 @@ fn desk(
     delivery: &Delivery,
     denials: Denials,
     (trends, audit): (Trends, Audit),
-    (tickets, hub_url): (Tickets, Arc<str>),
+    (tickets, addresses, hub_url): (Tickets, Addresses, Arc<str>),
     (drain, log): (Drain, Option<LogFilter>),
 ) -> Desk {
     Desk {
@@ -440,6 +451,7 @@ fn desk(
         data_dir: config.data_dir.clone(),
         secrets: config.secrets.clone(),
         tickets,
+        addresses,
         hub_url,
         beside: config.beside_the_store(),
         backing_up: Arc::default(),
@@ -458,6 +470,12 @@ fn tickets(path: &Path) -> Result<Tickets, StartError> {
     let unusable =
         |error: SecretError| StartError::OwnSecret { path: path.to_owned(), reason: error.to_string() };
     Ok(Tickets::new(Secret::new(own_secret(path)?.trim()).map_err(unusable)?))
+}
+
+fn addresses(path: &Path) -> Result<Addresses, StartError> {
+    let unusable =
+        |error: io::Error| StartError::Addresses { path: path.to_owned(), reason: error.to_string() };
+    Addresses::open(path).map_err(unusable)
 }
 
 /// A secret of the hub's own, which is made at the first start and readable by the hub's user only.

@@ -493,6 +493,11 @@ impl Config {
         self.data_dir.join("ticket-key")
     }
 
+    /// Where it is noted which addresses of status pages were replaced.
+    pub fn addresses_file(&self) -> PathBuf {
+        self.data_dir.join("status-pages.json")
+    }
+
     /// Where it is written down what operators did.
     pub fn audit_file(&self) -> PathBuf {
         self.data_dir.join("audit.jsonl")
@@ -508,7 +513,7 @@ impl Config {
     pub fn beside_the_store(&self) -> Vec<PathBuf> {
         let tokens = self.publisher_tokens_file();
         let used = uses_file(&tokens);
-        vec![tokens, used, self.ticket_key_file(), self.audit_file()]
+        vec![tokens, used, self.ticket_key_file(), self.addresses_file(), self.audit_file()]
     }
 
     fn unfit_timeouts(&self) -> Vec<String> {

@@ -332,6 +332,13 @@ pub struct Done {
     pub subscriptions: usize,
 }
 
+/// Where a subscriber sees how its subscription stands.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct StatusPage {
+    /// The address of the page: whoever has it may look.
+    pub status_page: String,
+}
+
 /// What a denial came to.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Denied {

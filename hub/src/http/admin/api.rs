@@ -29,8 +29,8 @@ use super::pipe::pipe;
 use super::problem::Problem;
 use crate::operator::{
     By, Denied, Done, Draining, Entry, Export, Gap, Host, Late, LogLevel, NewPublisher, Overview, Page,
-    Paused, Publisher, Rotated, Skipped, Status, Subscription, SubscriptionDetail, ToAdd, ToDeny, Topic,
-    TopicDetail, Turn, Wish,
+    Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail, ToAdd, ToDeny,
+    Topic, TopicDetail, Turn, Wish,
 };
 
 #[derive(OpenApi)]
@@ -73,6 +73,7 @@ fn described() -> OpenApiRouter<AdminState> {
         .routes(routes!(topic_subscriptions))
         .routes(routes!(subscriptions))
         .routes(routes!(subscription))
+        .routes(routes!(replace_address))
         .routes(routes!(deny))
         .routes(routes!(laggards))
         .routes(routes!(skips))
@@ -210,6 +211,14 @@ async fn subscriptions(
 async fn subscription(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<SubscriptionDetail> {
     let id = id.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, "no such subscription"))?;
     Ok(Json(state.desk.subscription(id).await?))
+}
+
+/// Give the status page of a subscription another address: the one of before opens nothing any more
+#[utoipa::path(post, path = "/subscriptions/{subscription}/address", tag = "subscriptions", params(("subscription" = u64, Path, description = "Its number")), responses(
+    (status = 200, description = "The new address", body = StatusPage), (status = "default", description = "A problem", body = Problem)))]
+async fn replace_address(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<StatusPage> {
+    let id = id.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, "no such subscription"))?;
+    Ok(Json(state.desk.replace_address(By::Api, id).await?))
 }
 
 /// End subscriptions now and tell their callbacks

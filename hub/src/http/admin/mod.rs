@@ -1,7 +1,6 @@
 //! The operator's listener: health and metrics for everybody who may reach it, the admin API and the pages behind a token.
 
 mod api;
-mod headers;
 mod pages;
 mod pipe;
 mod problem;
@@ -19,6 +18,7 @@ use http::header::CONTENT_TYPE;
 use tokio::sync::watch;
 
 use super::reply::text;
+use super::shield::shield;
 use crate::metrics::{self, Metrics};
 use crate::operator::Desk;
 
@@ -51,7 +51,16 @@ pub fn admin(state: AdminState) -> Router {
         .nest("/api/v1", api::routes(&state))
         .merge(pages::routes())
         .with_state(state)
-        .layer(map_response(headers::guarded))
+        .layer(map_response(guarded))
+}
+
+/// Nothing is loaded but what this listener serves, nothing is sent elsewhere, nobody frames it.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+async fn guarded(mut answer: Response) -> Response {
+    shield(&mut answer, POLICY, "same-origin");
+    answer
 }
 
 async fn ready(State(state): State<AdminState>) -> Response {
