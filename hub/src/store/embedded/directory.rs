@@ -3,6 +3,7 @@
 //! `lock` is locked as long as the store is open. `engine` holds the engine's name and the version of the data format.
 //! The data itself is in a folder with the engine's name.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -32,18 +33,18 @@ pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
     Ok(lock)
 }
 
-/// Something in the directory that no restore has left that was not finished, if there is any.
-pub(super) fn foreign(directory: &Path) -> io::Result<Option<String>> {
+/// Something in the directory that no restore has left that was not finished, if there is any. `is_beside` tells which files a restore
+/// puts beside the store.
+pub(super) fn foreign(directory: &Path, is_beside: impl Fn(&OsStr) -> bool) -> io::Result<Option<String>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         entries => entries?,
     };
-    if is_unfinished(directory) {
-        return Ok(None);
-    }
+    let is_unfinished = is_unfinished(directory);
     for entry in entries {
         let name = entry?.file_name();
-        if !BEFORE_ALL.iter().any(|before| name == *before) {
+        let is_left = is_unfinished && (name == MARK || is_engine(&name) || is_beside(&name));
+        if !is_left && !is_before_all(&name) {
             return Ok(Some(name.to_string_lossy().into_owned()));
         }
     }
@@ -51,25 +52,33 @@ pub(super) fn foreign(directory: &Path) -> io::Result<Option<String>> {
 }
 
 /// From now on no hub opens the locked directory, in which there is nothing foreign, until [`finish`]. What a restore has left is removed.
-pub(super) fn begin_to_restore(directory: &Path) -> Result<()> {
-    put_mark(UNFINISHED, directory)?;
-    clear(directory).map_err(|e| cannot("clear", directory, &e))
+pub(super) fn begin_to_restore(directory: &Path, is_beside: impl Fn(&OsStr) -> bool) -> Result<()> {
+    if !is_unfinished(directory) {
+        return put_mark(UNFINISHED, directory);
+    }
+    // Nothing is written before: it may be what fills the disk.
+    clear(directory, is_beside).map_err(|e| cannot("clear", directory, &e))
 }
 
-/// It was empty when that restore began, so everything in it is that restore's.
-fn clear(directory: &Path) -> io::Result<()> {
+/// Removes what a restore makes, and nothing that has another name.
+fn clear(directory: &Path, is_beside: impl Fn(&OsStr) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        if entry.file_name() == MARK || BEFORE_ALL.iter().any(|before| entry.file_name() == *before) {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
+        if is_engine(&entry.file_name()) {
             fs::remove_dir_all(entry.path())?;
-        } else {
+        } else if is_beside(&entry.file_name()) {
             fs::remove_file(entry.path())?;
         }
     }
     sync_folder(directory)
+}
+
+fn is_before_all(name: &OsStr) -> bool {
+    BEFORE_ALL.iter().any(|before| name == *before)
+}
+
+fn is_engine(name: &OsStr) -> bool {
+    [Engine::Fjall, Engine::Sled].iter().any(|engine| name == engine.name())
 }
 
 fn is_unfinished(directory: &Path) -> bool {
