@@ -242,8 +242,8 @@ impl Operator {
         Ok(self.ask(|reply| Order::Progress(topic, id, reply)).await?.into_iter().flatten().next())
     }
 
-    /// How many subscriptions have not got everything yet that was durable before this was asked. Takes time in proportion to those
-    /// that are behind.
+    /// How many subscriptions have not got everything yet that was durable before this was asked. Takes time in proportion to
+    /// the subscriptions of topics that a sweep is about.
     ///
     /// # Errors
     /// [`Stopped`]
