@@ -12,6 +12,7 @@ use super::{Failure, complain, say};
 
 /// The exit code of a wait whose time was over.
 const STILL_OWED: u8 = 3;
+const UNCOUNTED: &str = "it does not say what is owed";
 /// How often it is asked what is still owed.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
@@ -39,9 +40,16 @@ pub(super) struct LogLevel {
 }
 
 /// What the admin API says of a drain.
-#[derive(Clone, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Deserialize)]
 struct Standing {
     draining: bool,
+    /// A hub of before does not tell, nor one whose store does not answer.
+    #[serde(flatten)]
+    owed: Option<Owed>,
+}
+
+#[derive(Clone, Deserialize, PartialEq, Eq)]
+struct Owed {
     under_way: usize,
     to_fetch: usize,
     to_verify: usize,
@@ -52,7 +60,7 @@ struct Standing {
     nothing_owed: bool,
 }
 
-impl Standing {
+impl Owed {
     /// What is owed, in words.
     fn words(&self) -> String {
         let subscriptions = |count| counted(count, "subscription", "subscriptions");
@@ -94,14 +102,15 @@ pub(super) fn drain(command: Drain) -> Result<(), Failure> {
     if json {
         say(body);
     }
+    let owed = state.owed.as_ref().map_or_else(|| UNCOUNTED.to_owned(), Owed::words);
     if over {
-        return Err(Failure { code: STILL_OWED, message: format!("the time is over: {}", state.words()) });
+        return Err(Failure { code: STILL_OWED, message: format!("the time is over: {owed}") });
     }
     if wait && !state.draining {
         return Err(Failure::new("the drain was ended before nothing was owed any more"));
     }
     if !json && state.draining {
-        say(format_args!("draining: nothing new is taken, deliveries go on; {}", state.words()));
+        say(format_args!("draining: nothing new is taken, deliveries go on; {owed}"));
     } else if !json {
         say("everything is taken again");
     }
@@ -117,14 +126,23 @@ fn until_nothing_is_owed(
 ) -> Result<(String, Standing, bool), Failure> {
     let begun = Instant::now();
     let mut told = None;
-    while state.draining && !state.nothing_owed {
+    while state.draining {
+        let Some(owed) = state.owed else {
+            return Err(Failure::new(format!(
+                "the hub is drained, but there is nothing to wait for: {UNCOUNTED}"
+            )));
+        };
+        if owed.nothing_owed {
+            state.owed = Some(owed);
+            break;
+        }
         let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Ok((body, state, true));
+            return Ok((body, Standing { owed: Some(owed), ..state }, true));
         }
-        if told.as_ref() != Some(&state) {
-            complain(&format!("waiting: {}", state.words()));
-            told = Some(state);
+        if told.as_ref() != Some(&owed) {
+            complain(&format!("waiting: {}", owed.words()));
+            told = Some(owed);
         }
         thread::sleep(left.map_or(ASK_EVERY, |left| left.min(ASK_EVERY)));
         body = admin.clone().ask("GET", "/api/v1/drain", "")?;

@@ -30,7 +30,7 @@ pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
 pub use trends::{Sample, Sources, Trends};
 pub use views::{
     Break, Chain, Denied, Done, Draining, Gap, Host, Late, LogEntry, LogLevel, NewPublisher, Outcome,
-    Overview, Page, Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription,
+    Overview, Page, Paused, Publisher, Rotated, Skipped, Status, StatusPage, StillOwed, Subscription,
     SubscriptionDetail, Topic, TopicDetail, Trouble,
 };
 pub use words::{Lasting, Size, counted};

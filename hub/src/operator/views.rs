@@ -360,6 +360,14 @@ pub struct Rotated {
 pub struct Draining {
     /// Nothing new is taken.
     pub draining: bool,
+    /// Absent where it cannot be counted.
+    #[serde(flatten)]
+    pub owed: Option<StillOwed>,
+}
+
+/// What is still owed.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub struct StillOwed {
     /// Requests that came before and are being read or written down.
     pub under_way: usize,
     /// Topics that were pinged and have not been fetched yet.
