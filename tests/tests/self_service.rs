@@ -281,6 +281,15 @@ async fn the_address_of_one_page_is_replaced_alone_and_whoever_looked_at_it_is_o
     assert_eq!(get(hub.address, &page, &cookie).await.status, 200, "the secret opens it as before");
     assert_eq!(hub.admin_post("/api/v1/subscriptions/999/address", "").await.status, 404);
     assert!(hub.admin("/api/v1/audit").await.text().contains("\"act\":\"replace address\""));
+
+    let exported = hub.admin(&format!("/api/v1/subscriptions/{}/export", all[0]["id"])).await.text();
+    assert!(exported.contains("\"address_replaced\":true"), "{exported}");
+    let deny = format!("{{\"ids\": [{}], \"reason\": \"over\"}}", all[0]["id"]);
+    assert_eq!(hub.admin_post("/api/v1/subscriptions/deny", &deny).await.status, 200);
+    hub.stop().await;
+    hub.restart().await;
+    let kept = std::fs::read_to_string(folder.path().join("status-pages.json")).unwrap();
+    assert_eq!(kept, "{}", "it is forgotten when the subscription is over");
 }
 
 #[tokio::test]

@@ -1,21 +1,28 @@
 //! The addresses of status pages that were replaced, one at a time: one that got around opens nothing any more.
 //!
-//! A small file beside the store says how often that was done for which page; every other page has its first address.
+//! A small file beside the store has a random part of the address of each such page; every other page has its first address. Where a
+//! backup is restored that is older than a replacement, none is given out again.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use resync_core::durable;
+use resync_core::websub::Secret;
+use tokio::task::spawn_blocking;
 
 use super::self_service::PageId;
 
-/// How often the address of each page was replaced.
+type Replaced = BTreeMap<String, String>;
+
+/// Which addresses were replaced, and by what.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     file: PathBuf,
-    replaced: Arc<RwLock<BTreeMap<String, u32>>>,
+    replaced: Arc<RwLock<Replaced>>,
+    /// Held while the file is written, which strangers who look at pages do not wait for.
+    writing: Arc<Mutex<()>>,
 }
 
 impl Addresses {
@@ -29,23 +36,46 @@ impl Addresses {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
-        Ok(Self { file: file.to_owned(), replaced: Arc::new(RwLock::new(replaced)) })
+        Ok(Self { file: file.to_owned(), replaced: Arc::new(RwLock::new(replaced)), writing: Arc::default() })
     }
 
-    /// How often that of this page was replaced.
-    pub(super) fn number(&self, page: PageId) -> u32 {
+    /// What the present address of this page is made of, where it is not the first one.
+    pub(super) fn part(&self, page: PageId) -> Option<String> {
+        self.replaced.read().unwrap_or_else(PoisonError::into_inner).get(&page.to_string()).cloned()
+    }
+
+    /// Replaces that of this page. It holds when this returns.
+    pub(super) async fn replace(&self, page: PageId) -> io::Result<()> {
+        let part = String::from_utf8_lossy(Secret::random().as_bytes()).into_owned();
+        self.change(move |replaced| drop(replaced.insert(page.to_string(), part))).await
+    }
+
+    /// The pages whose addresses were replaced.
+    pub(super) fn pages(&self) -> Vec<PageId> {
         let replaced = self.replaced.read().unwrap_or_else(PoisonError::into_inner);
-        replaced.get(&page.to_string()).copied().unwrap_or_default()
+        replaced.keys().filter_map(|page| page.parse().ok()).collect()
     }
 
-    /// Replaces that of this page once more. It holds when this returns.
-    pub(super) fn replace(&self, page: PageId) -> io::Result<()> {
-        let mut replaced = self.replaced.write().unwrap_or_else(PoisonError::into_inner);
-        let mut after = replaced.clone();
-        *after.entry(page.to_string()).or_default() += 1;
-        durable::replace(&self.file, &serde_json::to_vec(&after)?)?;
-        *replaced = after;
-        Ok(())
+    /// Forgets these, whose subscriptions are over.
+    pub(super) async fn forget(&self, over: Vec<PageId>) -> io::Result<()> {
+        if over.is_empty() {
+            return Ok(());
+        }
+        self.change(move |replaced| over.iter().for_each(|page| drop(replaced.remove(&page.to_string()))))
+            .await
+    }
+
+    async fn change(&self, change: impl FnOnce(&mut Replaced) + Send + 'static) -> io::Result<()> {
+        let addresses = self.clone();
+        let written = spawn_blocking(move || {
+            let _writing = addresses.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut after = addresses.replaced.read().unwrap_or_else(PoisonError::into_inner).clone();
+            change(&mut after);
+            durable::replace(&addresses.file, &serde_json::to_vec(&after)?)?;
+            *addresses.replaced.write().unwrap_or_else(PoisonError::into_inner) = after;
+            Ok(())
+        });
+        written.await.map_err(io::Error::other)?
     }
 }
 
@@ -53,19 +83,25 @@ impl Addresses {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_address_is_replaced_alone_and_for_good() {
+    #[tokio::test]
+    async fn an_address_is_replaced_alone_and_for_good_and_none_comes_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("status-pages.json");
         let (one, other): (PageId, PageId) =
             ("7.1763800000123".parse().unwrap(), "8.1763800000123".parse().unwrap());
         let addresses = Addresses::open(&file).unwrap();
-        addresses.replace(one).unwrap();
-        addresses.replace(one).unwrap();
+        addresses.replace(one).await.unwrap();
+        let leaked = addresses.part(one).unwrap();
+        // As if a backup of before had been restored, which does not know of it.
+        std::fs::remove_file(&file).unwrap();
+        let addresses = Addresses::open(&file).unwrap();
+        addresses.replace(one).await.unwrap();
         let read = Addresses::open(&file).unwrap();
-        for addresses in [addresses, read] {
-            assert_eq!((addresses.number(one), addresses.number(other)), (2, 0));
-        }
+        assert_eq!(read.part(one), addresses.part(one));
+        assert!(read.part(one).is_some_and(|part| part != leaked) && read.part(other).is_none());
+        assert_eq!(read.pages(), [one]);
+        read.forget(vec![one]).await.unwrap();
+        assert_eq!(Addresses::open(&file).unwrap().pages(), []);
         std::fs::write(&file, "{").unwrap();
         assert!(Addresses::open(&file).is_err(), "what cannot be read is not taken for nothing");
     }

@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::{By, Desk, Failed, Lasting, StatusPage, SubscriptionDetail};
 use crate::delivery::{Came, Note};
-use crate::store::SubscriptionId;
+use crate::store::{Shard, Subscription, SubscriptionId};
 use crate::topics::Tickets;
 
 /// A lease that ends so soon wants to be renewed.
@@ -33,12 +33,11 @@ impl PageId {
         Self { subscription, since }
     }
 
-    /// What its ticket is made of once its address was replaced so often: no notification has such a name.
-    fn name(self, replaced: u32) -> String {
-        if replaced == 0 {
-            format!("subscription {self}")
-        } else {
-            format!("subscription {self} address {replaced}")
+    /// What its ticket is made of, with the part by which its address was replaced: no notification has such a name.
+    fn name(self, replaced: Option<&str>) -> String {
+        match replaced {
+            None => format!("subscription {self}"),
+            Some(part) => format!("subscription {self} address {part}"),
         }
     }
 }
@@ -124,7 +123,7 @@ impl Desk {
     }
 
     fn name_of(&self, page: PageId) -> String {
-        page.name(self.addresses.number(page))
+        page.name(self.addresses.part(page).as_deref())
     }
 
     /// Gives the page of a subscription another address; the one of before opens nothing any more, and who visits it is out.
@@ -139,10 +138,39 @@ impl Desk {
         let replaced = async {
             self.addresses
                 .replace(page)
+                .await
                 .map_err(|error| Failed::Conflict(format!("it cannot be noted in the data folder: {error}")))
         };
         self.audited(by, "replace address", &format!("subscription {id}"), replaced).await?;
         Ok(StatusPage { status_page: self.page_url(&self.hub_url, page) })
+    }
+
+    /// Whether the address of the page of this subscription was replaced.
+    pub(super) fn has_other_address(&self, of: &Subscription) -> bool {
+        self.addresses.part(PageId::new(of.id, of.created_at)).is_some()
+    }
+
+    /// Forgets that the addresses of pages were replaced whose subscriptions are over.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn forget_addresses(&self) -> Result<(), Failed> {
+        let mut over = self.addresses.pages();
+        for shard in (0..self.store.shards()).map(Shard) {
+            if over.is_empty() {
+                break;
+            }
+            for slot in self.store.slots(shard).await? {
+                if !over.iter().any(|page| page.subscription == slot.id) {
+                    continue;
+                }
+                let found = self.store.subscription(shard, slot.topic, slot.id).await?;
+                let page = found.map(|found| PageId::new(found.id, found.created_at).to_string());
+                over.retain(|one| page.as_ref() != Some(&one.to_string()));
+            }
+        }
+        let forgotten = self.addresses.forget(over).await;
+        forgotten.map_err(|error| Failed::Conflict(format!("it cannot be noted in the data folder: {error}")))
     }
 
     /// What the owner of this page may see; `None` where the subscription is over.
