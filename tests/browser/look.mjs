@@ -56,6 +56,7 @@ for (const { path, status, called, fields } of asked.pages) {
       let shown = await page.goto(url.href, { waitUntil: "load" });
       for (const [id, value] of Object.entries(fields)) await page.type(`#${id}`, value);
       if (Object.keys(fields).length > 0) [shown] = await Promise.all([page.waitForNavigation({ waitUntil: "load" }), page.keyboard.press("Enter")]);
+      if (status === 200 && page.url().includes("ticket=")) errors.push("its ticket stands in the bar");
       if (shown.status() !== status) errors.push(`${shown.status()} instead of ${status}`);
       const name = `${called ?? url.pathname.replaceAll("/", "_")}-${scheme}-${screen}`;
       const picture = await page.screenshot({ encoding: "base64", fullPage: true });

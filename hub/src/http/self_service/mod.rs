@@ -1,7 +1,7 @@
 //! A page for one subscription, for whoever is subscribed: why does nothing arrive?
 //!
 //! It is opened by its address, which nobody can guess, or by the secret of the subscription. Either is exchanged for a visit: a cookie for
-//! a while, so that what opens the page for ever stands neither in the bar of the browser nor in its history. The hub contacts nobody
+//! a while, so that what opens the page for ever does not stay in the bar of the browser. The hub contacts nobody
 //! for it, so that nobody can be made a victim by asking. Its scripts are none, and what strangers chose is text.
 
 mod page;
@@ -124,11 +124,18 @@ async fn show(
     Query(Ticket { ticket }): Query<Ticket>,
     headers: HeaderMap,
 ) -> Response {
+    let id = id.parse::<PageId>();
+    // Whoever has to wait must not do so with the ticket in the bar of the browser.
+    if let Ok(id) = id
+        && !ticket.is_empty()
+        && state.desk.admits(&ticket, id)
+    {
+        return state.let_in(id);
+    }
     if let Err(early) = state.limits.client(state.proxies.client(peer.ip(), &headers), Instant::now()) {
         return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY);
     }
-    match (id.parse::<PageId>(), cookie(&headers, VISIT)) {
-        (Ok(id), _) if state.desk.admits(&ticket, id) => state.let_in(id),
+    match (id, cookie(&headers, VISIT)) {
         (Ok(id), Some(visit)) if ticket.is_empty() && state.desk.is_visit(visit, id) => state.view(id).await,
         (Ok(_) | Err(()), _) => page::unknown(&state.base),
     }
