@@ -192,9 +192,7 @@ impl Hub {
             (tickets.clone(), addresses, Arc::clone(&url)),
             (drain.clone(), log),
         );
-        if let Err(error) = desk.forget_addresses().await {
-            warn!(%error, "addresses of pages whose subscriptions are over are not forgotten");
-        }
+        desk.forget_addresses().await;
         let sessions = Sessions::new(&token, admin_tls.is_some());
         let backup_timeout = config.admin.backup_timeout;
         let admin_state = AdminState {

@@ -150,11 +150,14 @@ impl Desk {
         self.addresses.part(PageId::new(of.id, of.created_at)).is_some()
     }
 
-    /// Forgets that the addresses of pages were replaced whose subscriptions are over.
-    ///
-    /// # Errors
-    /// [`Failed`]
-    pub async fn forget_addresses(&self) -> Result<(), Failed> {
+    /// Forgets that the addresses of pages were replaced whose subscriptions are over; if it cannot, the next start does.
+    pub async fn forget_addresses(&self) {
+        if let Err(error) = self.forget_those_over().await {
+            tracing::warn!(%error, "replaced addresses of pages whose subscriptions are over are not forgotten");
+        }
+    }
+
+    async fn forget_those_over(&self) -> Result<(), Failed> {
         let mut over = self.addresses.pages();
         for shard in (0..self.store.shards()).map(Shard) {
             if over.is_empty() {
