@@ -45,11 +45,11 @@ struct Standing {
     draining: bool,
     /// A hub of before does not tell, nor one whose store does not answer.
     #[serde(flatten)]
-    owed: Option<Owed>,
+    owed: Option<Counts>,
 }
 
 #[derive(Clone, Deserialize, PartialEq, Eq)]
-struct Owed {
+struct Counts {
     under_way: usize,
     to_fetch: usize,
     to_verify: usize,
@@ -60,7 +60,7 @@ struct Owed {
     nothing_owed: bool,
 }
 
-impl Owed {
+impl Counts {
     /// What is owed, in words.
     fn words(&self) -> String {
         let subscriptions = |count| counted(count, "subscription", "subscriptions");
@@ -102,7 +102,7 @@ pub(super) fn drain(command: Drain) -> Result<(), Failure> {
     if json {
         say(body);
     }
-    let owed = state.owed.as_ref().map_or_else(|| UNCOUNTED.to_owned(), Owed::words);
+    let owed = state.owed.as_ref().map_or_else(|| UNCOUNTED.to_owned(), Counts::words);
     if over {
         return Err(Failure { code: STILL_OWED, message: format!("the time is over: {owed}") });
     }
