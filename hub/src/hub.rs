@@ -177,11 +177,7 @@ impl Hub {
         let drain = Drain::of(&config.data_dir);
         let standing = (delivery.counters(), drain.clone());
         let metrics = Metrics::new(Arc::clone(&store), standing, &config.data_dir, &rooms);
-        let trends = Trends::new(Sources {
-            published: publishing.accepted().collect(),
-            delivering: delivery.meters(),
-            counters: delivery.counters(),
-        });
+        let trends = trends(&publishing, &delivery);
         tasks.spawn(trends.clone().keep(stopped.clone()));
         let desk = desk(
             config,
@@ -459,6 +455,14 @@ fn desk(
         drain,
         log,
     }
+}
+
+fn trends(publishing: &PublishMeters, delivery: &Delivery) -> Trends {
+    Trends::new(Sources {
+        published: publishing.accepted().collect(),
+        delivering: delivery.meters(),
+        counters: delivery.counters(),
+    })
 }
 
 fn audit(config: &Config) -> Result<Audit, StartError> {
