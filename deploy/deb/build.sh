@@ -23,6 +23,16 @@ fi
 install -D -m 644 "$source/deploy/hub.toml" "$tree/etc/resync-hub/hub.toml"
 install -d "$tree/usr/lib/systemd/system"
 sed 's|/usr/local/bin/|/usr/bin/|' "$source/deploy/resync-hub.service" >"$tree/usr/lib/systemd/system/resync-hub.service"
+install -m 644 "$source/deploy/resync-hub.socket" "$tree/usr/lib/systemd/system/"
+
+# The program writes its own papers.
+install -d "$tree/usr/share/man/man1" "$tree/usr/share/bash-completion/completions" "$tree/usr/share/zsh/vendor-completions" \
+    "$tree/usr/share/fish/vendor_completions.d"
+"$binary" man "$tree/usr/share/man/man1" >/dev/null
+gzip -9n "$tree/usr/share/man/man1/"*.1
+"$binary" completions bash >"$tree/usr/share/bash-completion/completions/resync-hub"
+"$binary" completions zsh >"$tree/usr/share/zsh/vendor-completions/_resync-hub"
+"$binary" completions fish >"$tree/usr/share/fish/vendor_completions.d/resync-hub.fish"
 
 documents=$tree/usr/share/doc/resync-hub
 install -d "$documents/examples"
@@ -45,8 +55,8 @@ CHANGELOG
 for file in nginx.conf Caddyfile prometheus/prometheus.yml prometheus/kubernetes.yml prometheus/alerts.yml grafana/dashboards/resync-hub.json; do
     install -m 644 "$source/deploy/$file" "$documents/examples/"
 done
-find "$tree/usr/lib" -type f -exec chmod 644 {} +
-find "$documents" -type f -exec chmod 644 {} +
+find "$tree/usr/lib" "$tree/usr/share" -type f -exec chmod 644 {} +
+find "$tree/usr" -type d -exec chmod 755 {} +
 
 install -d "$tree/DEBIAN"
 install -m 755 "$here/postinst" "$here/prerm" "$here/postrm" "$tree/DEBIAN/"

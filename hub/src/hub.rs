@@ -24,7 +24,7 @@ use crate::http::{
     admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
-use crate::operator::{Audit, Desk, Drain, LogFilter, Sources, Trends};
+use crate::operator::{Addresses, Audit, Desk, Drain, LogFilter, Sources, Trends};
 use crate::sockets::Sockets;
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
@@ -76,6 +76,16 @@ pub enum StartError {
     /// The audit log cannot be used.
     #[error("the audit log in {path} cannot be used: {reason}")]
     Audit {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// It is not known which addresses of status pages were replaced.
+    #[error(
+        "the addresses of status pages in {path} cannot be used: {reason}; without the file, all that were replaced open their pages again"
+    )]
+    Addresses {
         /// Which file.
         path: PathBuf,
         /// Why not.
@@ -133,6 +143,7 @@ impl Hub {
         let token = AdminToken::new(&own_secret(&config.admin_token_file())?);
         let audit = audit(config)?;
         let tickets = tickets(&config.ticket_key_file())?;
+        let addresses = addresses(&config.addresses_file())?;
         let Given { sockets: Sockets { public: socket, admin: admin_socket }, log } = given;
         let listener = listen(socket, config.listen, "--listen")?;
         let admin_listener = listen(admin_socket, config.admin.listen, "[admin] listen")?;
@@ -166,11 +177,7 @@ impl Hub {
         let drain = Drain::of(&config.data_dir);
         let standing = (delivery.counters(), drain.clone());
         let metrics = Metrics::new(Arc::clone(&store), standing, &config.data_dir, &rooms);
-        let trends = Trends::new(Sources {
-            published: publishing.accepted().collect(),
-            delivering: delivery.meters(),
-            counters: delivery.counters(),
-        });
+        let trends = trends(&publishing, &delivery);
         tasks.spawn(trends.clone().keep(stopped.clone()));
         let desk = desk(
             config,
@@ -178,12 +185,20 @@ impl Hub {
             &delivery,
             denials,
             (trends, audit),
-            (tickets.clone(), Arc::clone(&url)),
+            (tickets.clone(), addresses, Arc::clone(&url)),
             (drain.clone(), log),
         );
+        desk.forget_addresses().await;
         let sessions = Sessions::new(&token, admin_tls.is_some());
-        let admin_state =
-            AdminState { desk: desk.clone(), token, sessions, metrics, stopped: stopped.clone() };
+        let backup_timeout = config.admin.backup_timeout;
+        let admin_state = AdminState {
+            desk: desk.clone(),
+            token,
+            sessions,
+            metrics,
+            backup_timeout,
+            stopped: stopped.clone(),
+        };
         if !admin_address.ip().is_loopback() && admin_tls.is_none() {
             warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
         }
@@ -218,7 +233,8 @@ impl Hub {
             tasks.spawn(tls.clone().keep(stopped.clone()));
         }
         let ingress = |tls| Ingress::new(&config.ingress, tls);
-        tasks.spawn(serve(admin_listener, admin(admin_state), ingress(admin_tls), stopped.clone()));
+        let operators = ingress(admin_tls).with_leeway(backup_timeout);
+        tasks.spawn(serve(admin_listener, admin(admin_state), operators, stopped.clone()));
         tasks.spawn(serve(listener, public(endpoint, own), ingress(tls), stopped));
         Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks, exporting })
     }
@@ -416,7 +432,7 @@ fn desk(
     delivery: &Delivery,
     denials: Denials,
     (trends, audit): (Trends, Audit),
-    (tickets, hub_url): (Tickets, Arc<str>),
+    (tickets, addresses, hub_url): (Tickets, Addresses, Arc<str>),
     (drain, log): (Drain, Option<LogFilter>),
 ) -> Desk {
     Desk {
@@ -432,12 +448,21 @@ fn desk(
         data_dir: config.data_dir.clone(),
         secrets: config.secrets.clone(),
         tickets,
+        addresses,
         hub_url,
         beside: config.beside_the_store(),
         backing_up: Arc::default(),
         drain,
         log,
     }
+}
+
+fn trends(publishing: &PublishMeters, delivery: &Delivery) -> Trends {
+    Trends::new(Sources {
+        published: publishing.accepted().collect(),
+        delivering: delivery.meters(),
+        counters: delivery.counters(),
+    })
 }
 
 fn audit(config: &Config) -> Result<Audit, StartError> {
@@ -450,6 +475,12 @@ fn tickets(path: &Path) -> Result<Tickets, StartError> {
     let unusable =
         |error: SecretError| StartError::OwnSecret { path: path.to_owned(), reason: error.to_string() };
     Ok(Tickets::new(Secret::new(own_secret(path)?.trim()).map_err(unusable)?))
+}
+
+fn addresses(path: &Path) -> Result<Addresses, StartError> {
+    let unusable =
+        |error: io::Error| StartError::Addresses { path: path.to_owned(), reason: error.to_string() };
+    Addresses::open(path).map_err(unusable)
 }
 
 /// A secret of the hub's own, which is made at the first start and readable by the hub's user only.

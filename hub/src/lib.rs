@@ -36,6 +36,7 @@
 mod buckets;
 pub mod config;
 pub mod delivery;
+mod disk;
 pub mod egress;
 pub mod http;
 mod hub;

@@ -34,7 +34,7 @@ await Promise.all([door.waitForNavigation(), door.keyboard.press("Enter")]);
 if (new URL(door.url()).pathname !== "/") throw new Error(`not let in: ${door.url()}`);
 
 const looks = [];
-for (const path of asked.paths) {
+for (const { path, status, called, fields } of asked.pages) {
   // A path is one of the operator's pages; other pages have their whole URL.
   const url = new URL(path, asked.origin);
   for (const scheme of ["light", "dark"]) {
@@ -43,15 +43,22 @@ for (const path of asked.paths) {
       await page.setCacheEnabled(false);
       await page.setViewport(viewport);
       await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
-      const [errors, foreign, weights] = [[], [], []];
-      page.on("console", (message) => { if (["error", "warn"].includes(message.type())) errors.push(message.text()); });
+      const [errors, foreign, weights, documents] = [[], [], [], []];
+      // That a page is an error is no error in it.
+      const is_own = (message) => message.text().startsWith("Failed to load resource") && documents.includes(message.location().url);
+      page.on("console", (message) => { if (["error", "warn"].includes(message.type()) && !is_own(message)) errors.push(message.text()); });
       page.on("pageerror", (error) => errors.push(String(error)));
       page.on("request", (request) => { if (!request.url().startsWith(`${url.origin}/`)) foreign.push(request.url()); });
       page.on("response", (response) => {
+        if (response.request().isNavigationRequest()) documents.push(response.url());
         if (!response.url().endsWith("/events")) weights.push(response.buffer().then((body) => body.length, () => 0));
       });
-      await page.goto(url.href, { waitUntil: "load" });
-      const name = `${url.pathname.replaceAll("/", "_")}-${scheme}-${screen}`;
+      let shown = await page.goto(url.href, { waitUntil: "load" });
+      for (const [id, value] of Object.entries(fields)) await page.type(`#${id}`, value);
+      if (Object.keys(fields).length > 0) [shown] = await Promise.all([page.waitForNavigation({ waitUntil: "load" }), page.keyboard.press("Enter")]);
+      if (status === 200 && page.url().includes("ticket=")) errors.push("its ticket stands in the bar");
+      if (shown.status() !== status) errors.push(`${shown.status()} instead of ${status}`);
+      const name = `${called ?? url.pathname.replaceAll("/", "_")}-${scheme}-${screen}`;
       const picture = await page.screenshot({ encoding: "base64", fullPage: true });
       await writeFile(join(asked.pictures, `${name}.png`), Buffer.from(picture, "base64"));
       // Phones make the window wider where something sticks out, so its own width says nothing.
@@ -66,7 +73,7 @@ for (const path of asked.paths) {
       await page.keyboard.press("Tab");
       const keyboard = await page.evaluate(() => {
         const { activeElement: focus } = document;
-        return focus !== document.body && (focus.matches("a.skip, #token, a, button, input") ?? false);
+        return focus !== document.body && (focus.matches("a, button, input") ?? false);
       });
       const weight = (await Promise.all(weights)).reduce((sum, bytes) => sum + bytes, 0);
       looks.push({ name, sticks_out, complaints, errors, foreign, weight, keyboard, colours: await colours(picture) });

@@ -4,14 +4,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::future::ready;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use resync_tests::harness::{Backup, HubProcess, Receiver, Reply, Seen, binary, eventually, post, refusing};
+use fastrand::Rng;
+use resync_tests::harness::{
+    Backup, HubProcess, Process, Receiver, Reply, Seen, binary, eventually, post, refusing,
+};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::tempdir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::Command;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 const TOPICS: usize = 3;
 const PUBLISHERS: usize = 6;
@@ -238,6 +248,149 @@ async fn backups_are_written_down_as_what_operators_do() {
     .await;
     let acts = hub.admin("/api/v1/audit").await.text();
     assert!(acts.contains("\"act\":\"backup\""), "{acts}");
+}
+
+/// Asks for a backup, as a program does that has room for little of it.
+async fn ask_for_backup(hub: &HubProcess, data: &Path) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 * 1024).unwrap();
+    let mut stream = socket.connect(hub.admin_address()).await.unwrap();
+    let token = fs::read_to_string(data.join("admin-token")).unwrap();
+    let asked = format!("POST /api/v1/backup HTTP/1.0\r\nAuthorization: Bearer {}\r\n\r\n", token.trim());
+    stream.write_all(asked.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Far more than the system holds for somebody who does not read.
+async fn much_to_back_up(hub: &HubProcess) {
+    for number in 0..12 {
+        let body = format!("{number:02}").repeat(450_000);
+        assert_eq!(hub.publish(&topic(0), &body).await.unwrap().status, 202);
+    }
+}
+
+/// A disk that writes back, a full pipe: nothing is read for longer than any other answer may wait.
+#[tokio::test]
+async fn a_backup_waits_for_whoever_takes_it_and_is_given_up_where_nobody_does() {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+    let limits = [("INGRESS_ANSWER_TIMEOUT", "200ms"), ("ADMIN_BACKUP_TIMEOUT", "10s")];
+    let hub = HubProcess::start_with(&data, &limits).await;
+    much_to_back_up(&hub).await;
+
+    let mut stream = ask_for_backup(&hub, &data).await;
+    let mut taken = vec![0; 500_000];
+    for part in taken.chunks_mut(100_000) {
+        sleep(Duration::from_secs(1)).await;
+        stream.read_exact(part).await.unwrap();
+    }
+    stream.read_to_end(&mut taken).await.unwrap();
+    let body = taken.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    fs::write(&file, &taken[body..]).unwrap();
+    well(&elsewhere, &[], &["restore", file.to_str().unwrap()]).await;
+
+    let silent = ask_for_backup(&hub, &data).await;
+    eventually("who never reads is given up, and that is written down", || async {
+        hub.admin("/api/v1/audit").await.text().contains("the client has gone away")
+    })
+    .await;
+    let admin = hub.admin_address().to_string();
+    well(&data, &[], &["backup", file.to_str().unwrap(), "--admin", &admin]).await;
+    drop(silent);
+}
+
+/// What is restored comes out of a pipe, so that each restore has got just so far when it is killed.
+#[tokio::test]
+async fn what_a_killed_restore_leaves_is_no_store_until_another_one_has_completed_it() {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, file, pipe] =
+        ["one", "two", "hub.backup", "pipe"].map(|name| folder.path().join(name));
+    let mut hub = HubProcess::start(&data).await;
+    hub.add_token("library", "http://source.example/").await;
+    much_to_back_up(&hub).await;
+    hub.stop().await;
+    let file = file.to_str().unwrap();
+    well(&data, &[], &["backup", file]).await;
+    well(&elsewhere, &[], &["restore", file]).await;
+    let all = well(&elsewhere, &[], &["fsck"]).await;
+    assert!(all.contains("all well"), "{all}");
+
+    let bytes = fs::read(file).unwrap();
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+    let mut seeded = Rng::with_seed(9);
+    let mut instants = vec![Instant::After(0), Instant::After(bytes.len()), Instant::AtTheEnd];
+    instants.extend((0..6).map(|_| Instant::After(seeded.usize(..bytes.len()))));
+    for (number, instant) in instants.into_iter().enumerate() {
+        let engine = [("STORE_ENGINE", ["fjall", "sled"][number % 2])];
+        let restored = folder.path().join(format!("restored{number}"));
+        kill_a_restore(&restored, &engine, (&pipe, &bytes), instant).await;
+        let (is_store, said) = run(&restored, &engine, &["fsck"]).await;
+        if is_store {
+            // It had just done all of it.
+            assert!(instant == Instant::AtTheEnd && said == all, "{instant:?}: {said}");
+            continue;
+        }
+        let mut hub = HubProcess::prepare(&restored, &engine);
+        let refused = hub.try_restart().await.expect_err("a part of a store is no store");
+        for said in [said, refused] {
+            assert!(said.contains("was not finished: restore into it again"), "{instant:?}: {said}");
+        }
+        well(&restored, &engine, &["restore", file]).await;
+        assert_eq!(well(&restored, &engine, &["fsck"]).await, all, "{instant:?}");
+        assert!(well(&restored, &engine, &["token", "list"]).await.contains("library"));
+        hub.restart().await;
+        assert!(hub.admin("/api/v1/topics").await.text().contains(&topic(0)));
+        hub.stop().await;
+        fs::remove_dir_all(&restored).unwrap();
+    }
+}
+
+/// When a restore is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Instant {
+    /// When it has been given so many bytes of the backup to write.
+    After(usize),
+    /// When it was told that this was all, and finishes.
+    AtTheEnd,
+}
+
+async fn kill_a_restore(
+    restored: &Path,
+    keys: &[(&str, &str)],
+    (pipe, backup): (&Path, &[u8]),
+    instant: Instant,
+) {
+    let arguments = ["restore", pipe.to_str().unwrap(), "--data-dir", restored.to_str().unwrap()];
+    let environment = keys.iter().map(|(key, value)| (format!("RESYNC_HUB_{key}"), (*value).to_owned()));
+    let restoring = Process::start("resync-hub", &arguments, &environment.collect());
+    // It reads all of it before it writes anything.
+    drop(fill(pipe, backup).await);
+    eventually("it begins", || ready(restored.join("engine").exists())).await;
+    let given = match instant {
+        Instant::After(bytes) => &backup[..bytes],
+        Instant::AtTheEnd => backup,
+    };
+    let filled = fill(pipe, given).await;
+    if instant == Instant::AtTheEnd {
+        drop(filled);
+        restoring.kill().await;
+    } else {
+        restoring.kill().await;
+        drop(filled);
+    }
+}
+
+/// Puts bytes into a pipe that somebody reads, which ends when what is returned is dropped.
+async fn fill(path: &Path, bytes: &[u8]) -> pipe::Sender {
+    let mut opened = None;
+    eventually("it reads the pipe", || {
+        opened = pipe::OpenOptions::new().open_sender(path).ok();
+        ready(opened.is_some())
+    })
+    .await;
+    let mut sender = opened.unwrap();
+    sender.write_all(bytes).await.unwrap();
+    sender
 }
 
 /// The kind of record that notifications are.

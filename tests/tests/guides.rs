@@ -17,7 +17,19 @@ const LASTING: [&str; 2] = ["export ", "cd "];
 const SERVERS: [&str; 4] =
     ["resync-hub --dev", "resync-hub serve", "resync-source serve", "resync-destination listen"];
 /// The commands of the hub, which its guide for operators calls by their own names in its text.
-const OF_THE_HUB: [&str; 6] = ["token", "topics", "subscriptions", "deliveries", "config", "secrets"];
+const OF_THE_HUB: [&str; 11] = [
+    "token",
+    "topics",
+    "subscriptions",
+    "deliveries",
+    "config",
+    "secrets",
+    "backup",
+    "restore",
+    "fsck",
+    "drain",
+    "log-level",
+];
 
 /// A `$` line of a guide, and what it is to say.
 struct Step {
@@ -183,8 +195,20 @@ async fn every_command_of_the_operations_guide_can_be_typed_beside_a_running_hub
     reader.environment.insert("RESYNC_HUB_DATA_DIR".to_owned(), "data".to_owned());
     let destination = Receiver::start().await;
     hub.subscribe("https://library.example/framework/", &destination.url("/cb"), &[], 1).await;
-    assert!(steps(&guide).len() > 15);
+    assert!(steps(&guide).len() > 25);
     reader.follow(&guide).await;
+}
+
+#[test]
+fn the_first_page_leads_to_every_other_one() {
+    let first = fs::read_to_string(root().join("docs/README.md")).unwrap();
+    for page in fs::read_dir(root().join("docs")).unwrap() {
+        let name = page.unwrap().file_name().into_string().unwrap();
+        assert!(
+            name == "README.md" || first.contains(&format!("({name})")),
+            "{name} is not found from there"
+        );
+    }
 }
 
 /// The command lines that a page shows, without what stands for their output.

@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use resync_tests::harness::{
-    Answer, HubProcess, Process, Receiver, Reply, binary, eventually, form, post, refusing, request,
+    Answer, HubProcess, Process, Receiver, Reply, Seen, binary, eventually, form, post, refusing, request,
 };
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use serde_json::Value;
 use tempfile::tempdir;
 use tokio::process::Command;
+use tokio::sync::Notify;
 
 const TOPIC: &str = "http://source.example/set/";
 
@@ -215,6 +216,84 @@ async fn a_hub_that_is_drained_takes_nothing_new_and_delivers_what_it_has() {
     destination.until("what was taken then", |seen| seen.iter().any(|one| one.body == "after")).await;
     let acts = hub.admin("/api/v1/audit").await.text();
     assert!(acts.contains("\"drain\"") && acts.contains("\"end drain\""), "{acts}");
+}
+
+/// `resync-hub drain --wait`, which says on the way what it waits for.
+fn waiting(hub: &HubProcess, data: &Path, more: &[&str]) -> Process {
+    let admin = hub.admin_address().to_string();
+    let arguments = ["drain", "--wait", "--data-dir", data.to_str().unwrap(), "--admin", &admin];
+    Process::start("resync-hub", &[&arguments[..], more].concat(), &HashMap::new())
+}
+
+#[tokio::test]
+async fn a_drain_waits_until_nothing_is_owed_and_says_what_it_waits_for() {
+    let folder = tempdir().unwrap();
+    let data = folder.path();
+    let hub = HubProcess::start_with(data, &[("DELIVERY_SCHEDULE_4XX", "[\"50ms\"]")]).await;
+    let [slow, away, gone, new] = [(); 4].map(|()| Receiver::start());
+    let (slow, away, gone, new) = (slow.await, away.await, gone.await, new.await);
+    let (taken, confirmed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let until = |wanted: http::Method, told: &Arc<Notify>| {
+        let told = Arc::clone(told);
+        move |seen: &Seen| {
+            if seen.method == wanted {
+                Reply::After(Arc::clone(&told), Box::new(Reply::Agree))
+            } else {
+                Reply::Agree
+            }
+        }
+    };
+    slow.behave(until(http::Method::POST, &taken));
+    away.behave(refusing(503));
+    gone.behave(refusing(404));
+    new.behave(until(http::Method::GET, &confirmed));
+    for (number, receiver) in [&slow, &away, &gone].into_iter().enumerate() {
+        hub.subscribe(TOPIC, &receiver.url("/cb"), &[], number + 1).await;
+    }
+    hub.publish(TOPIC, "news").await.unwrap();
+    slow.until_delivered(1).await;
+    away.until_delivered(1).await;
+    eventually("one has given it up", || async {
+        hub.admin("/api/v1/deliveries/skips").await.text().contains("\"class\":\"refused\"")
+    })
+    .await;
+    let callback = new.url("/cb");
+    let subscribe = [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &callback)];
+    assert_eq!(form(hub.address, &subscribe).await.unwrap().status, 202);
+
+    let mut waits = waiting(&hub, data, &[]);
+    waits.line("1 callback to verify").await;
+    waits.line("2 subscriptions behind").await;
+    let mut short = waiting(&hub, data, &["--timeout", "1ms"]);
+    assert_eq!(short.wait().await.code(), Some(3), "{}", short.said());
+    short.line("the time is over: ").await;
+    well(&hub, data, &["deliveries", "pause", TOPIC]).await;
+    waits.line("2 of them until their topic is resumed").await;
+    well(&hub, data, &["deliveries", "resume", TOPIC]).await;
+
+    for receiver in [&slow, &away] {
+        receiver.behave(|_| Reply::Agree);
+    }
+    confirmed.notify_one();
+    taken.notify_one();
+    well(&hub, data, &["deliveries", "retry", "--topic", TOPIC]).await;
+    assert_eq!(waits.wait().await.code(), Some(0), "{}", waits.said());
+    waits.line("draining: nothing new is taken, deliveries go on; nothing is owed").await;
+    assert!(away.deliveries().len() > 1, "it has got it");
+    let mut read = waiting(&hub, data, &["--json"]);
+    assert!(read.wait().await.success());
+    let state: Value = serde_json::from_str(&read.line("draining").await).unwrap();
+    assert!(state["nothing_owed"] == true && state["late"] == 0, "{state}");
+
+    well(&hub, data, &["drain", "--end"]).await;
+    away.behave(refusing(503));
+    hub.publish(TOPIC, "more").await.unwrap();
+    away.until("it has come", |seen| seen.iter().any(|one| one.body == "more")).await;
+    let mut ended = waiting(&hub, data, &[]);
+    ended.line("1 subscription behind").await;
+    well(&hub, data, &["drain", "--end"]).await;
+    assert_eq!(ended.wait().await.code(), Some(1));
+    ended.line("the drain was ended before").await;
 }
 
 #[tokio::test]

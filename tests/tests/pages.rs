@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::{env, fs};
 
 use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, eventually, post, refusing, request};
+use serde::Serialize;
 use serde_json::Value;
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -259,6 +260,11 @@ async fn whoever_gets_nothing_any_more_is_found_and_helped_without_a_script() {
     assert!(page.contains("One subscription gets it once more."), "{page}");
     assert_eq!(destination.until_delivered(3).await[2].text(), "one");
 
+    let address = |page: &str| page.split("?ticket=").nth(1).unwrap()[..64].to_owned();
+    let before = address(&browser.read(&place).await);
+    let page = browser.act(&[("act", "address"), ("subscription", &id)]).await;
+    assert!(page.contains("The one of before opens nothing any more.") && address(&page) != before, "{page}");
+
     let topic = [("topic", TOPIC), ("topic_id", topic_id.as_str())];
     assert!(browser.act(&[("act", "pause"), topic[0], topic[1]]).await.contains("Resume deliveries"));
     assert!(browser.act(&[("act", "resume"), topic[0], topic[1]]).await.contains("Pause deliveries"));
@@ -342,7 +348,7 @@ fn pictures(folder: &Path) -> PathBuf {
 }
 
 /// A hub that has seen something of the world, and the pages that show it.
-async fn lively(hub: &HubProcess) -> (Vec<Receiver>, Vec<String>) {
+async fn lively(hub: &HubProcess) -> (Vec<Receiver>, Vec<Page>) {
     let (well, sick) = (Receiver::start().await, Receiver::start().await);
     sick.behave(refusing(503));
     for number in 0..12 {
@@ -372,11 +378,71 @@ async fn lively(hub: &HubProcess) -> (Vec<Receiver>, Vec<String>) {
     paths.push(format!("/subscriptions/{}", late["subscription"]));
     paths.push("/login".to_owned());
     // What subscribers see is on the public listener.
-    let path = format!("/api/v1/subscriptions/{}", late["subscription"]);
-    let detail: Value = serde_json::from_slice(&hub.admin(&path).await.body).unwrap();
-    paths.push(detail["status_page"].as_str().unwrap().to_owned());
+    paths.push(status_page(hub, &late["subscription"]).await);
     paths.push(format!("{}subscriptions", hub.url()));
-    (vec![well, sick], paths)
+    (vec![well, sick], paths.iter().map(|path| Page::well(path)).collect())
+}
+
+/// The address of the page that the subscriber sees.
+async fn status_page(hub: &HubProcess, subscription: &Value) -> String {
+    let path = format!("/api/v1/subscriptions/{subscription}");
+    let detail: Value = serde_json::from_slice(&hub.admin(&path).await.body).unwrap();
+    detail["status_page"].as_str().unwrap().to_owned()
+}
+
+/// A page to look at.
+#[derive(Serialize)]
+struct Page {
+    path: String,
+    status: u16,
+    /// In the names of its pictures, if not its path.
+    called: Option<&'static str>,
+    /// What is typed into its form, which is sent then.
+    fields: BTreeMap<&'static str, String>,
+}
+
+impl Page {
+    fn well(path: &str) -> Self {
+        Self { path: path.to_owned(), status: 200, called: None, fields: BTreeMap::new() }
+    }
+
+    fn called(self, called: &'static str, status: u16) -> Self {
+        Self { called: Some(called), status, ..self }
+    }
+
+    fn filled(self, fields: &[(&'static str, &str)]) -> Self {
+        Self { fields: fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(), ..self }
+    }
+}
+
+/// What people see when something is over or not to be had. The poor hub shows more than one page in an hour to nobody, and cannot write.
+async fn not_to_be_had(hub: &HubProcess, poor: &mut HubProcess, token: &str) -> Vec<Page> {
+    let list: Value = serde_json::from_slice(&hub.admin("/api/v1/subscriptions").await.body).unwrap();
+    let ids: Vec<_> = list["items"].as_array().unwrap().iter().rev().map(|one| one["id"].clone()).collect();
+    let (over, replaced) = (status_page(hub, &ids[0]).await, status_page(hub, &ids[1]).await);
+    let deny = format!("{{\"ids\": [{}], \"reason\": \"moved\"}}", ids[0]);
+    assert_eq!(hub.admin_post("/api/v1/subscriptions/deny", &deny).await.status, 200);
+    let replace = format!("/api/v1/subscriptions/{}/address", ids[1]);
+    assert_eq!(hub.admin_post(&replace, "").await.status, 200);
+    let of_poor = format!("{}subscriptions/1.1", poor.url());
+    let asked = format!(
+        "GET /websub/subscriptions/1.1 HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        poor.address
+    );
+    assert_eq!(request(poor.address, asked.as_bytes()).await.unwrap().status, 404);
+    poor.process().limit_files(Some(0));
+    let door_of_poor = format!("http://{}/login", poor.admin_address());
+    let secret = [("topic", TOPIC), ("callback", "http://127.0.0.1/callback"), ("secret", "a guess")];
+    vec![
+        Page::well("/elsewhere").called("operator-not-found", 404),
+        Page::well("/subscriptions/999").called("operator-no-subscription", 404),
+        Page::well("/login").called("operator-wrong-token", 403).filled(&[("token", "a guess")]),
+        Page::well(&door_of_poor).called("operator-cannot-write", 503).filled(&[("token", token)]),
+        Page::well(&over).called("subscriber-over", 200),
+        Page::well(&replaced).called("subscriber-replaced", 404),
+        Page::well(&format!("{}subscriptions", hub.url())).called("subscriber-no-match", 403).filled(&secret),
+        Page::well(&of_poor).called("subscriber-too-many", 429),
+    ]
 }
 
 /// Every page in Chromium, light and dark, on a desk and on a phone: something is to be seen, nothing sticks out, nothing is
@@ -386,7 +452,11 @@ async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     let hub = HubProcess::start(&data).await;
-    let (_receivers, paths) = lively(&hub).await;
+    let (_receivers, mut pages) = lively(&hub).await;
+    let of_poor = folder.path().join("poor");
+    let mut poor = HubProcess::start_public(&of_poor, &[("LIMITS_CLIENT", "1/h, burst 1")]).await;
+    let token = fs::read_to_string(of_poor.join("admin-token")).unwrap();
+    pages.extend(not_to_be_had(&hub, &mut poor, token.trim()).await);
     let packages = ["puppeteer-core@24", "axe-core@4.14.1"];
     let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", "."];
     run("npm", &[&install[..], &packages].concat(), folder.path());
@@ -395,7 +465,7 @@ async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
     let asked = serde_json::json!({
         "origin": format!("http://{}", hub.admin_address()),
         "token": fs::read_to_string(data.join("admin-token")).unwrap().trim(),
-        "paths": paths,
+        "pages": pages,
         "pictures": pictures(folder.path()),
     });
     fs::write(folder.path().join("asked.json"), asked.to_string()).unwrap();
@@ -404,7 +474,7 @@ async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
     let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(seen["live"], 6, "the plots are there after they were renewed");
     let looks = seen["looks"].as_array().unwrap();
-    assert_eq!(looks.len(), paths.len() * 4);
+    assert_eq!(looks.len(), pages.len() * 4);
     for look in looks {
         let name = look["name"].as_str().unwrap();
         assert_eq!(look["sticks_out"], 0, "{name}: {look}");

@@ -12,9 +12,29 @@ use url::{Url, form_urlencoded};
 const TOPIC: &str = "http://example.com/set1/framework/";
 const SECRET: &str = "known to both";
 
-async fn open(hub: SocketAddr, target: &str) -> Answer {
-    let bytes = format!("GET {target} HTTP/1.1\r\nHost: {hub}\r\nConnection: close\r\n\r\n");
+async fn get(hub: SocketAddr, target: &str, cookie: &str) -> Answer {
+    let bytes = format!(
+        "GET {target} HTTP/1.1\r\nHost: {hub}\r\nCookie: theme=dark; {cookie}\r\nConnection: close\r\n\r\n"
+    );
     request(hub, bytes.as_bytes()).await.unwrap()
+}
+
+/// Where a redirection leads, and the cookie that goes there.
+fn visit(answer: &Answer) -> (String, String) {
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap();
+    (answer.header("location").unwrap().to_owned(), cookie.to_owned())
+}
+
+/// As a browser does, which is sent on with a cookie.
+async fn open(hub: SocketAddr, target: &str) -> Answer {
+    let answer = get(hub, target, "").await;
+    if answer.status != 303 {
+        return answer;
+    }
+    let (page, cookie) = visit(&answer);
+    // What is before that is a proxy's.
+    get(hub, &page[page.find("/websub/").unwrap()..], &cookie).await
 }
 
 /// Path and query of a URL.
@@ -195,6 +215,83 @@ async fn without_its_ticket_a_page_does_not_even_exist() {
     assert_eq!(open(hub.address, &format!("{status}?ticket={ticket}")).await.status, 404);
 }
 
+/// The bar of a browser, its history and what a proxy writes down show where it went last.
+#[tokio::test]
+async fn the_ticket_of_a_page_is_exchanged_for_a_visit_and_stands_in_no_address_after_that() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start_with(folder.path(), &[("LOG_FILTER", "trace")]).await;
+    let destination = Receiver::start().await;
+    hub.subscribe(TOPIC, &destination.url("/1"), &[], 1).await;
+    hub.subscribe(TOPIC, &destination.url("/2"), &[], 2).await;
+    let all = details(&hub).await;
+    let [one, other] = [0, 1].map(|number| target(all[number]["status_page"].as_str().unwrap()));
+    let ticket = one.split_once('=').unwrap().1;
+
+    let begun = get(hub.address, &one, "").await;
+    let (page, cookie) = visit(&begun);
+    assert_eq!(page, one.split_once('?').unwrap().0);
+    assert!(!cookie.contains(ticket), "what is kept in the browser ends with the visit");
+    let set = begun.header("set-cookie").unwrap();
+    for part in ["HttpOnly", "SameSite=Lax", "Max-Age=3600", &format!("Path={page};")] {
+        assert!(set.contains(part), "{set}");
+    }
+    assert_eq!(
+        (begun.header("referrer-policy"), begun.header("cache-control")),
+        (Some("no-referrer"), Some("no-store"))
+    );
+    let shown = get(hub.address, &page, &cookie).await;
+    assert!(shown.status == 200 && !shown.text().contains(ticket));
+    assert_eq!(get(hub.address, &page, "").await.status, 404, "without a cookie nobody visits");
+    let (page_of_other, cookie_of_other) = visit(&get(hub.address, &other, "").await);
+    assert_eq!(get(hub.address, &page, &cookie_of_other).await.status, 404);
+    assert_eq!(get(hub.address, &page_of_other, &cookie).await.status, 404);
+    let wrong = format!("{page}?ticket={}", "0".repeat(64));
+    assert_eq!(get(hub.address, &wrong, &cookie).await.status, 404, "a wrong ticket is not passed over");
+    assert!(!hub.process().said().contains(ticket), "it is in no log");
+}
+
+#[tokio::test]
+async fn the_address_of_one_page_is_replaced_alone_and_whoever_looked_at_it_is_out() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    hub.subscribe(TOPIC, &destination.url("/1"), &[("hub.secret", SECRET)], 1).await;
+    hub.subscribe(TOPIC, &destination.url("/2"), &[], 2).await;
+    let all = details(&hub).await;
+    let address = |one: &Value| target(one["status_page"].as_str().unwrap());
+    let (one, other) = (address(&all[0]), address(&all[1]));
+    let (page, cookie) = visit(&get(hub.address, &one, "").await);
+
+    let replace = format!("/api/v1/subscriptions/{}/address", all[0]["id"]);
+    let answer = hub.admin_post(&replace, "").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let new = address(&serde_json::from_slice(&answer.body).unwrap());
+    assert_ne!(new, one);
+    hub.kill().await;
+    hub.restart().await;
+    hub.until_subscribed(2).await;
+    assert_eq!(address(&details(&hub).await[0]), new);
+    assert_eq!(open(hub.address, &one).await.status, 404);
+    assert_eq!(get(hub.address, &page, &cookie).await.status, 404);
+    for still in [&new, &other] {
+        assert_eq!(open(hub.address, still).await.status, 200, "{still}");
+    }
+    let callback = destination.url("/1");
+    let (page, cookie) = visit(&show(hub.address, TOPIC, &callback, SECRET).await);
+    assert_eq!(get(hub.address, &page, &cookie).await.status, 200, "the secret opens it as before");
+    assert_eq!(hub.admin_post("/api/v1/subscriptions/999/address", "").await.status, 404);
+    assert!(hub.admin("/api/v1/audit").await.text().contains("\"act\":\"replace address\""));
+
+    let exported = hub.admin(&format!("/api/v1/subscriptions/{}/export", all[0]["id"])).await.text();
+    assert!(exported.contains("\"address_replaced\":true"), "{exported}");
+    let deny = format!("{{\"ids\": [{}], \"reason\": \"over\"}}", all[0]["id"]);
+    assert_eq!(hub.admin_post("/api/v1/subscriptions/deny", &deny).await.status, 200);
+    hub.stop().await;
+    hub.restart().await;
+    let kept = std::fs::read_to_string(folder.path().join("status-pages.json")).unwrap();
+    assert_eq!(kept, "{}", "it is forgotten when the subscription is over");
+}
+
 #[tokio::test]
 async fn the_secret_of_a_subscription_opens_its_page_and_whatever_else_is_refused_alike() {
     let folder = tempdir().unwrap();
@@ -205,10 +302,10 @@ async fn the_secret_of_a_subscription_opens_its_page_and_whatever_else_is_refuse
     hub.subscribe(TOPIC, &mute, &[], 2).await;
 
     let answer = show(hub.address, TOPIC, &callback, SECRET).await;
-    assert_eq!(answer.status, 303, "{}", answer.text());
-    let page = answer.header("location").unwrap().to_owned();
-    assert!(details(&hub).await.iter().any(|one| one["status_page"].as_str().unwrap().ends_with(&page)));
-    assert_eq!(open(hub.address, &page).await.status, 200);
+    let (page, cookie) = visit(&answer);
+    let address = format!("{page}?ticket=");
+    assert!(details(&hub).await.iter().any(|one| one["status_page"].as_str().unwrap().contains(&address)));
+    assert_eq!(get(hub.address, &page, &cookie).await.status, 200);
 
     let asked = destination.seen().len();
     let refused = show(hub.address, TOPIC, &callback, "wrong").await;

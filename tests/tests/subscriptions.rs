@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use resync_core::websub::{Secret, Signature};
 use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
 use tempfile::tempdir;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 /// A busy machine may hold up an answer or two, but a hub that waits for what hangs is late each time.
 const ASKED: usize = 10;
@@ -275,6 +277,31 @@ async fn b29_a_request_that_was_acknowledged_is_verified_even_after_kill_9() {
     hub.restart().await;
     destination.until_verified(2).await;
     hub.until_subscribed(1).await;
+}
+
+/// They hang up as soon as they have asked, while the request is written down. What is durable is acted upon, and not only by the next start.
+#[tokio::test]
+async fn b29_what_is_durable_is_verified_although_the_client_hung_up() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    for number in 0..60 {
+        let callback = destination.url(&format!("/{number}"));
+        let body = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs([("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &callback)])
+            .finish();
+        let mut client = TcpStream::connect(hub.address).await.unwrap();
+        let head = "POST /websub/ HTTP/1.1\r\nHost: hub\r\nContent-Type: application/x-www-form-urlencoded";
+        let asked = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        client.write_all(asked.as_bytes()).await.unwrap();
+    }
+    destination.until_verified(1).await;
+    eventually("nothing that was written down waits for the next start", || async {
+        let answer = hub.admin("/api/v1/drain").await;
+        let owed: serde_json::Value = serde_json::from_str(&answer.text()).unwrap();
+        owed["to_verify"] == 0 && owed["under_way"] == 0
+    })
+    .await;
 }
 
 #[tokio::test]

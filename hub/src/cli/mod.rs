@@ -53,7 +53,7 @@ enum Command {
     /// Check the configuration, or print the effective one
     #[command(subcommand)]
     Config(tools::ConfigCommand),
-    /// List the subscriptions of a running hub, and deny them
+    /// List the subscriptions of a running hub, export and deny them, and replace the addresses of their pages
     #[command(subcommand)]
     Subscriptions(tools::Subscriptions),
     /// Write everything that a hub remembers to a file, while it runs or while it is stopped

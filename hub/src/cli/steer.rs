@@ -1,16 +1,32 @@
 //! `resync-hub drain` and `log-level`: what a running hub takes, and what it tells.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use clap::Args;
+use resync_hub::operator::counted;
 use serde::Deserialize;
 
 use super::tools::{AdminApi, understand};
-use super::{Failure, say};
+use super::{Failure, complain, say};
+
+/// The exit code of a wait whose time was over.
+const STILL_OWED: u8 = 3;
+const UNCOUNTED: &str = "it does not say what is owed";
+/// How often it is asked what is still owed.
+const ASK_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
 pub(super) struct Drain {
     /// Take everything again
     #[arg(long)]
     end: bool,
+    /// Wait until nothing is owed any more, and tell on standard error what is waited for
+    #[arg(long, conflicts_with = "end")]
+    wait: bool,
+    /// Wait no longer than this, for example 90s or 2h (exit code 3 when something is still owed then)
+    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
     #[command(flatten)]
     admin: AdminApi,
 }
@@ -24,10 +40,48 @@ pub(super) struct LogLevel {
 }
 
 /// What the admin API says of a drain.
-#[derive(Deserialize)]
-struct Draining {
+#[derive(Clone, Deserialize)]
+struct Standing {
     draining: bool,
+    /// A hub of before does not tell, nor one whose store does not answer.
+    #[serde(flatten)]
+    owed: Option<Counts>,
+}
+
+#[derive(Clone, Deserialize, PartialEq, Eq)]
+struct Counts {
+    under_way: usize,
+    to_fetch: usize,
+    to_verify: usize,
+    to_tell: usize,
+    in_turn: usize,
     late: usize,
+    paused: usize,
+    nothing_owed: bool,
+}
+
+impl Counts {
+    /// What is owed, in words.
+    fn words(&self) -> String {
+        let subscriptions = |count| counted(count, "subscription", "subscriptions");
+        let parts = [
+            (self.under_way, counted(self.under_way, "request", "requests") + " under way"),
+            (self.to_fetch, counted(self.to_fetch, "topic", "topics") + " to fetch"),
+            (self.to_verify, counted(self.to_verify, "callback", "callbacks") + " to verify"),
+            (self.to_tell, counted(self.to_tell, "callback", "callbacks") + " to tell of a denial"),
+            (self.in_turn, subscriptions(self.in_turn) + " whose turn comes"),
+            (self.late, subscriptions(self.late) + " behind"),
+        ];
+        let mut owed: Vec<_> =
+            parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words).collect();
+        if self.paused > 0 {
+            let paused = self.paused;
+            owed.push(format!(
+                "{paused} of them until their topic is resumed (`resync-hub deliveries paused`)"
+            ));
+        }
+        if owed.is_empty() { "nothing is owed".to_owned() } else { owed.join(", ") }
+    }
 }
 
 /// And of the log.
@@ -37,20 +91,64 @@ struct Filter {
 }
 
 pub(super) fn drain(command: Drain) -> Result<(), Failure> {
-    let Drain { end, admin } = command;
+    let Drain { end, wait, timeout, admin } = command;
     let json = admin.json;
-    let body = admin.ask(if end { "DELETE" } else { "POST" }, "/api/v1/drain", "")?;
-    let Draining { draining, late } = understand(&body)?;
+    let mut body = admin.clone().ask(if end { "DELETE" } else { "POST" }, "/api/v1/drain", "")?;
+    let mut state = understand::<Standing>(&body)?;
+    let mut over = false;
+    if wait {
+        (body, state, over) = until_nothing_is_owed(&admin, (body, state), timeout)?;
+    }
     if json {
         say(body);
-    } else if draining {
-        say(format_args!(
-            "draining: nothing new is taken, deliveries go on; {late} subscriptions are behind"
-        ));
-    } else {
+    }
+    let owed = state.owed.as_ref().map_or_else(|| UNCOUNTED.to_owned(), Counts::words);
+    if over {
+        return Err(Failure { code: STILL_OWED, message: format!("the time is over: {owed}") });
+    }
+    if wait && !state.draining {
+        return Err(Failure::new("the drain was ended before nothing was owed any more"));
+    }
+    if !json && state.draining {
+        say(format_args!("draining: nothing new is taken, deliveries go on; {owed}"));
+    } else if !json {
         say("everything is taken again");
     }
     Ok(())
+}
+
+/// Asks until nothing is owed, somebody ends the drain, or the time is over; tells whenever it changes what is waited for. Returns the last
+/// answer, and whether the time was over.
+fn until_nothing_is_owed(
+    admin: &AdminApi,
+    (mut body, mut state): (String, Standing),
+    timeout: Option<Duration>,
+) -> Result<(String, Standing, bool), Failure> {
+    let begun = Instant::now();
+    let mut told = None;
+    while state.draining {
+        let Some(owed) = state.owed else {
+            return Err(Failure::new(format!(
+                "the hub is drained, but there is nothing to wait for: {UNCOUNTED}"
+            )));
+        };
+        if owed.nothing_owed {
+            state.owed = Some(owed);
+            break;
+        }
+        let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok((body, Standing { owed: Some(owed), ..state }, true));
+        }
+        if told.as_ref() != Some(&owed) {
+            complain(&format!("waiting: {}", owed.words()));
+            told = Some(owed);
+        }
+        thread::sleep(left.map_or(ASK_EVERY, |left| left.min(ASK_EVERY)));
+        body = admin.clone().ask("GET", "/api/v1/drain", "")?;
+        state = understand(&body)?;
+    }
+    Ok((body, state, false))
 }
 
 pub(super) fn log_level(command: LogLevel) -> Result<(), Failure> {

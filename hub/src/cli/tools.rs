@@ -56,7 +56,7 @@ pub(super) enum Token {
 }
 
 /// Which hub's files are meant.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct WhichHub {
     /// Configuration file (TOML); /etc/resync-hub/hub.toml if it is there and neither this nor the data folder is said
     #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG", global = true)]
@@ -102,6 +102,13 @@ pub(super) enum Subscriptions {
         #[command(flatten)]
         admin: AdminApi,
     },
+    /// Give the status page of a subscription another address; the one of before opens nothing any more
+    NewAddress {
+        /// Its id, as `list` shows it
+        id: u64,
+        #[command(flatten)]
+        admin: AdminApi,
+    },
     /// End subscriptions now and tell their callbacks (hub.mode=denied)
     Deny {
         /// Their ids, as `list` shows them
@@ -119,7 +126,7 @@ pub(super) enum Subscriptions {
 }
 
 /// Where a running hub takes orders.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct AdminApi {
     /// The answer of the admin API as it is (JSON)
     #[arg(long, global = true)]
@@ -266,6 +273,12 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
             let all: Value = understand(&admin.ask("GET", &path, "")?)?;
             say(format_args!("{all:#}"));
         }
+        Subscriptions::NewAddress { id, admin } => {
+            let json = admin.json;
+            let body = admin.ask("POST", &format!("/api/v1/subscriptions/{id}/address"), "")?;
+            let AddressLine { status_page } = understand(&body)?;
+            say(if json { body } else { status_page });
+        }
         Subscriptions::Deny { ids, topic, reason, admin } => {
             let json = admin.json;
             let wish = serde_json::json!({ "ids": ids, "topic": topic, "reason": reason }).to_string();
@@ -372,6 +385,11 @@ struct SubscriptionLine {
     topic: String,
     callback_origin: String,
     lease_end: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct AddressLine {
+    status_page: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -385,6 +385,9 @@ pub struct AdminConfig {
     pub listen: SocketAddr,
     /// Where the token is; empty means `data_dir/admin-token`.
     pub token_file: PathBuf,
+    /// How long whoever takes a backup may pause at once.
+    #[serde(deserialize_with = "values::duration")]
+    pub backup_timeout: Duration,
     /// `certificate` and `key`
     #[serde(flatten)]
     pub tls: TlsConfig,
@@ -490,6 +493,11 @@ impl Config {
         self.data_dir.join("ticket-key")
     }
 
+    /// Where it is noted which addresses of status pages were replaced.
+    pub fn addresses_file(&self) -> PathBuf {
+        self.data_dir.join("status-pages.json")
+    }
+
     /// Where it is written down what operators did.
     pub fn audit_file(&self) -> PathBuf {
         self.data_dir.join("audit.jsonl")
@@ -505,12 +513,34 @@ impl Config {
     pub fn beside_the_store(&self) -> Vec<PathBuf> {
         let tokens = self.publisher_tokens_file();
         let used = uses_file(&tokens);
-        vec![tokens, used, self.ticket_key_file(), self.audit_file()]
+        vec![tokens, used, self.ticket_key_file(), self.addresses_file(), self.audit_file()]
+    }
+
+    fn unfit_timeouts(&self) -> Vec<String> {
+        let (delivery, ingress) = (&self.delivery, &self.ingress);
+        let short = [
+            ("delivery.timeout", delivery.timeout),
+            ("delivery.connect_timeout", delivery.connect_timeout),
+            ("publish.fetch_timeout", self.publish.fetch_timeout),
+            ("ingress.header_timeout", ingress.header_timeout),
+            ("ingress.body_timeout", ingress.body_timeout),
+            ("ingress.answer_timeout", ingress.answer_timeout),
+        ];
+        let long = [("admin.backup_timeout", self.admin.backup_timeout)];
+        let short = short.map(|(key, value)| (key, value, LONGEST_TIMEOUT, "10 minutes"));
+        let long = long.map(|(key, value)| (key, value, LONGEST_BACKUP_PAUSE, "a day"));
+        let unfit =
+            short.into_iter().chain(long).filter(|(_, value, longest, _)| value.is_zero() || value > longest);
+        unfit
+            .map(|(key, value, _, most)| {
+                format!("{key} must be more than 0 and at most {most}, it is {value:?}")
+            })
+            .collect()
     }
 
     /// Mistakes that no single value shows.
     fn contradictions(&self) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut found = self.unfit_timeouts();
         let mut claim = |holds: bool, otherwise: String| {
             if !holds {
                 found.push(otherwise);
@@ -532,17 +562,6 @@ impl Config {
             format!("lease.spread must lie between 0 and 0.9, it is {spread}"),
         );
         let delivery = &self.delivery;
-        for (key, value) in [
-            ("delivery.timeout", delivery.timeout),
-            ("delivery.connect_timeout", delivery.connect_timeout),
-            ("publish.fetch_timeout", self.publish.fetch_timeout),
-            ("ingress.header_timeout", self.ingress.header_timeout),
-            ("ingress.body_timeout", self.ingress.body_timeout),
-            ("ingress.answer_timeout", self.ingress.answer_timeout),
-        ] {
-            let sensible = !value.is_zero() && value <= LONGEST_TIMEOUT;
-            claim(sensible, format!("{key} must be more than 0 and at most 10 minutes, it is {value:?}"));
-        }
         for (key, value) in [
             ("delivery.max_in_flight", delivery.max_in_flight),
             ("delivery.per_host", delivery.per_host),
@@ -622,6 +641,8 @@ const LARGEST_BODY: u64 = 1 << 30;
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 24 * 3_600);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+/// Longer than this no backup waits for whoever takes it: meanwhile the store keeps what is in it.
+const LONGEST_BACKUP_PAUSE: Duration = Duration::from_secs(24 * 3_600);
 const MOST_REQUESTS: usize = 1_000_000;
 
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::super::hosts::OpenHost;
-use super::super::operator::{Act, LateSubscription, Progress, TopicStanding, Waits, Which};
+use super::super::operator::{Act, LateSubscription, Owed, Progress, TopicStanding, Waits, Which};
 use super::{Machine, Now};
 use crate::delivery::member::Phase;
 use crate::store::{FailureClass, Offset, Replayed, Skip, SubscriptionId, TopicId};
@@ -68,6 +68,16 @@ impl Machine {
             subscriptions: state.subscriptions(),
             late: state.late_count(),
         })
+    }
+
+    /// What is owed to the subscriptions of this shard.
+    pub(in super::super) fn owed(&self) -> Owed {
+        let topics = self.topics.iter().map(|(topic, state)| {
+            let (in_turn, behind) = state.owed();
+            let paused = if self.paused.contains(topic) { in_turn + behind } else { 0 };
+            Owed { in_turn, behind, paused }
+        });
+        topics.sum()
     }
 
     /// How far a subscription is.

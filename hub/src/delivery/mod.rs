@@ -43,7 +43,7 @@ pub use feed::without_known_entries;
 pub use meters::{Meters, OUTCOMES};
 pub use notes::{Came, Note, Notes};
 pub use operator::{
-    Act, LateSubscription, OpenHost, Operator, Progress, Stopped, TopicStanding, Waits, Which,
+    Act, LateSubscription, OpenHost, Operator, Owed, Progress, Stopped, TopicStanding, Waits, Which,
 };
 pub use schedule::RetryPolicy;
 

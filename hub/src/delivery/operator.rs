@@ -119,6 +119,27 @@ impl Sum for TopicStanding {
     }
 }
 
+/// How many subscriptions have not got everything yet that is in the logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owed {
+    /// Sweeps have still to serve them.
+    pub in_turn: usize,
+    /// Sweeps have passed them by: they wait for another attempt, for their host or for an answer.
+    pub behind: usize,
+    /// So many of both wait for their topic to be resumed.
+    pub paused: usize,
+}
+
+impl Sum for Owed {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            in_turn: sum.in_turn + part.in_turn,
+            behind: sum.behind + part.behind,
+            paused: sum.paused + part.paused,
+        })
+    }
+}
+
 /// Delivery has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("delivery has stopped")]
@@ -137,6 +158,8 @@ pub(super) enum Order {
     Subscriptions(TopicId, oneshot::Sender<usize>),
     Topic(TopicId, oneshot::Sender<TopicStanding>),
     Progress(TopicId, SubscriptionId, oneshot::Sender<Option<Progress>>),
+    /// Answered with all that was durable before.
+    Owed(oneshot::Sender<Owed>),
     /// Answered once it is durable.
     Act(Act, oneshot::Sender<usize>),
 }
@@ -217,6 +240,15 @@ impl Operator {
     /// [`Stopped`]
     pub async fn progress(&self, topic: TopicId, id: SubscriptionId) -> Result<Option<Progress>, Stopped> {
         Ok(self.ask(|reply| Order::Progress(topic, id, reply)).await?.into_iter().flatten().next())
+    }
+
+    /// How many subscriptions have not got everything yet that was durable before this was asked. Takes time in proportion to
+    /// the subscriptions of topics that a sweep is about.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn owed(&self) -> Result<Owed, Stopped> {
+        Ok(self.ask(Order::Owed).await?.into_iter().sum())
     }
 
     /// Does it; returns, once that is durable, how many subscriptions it concerns.

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use super::*;
 use crate::delivery::attempt::{Find, Finished};
 use crate::delivery::clock::doubt_at_start;
-use crate::delivery::operator::{Act, Which};
+use crate::delivery::operator::{Act, Owed, Which};
 use crate::delivery::schedule::Outcome;
 use crate::store::{Laggard, Offset, Topic, Uptime, Watermark};
 
@@ -156,6 +156,19 @@ impl World {
                 Find::Pass => sought = found.next(),
             }
         }
+    }
+
+    /// What the machine says that it owes in all: the subscriptions, one by one, that are not done through the newest notification.
+    fn owed_in_all(&self) -> Owed {
+        let owed = self.machine.owed();
+        let progress = self
+            .durable
+            .slots
+            .values()
+            .filter_map(|slot| self.machine.progress(slot.topic, slot.id, self.now.monotonic));
+        let behind = progress.filter(|one| one.cursor < one.head).count();
+        assert_eq!(owed.in_turn + owed.behind, behind, "{:?}", self.machine);
+        owed
     }
 
     fn first(&self, id: TopicId) -> Offset {
@@ -561,8 +574,16 @@ impl World {
         for topic in std::mem::take(&mut self.durable.paused) {
             self.machine.apply(&StoreEvent::Resumed { topic });
         }
+        self.save();
+        self.checkpoint();
         for _ in 0..10_000 {
             self.save();
+            let nothing_owed = self.owed_in_all() == Owed::default();
+            assert!(
+                !nothing_owed || self.is_complete(),
+                "who misses something is owed it: {:?}",
+                self.machine
+            );
             self.send();
             while !self.in_flight.is_empty() {
                 while !self.in_flight.is_empty() {
@@ -627,6 +648,7 @@ fn run(seed: u64) -> Seen {
     world.save();
     assert!(world.durable.laggards.is_empty(), "seed {seed}: everybody is done, nobody is behind");
     assert_eq!(world.machine.laggards(), 0, "seed {seed}");
+    assert_eq!(world.owed_in_all(), Owed::default(), "seed {seed}");
     world.seen
 }
 

@@ -363,6 +363,21 @@ impl TopicState {
         self.members.len() - self.attached.len() - self.parked.len()
     }
 
+    /// How many subscriptions sweeps still have to serve, the next one too, and how many that were passed by are behind. Nobody is owed
+    /// anything where both are zero.
+    pub(super) fn owed(&self) -> (usize, usize) {
+        let owes = |member: &Member| member.cursor < self.head;
+        let behind = self.late(SubscriptionId(0)).filter(|(_, member)| owes(member)).count();
+        if self.pass.is_none() {
+            return (0, behind);
+        }
+        let on_time = self.attached.union(&self.parked).filter_map(|id| self.members.get(id));
+        let idle = self.slots.iter().filter(|(id, slot)| {
+            self.done_of(*id).max(slot.start) < self.head && !self.members.contains_key(id)
+        });
+        (on_time.filter(|member| owes(member)).count() + idle.count(), behind)
+    }
+
     /// Begins the next sweep where one is due.
     fn begin(&mut self) {
         if self.pass.is_some() || self.head <= self.done {

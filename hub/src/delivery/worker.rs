@@ -207,7 +207,7 @@ impl Worker {
             let timer = if self.may_start() { self.next_timer() } else { None };
             tokio::select! {
                 Some(event) = events.recv() => self.take_events(event, &mut events),
-                Some(order) = orders.recv() => self.take_order(order),
+                Some(order) = orders.recv() => self.take_order(order, &mut events),
                 Some(carried) = self.in_flight.next(), if !self.in_flight.is_empty() => self.take_answers(carried),
                 Some(halt) = halts.recv() => self.halt(halt, &mut events),
                 Some((shard, host)) = confirmations.recv() => self.release(shard, host),
@@ -270,6 +270,11 @@ impl Worker {
         self.apply(std::iter::once(first).chain(more));
     }
 
+    /// Takes in everything that was durable before.
+    fn catch_up(&mut self, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+        self.apply(std::iter::from_fn(|| events.try_recv().ok()));
+    }
+
     fn apply(&mut self, events: impl Iterator<Item = StoreEvent>) {
         for event in events {
             if let StoreEvent::Subscribed { shard, slot, .. } = &event {
@@ -299,7 +304,7 @@ impl Worker {
 
     /// The subscription has ended, which an event has told by now: after this nothing is sent to it, and nothing is under way.
     fn halt(&mut self, halt: Halt, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
-        self.apply(std::iter::from_fn(|| events.try_recv().ok()));
+        self.catch_up(events);
         let index = self.owned.iter().position(|owned| owned.shard == halt.shard);
         for under_way in &mut self.in_flight {
             if Some(under_way.index) == index && under_way.attempt.subscription == halt.subscription {
@@ -310,7 +315,10 @@ impl Worker {
         let _ = halt.done.send(());
     }
 
-    fn take_order(&mut self, order: Order) {
+    fn take_order(&mut self, order: Order, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+        if matches!(order, Order::Owed(_)) {
+            self.catch_up(events);
+        }
         let now = Now::read();
         let mut machines = self.owned.iter().map(|owned| &owned.machine);
         // Whoever has asked and gone does not want to know.
@@ -335,6 +343,9 @@ impl Worker {
             }
             Order::Progress(topic, id, reply) => {
                 let _ = reply.send(machines.find_map(|m| m.progress(topic, id, now.monotonic)));
+            }
+            Order::Owed(reply) => {
+                let _ = reply.send(machines.map(Machine::owed).sum());
             }
             Order::Act(act, reply) => {
                 let concerned = self.owned.iter_mut().map(|owned| owned.machine.act(&act, now)).sum();

@@ -83,17 +83,17 @@ async fn endpoint(
     request: Request<Body>,
 ) -> Response {
     match *request.method() {
-        Method::POST => post(&state, client, request).await,
+        Method::POST => post(state, client, request).await,
         Method::GET | Method::HEAD => about(&state.hub_url),
         _ => method_not_allowed("GET, HEAD, POST"),
     }
 }
 
-async fn post(state: &EndpointState, peer: SocketAddr, request: Request<Body>) -> Response {
-    if state.drain.is_on() {
+async fn post(state: EndpointState, peer: SocketAddr, request: Request<Body>) -> Response {
+    let Some(taking) = state.drain.take_in() else {
         let why = "this hub takes nothing new before it is stopped: send the same request again in a moment";
         return later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why);
-    }
+    };
     let client = state.proxies.client(peer.ip(), request.headers());
     if let Err(early) = state.limits.client(client, Instant::now()) {
         return too_many(early);
@@ -101,11 +101,18 @@ async fn post(state: &EndpointState, peer: SocketAddr, request: Request<Body>) -
     let (head, body) = request.into_parts();
     let form = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form);
     if !form {
-        return state.publish.content(&head.headers, body).await;
+        return state.publish.content(&head.headers, body, taking).await;
     }
     let bodies = &state.publish.bodies;
     match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, &bodies.forms).await {
-        Ok((body, _room)) => take_form(state, client, &head.headers, &body).await,
+        Ok((body, room)) => {
+            let take = async move {
+                let answer = take_form(&state, client, &head.headers, &body).await;
+                drop(room);
+                answer
+            };
+            taking.finish(take).await
+        }
         Err(refusal) => refusal,
     }
 }

@@ -5,6 +5,7 @@ mod body;
 mod catch_up;
 mod certificates;
 mod client;
+mod cookies;
 mod dress;
 mod endpoint;
 mod limits;
@@ -17,6 +18,7 @@ mod publish;
 mod reply;
 mod self_service;
 mod server;
+mod shield;
 mod tls;
 
 pub use admin::{AdminState, AdminToken, Sessions, admin};

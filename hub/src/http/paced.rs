@@ -1,8 +1,9 @@
-//! A connection whose client has to read what it asked for: whoever reads too slowly is cut off. It lies below TLS, which would
-//! take what it cannot pass on.
+//! A connection whose client has to read what it asked for: whoever reads too slowly is cut off, unless the answer gives it leeway. It
+//! lies below TLS, which would take what it cannot pass on.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,11 +12,24 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::Pace;
 
+/// How an answer that may take long asks more patience of its connection, from then on: each pause may be so long, however slowly the
+/// client reads between them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leeway(Arc<OnceLock<Duration>>);
+
+impl Leeway {
+    /// The first wish counts.
+    pub(super) fn give(&self, patience: Duration) {
+        self.0.get_or_init(|| patience);
+    }
+}
+
 /// A stream on which writing may wait for the reader for as long as the pace allows in all; what is written earns time back.
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     stream: S,
     pace: Pace,
+    leeway: Leeway,
     /// How much longer writing may wait.
     left: Duration,
     waiting: Option<Waiting>,
@@ -28,8 +42,8 @@ struct Waiting {
 }
 
 impl<S> Paced<S> {
-    pub(super) fn new(stream: S, pace: Pace) -> Self {
-        Self { stream, pace, left: pace.patience, waiting: None }
+    pub(super) fn new(stream: S, pace: Pace, leeway: Leeway) -> Self {
+        Self { stream, pace, leeway, left: pace.patience, waiting: None }
     }
 
     /// Takes the time into account that passed until this result of a write.
@@ -44,7 +58,7 @@ impl<S> Paced<S> {
                 Poll::Ready(result)
             }
             Poll::Pending => {
-                let left = self.left;
+                let left = self.leeway.0.get().copied().unwrap_or(self.left);
                 let waiting = self.waiting.get_or_insert_with(|| {
                     let since = Instant::now();
                     Waiting { since, end: Box::pin(sleep_until(since + left)) }
@@ -120,7 +134,7 @@ mod tests {
         let (server, client) = duplex(100);
         reader(client, 100, Duration::from_millis(100));
         let begun = Instant::now();
-        Paced::new(server, PACE).write_all(&vec![0; 100_000]).await.unwrap();
+        Paced::new(server, PACE, Leeway::default()).write_all(&vec![0; 100_000]).await.unwrap();
         assert!(begun.elapsed() > 5 * PACE.patience);
     }
 
@@ -128,7 +142,7 @@ mod tests {
     async fn who_reads_a_byte_now_and_then_is_cut_off_also_between_answers() {
         let (server, client) = duplex(100);
         reader(client, 1, Duration::from_secs(1));
-        let (begun, mut server) = (Instant::now(), Paced::new(server, PACE));
+        let (begun, mut server) = (Instant::now(), Paced::new(server, PACE, Leeway::default()));
         let mut answered = Ok(());
         while answered.is_ok() {
             answered = server.write_all(b"answer").await.and(server.flush().await);
@@ -141,11 +155,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pause_between_answers_costs_nothing() {
         let (server, mut client) = duplex(100);
-        let mut server = Paced::new(server, PACE);
+        let mut server = Paced::new(server, PACE, Leeway::default());
         for _ in 0..5 {
             server.write_all(&[0; 100]).await.unwrap();
             sleep(Duration::from_secs(60)).await;
             client.read_exact(&mut [0; 100]).await.unwrap();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_leeway_each_pause_may_be_so_long_and_none_longer() {
+        let (server, mut client) = duplex(100);
+        let leeway = Leeway::default();
+        leeway.give(10 * PACE.patience);
+        let mut server = Paced::new(server, PACE, leeway);
+        let writing = tokio::spawn(async move { server.write_all(&[0; 1_000]).await });
+        for _ in 0..5 {
+            sleep(9 * PACE.patience).await;
+            client.read_exact(&mut [0; 100]).await.unwrap();
+        }
+        let begun = Instant::now();
+        assert_eq!(writing.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() <= 10 * PACE.patience, "{:?}", begun.elapsed());
     }
 }

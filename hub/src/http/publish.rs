@@ -17,6 +17,7 @@ use super::notifications::Statuses;
 use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
 use crate::buckets::{Refusal, network};
+use crate::operator::Taking;
 use crate::places::{Asker, Lane};
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 use crate::topics::{Announced, Denied, Grant, Intake, Pings, Refused};
@@ -83,9 +84,9 @@ impl PublishState {
     }
 
     /// Notes what becomes of posted content.
-    pub(super) async fn content(&self, headers: &HeaderMap, body: Body) -> Response {
+    pub(super) async fn content(&self, headers: &HeaderMap, body: Body, taking: Arc<Taking>) -> Response {
         let mut span = None;
-        let taken = self.take_content(headers, body, &mut span).await;
+        let taken = self.take_content(headers, body, taking, &mut span).await;
         let response = taken.unwrap_or_else(|refusal| refusal);
         self.meters.post(response.status());
         answered(span, response.status());
@@ -139,20 +140,33 @@ impl PublishState {
         &self,
         headers: &HeaderMap,
         body: Body,
+        taking: Arc<Taking>,
         span: &mut Option<OpenSpan>,
     ) -> Result<Response, Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
-        let span = span.insert(self.begin(headers, "content"));
-        span.note("websub.topic", || announced.topic().as_str().to_owned());
+        let mut opened = self.begin(headers, "content");
+        opened.note("websub.topic", || announced.topic().as_str().to_owned());
         let note = other_hub(&announced, &self.hub_url);
-        let (body, room) =
-            body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await?;
+        let read = body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await;
+        let (body, room) = match read {
+            Ok(read) => read,
+            Err(refusal) => {
+                *span = Some(opened);
+                return Err(refusal);
+            }
+        };
         let (bytes, begun) = (body.len(), Instant::now());
-        let posted = self.intake.post(announced, body, span).await;
+        let intake = self.intake.clone();
+        let post = async move {
+            let posted = intake.post(announced, body, &opened).await;
+            drop(room);
+            (posted, opened)
+        };
+        let (posted, opened) = taking.finish(post).await;
+        let span = span.insert(opened);
         let id = posted.map_err(|refused| refuse_content(&refused))?;
         span.note("websub.notification", || id.to_string());
         self.meters.stored(bytes, begun.elapsed());
-        drop(room);
         Ok(accepted(&self.statuses, id, &note, headers).await)
     }
 }

@@ -23,7 +23,7 @@ use tower_service::Service;
 use tracing::{debug, warn};
 
 use super::body::Pace;
-use super::paced::Paced;
+use super::paced::{Leeway, Paced};
 use super::places::{NoPlace, Places};
 use super::tls::Tls;
 use crate::config::IngressConfig;
@@ -41,9 +41,6 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 /// So much of an answer the system may hold for a client that does not read yet (it takes twice of what it is told): what lies
 /// there counts as written.
 const SEND_BUFFER: usize = 128 * 1024;
-/// A client that is gone without a word is noticed after so many milliseconds.
-#[cfg(target_os = "linux")]
-const USER_TIMEOUT: u32 = 30_000;
 /// Connections without a place that are told so at once; further ones are closed without a word.
 const TURNED_AWAY_AT_ONCE: usize = 64;
 /// Connections that are accepted and not looked at yet. Thousands that come at once wait with the system, where they are in
@@ -63,6 +60,8 @@ pub struct Ingress {
     connections: Places,
     header_timeout: Duration,
     reading: Pace,
+    /// A client that is gone without a word, or reads nothing of what the system holds for it, is given up after so long.
+    silence: Duration,
     turning_away: Arc<Semaphore>,
     arrivals: Arc<Semaphore>,
     tls: Option<Tls>,
@@ -75,10 +74,17 @@ impl Ingress {
             connections: Places::for_connections(config),
             header_timeout: config.header_timeout,
             reading: Pace { patience: config.answer_timeout, bytes_per_second: config.body_rate },
+            silence: config.answer_timeout,
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
             arrivals: Arc::new(Semaphore::new(ACCEPTED_AHEAD)),
             tls,
         }
+    }
+
+    /// For a listener some of whose answers may pause for so long.
+    #[must_use]
+    pub fn with_leeway(self, patience: Duration) -> Self {
+        Self { silence: self.silence.max(patience), ..self }
     }
 }
 
@@ -145,22 +151,23 @@ fn take(
     let tls = ingress.tls.clone();
     match ingress.connections.take(client.ip()) {
         Ok(place) => {
-            let (router, reading) = (router.clone(), ingress.reading);
+            let (router, reading, silence) = (router.clone(), ingress.reading, ingress.silence);
             let header_timeout = ingress.header_timeout.mul_f64(1.0 - HEADER_SPREAD * fastrand::f64());
             tokio::spawn(async move {
                 drop(arrival);
                 // Answers are small and whole; waiting for more to send only delays them.
                 let _ = stream.set_nodelay(true);
-                bound_what_is_not_read(&stream);
+                bound_what_is_not_read(&stream, silence);
+                let leeway = Leeway::default();
+                let stream_of = |stream| Paced::new(stream, reading, leeway.clone());
                 match tls {
                     None => {
-                        let stream = Paced::new(stream, reading);
-                        converse(stream, client, router, header_timeout, stop).await;
+                        converse(stream_of(stream), (client, leeway), router, header_timeout, stop).await;
                     }
                     Some(tls) => {
-                        let limits = (header_timeout, reading);
-                        if let Some(stream) = shake_hands(stream, &tls, limits, stop.clone()).await {
-                            converse(stream, client, router, header_timeout, stop).await;
+                        let shaken = shake_hands(stream, &tls, stream_of, header_timeout, stop.clone()).await;
+                        if let Some(stream) = shaken {
+                            converse(stream, (client, leeway), router, header_timeout, stop).await;
                         }
                     }
                 }
@@ -187,11 +194,12 @@ fn take(
 async fn shake_hands(
     stream: TcpStream,
     tls: &Tls,
-    (limit, reading): (Duration, Pace),
+    paced: impl FnOnce(TcpStream) -> Paced<TcpStream>,
+    limit: Duration,
     mut stop: watch::Receiver<bool>,
 ) -> Option<TlsStream<Paced<TcpStream>>> {
     let shaken = tokio::select! {
-        shaken = timeout(limit, tls_or_advice(stream, tls, reading)) => shaken,
+        shaken = timeout(limit, tls_or_advice(stream, tls, paced)) => shaken,
         () = stopped_for(&mut stop, FIRST_REQUEST) => return None,
     };
     match shaken {
@@ -211,7 +219,7 @@ async fn shake_hands(
 async fn tls_or_advice(
     stream: TcpStream,
     tls: &Tls,
-    reading: Pace,
+    paced: impl FnOnce(TcpStream) -> Paced<TcpStream>,
 ) -> std::io::Result<Option<TlsStream<Paced<TcpStream>>>> {
     let mut first = [0];
     stream.peek(&mut first).await?;
@@ -220,7 +228,7 @@ async fn tls_or_advice(
         say(stream, "400 Bad Request", "", text).await?;
         return Ok(None);
     }
-    tls.accept(Paced::new(stream, reading)).await.map(Some)
+    tls.accept(paced(stream)).await.map(Some)
 }
 
 /// So long after the hub was asked to stop.
@@ -233,7 +241,7 @@ async fn stopped_for(stop: &mut watch::Receiver<bool>, pause: Duration) {
 /// All requests of one connection. At shutdown the one that is under way is the last.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
-    client: SocketAddr,
+    (client, leeway): (SocketAddr, Leeway),
     router: Router,
     header_timeout: Duration,
     mut stop: watch::Receiver<bool>,
@@ -243,6 +251,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let service = service_fn(move |mut request: Request<Incoming>| {
         asked.notify_one();
         request.extensions_mut().insert(ConnectInfo(client));
+        request.extensions_mut().insert(leeway.clone());
         let mut router = router.clone();
         async move { Ok::<_, Infallible>(router.call(request).await.unwrap_or_else(|never| match never {})) }
     });
@@ -273,10 +282,14 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 }
 
 /// The pace of reading says little about what the system has taken off our hands.
-fn bound_what_is_not_read(stream: &TcpStream) {
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+fn bound_what_is_not_read(stream: &TcpStream, silence: Duration) {
     let bounded = rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER);
     #[cfg(target_os = "linux")]
-    let bounded = bounded.and_then(|()| rustix::net::sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT));
+    let bounded = bounded.and_then(|()| {
+        let milliseconds = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+        rustix::net::sockopt::set_tcp_user_timeout(stream, milliseconds)
+    });
     if let Err(error) = bounded {
         debug!(%error, "answers that the system holds for a client are not bounded");
     }

@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{count, write};
 use crate::delivery::Counters;
+use crate::disk::Disk;
 use crate::operator::Drain;
 use crate::store::Store;
 
@@ -73,19 +74,11 @@ impl Collector for Standing {
             write(&mut encoder, (name, help), &ConstGauge::new(value))?;
         }
         // Where the system does not say, there is no such series.
-        if let Ok(disk) = rustix::fs::statvfs(&self.data_dir) {
+        if let Some(disk) = Disk::of(&self.data_dir) {
             let help = "Bytes that are free on the disk of data_dir for the hub's user";
-            write(
-                &mut encoder,
-                ("disk_free_bytes", help),
-                &ConstGauge::new(count(disk.f_bavail * disk.f_frsize)),
-            )?;
+            write(&mut encoder, ("disk_free_bytes", help), &ConstGauge::new(count(disk.free)))?;
             let help = "Bytes that the disk of data_dir has";
-            write(
-                &mut encoder,
-                ("disk_size_bytes", help),
-                &ConstGauge::new(count(disk.f_blocks * disk.f_frsize)),
-            )?;
+            write(&mut encoder, ("disk_size_bytes", help), &ConstGauge::new(count(disk.size)))?;
         }
         let counters = [
             (

@@ -93,7 +93,8 @@ impl Desk {
         let done = async {
             let done = self.act(Act::Skip(SubscriptionId(id))).await?;
             if done.subscriptions == 0 {
-                return Err(Failed::Unknown("late subscription, or its delivery is under way: try again"));
+                let why = "this subscription is not late, or its delivery is under way: try again";
+                return Err(Failed::Conflict(why.to_owned()));
             }
             Ok(done)
         };

@@ -50,6 +50,8 @@ pub struct ExportedSubscription {
     pub created_at: String,
     /// When it was last confirmed.
     pub verified_at: String,
+    /// Whether the operator has given its status page another address.
+    pub address_replaced: bool,
     /// What is noted while it is behind; absent otherwise.
     pub late: Option<ExportedLaggard>,
     /// Notifications that were given up for it.
@@ -193,6 +195,7 @@ impl Desk {
             start: record.start.0,
             created_at: record.created_at.to_string(),
             verified_at: record.verified_at.to_string(),
+            address_replaced: self.has_other_address(record),
             late: late.copied().map(Into::into),
             given_up: self.all_skips(shard, topic, id).await?,
             lost: gaps.iter().filter(own).copied().map(Gap::from).collect(),

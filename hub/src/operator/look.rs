@@ -12,6 +12,7 @@ use super::views::{
     SubscriptionDetail, Topic, TopicDetail, topic_id,
 };
 use super::{Desk, Failed, PageId, words};
+use crate::disk::Disk;
 use crate::store::{self, Offset, Shard, Skip, Slot, SubscriptionId, TopicId};
 use crate::topics::Tokens;
 
@@ -74,9 +75,7 @@ impl Desk {
         let (now, before) = (self.trends.now(), hour.first().copied().unwrap_or_default());
         let names = self.trends.outcomes();
         let outcomes = names.into_iter().zip(now.outcomes).zip(before.outcomes);
-        let disk = rustix::fs::statvfs(&self.data_dir)
-            .ok()
-            .map(|disk| (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize));
+        let disk = Disk::of(&self.data_dir);
         Ok(Overview {
             status: self.status(),
             running_for: self.trends.running_for().as_secs(),
@@ -89,8 +88,8 @@ impl Desk {
                 .mean_lag_since(&before)
                 .map(|lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX)),
             log_bytes: self.store.usage().log_bytes,
-            disk_free: disk.map(|(free, _)| free),
-            disk_size: disk.map(|(_, size)| size),
+            disk_free: disk.map(|disk| disk.free),
+            disk_size: disk.map(|disk| disk.size),
             hosts,
         })
     }

@@ -4,6 +4,7 @@
 //! capabilities (W-195); whole ones are in the export of one subscriber's data.
 
 mod acts;
+mod addresses;
 mod audit;
 mod copies;
 mod drain;
@@ -19,8 +20,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use acts::{ToAdd, ToDeny, Wish};
+pub use addresses::Addresses;
 pub use audit::{Audit, AuditError, By, Entry};
-pub use drain::Drain;
+pub use drain::{Drain, Taking};
 pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
 pub use log_filter::LogFilter;
 pub use look::Turn;
@@ -28,8 +30,8 @@ pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
 pub use trends::{Sample, Sources, Trends};
 pub use views::{
     Break, Chain, Denied, Done, Draining, Gap, Host, Late, LogEntry, LogLevel, NewPublisher, Outcome,
-    Overview, Page, Paused, Publisher, Rotated, Skipped, Status, Subscription, SubscriptionDetail, Topic,
-    TopicDetail, Trouble,
+    Overview, Page, Paused, Publisher, Rotated, Skipped, Status, StatusPage, StillOwed, Subscription,
+    SubscriptionDetail, Topic, TopicDetail, Trouble,
 };
 pub use words::{Lasting, Size, counted};
 
@@ -124,6 +126,8 @@ pub struct Desk {
     pub log: Option<LogFilter>,
     /// What opens the pages that subscribers see.
     pub tickets: Tickets,
+    /// Which of these pages have another address than their first.
+    pub addresses: Addresses,
     /// What the URLs of these pages begin with.
     pub hub_url: Arc<str>,
 }

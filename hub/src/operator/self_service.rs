@@ -3,19 +3,22 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::{Desk, Failed, Lasting, SubscriptionDetail};
+use super::{By, Desk, Failed, Lasting, StatusPage, SubscriptionDetail};
 use crate::delivery::{Came, Note};
-use crate::store::SubscriptionId;
+use crate::store::{Shard, Subscription, SubscriptionId};
+use crate::topics::Tickets;
 
 /// A lease that ends so soon wants to be renewed.
 const SOON: Duration = Duration::from_secs(24 * 3_600);
+/// How long a page stays open for whoever opened it.
+const VISIT: Duration = Duration::from_secs(3_600);
 
 /// Which subscription a status page is about: its number, and the moment of its first verification. Where a store was restored from
 /// a backup, numbers are given once more; the moment keeps a page from showing its owner the subscription of somebody else.
@@ -30,9 +33,12 @@ impl PageId {
         Self { subscription, since }
     }
 
-    /// What its ticket is made of: no notification has such a name.
-    fn name(self) -> String {
-        format!("subscription {self}")
+    /// What its ticket is made of, with the part by which its address was replaced: no notification has such a name.
+    fn name(self, replaced: Option<&str>) -> String {
+        match replaced {
+            None => format!("subscription {self}"),
+            Some(part) => format!("subscription {self} address {part}"),
+        }
     }
 }
 
@@ -98,12 +104,76 @@ pub struct OwnAttempt {
 impl Desk {
     /// The URL of a page, below this beginning.
     pub fn page_url(&self, base: &str, page: PageId) -> String {
-        format!("{base}subscriptions/{page}?ticket={}", self.tickets.of(page.name()))
+        format!("{base}subscriptions/{page}?ticket={}", self.tickets.of(self.name_of(page)))
     }
 
     /// Whether this is the ticket to that page.
     pub fn admits(&self, ticket: &str, page: PageId) -> bool {
-        self.tickets.admits(ticket, page.name())
+        self.tickets.admits(ticket, self.name_of(page))
+    }
+
+    /// What opens that page for a while, and for how long.
+    pub fn begin_visit(&self, page: PageId) -> (String, Duration) {
+        (visit(&self.tickets, &self.name_of(page), SystemTime::now() + VISIT), VISIT)
+    }
+
+    /// Whether this opens that page now.
+    pub fn is_visit(&self, visit: &str, page: PageId) -> bool {
+        is_visit(&self.tickets, visit, &self.name_of(page), SystemTime::now())
+    }
+
+    fn name_of(&self, page: PageId) -> String {
+        page.name(self.addresses.part(page).as_deref())
+    }
+
+    /// Gives the page of a subscription another address; the one of before opens nothing any more, and who visits it is out.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn replace_address(&self, by: By, id: u64) -> Result<StatusPage, Failed> {
+        let unknown = || Failed::Unknown("subscription");
+        let topic = self.operator.topic_of(SubscriptionId(id)).await?.ok_or_else(unknown)?;
+        let (_, found) = self.record(topic, SubscriptionId(id)).await?.ok_or_else(unknown)?;
+        let page = PageId::new(found.id, found.created_at);
+        let replaced = async {
+            self.addresses
+                .replace(page)
+                .await
+                .map_err(|error| Failed::Conflict(format!("it cannot be noted in the data folder: {error}")))
+        };
+        self.audited(by, "replace address", &format!("subscription {id}"), replaced).await?;
+        Ok(StatusPage { status_page: self.page_url(&self.hub_url, page) })
+    }
+
+    /// Whether the address of the page of this subscription was replaced.
+    pub(super) fn has_other_address(&self, of: &Subscription) -> bool {
+        self.addresses.part(PageId::new(of.id, of.created_at)).is_some()
+    }
+
+    /// Forgets that the addresses of pages were replaced whose subscriptions are over; if it cannot, the next start does.
+    pub async fn forget_addresses(&self) {
+        if let Err(error) = self.forget_those_over().await {
+            tracing::warn!(%error, "replaced addresses of pages whose subscriptions are over are not forgotten");
+        }
+    }
+
+    async fn forget_those_over(&self) -> Result<(), Failed> {
+        let mut over = self.addresses.pages();
+        for shard in (0..self.store.shards()).map(Shard) {
+            if over.is_empty() {
+                break;
+            }
+            for slot in self.store.slots(shard).await? {
+                if !over.iter().any(|page| page.subscription == slot.id) {
+                    continue;
+                }
+                let found = self.store.subscription(shard, slot.topic, slot.id).await?;
+                let page = found.map(|found| PageId::new(found.id, found.created_at).to_string());
+                over.retain(|one| page.as_ref() != Some(&one.to_string()));
+            }
+        }
+        let forgotten = self.addresses.forget(over).await;
+        forgotten.map_err(|error| Failed::Conflict(format!("it cannot be noted in the data folder: {error}")))
     }
 
     /// What the owner of this page may see; `None` where the subscription is over.
@@ -147,6 +217,22 @@ impl Desk {
         let is_known = bool::from(Sha256::digest(secret.as_bytes()).ct_eq(&expected)) && kept.is_some();
         Ok(found.filter(|_| is_known).map(|found| PageId::new(found.id, found.created_at)))
     }
+}
+
+/// What opens the page of this name until then. It says itself how long, so that nothing is kept of it here.
+fn visit(tickets: &Tickets, page: &str, until: SystemTime) -> String {
+    let until = unix_seconds(until);
+    format!("{until}.{}", tickets.of(format_args!("visit until {until}: {page}")))
+}
+
+fn is_visit(tickets: &Tickets, visit: &str, page: &str, now: SystemTime) -> bool {
+    let Some((until, ticket)) = visit.split_once('.') else { return false };
+    until.parse().is_ok_and(|until: u64| unix_seconds(now) < until)
+        && tickets.admits(ticket, format_args!("visit until {until}: {page}"))
+}
+
+fn unix_seconds(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 impl From<Note> for OwnAttempt {
@@ -277,6 +363,8 @@ fn remedy(came: Came) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use resync_core::websub::Secret;
+
     use super::*;
 
     #[test]
@@ -285,6 +373,21 @@ mod tests {
         assert_eq!(id.to_string(), "7.1763800000123");
         for other in ["7", "07.1763800000123", "7.01763800000123", "+7.1763800000123", "7.x", "7.1.2", ""] {
             assert!(other.parse::<PageId>().is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_visit_opens_its_page_only_and_ends() {
+        let (tickets, begun) =
+            (Tickets::new(Secret::random()), UNIX_EPOCH + Duration::from_secs(1_763_800_000));
+        let given = visit(&tickets, "one", begun + VISIT);
+        let opens = |visit: &str, page, now| is_visit(&tickets, visit, page, now);
+        assert!(opens(&given, "one", begun) && opens(&given, "one", begun + VISIT - Duration::from_secs(1)));
+        assert!(!opens(&given, "one", begun + VISIT) && !opens(&given, "other", begun));
+        let (until, ticket) = given.split_once('.').unwrap();
+        let longer = format!("{}.{ticket}", until.parse::<u64>().unwrap() + 1);
+        for forged in [longer.as_str(), ticket, until, "", &format!("+{given}")] {
+            assert!(!opens(forged, "one", begun), "{forged}");
         }
     }
 

@@ -332,6 +332,13 @@ pub struct Done {
     pub subscriptions: usize,
 }
 
+/// Where a subscriber sees how its subscription stands.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct StatusPage {
+    /// The address of the page: whoever has it may look.
+    pub status_page: String,
+}
+
 /// What a denial came to.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Denied {
@@ -348,13 +355,35 @@ pub struct Rotated {
     pub key: String,
 }
 
-/// Whether the hub is being drained.
+/// Whether the hub is being drained, and what it still owes.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub struct Draining {
     /// Nothing new is taken.
     pub draining: bool,
-    /// Subscriptions that are behind.
+    /// Absent where it cannot be counted.
+    #[serde(flatten)]
+    pub owed: Option<StillOwed>,
+}
+
+/// What is still owed.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub struct StillOwed {
+    /// Requests that came before and are being read or written down.
+    pub under_way: usize,
+    /// Topics that were pinged and have not been fetched yet.
+    pub to_fetch: usize,
+    /// Requests to subscribe and unsubscribe whose callback has not been asked yet.
+    pub to_verify: usize,
+    /// Callbacks that have not been told yet that they were denied.
+    pub to_tell: usize,
+    /// Subscriptions that sweeps have still to serve.
+    pub in_turn: usize,
+    /// Subscriptions that are behind: they wait for another attempt, for their host or for an answer.
     pub late: usize,
+    /// So many of the last two wait for their topic to be resumed.
+    pub paused: usize,
+    /// Nothing of that is left.
+    pub nothing_owed: bool,
 }
 
 /// Which lines go to the log.

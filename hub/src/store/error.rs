@@ -33,7 +33,7 @@ pub enum StoreError {
     },
     /// A backup was being restored into it.
     #[error(
-        "a restore into {path} was not finished: remove what is in it and restore again, or choose another --data-dir"
+        "a restore into {path} was not finished: restore into it again, which begins anew, or choose another --data-dir"
     )]
     Unfinished {
         /// Where the store is.

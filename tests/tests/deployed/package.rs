@@ -84,6 +84,8 @@ fn the_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
     assert!(field("Depends").contains("libc6 (>= 2."), "{}", field("Depends"));
     let held = said(Command::new("dpkg-deb").arg("--contents").arg(&system.package));
     for file in [
+        "/usr/lib/systemd/system/resync-hub.service",
+        "/usr/lib/systemd/system/resync-hub.socket",
         "/usr/share/doc/resync-hub/copyright",
         "/usr/share/doc/resync-hub/changelog.gz",
         "/usr/share/doc/resync-hub/deploy/README.md",
@@ -101,6 +103,51 @@ fn the_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
             "only root may write: {line}"
         );
     }
+}
+
+#[test]
+fn the_package_brings_man_pages_and_completions_where_they_are_looked_for() {
+    let system = System::new();
+    system.install();
+    let pages = system.path("usr/share/man/man1");
+    let page = |name: &str| {
+        let page = pages.join(format!("{name}.1.gz"));
+        said(Command::new("man").args(["--warnings", "--local-file"]).arg(page).env("MANWIDTH", "200"))
+    };
+    assert!(page("resync-hub").contains("resync-hub-backup(1)"), "{}", page("resync-hub"));
+    assert!(page("resync-hub-drain").contains("--timeout"));
+    let commands = said(Command::new(system.path("usr/bin/resync-hub")).arg("--help"));
+    let commands = commands.split("Commands:").nth(1).unwrap().split("\n\n").next().unwrap();
+    let commands: Vec<_> = commands
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.contains(&"backup") && commands.len() > 15, "{commands:?}");
+    for command in commands {
+        let page = pages.join(format!("resync-hub-{command}.1.gz"));
+        assert!(page.is_file() || command == "help", "{command} has no man page");
+    }
+    let script = system.path("usr/share/bash-completion/completions/resync-hub");
+    let completes = format!("source '{}' && complete -p resync-hub", script.display());
+    assert!(said(Command::new("bash").args(["-c", &completes])).contains("resync-hub"));
+    let zsh = fs::read_to_string(system.path("usr/share/zsh/vendor-completions/_resync-hub")).unwrap();
+    assert!(zsh.starts_with("#compdef resync-hub"), "{zsh:.100}");
+    let fish = system.path("usr/share/fish/vendor_completions.d/resync-hub.fish");
+    assert!(fs::read_to_string(fish).unwrap().contains("complete -c resync-hub"));
+}
+
+/// Debian's own judge of packages.
+#[test]
+fn lintian_finds_no_error_in_the_package() {
+    let system = System::new();
+    let mut judge = Command::new("lintian");
+    // Only the package of a test is not compressed.
+    let own = ["control", "data"].map(|part| format!("uses-no-compression-for-{part}-tarball")).join(",");
+    let judged = run(judge.arg("--allow-root").args(["--suppress-tags", &own]).arg(&system.package));
+    let found = text(&judged);
+    let errors: Vec<_> = found.lines().filter(|line| line.starts_with("E: ")).collect();
+    assert_eq!(errors, Vec::<&str>::new(), "{found}");
 }
 
 /// A temporary folder anywhere does not change what is in the package.

@@ -5,11 +5,11 @@
 use std::convert::Infallible;
 use std::sync::LazyLock;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Query, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::header::CONTENT_TYPE;
@@ -22,14 +22,15 @@ use utoipa::{IntoParams, Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::super::paced::Leeway;
 use super::super::reply;
 use super::AdminState;
 use super::pipe::pipe;
 use super::problem::Problem;
 use crate::operator::{
     By, Denied, Done, Draining, Entry, Export, Gap, Host, Late, LogLevel, NewPublisher, Overview, Page,
-    Paused, Publisher, Rotated, Skipped, Status, Subscription, SubscriptionDetail, ToAdd, ToDeny, Topic,
-    TopicDetail, Turn, Wish,
+    Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail, ToAdd, ToDeny,
+    Topic, TopicDetail, Turn, Wish,
 };
 
 #[derive(OpenApi)]
@@ -72,6 +73,7 @@ fn described() -> OpenApiRouter<AdminState> {
         .routes(routes!(topic_subscriptions))
         .routes(routes!(subscriptions))
         .routes(routes!(subscription))
+        .routes(routes!(replace_address))
         .routes(routes!(deny))
         .routes(routes!(laggards))
         .routes(routes!(skips))
@@ -211,6 +213,14 @@ async fn subscription(State(state): State<AdminState>, Path(id): Path<String>) -
     Ok(Json(state.desk.subscription(id).await?))
 }
 
+/// Give the status page of a subscription another address: the one of before opens nothing any more
+#[utoipa::path(post, path = "/subscriptions/{subscription}/address", tag = "subscriptions", params(("subscription" = u64, Path, description = "Its number")), responses(
+    (status = 200, description = "The new address", body = StatusPage), (status = "default", description = "A problem", body = Problem)))]
+async fn replace_address(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<StatusPage> {
+    let id = id.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, "no such subscription"))?;
+    Ok(Json(state.desk.replace_address(By::Api, id).await?))
+}
+
 /// End subscriptions now and tell their callbacks
 #[utoipa::path(post, path = "/subscriptions/deny", tag = "subscriptions", request_body = ToDeny, responses(
     (status = 200, description = "How many", body = Denied), (status = "default", description = "A problem", body = Problem)))]
@@ -329,7 +339,11 @@ async fn rotate_secrets(State(state): State<AdminState>) -> Answer<Rotated> {
 #[utoipa::path(post, path = "/backup", tag = "hub", responses(
     (status = 200, description = "The backup, which is whole only if its end is there", body = Vec<u8>, content_type = "application/octet-stream"),
     (status = "default", description = "A problem", body = Problem)))]
-async fn backup(State(state): State<AdminState>) -> Result<Response, Problem> {
+async fn backup(
+    State(state): State<AdminState>,
+    Extension(leeway): Extension<Leeway>,
+) -> Result<Response, Problem> {
+    leeway.give(state.backup_timeout);
     let (out, mut parts) = pipe();
     let taken = tokio::spawn(async move { state.desk.back_up(By::Api, out).await.map(drop) });
     let Some(first) = parts.recv().await else {
@@ -346,11 +360,11 @@ async fn backup(State(state): State<AdminState>) -> Result<Response, Problem> {
         .into_response())
 }
 
-/// Whether nothing new is taken
+/// Whether nothing new is taken, and what is still owed
 #[utoipa::path(get, path = "/drain", tag = "hub", responses(
-    (status = 200, description = "Whether, and who is behind", body = Draining), (status = "default", description = "A problem", body = Problem)))]
+    (status = 200, description = "Both", body = Draining), (status = "default", description = "A problem", body = Problem)))]
 async fn draining(State(state): State<AdminState>) -> Answer<Draining> {
-    Ok(Json(state.desk.draining()))
+    Ok(Json(state.desk.draining().await?))
 }
 
 /// Take nothing new until that is ended, and go on delivering

@@ -1,11 +1,12 @@
 //! The operator's listener: health and metrics for everybody who may reach it, the admin API and the pages behind a token.
 
 mod api;
-mod headers;
 mod pages;
 mod pipe;
 mod problem;
 mod token;
+
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -17,6 +18,7 @@ use http::header::CONTENT_TYPE;
 use tokio::sync::watch;
 
 use super::reply::text;
+use super::shield::shield;
 use crate::metrics::{self, Metrics};
 use crate::operator::Desk;
 
@@ -34,6 +36,8 @@ pub struct AdminState {
     pub sessions: Sessions,
     /// What is counted and measured.
     pub metrics: Metrics,
+    /// How long whoever takes a backup may pause.
+    pub backup_timeout: Duration,
     /// Turns true when the hub stops.
     pub stopped: watch::Receiver<bool>,
 }
@@ -47,7 +51,16 @@ pub fn admin(state: AdminState) -> Router {
         .nest("/api/v1", api::routes(&state))
         .merge(pages::routes())
         .with_state(state)
-        .layer(map_response(headers::guarded))
+        .layer(map_response(guarded))
+}
+
+/// Nothing is loaded but what this listener serves, nothing is sent elsewhere, nobody frames it.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+async fn guarded(mut answer: Response) -> Response {
+    shield(&mut answer, POLICY, "same-origin");
+    answer
 }
 
 async fn ready(State(state): State<AdminState>) -> Response {

@@ -1,7 +1,8 @@
 //! A page for one subscription, for whoever is subscribed: why does nothing arrive?
 //!
-//! It is opened by its URL, which nobody can guess, or by the secret of the subscription. The hub contacts nobody for it, so that nobody
-//! can be made a victim by asking. Its scripts are none, and what strangers chose is text.
+//! It is opened by its address, which nobody can guess, or by the secret of the subscription. Either is exchanged for a visit: a cookie for
+//! a while, so that what opens the page for ever does not stay in the bar of the browser. The hub contacts nobody
+//! for it, so that nobody can be made a victim by asking. Its scripts are none, and what strangers chose is text.
 
 mod page;
 
@@ -15,9 +16,7 @@ use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
-};
+use http::header::{RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::Deserialize;
@@ -27,16 +26,19 @@ use url::{Url, form_urlencoded};
 
 use super::body::{self, Bodies};
 use super::client::TrustedProxies;
+use super::cookies::cookie;
 use super::dress;
-use super::endpoint::too_many;
 use super::limits::Limits;
-use super::reply::later;
+use super::shield::shield;
 use crate::buckets::{SharedBuckets, network};
 use crate::config::Rate;
 use crate::operator::{Desk, Failed, PageId};
 
 /// The most that the form takes: two URLs and a secret.
 const FORM_LIMIT: usize = 16 * 1024;
+const TOO_MANY: &str = "Too many requests come from this address.";
+/// The cookie of a visit.
+const VISIT: &str = "resync-page";
 /// How often one client may try a secret for one callback; all clients together five times as often.
 const TRIES: Rate = Rate { per_second: 0.1, burst: 10 };
 /// When to come back while the store does not take part, in seconds.
@@ -45,18 +47,9 @@ const STORE_RETRY: u64 = 10;
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 const TURN_RETRY: u64 = 5;
 
+const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
 /// Nothing is loaded but what this hub serves, nothing is sent elsewhere, nobody frames it.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-/// The URL of a page opens it: it goes to nobody, and is kept by nobody.
-const HEADERS: [(HeaderName, &str); 7] = [
-    (CONTENT_SECURITY_POLICY, POLICY),
-    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (X_FRAME_OPTIONS, "DENY"),
-    (REFERRER_POLICY, "no-referrer"),
-    (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-];
 
 /// What the pages are made of.
 #[derive(Clone, Debug)]
@@ -67,7 +60,7 @@ pub struct SelfService {
     bodies: Bodies,
     /// The path below which the world reaches this hub.
     base: Arc<str>,
-    /// What is typed here can be overheard.
+    /// What is typed here can be overheard, and cookies too.
     overheard: bool,
     tries: SharedBuckets,
     /// What a subscription has missed is searched for: one at a time, so that nobody can keep the disk busy by asking.
@@ -107,9 +100,9 @@ pub(super) fn routes(state: SelfService) -> Router {
 }
 
 async fn guarded(mut answer: Response) -> Response {
-    let headers = answer.headers_mut();
-    headers.extend(HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    // The address of a page opens it: it goes to nobody, and is kept by nobody.
+    shield(&mut answer, POLICY, "no-referrer");
+    answer.headers_mut().insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
     answer
 }
 
@@ -123,7 +116,7 @@ struct Ticket {
     ticket: String,
 }
 
-/// `GET /websub/subscriptions/ID?ticket=…`. Without its ticket a subscription does not even exist.
+/// `GET /websub/subscriptions/ID?ticket=…`, and without the ticket for a visitor. For others a subscription does not even exist.
 async fn show(
     State(state): State<SelfService>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -131,12 +124,20 @@ async fn show(
     Query(Ticket { ticket }): Query<Ticket>,
     headers: HeaderMap,
 ) -> Response {
-    if let Err(early) = state.limits.client(state.proxies.client(peer.ip(), &headers), Instant::now()) {
-        return too_many(early);
+    let id = id.parse::<PageId>();
+    // Whoever has to wait must not do so with the ticket in the bar of the browser.
+    if let Ok(id) = id
+        && !ticket.is_empty()
+        && state.desk.admits(&ticket, id)
+    {
+        return state.let_in(id);
     }
-    match id.parse::<PageId>() {
-        Ok(id) if state.desk.admits(&ticket, id) => state.view(id).await,
-        Ok(_) | Err(()) => page::unknown(&state.base),
+    if let Err(early) = state.limits.client(state.proxies.client(peer.ip(), &headers), Instant::now()) {
+        return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY);
+    }
+    match (id, cookie(&headers, VISIT)) {
+        (Ok(id), Some(visit)) if ticket.is_empty() && state.desk.is_visit(visit, id) => state.view(id).await,
+        (Ok(_) | Err(()), _) => page::unknown(&state.base),
     }
 }
 
@@ -149,7 +150,7 @@ async fn open(
     let (head, body) = request.into_parts();
     let client = state.proxies.client(peer.ip(), &head.headers);
     if let Err(early) = state.limits.client(client, Instant::now()) {
-        return too_many(early);
+        return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY);
     }
     let read = body::read(&head.headers, body, FORM_LIMIT, state.bodies.pace, &state.bodies.forms).await;
     let (body, _room) = match read {
@@ -165,44 +166,62 @@ async fn open(
     };
     let pair = (topic.key(), callback.key());
     if let Err(wait) = state.tries.admit(Some(network(client)), pair, Instant::now()) {
-        return later(
-            StatusCode::TOO_MANY_REQUESTS,
-            wait.as_secs() + 1,
-            "too many tries: wait for the seconds in Retry-After",
-        );
+        let why = "This callback was tried too often with a secret.";
+        return state.later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why);
     }
     match state.desk.page_by_secret(&topic, &callback, field("secret")).await {
-        Ok(Some(id)) => Redirect::to(&state.desk.page_url(&state.base, id)).into_response(),
+        Ok(Some(id)) => state.let_in(id),
         Ok(None) => page::door(StatusCode::FORBIDDEN, &state.base, state.overheard, Some(page::NO_MATCH)),
-        Err(error) => unavailable(&error),
+        Err(error) => state.unavailable(&error),
     }
 }
 
 impl SelfService {
+    /// Begins a visit.
+    fn let_in(&self, id: PageId) -> Response {
+        let to = format!("{}subscriptions/{id}", self.base);
+        // Links from elsewhere lead here, so that a stricter cookie would not be sent after the redirection.
+        let secure = if self.overheard { "" } else { "; Secure" };
+        let (visit, lasting) = self.desk.begin_visit(id);
+        let cookie = format!(
+            "{VISIT}={visit}; Path={to}; HttpOnly; SameSite=Lax; Max-Age={}{secure}",
+            lasting.as_secs()
+        );
+        let mut answer = Redirect::to(&to).into_response();
+        if let Ok(cookie) = HeaderValue::try_from(cookie) {
+            answer.headers_mut().insert(SET_COOKIE, cookie);
+        }
+        answer
+    }
+
     async fn view(&self, id: PageId) -> Response {
         let Some(_turn) = turn(&self.turn, TURN_TIMEOUT).await else {
-            return later(
-                StatusCode::SERVICE_UNAVAILABLE,
-                TURN_RETRY,
-                "too many look at their pages now: wait for the seconds in Retry-After",
-            );
+            let why = "Too many look at their pages now.";
+            return self.later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why);
         };
         match self.desk.own_view(id).await {
             Ok(Some(view)) => page::view(&self.base, &view),
             Ok(None) => page::over(&self.base),
-            Err(error) => unavailable(&error),
+            Err(error) => self.unavailable(&error),
         }
+    }
+
+    fn unavailable(&self, error: &Failed) -> Response {
+        tracing::debug!(%error, "no status page");
+        let why = "The hub cannot use its store now.";
+        self.later(StatusCode::SERVICE_UNAVAILABLE, STORE_RETRY, why)
+    }
+
+    fn later(&self, status: StatusCode, seconds: u64, why: &str) -> Response {
+        let mut answer = page::later(status, &self.base, seconds, why);
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        answer
     }
 }
 
 /// A place in the queue for the disk; `None` when it is too long.
 async fn turn(queue: &Semaphore, patience: Duration) -> Option<SemaphorePermit<'_>> {
     timeout(patience, queue.acquire()).await.ok()?.ok()
-}
-
-fn unavailable(error: &Failed) -> Response {
-    tracing::debug!(%error, "no status page");
-    later(StatusCode::SERVICE_UNAVAILABLE, STORE_RETRY, "the hub cannot use its store now: try again")
 }
 
 #[cfg(test)]

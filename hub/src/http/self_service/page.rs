@@ -44,14 +44,30 @@ pub(super) fn door(status: StatusCode, base: &str, overheard: bool, why: Option<
     send(status, base, "Why does nothing arrive?", &content)
 }
 
-/// For any URL that is not the right one.
+/// For any address that is not the right one, and for visits that are over.
 pub(super) fn unknown(base: &str) -> Response {
     let content = html! {
         h1 { "Not found" }
-        p.notice.bad role="alert" { "There is no such page, or not with this address. It must be copied as a whole." }
-        p { a href={ (base) "subscriptions" } { "Open it by the secret of the subscription" } }
+        p.notice.bad role="alert" { strong { "There is no such page, or it is not open." } }
+        h2 { "What to do" }
+        ul {
+            li { "Open the whole address as it was given to you. A visit lasts an hour, and the browser has to take a cookie for it." }
+            li { "If it opens nothing any more, it was replaced: ask the operator of the hub for the new one." }
+            li { "Or " a href={ (base) "subscriptions" } { "open the page by the secret of the subscription" } "." }
+        }
     };
     send(StatusCode::NOT_FOUND, base, "Not found", &content)
+}
+
+/// For whoever has to wait.
+pub(super) fn later(status: StatusCode, base: &str, seconds: u64, why: &str) -> Response {
+    let title = if status == StatusCode::TOO_MANY_REQUESTS { "Too many requests" } else { "Not now" };
+    let content = html! {
+        h1 { (title) }
+        p.notice.warn role="alert" { strong { (why) } }
+        p { "Try again in " (Lasting(Duration::from_secs(seconds))) ". Deliveries go on meanwhile." }
+    };
+    send(status, base, title, &content)
 }
 
 /// For a subscription that was, and is no more.

@@ -101,9 +101,7 @@ pub enum BackupError {
         reason: &'static str,
     },
     /// Nothing is written over.
-    #[error(
-        "{path} is not empty ({found} is in it): restore into an empty data folder; what a restore that failed has left can be removed"
-    )]
+    #[error("{path} is not empty ({found} is in it): restore into an empty data folder")]
     NotEmpty {
         /// The folder.
         path: String,

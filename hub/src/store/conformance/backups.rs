@@ -19,6 +19,7 @@ on_every_engine!(
     a_backup_of_a_store_that_changes_all_the_time_is_that_store_at_one_moment,
     a_store_that_is_closed_is_backed_up_without_its_keys,
     nothing_is_restored_over_anything,
+    only_what_a_restore_makes_is_removed_where_one_was_not_finished,
     nothing_is_written_of_a_backup_that_is_damaged_or_cut_off,
     secrets_stay_under_their_key,
     files_beside_the_store_come_along,
@@ -200,6 +201,32 @@ async fn nothing_is_restored_over_anything(place: Place) {
         restore(place.engine, place.directory.path(), &Keyring::none(), &elsewhere.backup()).unwrap_err();
     assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
     assert_eq!(the(&*place.open(), &topic("t")).await.head, Offset(1));
+}
+
+async fn only_what_a_restore_makes_is_removed_where_one_was_not_finished(place: Place) {
+    let store = place.open();
+    append(&*store, posted(&topic("t"), "kept")).await;
+    let elsewhere = Elsewhere::new();
+    elsewhere.take(&*store).await;
+    drop(store);
+    let into = elsewhere.data();
+    let left = into.join("sled");
+    fs::create_dir_all(&left).unwrap();
+    fs::write(into.join("engine"), "restoring 2\n").unwrap();
+    fs::write(left.join("of-before"), "half").unwrap();
+    let refused =
+        |backup: &Path| restore(place.engine, &into, &Keyring::none(), backup).unwrap_err().to_string();
+    for copied in [into.join("hub.backup"), left.join("hub.backup")] {
+        fs::copy(elsewhere.backup(), &copied).unwrap();
+        let said = refused(&copied);
+        assert!(said.contains("put it elsewhere"), "{said}");
+        assert_eq!(fs::read(&copied).unwrap(), fs::read(elsewhere.backup()).unwrap());
+    }
+    let said = refused(&elsewhere.backup());
+    assert!(said.contains("(hub.backup is in it)") && into.join("hub.backup").exists(), "{said}");
+    fs::remove_file(into.join("hub.backup")).unwrap();
+    restore(place.engine, &into, &Keyring::none(), &elsewhere.backup()).unwrap();
+    assert!(!left.join("of-before").exists(), "what was left of the other one is gone");
 }
 
 async fn nothing_is_written_of_a_backup_that_is_damaged_or_cut_off(place: Place) {

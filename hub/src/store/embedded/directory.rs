@@ -3,6 +3,7 @@
 //! `lock` is locked as long as the store is open. `engine` holds the engine's name and the version of the data format.
 //! The data itself is in a folder with the engine's name.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -18,6 +19,12 @@ pub(super) const FORMAT: u16 = 3;
 const MARK: &str = "engine";
 /// What the mark says instead of an engine until a restore is finished.
 const UNFINISHED: &str = "restoring";
+const LOCK: &str = "lock";
+/// How the next mark is called until it is one.
+const DRAFT: &str = "engine.tmp";
+/// What may be in a directory before there is anything of a store: a fresh disk has a folder of its own, and a restore that was killed
+/// at once leaves no more than this.
+const BEFORE_ALL: [&str; 3] = ["lost+found", LOCK, DRAFT];
 
 /// Takes the directory over, making it if need be. The store is unlocked when the returned file is closed.
 pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
@@ -26,11 +33,57 @@ pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
     Ok(lock)
 }
 
-/// Takes an empty directory over, which no hub opens until [`finish`].
-pub(super) fn take_to_restore(directory: &Path) -> Result<File> {
-    let lock = lock(directory)?;
-    put_mark(UNFINISHED, directory)?;
-    Ok(lock)
+/// Something in the directory that no restore has left that was not finished, if there is any. `is_beside` tells which files a restore
+/// puts beside the store.
+pub(super) fn foreign(directory: &Path, is_beside: impl Fn(&OsStr) -> bool) -> io::Result<Option<String>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    let is_unfinished = is_unfinished(directory);
+    for entry in entries {
+        let name = entry?.file_name();
+        let is_left = is_unfinished && (name == MARK || is_engine(&name) || is_beside(&name));
+        if !is_left && !is_before_all(&name) {
+            return Ok(Some(name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// From now on no hub opens the locked directory, in which there is nothing foreign, until [`finish`]. What a restore has left is removed.
+pub(super) fn begin_to_restore(directory: &Path, is_beside: impl Fn(&OsStr) -> bool) -> Result<()> {
+    if !is_unfinished(directory) {
+        return put_mark(UNFINISHED, directory);
+    }
+    // Nothing is written before: it may be what fills the disk.
+    clear(directory, is_beside).map_err(|e| cannot("clear", directory, &e))
+}
+
+/// Removes what a restore makes, and nothing that has another name.
+fn clear(directory: &Path, is_beside: impl Fn(&OsStr) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if is_engine(&entry.file_name()) {
+            fs::remove_dir_all(entry.path())?;
+        } else if is_beside(&entry.file_name()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    sync_folder(directory)
+}
+
+fn is_before_all(name: &OsStr) -> bool {
+    BEFORE_ALL.iter().any(|before| name == *before)
+}
+
+fn is_engine(name: &OsStr) -> bool {
+    [Engine::Fjall, Engine::Sled].iter().any(|engine| name == engine.name())
+}
+
+fn is_unfinished(directory: &Path) -> bool {
+    let mark = fs::read_to_string(directory.join(MARK)).unwrap_or_default();
+    mark.split_once(' ').is_some_and(|(name, _)| name == UNFINISHED)
 }
 
 /// What was restored is whole.
@@ -48,9 +101,10 @@ pub(super) fn migrate(engine: Engine, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn lock(directory: &Path) -> Result<File> {
+/// Makes the directory if need be, and lets nobody else have it as long as the returned file is open.
+pub(super) fn lock(directory: &Path) -> Result<File> {
     make(directory).map_err(|e| cannot("make", directory, &e))?;
-    let path = directory.join("lock");
+    let path = directory.join(LOCK);
     let lock = File::create(&path).map_err(|e| cannot("open", &path, &e))?;
     match lock.try_lock() {
         Ok(()) => {}
@@ -134,7 +188,7 @@ fn put_mark(name: &str, directory: &Path) -> Result<()> {
 
 /// In one step: after a crash the mark is whole, or as it was.
 fn write_mark(name: &str, directory: &Path) -> io::Result<()> {
-    let draft = directory.join("engine.tmp");
+    let draft = directory.join(DRAFT);
     let mut file = File::create(&draft)?;
     writeln!(file, "{name} {FORMAT}")?;
     file.sync_all()?;

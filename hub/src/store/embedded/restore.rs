@@ -1,6 +1,7 @@
 //! Making a store anew from a backup.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -33,11 +34,18 @@ pub(in crate::store) fn restore(
     keys: &Keyring,
     backup: &Path,
 ) -> Result<(Header, Findings)> {
-    refuse_what_is_there(directory)?;
+    refuse_what_is_there(directory, |_| true)?;
+    refuse_from_within(directory, backup)?;
     // All of it is read before the first byte is written, and the keys are asked for before that, too.
-    let mut encryption = None;
+    let (mut encryption, mut beside) = (None, BTreeSet::new());
     read(backup, |content| {
-        let Content::Changes(changes) = content else { return Ok(()) };
+        let changes = match content {
+            Content::Changes(changes) => changes,
+            Content::File { name, .. } => {
+                beside.insert(OsString::from(name));
+                return Ok(());
+            }
+        };
         let said = changes
             .into_iter()
             .rfind(|(space, key, _)| *space == Space::Meta.tag() && key[..] == *key::ENCRYPTION);
@@ -48,7 +56,11 @@ pub(in crate::store) fn restore(
         widen(&codec::open::<Encryption>(keys, key::ENCRYPTION, &kept)?, keys)?;
     }
 
-    let lock = directory::take_to_restore(directory)?;
+    let lock = directory::lock(directory)?;
+    // Another restore may have finished meanwhile.
+    let is_beside = |name: &OsStr| beside.contains(name);
+    refuse_what_is_there(directory, is_beside)?;
+    directory::begin_to_restore(directory, is_beside)?;
     let opened = super::open_engine(engine, directory)?;
     let (mut batch, mut bytes, mut began) = (Batch::default(), 0, BTreeSet::new());
     let (header, _) = read(backup, |content| {
@@ -168,20 +180,24 @@ fn change(batch: &mut Batch, space: u8, key: &[u8], value: Option<Bytes>) -> Res
     Ok(())
 }
 
-/// A fresh disk may have a folder of its own.
-fn refuse_what_is_there(directory: &Path) -> Result<()> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(|error| output(directory, &error))?,
-    };
-    for entry in entries {
-        let name = entry.map_err(|error| output(directory, &error))?.file_name();
-        if name != "lost+found" {
-            let found = name.to_string_lossy().into_owned();
-            return Err(BackupError::NotEmpty { path: directory.display().to_string(), found });
-        }
+/// Nothing is written over but what a restore has left that was not finished: its engine, and those files beside it.
+fn refuse_what_is_there(directory: &Path, is_beside: impl Fn(&OsStr) -> bool) -> Result<()> {
+    let found = directory::foreign(directory, is_beside).map_err(|error| output(directory, &error))?;
+    match found {
+        Some(found) => Err(BackupError::NotEmpty { path: directory.display().to_string(), found }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// What is in the folder may be removed, and a backup must not be.
+fn refuse_from_within(directory: &Path, backup: &Path) -> Result<()> {
+    let Ok(within) = fs::canonicalize(directory) else { return Ok(()) };
+    let backup = fs::canonicalize(backup).map_err(|error| input(backup, &error))?;
+    if !backup.starts_with(&within) {
+        return Ok(());
+    }
+    let (backup, within) = (backup.display(), within.display());
+    Err(BackupError::Input(format!("{backup} is in {within}, which is to be made anew: put it elsewhere")))
 }
 
 /// Puts a file beside the store, where there is none of this name, for the hub's user only; or what follows in one that was begun.

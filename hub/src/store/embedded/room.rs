@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::disk::Disk;
 use crate::store::StoreError;
 
 /// How often the disk is asked.
@@ -27,10 +28,7 @@ impl Room {
     /// The disk that `directory` is on must keep `reserve` bytes free; 0 means that nobody looks.
     pub(super) fn on_disk(directory: &Path, reserve: u64) -> Self {
         let directory = directory.to_owned();
-        Self::new(
-            move || rustix::fs::statvfs(&directory).ok().map(|disk| disk.f_bavail * disk.f_frsize),
-            reserve,
-        )
+        Self::new(move || Disk::of(&directory).map(|disk| disk.free), reserve)
     }
 
     pub(super) fn new(free: impl Fn() -> Option<u64> + Send + 'static, reserve: u64) -> Self {

@@ -46,6 +46,10 @@ async fn done(desk: &Desk, act: &str, form: &Form) -> Result<usize, Failed> {
                 denied => Ok(denied),
             }
         }
+        "address" => {
+            let id = wish.subscription.ok_or(Failed::Unknown("subscription"))?;
+            desk.replace_address(by, id).await.map(|_| 0)
+        }
         "token revoke" => desk.revoke_token(by, form.field("name").unwrap_or_default()).await.map(|()| 0),
         _ => Err(Failed::Asked("This form does not say what to do.".to_owned())),
     }

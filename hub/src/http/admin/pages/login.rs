@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use tracing::warn;
 
 use super::session::{Form, fields};
-use super::{AdminState, layout};
+use super::{AdminState, layout, sentence};
 
 pub(super) async fn ask() -> Response {
     layout::outside(StatusCode::OK, "Log in", &door(None))
@@ -37,7 +37,7 @@ pub(super) async fn come_in(State(state): State<AdminState>, request: Request<Bo
         return layout::outside(StatusCode::FORBIDDEN, "Log in", &door(Some(why)));
     }
     if let Err(error) = state.desk.logged_in().await {
-        return layout::outside(StatusCode::SERVICE_UNAVAILABLE, "Log in", &door(Some(&error.to_string())));
+        return layout::outside(StatusCode::SERVICE_UNAVAILABLE, "Log in", &door(Some(&sentence(&error))));
     }
     with_cookie(&state.sessions.begin(Instant::now()), "/")
 }

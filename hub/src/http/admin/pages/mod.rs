@@ -79,6 +79,9 @@ impl Told {
             Some("deny") => {
                 some("has ended, and its callback is told", "have ended, and their callbacks are told")
             }
+            Some("address") => {
+                "Its page has the address below now. The one of before opens nothing any more.".to_owned()
+            }
             Some("token revoke") => "The token is worthless now.".to_owned(),
             _ => return html! {},
         };
@@ -88,7 +91,18 @@ impl Told {
 
 /// The page that says what failed.
 fn failed(session: &Session, failed: &Failed) -> Response {
-    layout::error(status(failed), Some(session), &failed.to_string())
+    layout::error(status(failed), Some(session), &sentence(failed))
+}
+
+/// What failed, for a person.
+fn sentence(failed: &Failed) -> String {
+    if let Failed::Unknown(what) = failed {
+        return format!("There is no such {what}, or not any more.");
+    }
+    let text = failed.to_string();
+    let mut letters = text.chars();
+    let first = letters.next().map(char::to_uppercase).into_iter().flatten();
+    first.chain(letters).collect()
 }
 
 /// The way to the next page of a list.

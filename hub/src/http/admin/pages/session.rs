@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::header::{CONTENT_TYPE, COOKIE, HOST, ORIGIN};
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -20,6 +20,7 @@ use url::form_urlencoded;
 use super::super::{AdminState, AdminToken};
 use super::layout;
 use crate::buckets::Buckets;
+use crate::http::cookies::cookie;
 
 /// How long somebody who does nothing stays in.
 const IDLE: Duration = Duration::from_secs(12 * 3_600);
@@ -108,10 +109,7 @@ impl Sessions {
     }
 
     fn of(&self, headers: &HeaderMap, now: Instant) -> Option<Session> {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs =
-            cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let id = hash(pairs.find(|(name, _)| *name == &*self.cookie)?.1);
+        let id = hash(cookie(headers, &self.cookie)?);
         let mut kept = self.kept();
         let session = kept.get_mut(&id).filter(|session| now < session.used + IDLE)?;
         session.used = now;
@@ -217,6 +215,7 @@ fn hash(secret: &str) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use http::header::COOKIE;
 
     use super::*;
 

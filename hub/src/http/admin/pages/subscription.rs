@@ -54,17 +54,29 @@ fn one(session: &Session, detail: &SubscriptionDetail, told: &Told) -> Markup {
         (attempts("Notification", &detail.attempts_noted.iter().map(attempt).collect::<Vec<_>>()))
         (skipped(&detail.skipped))
         (lost(&detail.lost))
-        (for_the_subscriber(&detail.status_page))
+        (for_the_subscriber(session, detail))
         @if detail.missed_unknown { p.hint { "So much was given up or lost that not all of it was looked through: " code { "resync-hub deliveries skips" } " and " code { "gaps" } " list everything." } }
     }
 }
 
-fn for_the_subscriber(page: &str) -> Markup {
+fn for_the_subscriber(session: &Session, detail: &SubscriptionDetail) -> Markup {
     html! {
         section aria-labelledby="page" {
             h2 id="page" { "For its subscriber" }
             p { "Whoever has this address sees why nothing arrives here, and nothing else. Send it to the subscriber, or to the Source if the subscriber agrees." }
-            p { code.token { (page) } }
+            p { code.token { (detail.status_page) } }
+            div.acts {
+                details.danger {
+                    summary { "Replace it …" }
+                    form method="post" action="/act" {
+                        (word(session))
+                        input type="hidden" name="subscription" value=(detail.subscription.id);
+                        input type="hidden" name="act" value="address";
+                        p.hint { "For an address that got around: it opens nothing any more, and whoever is looking is out. Send the new one." }
+                        button { "Replace the address" }
+                    }
+                }
+            }
         }
     }
 }
