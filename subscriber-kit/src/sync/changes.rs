@@ -15,6 +15,7 @@ use super::download::blocking;
 use super::feed::{Feed, OpenList};
 use super::lists::Lists;
 use super::packages::Listed;
+use super::seams::Hole;
 use crate::fetch::{FetchError, Fetched};
 
 /// Up to where the Source's changes are in the copy.
@@ -69,7 +70,9 @@ pub(crate) struct Changes<'s> {
 pub(crate) struct Reached {
     pub(crate) collector: Collector,
     pub(crate) point: Point,
-    /// Why changes may be missing between the point where it began and the oldest list.
+    /// What is told nowhere between the point where it began and the newest list, oldest first.
+    pub(crate) holes: Vec<Hole>,
+    /// Why changes may be missing, if so.
     pub(crate) gap: Option<String>,
 }
 
@@ -82,7 +85,9 @@ impl Changes<'_> {
         };
         let fetched = match self.lists.fetch(&url, Some(&open.validators)).await {
             Ok(Some(fetched)) if fetched.digest != open.digest => fetched,
-            Ok(_) => return Ok(Reached { collector, point: point.clone(), gap: None }),
+            Ok(_) => {
+                return Ok(Reached { collector, point: point.clone(), holes: Vec::new(), gap: None });
+            }
             // The list was moved or withdrawn; its index tells.
             Err(SyncError::Fetch(FetchError::Status { status: 403 | 404 | 410, .. })) => {
                 return self.walk(collector, point.since, self.root).await;
@@ -142,10 +147,10 @@ impl Changes<'_> {
         let mut feed = Feed::new(collector, since);
         let mut passed = 0;
         let mut told = Some(since);
-        if let Some((number, from)) = head.hole(since) {
-            let archived = self.archived(&head, since, from).await?;
+        if let Some((number, hole)) = head.hole(since) {
+            let archived = self.archived(&head, since, hole.from).await?;
             if archived.is_empty() {
-                feed.gap = Some(self.lost(root, since, from)?);
+                self.lost(&mut feed, root, hole)?;
             } else {
                 passed = number;
             }
@@ -164,11 +169,8 @@ impl Changes<'_> {
             if inner.is_index {
                 return Err(SyncError::NestedIndex { url: part.url });
             }
-            if let Some((told, from)) =
-                told.zip(part.from.or(inner.from)).filter(|(told, from)| lies_after(*from, *told))
-            {
-                let why = self.lost(&part.url, told, from)?;
-                feed.gap = feed.gap.or(Some(why));
+            if let Some(hole) = told.zip(part.from.or(inner.from)).and_then(hole_between) {
+                self.lost(&mut feed, &part.url, hole)?;
             }
             told = part.until.or(inner.until);
             feed = feed.document(self.lists, fetched, inner, None, &part.url).await?;
@@ -176,17 +178,22 @@ impl Changes<'_> {
         Ok(feed.reached())
     }
 
-    /// What happened between these moments is told nowhere: why, if that is tolerated.
-    fn lost(&self, url: &Url, since: DateTime, from: DateTime) -> Result<String, SyncError> {
+    /// Takes note of what is told nowhere, if that is tolerated.
+    fn lost(&self, feed: &mut Feed, url: &Url, hole: Hole) -> Result<(), SyncError> {
+        let Hole { told_until, from } = hole;
         match self.gap {
             Gap::Refused => Err(SyncError::LostChanges {
                 url: Box::new(url.clone()),
                 from: from.to_string(),
-                since: since.to_string(),
+                since: told_until.to_string(),
             }),
-            Gap::Tolerated => Ok(format!(
-                "{url} tells of changes since {from}, but what is known is of {since}: what changed between is not known"
-            )),
+            Gap::Tolerated => {
+                feed.holes.push(hole);
+                feed.gap = Some(format!(
+                    "{url} tells of changes since {from}, but what is known is of {told_until}: what changed between is not known"
+                ));
+                Ok(())
+            }
         }
     }
 
@@ -245,17 +252,16 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Where what it tells does not follow what is known up to `since`: the number of the first part behind the hole, and
-    /// when that begins.
-    fn hole(&self, since: DateTime) -> Option<(usize, DateTime)> {
+    /// Where what it tells does not follow what is known up to `since`, and the number of the first part behind that.
+    fn hole(&self, since: DateTime) -> Option<(usize, Hole)> {
         if let Some(from) = self.from.filter(|from| *from > since) {
-            return Some((0, from));
+            return Some((0, Hole { told_until: since, from }));
         }
         let mut told = Some(since);
         let is_needed = |part: &Part| part.until.is_none_or(|until| until >= since);
         for (number, part) in self.parts.iter().enumerate().filter(|(_, part)| is_needed(part)) {
-            if let Some((_, from)) = told.zip(part.from).filter(|(told, from)| lies_after(*from, *told)) {
-                return Some((number, from));
+            if let Some(hole) = told.zip(part.from).and_then(hole_between) {
+                return Some((number, hole));
             }
             told = part.until;
         }
@@ -263,9 +269,9 @@ impl Head {
     }
 }
 
-/// Whether one list does not follow the other; times may be rounded to seconds.
-fn lies_after(from: DateTime, told_until: DateTime) -> bool {
-    from.unix_millis() > told_until.unix_millis() + 1000
+/// Where one list does not follow the other; times may be rounded to seconds.
+fn hole_between((told_until, from): (DateTime, DateTime)) -> Option<Hole> {
+    (from.unix_millis() > told_until.unix_millis() + 1000).then_some(Hole { told_until, from })
 }
 
 struct Part {

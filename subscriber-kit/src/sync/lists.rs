@@ -22,6 +22,7 @@ use super::packages::{Listed, Packages};
 use super::places::Places;
 use super::plan::Plan;
 use super::report::Report;
+use super::seams::Hole;
 use super::{SyncError, SyncOptions};
 use crate::fetch::{Client, FetchError, Fetched, Validators};
 
@@ -49,6 +50,8 @@ pub(crate) struct Snapshot {
     pub(crate) point: Option<Point>,
     /// Whether all of it was true at one time.
     pub(crate) unity: Unity,
+    /// What is told nowhere since the lists.
+    pub(crate) holes: Vec<Hole>,
     pub(crate) validators: Validators,
     pub(crate) digest: String,
 }
@@ -155,8 +158,9 @@ impl Lists<'_> {
         let (Some(root), Some(begin)) = (self.changes, &begin) else { return listing.end(begin).await };
         let changes = Changes { lists: self, root, gap: Gap::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
-            Ok(Reached { collector, point, gap }) => {
+            Ok(Reached { collector, point, holes, gap }) => {
                 listing.collector = self.take_told(collector, &point)?;
+                listing.holes = holes;
                 if let Some(why) = gap {
                     listing.lacks_changes(why);
                 }
@@ -204,7 +208,7 @@ impl Lists<'_> {
                 unity = index.holds(&Component { url: listed.url, at: listed.at }, at);
             }
         }
-        Ok(Listing { collector, unity, at: index.at, validators, digest })
+        Ok(Listing { collector, unity, at: index.at, holes: Vec::new(), validators, digest })
     }
 
     /// Adds what notifications told of that happened after all that the lists have.
@@ -292,6 +296,7 @@ struct Listing {
     collector: Collector,
     unity: Unity,
     at: Option<DateTime>,
+    holes: Vec<Hole>,
     validators: Validators,
     digest: String,
 }
@@ -305,10 +310,10 @@ impl Listing {
     }
 
     async fn end(self, point: Option<Point>) -> Result<Snapshot, SyncError> {
-        let Self { collector, unity, validators, digest, .. } = self;
+        let Self { collector, unity, holes, validators, digest, .. } = self;
         let Collected { places, plan, report, packages, bytes } = blocking(move || collector.end()).await?;
         let places = Arc::new(places);
-        Ok(Snapshot { places, plan, report, packages, bytes, point, unity, validators, digest })
+        Ok(Snapshot { places, plan, report, packages, bytes, point, unity, holes, validators, digest })
     }
 }
 

@@ -4,6 +4,7 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::seams::Seams;
 use super::standing::Undone;
 use super::{ResourceError, SyncError};
 
@@ -58,12 +59,15 @@ pub struct Report {
     /// place or a 404 is not worth one.
     #[serde(default)]
     pub may_mend: bool,
-    /// Why nothing was deleted although that was asked for (RS-201).
+    /// Why nothing was deleted although that was asked for, but for what an incremental one was told to be gone (RS-201).
     #[serde(default)]
     pub deletion_skipped: Option<String>,
     /// Why the Source's lists may not be true of one time, so that more may have changed than was dealt with (RS-197).
     #[serde(default)]
     pub uncertain: Option<String>,
+    /// What the Source's lists of changes left untold so far; with [`uncertain`](Self::uncertain) no Resource List told it since.
+    #[serde(default)]
+    pub seams: Seams,
     /// How many of the updated files were made by patches (RS-174).
     #[serde(default)]
     pub patched: u64,

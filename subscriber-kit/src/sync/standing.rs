@@ -13,6 +13,7 @@ use super::changes::Point;
 use super::folder::CopyFolder;
 use super::memory::Scope;
 use super::plan::Line;
+use super::seams::Seams;
 
 const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;
@@ -74,16 +75,24 @@ pub(crate) struct Standing {
     /// Why changes before the point may be missing, which only a newer list can mend (RS-197).
     #[serde(default)]
     pub(crate) uncertain: Option<String>,
+    /// What the lists of changes left untold so far, also where a newer list has told it since.
+    #[serde(default)]
+    pub(crate) seams: Seams,
 }
 
 impl Standing {
     pub(crate) fn new(scope: Scope, point: Point, undone: Vec<Undone>) -> Self {
-        Self { format: FORMAT, scope, point, undone, uncertain: None }
+        Self { format: FORMAT, scope, point, undone, uncertain: None, seams: Seams::default() }
     }
 
-    /// The same, but that changes may be missing.
-    pub(crate) fn doubted(self, uncertain: Option<String>) -> Self {
-        Self { uncertain, ..self }
+    /// The same, but that changes go on from there.
+    pub(crate) fn at(self, point: Point) -> Self {
+        Self { point, ..self }
+    }
+
+    /// The same, but that changes may be missing, as they were before.
+    pub(crate) fn doubted(self, uncertain: Option<String>, seams: Seams) -> Self {
+        Self { uncertain, seams, ..self }
     }
 
     /// What an earlier run of the same settings left; nothing if that cannot be read.
