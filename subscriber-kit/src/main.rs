@@ -17,8 +17,8 @@ use resync_subscriber_kit::discover::{DiscoverError, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
 use resync_subscriber_kit::relay::{RelayOptions, relay};
-use resync_subscriber_kit::state::{STATE_FOLDER, status};
-use resync_subscriber_kit::sync::{Look, Offer, SyncOptions, Target, audit, look};
+use resync_subscriber_kit::state::{STATE_FOLDER, remember_alone, status};
+use resync_subscriber_kit::sync::{Look, Offer, Report, SyncOptions, Target, audit, look};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
@@ -104,6 +104,9 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let report = look(&client, &offer, &target, &options, how).await;
             bar.end();
             let report = report?;
+            if !dry_run {
+                remember(&copy, &report);
+            }
             let would = if dry_run { "would be " } else { "" };
             say(if copy.json {
                 pretty(&serde_json::to_value(&report)?)
@@ -183,6 +186,14 @@ async fn open(copy: &Copy, is_only_looked_at: bool) -> Result<(Client, Offer, Ta
         None => target,
     };
     Ok((client, offer, target))
+}
+
+/// For `status`.
+fn remember(copy: &Copy, report: &Report) {
+    let folder = copy.choice.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER));
+    if let Err(error) = remember_alone(&folder, report.clone()) {
+        tracing::warn!(%error, "`status` does not tell of this run");
+    }
 }
 
 async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {

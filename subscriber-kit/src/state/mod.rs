@@ -26,7 +26,7 @@ use crate::subscription::Subscription;
 use crate::sync::Report;
 use book::note_handled;
 pub(crate) use book::{Book, KeptSecret, Mode, Pending, Record};
-use disk::{io_error, lock, read, write};
+use disk::{io_error, lock, read, read_alone, write, write_alone};
 pub(crate) use disk::{is_state_folder, make_private_folder, mark};
 use journal::Journal;
 pub(crate) use journal::{Event, Taken, Then};
@@ -72,6 +72,12 @@ pub struct LastSync {
     pub at_unix_millis: i64,
     /// What it did.
     pub report: Report,
+}
+
+impl LastSync {
+    fn now(report: Report) -> Self {
+        Self { at_unix_millis: DateTime::now().unix_millis(), report }
+    }
 }
 
 /// The subscriptions of a Destination with their durable state. Cheap to clone; clones share everything.
@@ -213,7 +219,7 @@ impl Subscriptions {
     /// # Errors
     /// [`StateError`] when it cannot be kept.
     pub async fn remember_sync(&self, report: Report) -> Result<(), StateError> {
-        let last = LastSync { at_unix_millis: DateTime::now().unix_millis(), report };
+        let last = LastSync::now(report);
         self.update(move |book| book.last_sync = Some(last)).await
     }
 }
@@ -358,11 +364,27 @@ pub struct Status {
 /// # Errors
 /// [`StateError`] when there is one that cannot be read.
 pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
-    let Some(mut book) = read(folder)? else { return Ok(None) };
+    let (book, alone) = (read(folder)?, read_alone(folder)?);
+    if book.is_none() && alone.is_none() {
+        return Ok(None);
+    }
+    let mut book = book.unwrap_or_default();
     let events = journal::look(folder).map_err(io_error(&folder.join(journal::FILE_NAME), "read"))?;
     note_handled(&resume(&book.subscriptions, events).0, &mut book);
     let subscriptions = book.subscriptions().into_iter().map(|(_, subscription)| subscription).collect();
-    Ok(Some(Status { subscriptions, last_sync: book.last_sync }))
+    let last_sync = book.last_sync.into_iter().chain(alone).max_by_key(|last| last.at_unix_millis);
+    Ok(Some(Status { subscriptions, last_sync }))
+}
+
+/// Keeps for [`status`] what a synchronisation by itself did. The state in `folder` is not taken, which a Destination that
+/// runs may hold.
+///
+/// # Errors
+/// [`StateError`] when the folder cannot be written.
+pub fn remember_alone(folder: &Path, report: Report) -> Result<(), StateError> {
+    let made = make_private_folder(folder).and_then(|()| mark(folder));
+    made.map_err(io_error(folder, "written"))?;
+    write_alone(folder, &LastSync::now(report))
 }
 
 #[cfg(test)]
