@@ -1,7 +1,7 @@
 //! A Source that changes without rest, a hub and a Destination that are killed at any moment: in the end the copy is the
 //! same, byte for byte, and its own audit says so too.
 //!
-//! It burns for some seconds at 14 changes a second; `RESYNC_FIRE_SECONDS=600` makes it long. The seed is in the message of a
+//! It burns for some seconds at up to 14 changes a second; `RESYNC_FIRE_SECONDS=600` makes it long. The seed is in the message of a
 //! failure, and `RESYNC_FIRE_SEED` repeats it, as far as processes can be repeated.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// How many files are created, updated or deleted in a second.
+/// How many files are created, updated or deleted in a second, where the machine is fast enough.
 const RATE: u32 = 14;
 
 /// Change Lists are short, and the Resource List is seldom new, so that changes are followed across rotations.
