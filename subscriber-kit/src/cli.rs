@@ -261,9 +261,6 @@ pub(crate) struct Manners {
     /// Never ask an address that is not public, wherever a list or a redirect leads
     #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
     pub(crate) public_only: bool,
-    /// Follow redirects and lists of a public host also to addresses that are not public
-    #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
-    pub(crate) any_address: bool,
     /// How many requests to one host may be under way
     #[arg(long, env = "RESYNC_DESTINATION_PER_HOST", default_value_t = 8, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -292,11 +289,7 @@ impl Manners {
         let sources = sources.into_iter().filter_map(|url| Url::parse(url).ok());
         ClientOptions {
             credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources),
-            reach: match (self.public_only, self.any_address) {
-                (true, _) => Reach::PublicOnly,
-                (false, true) => Reach::Everywhere,
-                (false, false) => Reach::NotInward,
-            },
+            reach: if self.public_only { Reach::PublicOnly } else { Reach::Everywhere },
             per_host: self.per_host.into(),
             delay: self.delay,
             ..self.patience.client_options()

@@ -186,7 +186,6 @@ impl Client {
             let status = response.status();
             if is_redirect(status) {
                 let next = redirect_target(&at, status, response.headers())?;
-                self.may_lead(&at, &next).await?;
                 if follow == Follow::SameOrigin && !stays_home(&at, &next) {
                     return Err(FetchError::ForeignRedirect { url: at, target: Box::new(next) });
                 }
@@ -276,14 +275,6 @@ impl Client {
         }))
     }
 
-    /// Whether what is at `from` may lead `to` there.
-    ///
-    /// # Errors
-    /// [`FetchError::NotPublic`].
-    pub(crate) async fn may_lead(&self, from: &Url, to: &Url) -> Result<(), FetchError> {
-        self.options.reach.follow(from, to).await
-    }
-
     /// POST of a form, sent again at the target of a 307 or 308 (W-093). Every final status is an answer.
     pub(crate) async fn post_form(&self, url: &Url, form: &str) -> Result<FormAnswer, FetchError> {
         let mut at = url.clone();
@@ -295,9 +286,7 @@ impl Client {
             let mut response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
             let status = response.status();
             if matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
-                let next = redirect_target(&at, status, response.headers())?;
-                self.may_lead(&at, &next).await?;
-                at = next;
+                at = redirect_target(&at, status, response.headers())?;
                 continue;
             }
             let text = explanation(&mut response).await;

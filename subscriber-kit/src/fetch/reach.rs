@@ -12,12 +12,8 @@ use super::FetchError;
 /// Which addresses may be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// All, but no redirect and no list of a host outside leads into the own network: to an address that is not public, while
-    /// all of that host's are. Names are looked up for that before they are asked; to rely on what is connected to, there is
-    /// [`Reach::PublicOnly`].
+    /// All: for Sources and hubs that are trusted, or that are on the own network.
     #[default]
-    NotInward,
-    /// All: for Sources that are trusted to lead anywhere.
     Everywhere,
     /// Only public ones, however they are written and wherever redirects lead: loopback, private and reserved
     /// addresses are refused, also behind a name. No proxy is used, since that would choose the address.
@@ -40,39 +36,12 @@ impl Reach {
         }
     }
 
-    /// Judges where what is at `from` leads. What cannot be looked up is left to who asks for it.
-    pub(super) async fn follow(self, from: &Url, to: &Url) -> Result<(), FetchError> {
-        if self != Self::NotInward || from.host() == to.host() {
-            return Ok(());
-        }
-        let begins = addresses(from).await;
-        if begins.is_empty() || !begins.into_iter().all(is_public) {
-            return Ok(());
-        }
-        match addresses(to).await.into_iter().find(|address| !is_public(*address)) {
-            Some(address) => Err(FetchError::NotPublic { url: to.clone(), address: address.to_string() }),
-            None => Ok(()),
-        }
-    }
-
     /// The client with this policy below its connections.
     pub(super) fn guard(self, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
         match self {
-            Self::NotInward | Self::Everywhere => builder,
+            Self::Everywhere => builder,
             Self::PublicOnly => builder.no_proxy().dns_resolver(Arc::new(PublicResolver)),
         }
-    }
-}
-
-async fn addresses(url: &Url) -> Vec<IpAddr> {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => vec![IpAddr::V4(ip)],
-        Some(Host::Ipv6(ip)) => vec![IpAddr::V6(ip)],
-        Some(Host::Domain(name)) => match tokio::net::lookup_host((name, 0)).await {
-            Ok(found) => found.map(|address| address.ip()).collect(),
-            Err(_) => Vec::new(),
-        },
-        None => Vec::new(),
     }
 }
 
@@ -114,23 +83,6 @@ mod tests {
             assert!(Reach::Everywhere.check(&url).is_ok());
         }
         assert!(Reach::PublicOnly.check(&Url::parse("https://8.8.8.8/").unwrap()).is_ok());
-    }
-
-    #[tokio::test]
-    async fn b32_nothing_outside_leads_into_the_own_network_unless_that_is_allowed() {
-        let judge = async |reach: Reach, from: &str, to: &str| {
-            let [from, to] = [from, to].map(|url| Url::parse(url).unwrap());
-            reach.follow(&from, &to).await
-        };
-        for inward in
-            ["http://127.0.0.1:8081/", "http://localhost/", "http://[::1]/", "http://169.254.169.254/"]
-        {
-            let judged = judge(Reach::NotInward, "https://8.8.8.8/list.xml", inward).await;
-            assert!(matches!(judged, Err(FetchError::NotPublic { .. })), "{inward}: {judged:?}");
-            assert!(judge(Reach::Everywhere, "https://8.8.8.8/", inward).await.is_ok());
-            assert!(judge(Reach::NotInward, "http://10.0.0.7/", inward).await.is_ok(), "both are inside");
-        }
-        assert!(judge(Reach::NotInward, "https://8.8.8.8/", "https://8.8.4.4/").await.is_ok());
     }
 
     #[tokio::test]

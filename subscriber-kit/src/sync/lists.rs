@@ -266,7 +266,6 @@ impl Lists<'_> {
         url: &Url,
         known: Option<&Validators>,
     ) -> Result<Option<Fetched>, SyncError> {
-        self.client.may_lead(self.list, url).await?;
         let fetched = self.insist(url, known).await?;
         let (count, max) =
             (fetched.as_ref().map_or(0, |fetched| fetched.length), self.options.max_list_bytes);
