@@ -262,7 +262,7 @@ async fn w060_w063_w116_w134_w168_w193_a_hub_of_other_strangers_renews_takes_a_n
         serve(&source, &url, &topic, CONTENT);
 
         let state = folder.path().join(algorithm);
-        let flags = ["--lease", "8s", "--rotate-secret", "1s"];
+        let flags = ["--lease", "20s", "--rotate-secret", "1s"];
         let mut destination = destination(&topic, &state, callback, &flags);
         destination.line(SUBSCRIBED).await;
         let first = held_after(hub, 0).await;
