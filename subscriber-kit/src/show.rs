@@ -251,6 +251,8 @@ pub(crate) fn report(report: &Report) -> String {
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
         format!("in step: {resources} resources {done}")
+    } else if failed + not_deleted == 0 && report.uncertain.is_some() {
+        format!("not proven: {resources} resources {done}")
     } else {
         format!("not in step: {failed} of {resources} resources failed{stuck} {done}")
     }];
@@ -296,6 +298,9 @@ pub(crate) fn audit(report: &AuditReport) -> String {
 pub(crate) fn status(status: &Status) -> String {
     let mut lines: Vec<String> = status.subscriptions.iter().map(subscription).collect();
     lines.push(match &status.last_sync {
+        Some(last @ LastSync { failed: Some(cause), .. }) => {
+            format!("last synchronisation {}: failed: {cause}", time(last))
+        }
         Some(last) => format!("last synchronisation {}: {}", time(last), report(&last.report)),
         None => "not synchronised yet".to_owned(),
     });
@@ -322,7 +327,7 @@ fn time(last: &LastSync) -> String {
 pub(crate) fn status_json(status: &Status) -> Value {
     json!({
         "subscriptions": status.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
-        "last_sync": status.last_sync.as_ref().map(|last| json!({ "at": time(last), "in_step": last.report.in_step(), "report": last.report })),
+        "last_sync": status.last_sync.as_ref().map(|last| json!({ "at": time(last), "in_step": last.in_step(), "failed": last.failed, "report": last.report })),
     })
 }
 

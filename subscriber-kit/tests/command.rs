@@ -71,6 +71,15 @@ async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
     assert_eq!(code(&sync), 1);
     let report: serde_json::Value = serde_json::from_slice(&sync.stdout).unwrap();
     assert_eq!((&report["failed"], &report["unchanged"]), (&1.into(), &1.into()));
+
+    source.remove("/resourcelist.xml");
+    assert_eq!(code(&run(&["sync", &url, into]).await), 1);
+    let status = run(&["status", "--into", into]).await;
+    assert!(
+        stdout(&status).contains(": failed: ") && !stdout(&status).contains("in step"),
+        "{}",
+        stdout(&status)
+    );
 }
 
 #[tokio::test]
