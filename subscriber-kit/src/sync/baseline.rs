@@ -189,7 +189,7 @@ impl Work<'_> {
         let memory = blocking(move || Memory::load(&loading)).await;
         let enough = memory.settled_for(&self.scope).filter(|settled| match look {
             Look::Everything => false,
-            Look::UnlessInStep => settled.report.in_step(),
+            Look::UnlessInStep => settled.report.is_done(),
             Look::Changes | Look::AtNewList => true,
         });
         let seen =
@@ -197,9 +197,12 @@ impl Work<'_> {
         let snapshot = match (self.lists.read(seen).await?, enough, &standing) {
             (Reading::New(snapshot), ..) => *snapshot,
             (Reading::Known, _, Some(standing)) => {
-                // The point is later than the list, which tells nothing of what is missing since; one from elsewhere may not be.
-                let gap = if is_from_elsewhere { Gap::Refused } else { Gap::Tolerated };
-                match Box::pin(self.incremental(standing, standing.seams.asked(now), gap)).await {
+                // The point is later than the list; one from elsewhere may not be. What is missing since, the list does not
+                // tell if it says which versions it is of; else all that it names is fetched.
+                let names_versions = enough.is_some_and(|settled| settled.names_versions);
+                let gap = if names_versions && !is_from_elsewhere { Gap::Tolerated } else { Gap::Refused };
+                let seams = standing.seams.asked(now, names_versions);
+                match Box::pin(self.incremental(standing, seams, gap)).await {
                     Ok(Some(report)) => return self.settle(report).await,
                     Ok(None) => self.lists.read_anew().await?,
                     Err(error) if error.is_about_a_document() => {
@@ -223,14 +226,14 @@ impl Work<'_> {
             return Err(SyncError::Empty { url: self.lists.list.clone() });
         }
         let seams = standing.map(|standing| standing.seams).unwrap_or_default();
-        let seams = seams.and(&snapshot.holes).asked(now);
+        let seams = seams.and(&snapshot.holes, &snapshot.joins, now).asked(now, snapshot.names_versions);
         let report = Box::pin(self.baseline(snapshot, memory, seams)).await?;
         self.settle(report).await
     }
 
     async fn baseline(&self, snapshot: Snapshot, memory: Memory, seams: Seams) -> Result<Report, SyncError> {
-        let Snapshot { places, plan, mut report, packages, bytes, unity, validators, digest, point, .. } =
-            snapshot;
+        let Snapshot { places, plan, mut report, packages, bytes, unity, point, .. } = snapshot;
+        let Snapshot { validators, digest, names_versions, .. } = snapshot;
         let deletion_skipped = why_no_deletion(&unity, report.failed, self.options);
         let may_remove = self.options.delete && deletion_skipped.is_none();
         let mut run = Run::new(self, Arc::clone(&places), memory, may_remove);
@@ -256,7 +259,8 @@ impl Work<'_> {
         report.seams = seams;
         if !report.may_mend && is_settled {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
-            learnt.settled = Some(Settled { scope, validators, digest, report, is_without_point });
+            learnt.settled =
+                Some(Settled { scope, validators, digest, report, is_without_point, names_versions });
         }
         let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
         let standing = standing.map(|standing| standing.doubted(report.uncertain.clone(), seams));
@@ -322,14 +326,14 @@ impl Work<'_> {
             }
             Err(error) => return Err(error),
         };
-        let Reached { collector, point, holes, gap } = reached;
+        let Reached { collector, point, holes, joins, gap } = reached;
         if let Some(why) = &gap {
             tracing::warn!(why, "changes may be missing: a newer list will have them");
         }
         let collector = self.lists.take_told(collector, &point)?;
         let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
         report.uncertain = gap.or_else(|| standing.uncertain.clone());
-        report.seams = seams.and(&holes);
+        report.seams = seams.and(&holes, &joins, now);
         report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
         let doubt = report.uncertain.clone();
         let next = made.standing(&self.scope, point).map(|next| next.doubted(doubt, report.seams));

@@ -95,9 +95,15 @@ pub(crate) enum Outcome {
 }
 
 impl Report {
-    /// Whether the copy holds everything the Source lists and, where deletion was asked for, nothing else.
+    /// Whether the copy holds everything the Source lists and, where deletion was asked for, nothing else; and whether that
+    /// is certain.
     #[must_use]
     pub fn in_step(&self) -> bool {
+        self.is_done() && self.uncertain.is_none()
+    }
+
+    /// Whether all that the Source lists was done.
+    pub(crate) fn is_done(&self) -> bool {
         self.failed + self.not_deleted == 0 && self.deletion_skipped.is_none()
     }
 

@@ -145,6 +145,14 @@ mod tests {
     }
 
     #[test]
+    fn the_point_of_an_earlier_version_is_read() {
+        let kept = r#"{"format":1,"scope":{"list":"l","base":"b","delete":false,"any_origin":false},
+            "point":{"since":"2026-11-20T09:00:00Z","open":null},"undone":[]}"#;
+        let standing: Standing = serde_json::from_str(kept).unwrap();
+        assert_eq!((standing.uncertain, standing.seams), (None, Seams::default()));
+    }
+
+    #[test]
     fn what_an_earlier_version_left_undone_is_tried_at_once() {
         let line = serde_json::to_value(Line { loc: "x".to_owned(), ..Line::default() }).unwrap();
         let undone: Undone = serde_json::from_value(line).unwrap();
