@@ -97,9 +97,10 @@ impl Seamed {
     /// A new Resource List.
     fn list(&mut self) {
         let at = self.now();
-        let entry = |(path, body): (&String, &Vec<u8>)| match self.names_versions {
-            true => self.source.entry(&format!("/{path}"), body),
-            false => format!("<url><loc>{}</loc></url>", self.source.url(&format!("/{path}"))),
+        let entry = |(path, body): (&String, &Vec<u8>)| {
+            let path = format!("/{path}");
+            let bare = || format!("<url><loc>{}</loc></url>", self.source.url(&path));
+            if self.names_versions { self.source.entry(&path, body) } else { bare() }
         };
         let entries: Vec<String> = self.files.iter().map(entry).collect();
         let root = format!(r#"<rs:md capability="resourcelist" at="{at}"/>"#);

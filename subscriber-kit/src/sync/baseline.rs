@@ -256,7 +256,7 @@ impl Work<'_> {
             Unity::Mixed(_) | Unity::Untold(_) => false,
         };
         report.uncertain = unity.doubt();
-        report.seams = seams;
+        report.seams = Box::new(seams);
         if !report.may_mend && is_settled {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
             learnt.settled =
@@ -333,10 +333,10 @@ impl Work<'_> {
         let collector = self.lists.take_told(collector, &point)?;
         let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
         report.uncertain = gap.or_else(|| standing.uncertain.clone());
-        report.seams = seams.and(&holes, &joins, now);
+        report.seams = Box::new(seams.and(&holes, &joins, now));
         report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
         let doubt = report.uncertain.clone();
-        let next = made.standing(&self.scope, point).map(|next| next.doubted(doubt, report.seams));
+        let next = made.standing(&self.scope, point).map(|next| next.doubted(doubt, *report.seams));
         report.is_remembered = next.is_some();
         self.keep(made.changed, None, next.filter(|next| next != standing)).await?;
         Ok(Some(report))

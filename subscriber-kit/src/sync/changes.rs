@@ -111,7 +111,7 @@ impl Changes<'_> {
             Some(until) => {
                 let (root, opened) = self.next(index.as_ref()).await?;
                 let since = until.min(DateTime::now()).max(point.since);
-                self.walk_from(feed.collector, since, root, opened).await
+                Box::pin(self.walk_from(feed.collector, since, root, opened)).await
             }
         }
     }
@@ -137,7 +137,7 @@ impl Changes<'_> {
     /// From an index, or from the only list.
     async fn walk(&self, collector: Collector, since: DateTime, root: &Url) -> Result<Reached, SyncError> {
         let opened = self.open(root).await?;
-        self.walk_from(collector, since, root, opened).await
+        Box::pin(self.walk_from(collector, since, root, opened)).await
     }
 
     async fn walk_from(

@@ -67,7 +67,7 @@ pub struct Report {
     pub uncertain: Option<String>,
     /// What the Source's lists of changes left untold so far; with [`uncertain`](Self::uncertain) no Resource List told it since.
     #[serde(default)]
-    pub seams: Seams,
+    pub seams: Box<Seams>,
     /// How many of the updated files were made by patches (RS-174).
     #[serde(default)]
     pub patched: u64,
