@@ -17,8 +17,8 @@ use resync_subscriber_kit::discover::{DiscoverError, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
 use resync_subscriber_kit::relay::{RelayOptions, relay};
-use resync_subscriber_kit::state::{STATE_FOLDER, status};
-use resync_subscriber_kit::sync::{Look, Offer, SyncOptions, Target, audit, look};
+use resync_subscriber_kit::state::{STATE_FOLDER, remember_alone, status};
+use resync_subscriber_kit::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, audit, look};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
@@ -97,13 +97,9 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Sync { copy, incremental, from, dry_run } => {
-            let (client, offer, target) = open(&copy, dry_run).await?;
             let how = if incremental || from.is_some() { Look::Changes } else { Look::Everything };
-            let mut options = SyncOptions { dry_run, from, ..copy.choice.sync_options() };
-            let bar = Bar::of(&mut options.progress);
-            let report = look(&client, &offer, &target, &options, how).await;
-            bar.end();
-            let report = report?;
+            let options = SyncOptions { dry_run, from, ..copy.choice.sync_options() };
+            let report = synchronise(&copy, options, how).await?;
             let would = if dry_run { "would be " } else { "" };
             say(if copy.json {
                 pretty(&serde_json::to_value(&report)?)
@@ -183,6 +179,38 @@ async fn open(copy: &Copy, is_only_looked_at: bool) -> Result<(Client, Offer, Ta
         None => target,
     };
     Ok((client, offer, target))
+}
+
+/// What it did, which `status` then tells too.
+async fn synchronise(copy: &Copy, mut options: SyncOptions, how: Look) -> Result<Report, Failure> {
+    let did = match open(copy, options.dry_run).await {
+        Ok((client, offer, target)) => {
+            let bar = Bar::of(&mut options.progress);
+            let did = look(&client, &offer, &target, &options, how).await;
+            bar.end();
+            // What the other one does counts.
+            if let Err(error @ SyncError::InUse { .. }) = did {
+                return Err(error.into());
+            }
+            did.map_err(Failure::from)
+        }
+        Err(failure) => Err(failure),
+    };
+    if !options.dry_run {
+        remember(copy, did.as_ref().map_err(|failure| failure.text.as_str()));
+    }
+    did
+}
+
+/// For `status`. A failure makes no state where there is none.
+fn remember(copy: &Copy, did: Result<&Report, &str>) {
+    let folder = copy.choice.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER));
+    if did.is_err() && !folder.is_dir() {
+        return;
+    }
+    if let Err(error) = remember_alone(&folder, did.cloned().map_err(str::to_owned)) {
+        tracing::warn!(%error, "`status` does not tell of this run");
+    }
 }
 
 async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {

@@ -70,9 +70,10 @@ pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotUnderstood> {
 }
 
 /// The changes that Change Notifications tell of and when they happened, oldest first. What does not say when it happened
-/// is left to the list.
+/// is left to the list. What a Framework Notification tells of are lists, and no resources.
 pub(crate) fn changes(bodies: &[Vec<u8>]) -> Vec<(DateTime, Entry)> {
     let documents = bodies.iter().filter_map(|body| xml::read(body.as_slice()).ok()?.into_document().ok());
+    let documents = documents.filter(|document| *document.capability() == Capability::ChangeNotification);
     let entries = documents.flat_map(|document| document.into_raw().entries);
     let dated = |entry: Entry| Some((entry.metadata.as_ref()?.datetime?, entry));
     let mut changes: Vec<_> = entries.filter_map(dated).collect();
@@ -151,6 +152,20 @@ mod tests {
     fn fn001_a_changed_resource_list_means_synchronise() {
         let list = updated(Capability::ResourceList, "http://a.example/resourcelist.xml");
         assert_eq!(meaning(&notification(&[list]), &set()).unwrap(), Meaning::Synchronise);
+    }
+
+    #[test]
+    fn fn001_a_list_that_is_told_of_is_no_changed_resource() {
+        let at: DateTime = "2026-11-20T09:07:00Z".parse().unwrap();
+        let list =
+            FrameworkChange::new(Change::Created, Capability::ChangeList, "http://a.example/list-2.xml");
+        let told = notification(&[list.datetime(at)]);
+        let resource = ResourceChange::updated("http://a.example/x").datetime(at);
+        let from = "2026-11-20T09:00:00Z".parse().unwrap();
+        let changed = ChangeNotification::new(from, at).change(resource).build().unwrap();
+        let found = changes(&[told, xml::write(&changed)]);
+        let locs: Vec<&str> = found.iter().map(|(_, entry)| entry.loc.as_str()).collect();
+        assert_eq!(locs, ["http://a.example/x"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use resync_subscriber_kit::listen::Event;
 use resync_subscriber_kit::relay::Relayed;
 use resync_subscriber_kit::state::{LastSync, Status};
 use resync_subscriber_kit::subscription::{Phase, Subscription};
-use resync_subscriber_kit::sync::{AuditReport, Report, Verdict};
+use resync_subscriber_kit::sync::{AuditReport, Hole, Method, Report, Seams, Verdict};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -251,13 +251,30 @@ pub(crate) fn report(report: &Report) -> String {
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
         format!("in step: {resources} resources {done}")
+    } else if failed + not_deleted == 0 && report.uncertain.is_some() {
+        format!("not proven: {resources} resources {done}")
     } else {
         format!("not in step: {failed} of {resources} resources failed{stuck} {done}")
     }];
     lines.extend(report.failures.iter().map(|failure| format!("  {}: {}", failure.loc, failure.cause)));
-    lines.extend(report.deletion_skipped.iter().map(|why| format!("  nothing was deleted: {why}")));
+    let deleted = match report.method {
+        Method::Baseline => "nothing was deleted",
+        Method::Incremental => "nothing was deleted but what is told to be",
+    };
+    lines.extend(report.deletion_skipped.iter().map(|why| format!("  {deleted}: {why}")));
     lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
+    lines.extend(seams(&report.seams));
     lines.join("\n")
+}
+
+/// What is worth knowing of a Source whose lists do not touch, again and again.
+fn seams(seams: &Seams) -> Option<String> {
+    let Hole { told_until, from } = seams.last.filter(|_| seams.are_a_habit())?;
+    let holes = seams.holes;
+    Some(format!(
+        "  the Source's lists of changes do not touch, {holes} times so far, at last from {told_until} to {from}: what changed \
+         between is found out from the next Resource List, for which it is asked about once an hour"
+    ))
 }
 
 pub(crate) fn audit(report: &AuditReport) -> String {
@@ -281,6 +298,9 @@ pub(crate) fn audit(report: &AuditReport) -> String {
 pub(crate) fn status(status: &Status) -> String {
     let mut lines: Vec<String> = status.subscriptions.iter().map(subscription).collect();
     lines.push(match &status.last_sync {
+        Some(last @ LastSync { failed: Some(cause), .. }) => {
+            format!("last synchronisation {}: failed: {cause}", time(last))
+        }
         Some(last) => format!("last synchronisation {}: {}", time(last), report(&last.report)),
         None => "not synchronised yet".to_owned(),
     });
@@ -307,7 +327,7 @@ fn time(last: &LastSync) -> String {
 pub(crate) fn status_json(status: &Status) -> Value {
     json!({
         "subscriptions": status.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
-        "last_sync": status.last_sync.as_ref().map(|last| json!({ "at": time(last), "in_step": last.report.in_step(), "report": last.report })),
+        "last_sync": status.last_sync.as_ref().map(|last| json!({ "at": time(last), "in_step": last.in_step(), "failed": last.failed, "report": last.report })),
     })
 }
 

@@ -62,6 +62,8 @@ async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
     assert_eq!(code(&audit), 0);
     let report: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
     assert_eq!((&report["same"], &report["extra"]), (&2.into(), &0.into()));
+    let status = run(&["status", "--into", into]).await;
+    assert!(code(&status) == 0 && stdout(&status).contains("in step: 2 resources"), "{}", stdout(&status));
 
     source.put("/a", b"lie");
     std::fs::remove_file(directory.path().join("a")).unwrap();
@@ -69,6 +71,15 @@ async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
     assert_eq!(code(&sync), 1);
     let report: serde_json::Value = serde_json::from_slice(&sync.stdout).unwrap();
     assert_eq!((&report["failed"], &report["unchanged"]), (&1.into(), &1.into()));
+
+    source.remove("/resourcelist.xml");
+    assert_eq!(code(&run(&["sync", &url, into]).await), 1);
+    let status = run(&["status", "--into", into]).await;
+    assert!(
+        stdout(&status).contains(": failed: ") && !stdout(&status).contains("in step"),
+        "{}",
+        stdout(&status)
+    );
 }
 
 #[tokio::test]
@@ -82,9 +93,20 @@ async fn discover_shows_the_tree_as_text_and_json() {
     {
         assert!(stdout(&text).contains(part), "{part} in {}", stdout(&text));
     }
+    let size = "(2 resources of 2 B at 2026-11-20T09:00:00Z)";
+    assert!(stdout(&text).contains(size), "{}", stdout(&text));
     let json = run(&["discover", &source.url("/"), "--json"]).await;
     let tree: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(tree["sets"][0]["framework_channel"]["hubs"][0], hub.url());
+    let set = &tree["sets"][0];
+    assert_eq!(set["framework_channel"]["hubs"][0], hub.url());
+    let list = &set["capabilities"][0];
+    assert_eq!(
+        (&list["capability"], &list["size"]["entries"]),
+        (&"resourcelist".into(), &2.into()),
+        "{tree}"
+    );
+    let (bytes, at) = (&list["size"]["listed_bytes"], &list["size"]["at"]);
+    assert_eq!((bytes, at), (&2.into(), &"2026-11-20T09:00:00Z".into()), "{tree}");
 }
 
 #[tokio::test]

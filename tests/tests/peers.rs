@@ -1,11 +1,12 @@
 //! Peers that no one here wrote, installed from their registries: a subscriber that checks signatures by itself (npm
 //! `pubsubhubbub`), one that finds the hub, renews, and hears of denials (Python's `Flask-WebSub`), and a publisher (Python's
-//! `django-push`), against the hub; and a hub (`Flask-WebSub` again) that delivers to the callback of the subscriber kit.
-//! Without a way to the registries the tests fail.
+//! `django-push`), against the hub; and two hubs (`Flask-WebSub` again, and npm's `@dwk/websub`) that deliver to the callback of
+//! the subscriber kit. Without a way to the registries the tests fail.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,10 +14,11 @@ use resync_tests::harness::{HubProcess, Process, Receiver, Reply, eventually, fo
 use rustix::process::Signal;
 use tempfile::tempdir;
 
-const SUBSCRIBER: &str = "pubsubhubbub@0.4.1";
+const SUBSCRIBER: [&str; 1] = ["pubsubhubbub@0.4.1"];
 const PUBLISHER: [&str; 2] = ["django-push==1.1", "Django==5.2.*"];
 const FLASK: [&str; 2] = ["Flask-WebSub==0.4", "Flask==3.1.*"];
 const FLASK_HUB: [&str; 3] = ["Flask-WebSub==0.4.1", "Flask==3.1.*", "celery==5.5.*"];
+const NODE_HUB: [&str; 2] = ["@dwk/websub@1.0.0-beta.1", "sql.js@1.13.0"];
 const CONTENT: &str = "<feed>Gr\u{fc}\u{df}e</feed>\n";
 /// The same in Base64.
 const ENCODED: &str = "PGZlZWQ+R3LDvMOfZTwvZmVlZD4K";
@@ -37,12 +39,9 @@ fn install(program: &str, arguments: &[&str], folder: &Path) {
     );
 }
 
-fn install_subscriber(folder: &Path) {
-    install(
-        "npm",
-        &["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", ".", SUBSCRIBER],
-        folder,
-    );
+fn install_node(folder: &Path, packages: &[&str]) {
+    let options = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", "."];
+    install("npm", &[&options[..], packages].concat(), folder);
 }
 
 fn install_python(folder: &Path, packages: &[&str]) {
@@ -53,10 +52,13 @@ fn install_python(folder: &Path, packages: &[&str]) {
 }
 
 fn subscriber(folder: &Path, topic: &str, hub: &str, port: u16, secret: &str) -> Process {
-    let script = peers().join("subscriber.js");
+    node(folder, "subscriber.js", &[topic, hub, &port.to_string(), secret])
+}
+
+fn node(folder: &Path, script: &str, arguments: &[&str]) -> Process {
     let mut command = tokio::process::Command::new("node");
-    command.arg(script).args([topic, hub, &port.to_string(), secret]);
-    Process::run("the subscriber", command.env("NODE_PATH", folder.join("node_modules")))
+    command.arg(peers().join(script)).args(arguments);
+    Process::run(script, command.env("NODE_PATH", folder.join("node_modules")))
 }
 
 fn python(folder: &Path, script: &str, arguments: &[&str]) -> Process {
@@ -76,7 +78,7 @@ fn serve(source: &Receiver, hub: &str, topic: &str, content: &'static str) {
 #[tokio::test]
 async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_forged_one() {
     let folder = tempdir().unwrap();
-    install_subscriber(folder.path());
+    install_node(folder.path(), &SUBSCRIBER);
     install_python(folder.path(), &PUBLISHER);
     let hub = HubProcess::start(&folder.path().join("data")).await;
     let source = Receiver::start().await;
@@ -153,6 +155,28 @@ fn notified(line: &str) -> (String, String) {
     (text("topic"), text("body"))
 }
 
+const SUBSCRIBED: &str = "\"event\":\"subscribed\"";
+const NOTIFICATION: &str = "\"event\":\"notification\"";
+
+/// `resync-destination`, subscribed to a topic until it is told to end.
+fn destination(topic: &str, state: &Path, callback: SocketAddr, more: &[&str]) -> Process {
+    let (state, listen) = (state.display().to_string(), callback.to_string());
+    let arguments =
+        ["subscribe", topic, "--state", &state, "--listen", &listen, "--json", "--unsubscribe-on-exit"];
+    Process::start("resync-destination", &[&arguments[..], more].concat(), &HashMap::new())
+}
+
+/// Tells a hub of strangers that there is something new.
+async fn publish(hub: SocketAddr, topic: &str) {
+    let body = format!("hub.mode=publish&hub.topic={topic}");
+    let ping = format!(
+        "POST /hub HTTP/1.1\r\nHost: {hub}\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    assert_eq!(request(hub, ping.as_bytes()).await.unwrap().status, 202);
+}
+
 #[tokio::test]
 async fn w116_w148_w168_w193_a_hub_of_strangers_verifies_signs_and_delivers_to_the_callback_and_lets_it_go() {
     let folder = tempdir().unwrap();
@@ -169,27 +193,15 @@ async fn w116_w148_w168_w193_a_hub_of_strangers_verifies_signs_and_delivers_to_t
         serve(&source, &url, &topic, CONTENT);
 
         let state = folder.path().join(format!("state-{algorithm}"));
-        let (state, listen) = (state.display().to_string(), callback.to_string());
-        let arguments =
-            ["subscribe", &topic, "--state", &state, "--listen", &listen, "--json", "--unsubscribe-on-exit"];
-        let mut destination = Process::start("resync-destination", &arguments, &HashMap::new());
-        destination.line("\"event\":\"subscribed\"").await;
+        let mut destination = destination(&topic, &state, callback, &[]);
+        destination.line(SUBSCRIBED).await;
 
-        let publish = async || {
-            let body = format!("hub.mode=publish&hub.topic={topic}");
-            let ping = format!(
-                "POST /hub HTTP/1.1\r\nHost: {hub}\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\n\
-                 Content-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            assert_eq!(request(hub, ping.as_bytes()).await.unwrap().status, 202);
-        };
-        publish().await;
-        let line = destination.line("\"event\":\"notification\"").await;
+        publish(hub, &topic).await;
+        let line = destination.line(NOTIFICATION).await;
         assert_eq!(notified(&line), (topic.clone(), CONTENT.to_owned()), "{algorithm}");
         serve(&source, &url, &topic, "news");
-        publish().await;
-        let line = destination.line_number("\"event\":\"notification\"", 2).await;
+        publish(hub, &topic).await;
+        let line = destination.line_number(NOTIFICATION, 2).await;
         assert_eq!(notified(&line).1, "news");
 
         destination.signal(Signal::TERM);
@@ -203,5 +215,81 @@ async fn w116_w148_w168_w193_a_hub_of_strangers_verifies_signs_and_delivers_to_t
             String::from_utf8_lossy(&output.stdout).trim() == "0"
         })
         .await;
+    }
+}
+
+/// A subscription at npm's hub.
+#[derive(Clone, Debug, PartialEq)]
+struct Held {
+    callback: String,
+    secret: String,
+    /// The end of the lease, in Unix milliseconds.
+    until: u64,
+}
+
+async fn held(hub: SocketAddr) -> Vec<Held> {
+    let ask = format!("GET /hub HTTP/1.1\r\nHost: {hub}\r\nConnection: close\r\n\r\n");
+    let answer = request(hub, ask.as_bytes()).await.unwrap().text();
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&answer).unwrap();
+    let text = |row: &serde_json::Value, name: &str| row[name].as_str().unwrap().to_owned();
+    let one = |row: &serde_json::Value| Held {
+        callback: text(row, "callback"),
+        secret: text(row, "secret"),
+        until: row["expiresAt"].as_u64().unwrap(),
+    };
+    rows.iter().map(one).collect()
+}
+
+/// The only subscription there, once its lease ends after that: the hub keeps it when it has heard the callback's answer.
+async fn held_after(hub: SocketAddr, until: u64) -> Held {
+    let is_newer = |held: &[Held]| matches!(held, [one] if one.until > until);
+    eventually("the hub keeps the subscription", async || is_newer(&held(hub).await)).await;
+    held(hub).await.remove(0)
+}
+
+#[tokio::test]
+async fn w060_w063_w116_w134_w168_w193_a_hub_of_other_strangers_renews_takes_a_new_secret_and_lets_go() {
+    let folder = tempdir().unwrap();
+    install_node(folder.path(), &NODE_HUB);
+    let source = Receiver::start().await;
+    let topic = source.url("/feed");
+    for (algorithm, digits) in [("sha384", 96), ("sha256", 64)] {
+        let (hub, callback) = (free_address(), free_address());
+        let arguments = [&hub.port().to_string(), topic.as_str(), &callback.to_string(), algorithm];
+        let mut peer = node(folder.path(), "dwk_hub.js", &arguments);
+        peer.line("ready").await;
+        let url = format!("http://{hub}/hub");
+        serve(&source, &url, &topic, CONTENT);
+
+        let state = folder.path().join(algorithm);
+        let flags = ["--lease", "20s", "--rotate-secret", "1s"];
+        let mut destination = destination(&topic, &state, callback, &flags);
+        destination.line(SUBSCRIBED).await;
+        let first = held_after(hub, 0).await;
+        publish(hub, &topic).await;
+        let line = destination.line(NOTIFICATION).await;
+        assert_eq!(notified(&line), (topic.clone(), CONTENT.to_owned()), "{algorithm}");
+
+        destination.line_number(SUBSCRIBED, 2).await;
+        let second = held_after(hub, first.until).await;
+        assert_eq!(second.callback, first.callback);
+        assert_ne!(second.secret, first.secret);
+        serve(&source, &url, &topic, "news");
+        publish(hub, &topic).await;
+        let line = destination.line_number(NOTIFICATION, 2).await;
+        assert_eq!(notified(&line).1, "news", "{algorithm}: signed with the new secret");
+
+        let path = second.callback.split_once(&callback.to_string()).unwrap().1;
+        let forged = format!(
+            "POST {path} HTTP/1.1\r\nHost: {callback}\r\nConnection: close\r\nX-Hub-Signature: {algorithm}={}\r\n\
+             Content-Length: 6\r\n\r\nforged",
+            "0".repeat(digits)
+        );
+        assert_eq!(request(callback, forged.as_bytes()).await.unwrap().status, 403);
+
+        destination.signal(Signal::TERM);
+        assert!(destination.wait().await.success());
+        assert_eq!(destination.said().matches(NOTIFICATION).count(), 2, "the forged one was ignored");
+        eventually("the hub has let it go", async || held(hub).await.is_empty()).await;
     }
 }

@@ -1,46 +1,105 @@
-//! The state's folder and file: made, marked, locked, read, and replaced in one step.
+//! The state's folder and its files: made, marked, locked, read, and replaced in one step.
 //!
-//! The file survives a crash at any moment: it is written beside the old one, synced, renamed over it, and
+//! A file survives a crash at any moment: it is written beside the old one, synced, renamed over it, and
 //! the directory is synced.
 
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
 use resync_core::durable::sync_folder;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use super::StateError;
 use super::book::{Book, FORMAT};
+use super::{LastSync, StateError};
 
 /// What every state folder holds, so that no copy takes it for a part of itself. Its beginning is that of
 /// [`STATE_FOLDER`], so that no Source can name it.
 const MARK_NAME: &str = ".resync-destination-state";
 
 pub(super) const FILE_NAME: &str = "state.json";
+/// What a synchronisation by itself did, which does not hold the lock.
+const ALONE_NAME: &str = "last-sync.json";
+const ALONE_FORMAT: u32 = 1;
+/// How the names of files begin that are being written.
+const UNFINISHED: &str = ".state-";
+/// So old they are left by a process that was killed.
+const LEFT_AFTER: Duration = Duration::from_secs(3600);
 const LOCK_NAME: &str = "lock";
 
 /// Reads the state in `folder` without locking it; `None` where there is none.
 pub(super) fn read(folder: &Path) -> Result<Option<Book>, StateError> {
     let path = folder.join(FILE_NAME);
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error(&path, "read")(error)),
-    };
-    let content = |reason: String| StateError::Content { path: path.clone(), reason };
-    let book: Book = serde_json::from_slice(&bytes).map_err(|error| content(error.to_string()))?;
-    if book.format != FORMAT {
-        return Err(content(format!("format {}, this program knows {FORMAT}", book.format)));
+    match parse::<Book>(&path)? {
+        Some(Book { format, .. }) if format != FORMAT => {
+            let reason = format!("format {format}, this program knows {FORMAT}");
+            Err(StateError::Content { path, reason })
+        }
+        book => Ok(book),
     }
-    Ok(Some(book))
 }
 
 pub(super) fn write(folder: &Path, book: &Book) -> Result<(), StateError> {
-    let path = folder.join(FILE_NAME);
+    replace(folder, FILE_NAME, book)
+}
+
+/// [`LastSync`] as it lies on disk by itself.
+#[derive(Serialize, Deserialize)]
+struct Alone {
+    format: u32,
+    last: LastSync,
+}
+
+/// What the last synchronisation by itself did, if there was one and that can be read: it is only told, and holds up nothing.
+pub(super) fn read_alone(folder: &Path) -> Option<LastSync> {
+    let path = folder.join(ALONE_NAME);
+    match parse::<Alone>(&path) {
+        Ok(Some(Alone { format: ALONE_FORMAT, last })) => return Some(last),
+        Ok(Some(Alone { format, .. })) => {
+            tracing::warn!(path = %path.display(), format, "this program does not know the format of what the last `sync` did");
+        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!(%error, "what the last `sync` did is not known"),
+    }
+    None
+}
+
+pub(super) fn write_alone(folder: &Path, last: LastSync) -> Result<(), StateError> {
+    replace(folder, ALONE_NAME, &Alone { format: ALONE_FORMAT, last })
+}
+
+/// Removes what processes that were killed left unfinished. What cannot be removed is in nobody's way.
+pub(super) fn sweep(folder: &Path) {
+    let Ok(found) = std::fs::read_dir(folder) else { return };
+    for file in
+        found.flatten().filter(|file| file.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()))
+    {
+        let written = file.metadata().and_then(|data| data.modified()).ok();
+        if written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT_AFTER) {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StateError> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error(path, "read")(error)),
+    };
+    let content =
+        |error: serde_json::Error| StateError::Content { path: path.to_owned(), reason: error.to_string() };
+    serde_json::from_slice(&bytes).map(Some).map_err(content)
+}
+
+fn replace(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), StateError> {
+    let path = folder.join(name);
     let replace = || -> io::Result<()> {
         // A new temporary file can only be read by its owner, as is right for secrets.
-        let mut file = tempfile::Builder::new().prefix(".state-").tempfile_in(folder)?;
-        serde_json::to_writer_pretty(&mut file, book)?;
+        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
+        serde_json::to_writer_pretty(&mut file, content)?;
         file.write_all(b"\n")?;
         file.as_file().sync_all()?;
         file.persist(&path)?;

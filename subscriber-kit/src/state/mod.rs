@@ -26,7 +26,7 @@ use crate::subscription::Subscription;
 use crate::sync::Report;
 use book::note_handled;
 pub(crate) use book::{Book, KeptSecret, Mode, Pending, Record};
-use disk::{io_error, lock, read, write};
+use disk::{io_error, lock, read, read_alone, sweep, write, write_alone};
 pub(crate) use disk::{is_state_folder, make_private_folder, mark};
 use journal::Journal;
 pub(crate) use journal::{Event, Taken, Then};
@@ -70,8 +70,23 @@ pub enum StateError {
 pub struct LastSync {
     /// When it ended (milliseconds since 1970).
     pub at_unix_millis: i64,
-    /// What it did.
+    /// What it did; nothing if it failed as a whole.
     pub report: Report,
+    /// Why it failed as a whole, if so.
+    #[serde(default)]
+    pub failed: Option<String>,
+}
+
+impl LastSync {
+    fn now(report: Report, failed: Option<String>) -> Self {
+        Self { at_unix_millis: DateTime::now().unix_millis(), report, failed }
+    }
+
+    /// Whether it did not fail, and left the copy in step.
+    #[must_use]
+    pub fn in_step(&self) -> bool {
+        self.failed.is_none() && self.report.in_step()
+    }
 }
 
 /// The subscriptions of a Destination with their durable state. Cheap to clone; clones share everything.
@@ -120,6 +135,7 @@ impl Subscriptions {
     pub fn open(folder: &Path) -> Result<Self, StateError> {
         make_private_folder(folder).map_err(io_error(folder, "written"))?;
         let lock = lock(folder)?;
+        sweep(folder);
         mark(folder).map_err(io_error(folder, "written"))?;
         let mut book = read(folder)?.unwrap_or_default();
         let path = folder.join(journal::FILE_NAME);
@@ -213,7 +229,7 @@ impl Subscriptions {
     /// # Errors
     /// [`StateError`] when it cannot be kept.
     pub async fn remember_sync(&self, report: Report) -> Result<(), StateError> {
-        let last = LastSync { at_unix_millis: DateTime::now().unix_millis(), report };
+        let last = LastSync::now(report, None);
         self.update(move |book| book.last_sync = Some(last)).await
     }
 }
@@ -358,11 +374,32 @@ pub struct Status {
 /// # Errors
 /// [`StateError`] when there is one that cannot be read.
 pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
-    let Some(mut book) = read(folder)? else { return Ok(None) };
+    let (book, alone) = (read(folder)?, read_alone(folder));
+    if book.is_none() && alone.is_none() {
+        return Ok(None);
+    }
+    let mut book = book.unwrap_or_default();
     let events = journal::look(folder).map_err(io_error(&folder.join(journal::FILE_NAME), "read"))?;
     note_handled(&resume(&book.subscriptions, events).0, &mut book);
     let subscriptions = book.subscriptions().into_iter().map(|(_, subscription)| subscription).collect();
-    Ok(Some(Status { subscriptions, last_sync: book.last_sync }))
+    let last_sync = book.last_sync.into_iter().chain(alone).max_by_key(|last| last.at_unix_millis);
+    Ok(Some(Status { subscriptions, last_sync }))
+}
+
+/// Keeps for [`status`] what a synchronisation by itself did, or why it failed as a whole. The state in `folder` is not taken, which a Destination that
+/// runs may hold.
+///
+/// # Errors
+/// [`StateError`] when the folder cannot be written.
+pub fn remember_alone(folder: &Path, did: Result<Report, String>) -> Result<(), StateError> {
+    let made = make_private_folder(folder).and_then(|()| mark(folder));
+    made.map_err(io_error(folder, "written"))?;
+    sweep(folder);
+    let (report, failed) = match did {
+        Ok(report) => (report, None),
+        Err(cause) => (Report::default(), Some(cause)),
+    };
+    write_alone(folder, LastSync::now(report, failed))
 }
 
 #[cfg(test)]
@@ -453,6 +490,38 @@ mod tests {
         subscriptions.add(&topic(), &hub()).await.unwrap();
         let mode = std::fs::metadata(folder.path().join(FILE_NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0);
+    }
+
+    #[test]
+    fn what_a_sync_by_itself_did_is_told_and_is_in_nobodys_way_if_it_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (alone, left) = (folder.path().join("last-sync.json"), folder.path().join(".state-left"));
+        let now = std::fs::File::create(folder.path().join(".state-now")).unwrap();
+        let old = std::fs::File::create(&left).unwrap();
+        old.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(7200)).unwrap();
+        remember_alone(folder.path(), Ok(Report::default())).unwrap();
+        let last = || status(folder.path()).unwrap().and_then(|status| status.last_sync);
+        assert!(last().unwrap().in_step());
+        assert!(!left.exists() && folder.path().join(".state-now").exists(), "{now:?} is being written");
+        remember_alone(folder.path(), Err("it is away".to_owned())).unwrap();
+        assert!(!last().unwrap().in_step());
+
+        let later = std::fs::read_to_string(&alone).unwrap().replace("\"format\": 1", "\"format\": 2");
+        for unknown in [later.as_str(), "{\"at_unix", ""] {
+            std::fs::write(&alone, unknown).unwrap();
+            assert!(last().is_none(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn the_state_of_an_earlier_version_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = r#"{"resources":2,"created":2,"updated":0,"deleted":0,"unchanged":0,"failed":0,"bytes_fetched":2,"failures":[]}"#;
+        let last = format!(r#"{{"at_unix_millis":1795000000000,"report":{report}}}"#);
+        let book = format!(r#"{{"format":1,"subscriptions":[],"last_sync":{last}}}"#);
+        std::fs::write(folder.path().join(FILE_NAME), book).unwrap();
+        let last = status(folder.path()).unwrap().unwrap().last_sync.unwrap();
+        assert_eq!((last.in_step(), last.report.seams.holes), (true, 0));
     }
 
     #[tokio::test]

@@ -23,6 +23,7 @@ use super::places::Places;
 use super::plan::Line;
 use super::report::{Method, Report};
 use super::run::{Made, Run};
+use super::seams::Seams;
 use super::standing::{MAX_UNDONE, Standing, Undone};
 use super::{Authority, ChangesFrom, Offer, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
@@ -153,9 +154,11 @@ impl<'s> Work<'s> {
         if from > DateTime::now() {
             return Err(SyncError::InFuture { from: from.to_string() });
         }
-        let (undone, uncertain) = left.map_or_else(Default::default, |left| (left.undone, left.uncertain));
-        let told = Standing::new(self.scope.clone(), Point::at(from), undone);
-        Ok(Some(told.doubted(uncertain)))
+        let point = Point::at(from);
+        Ok(Some(match left {
+            Some(left) => left.at(point),
+            None => Standing::new(self.scope.clone(), point, Vec::new()),
+        }))
     }
 
     /// What earlier runs left.
@@ -169,10 +172,16 @@ impl Work<'_> {
     async fn run(&self, look: Look) -> Result<Report, SyncError> {
         let standing = self.beginning(look).await?;
         let standing = standing.filter(|_| self.lists.changes.is_some());
-        // Where changes are missing, a newer list has the first word.
+        let now = DateTime::now();
+        let is_from_elsewhere = self.options.from.is_some();
+        let gap = match &standing {
+            Some(standing) if !is_from_elsewhere => standing.seams.gap(now),
+            _ => Gap::Refused,
+        };
+        // Where changes are missing, a newer list has the first word, unless it rests.
         if let (Look::Changes, Some(standing)) = (look, &standing)
-            && standing.uncertain.is_none()
-            && let Some(report) = Box::pin(self.incremental(standing)).await?
+            && (standing.uncertain.is_none() || gap == Gap::Tolerated)
+            && let Some(report) = Box::pin(self.incremental(standing, standing.seams, gap)).await?
         {
             return self.settle(report).await;
         }
@@ -180,22 +189,29 @@ impl Work<'_> {
         let memory = blocking(move || Memory::load(&loading)).await;
         let enough = memory.settled_for(&self.scope).filter(|settled| match look {
             Look::Everything => false,
-            Look::UnlessInStep => settled.report.in_step(),
+            Look::UnlessInStep => settled.report.is_done(),
             Look::Changes | Look::AtNewList => true,
         });
         let seen =
             enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
         let snapshot = match (self.lists.read(seen).await?, enough, &standing) {
             (Reading::New(snapshot), ..) => *snapshot,
-            (Reading::Known, _, Some(standing)) => match Box::pin(self.incremental(standing)).await {
-                Ok(Some(report)) => return self.settle(report).await,
-                Ok(None) => self.lists.read_anew().await?,
-                Err(error) if error.is_about_a_document() => {
-                    tracing::warn!(%error, "changes cannot be read: the copy is synchronised as a whole");
-                    self.lists.read_anew().await?
+            (Reading::Known, _, Some(standing)) => {
+                // The point is later than the list; one from elsewhere may not be. What is missing since, the list does not
+                // tell if it says which versions it is of; else all that it names is fetched.
+                let names_versions = enough.is_some_and(|settled| settled.names_versions);
+                let gap = if names_versions && !is_from_elsewhere { Gap::Tolerated } else { Gap::Refused };
+                let seams = standing.seams.asked(now, names_versions);
+                match Box::pin(self.incremental(standing, seams, gap)).await {
+                    Ok(Some(report)) => return self.settle(report).await,
+                    Ok(None) => self.lists.read_anew().await?,
+                    Err(error) if error.is_about_a_document() => {
+                        tracing::warn!(%error, "changes cannot be read: the copy is synchronised as a whole");
+                        self.lists.read_anew().await?
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            },
+            }
             // A run that was killed left no point: it is not known what changed since the list.
             (Reading::Known, Some(settled), None)
                 if self.lists.changes.is_some() && !settled.is_without_point =>
@@ -209,13 +225,15 @@ impl Work<'_> {
         if self.options.delete && snapshot.places.is_empty() {
             return Err(SyncError::Empty { url: self.lists.list.clone() });
         }
-        let report = Box::pin(self.baseline(snapshot, memory)).await?;
+        let seams = standing.map(|standing| standing.seams).unwrap_or_default();
+        let seams = seams.and(&snapshot.holes, &snapshot.joins, now).asked(now, snapshot.names_versions);
+        let report = Box::pin(self.baseline(snapshot, memory, seams)).await?;
         self.settle(report).await
     }
 
-    async fn baseline(&self, snapshot: Snapshot, memory: Memory) -> Result<Report, SyncError> {
-        let Snapshot { places, plan, mut report, packages, bytes, unity, validators, digest, point } =
-            snapshot;
+    async fn baseline(&self, snapshot: Snapshot, memory: Memory, seams: Seams) -> Result<Report, SyncError> {
+        let Snapshot { places, plan, mut report, packages, bytes, unity, point, .. } = snapshot;
+        let Snapshot { validators, digest, names_versions, .. } = snapshot;
         let deletion_skipped = why_no_deletion(&unity, report.failed, self.options);
         let may_remove = self.options.delete && deletion_skipped.is_none();
         let mut run = Run::new(self, Arc::clone(&places), memory, may_remove);
@@ -238,12 +256,14 @@ impl Work<'_> {
             Unity::Mixed(_) | Unity::Untold(_) => false,
         };
         report.uncertain = unity.doubt();
+        report.seams = Box::new(seams);
         if !report.may_mend && is_settled {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
-            learnt.settled = Some(Settled { scope, validators, digest, report, is_without_point });
+            learnt.settled =
+                Some(Settled { scope, validators, digest, report, is_without_point, names_versions });
         }
         let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
-        let standing = standing.map(|standing| standing.doubted(report.uncertain.clone()));
+        let standing = standing.map(|standing| standing.doubted(report.uncertain.clone(), seams));
         report.is_remembered = standing.is_some();
         self.keep(made.changed, Some(learnt), standing).await?;
         Ok(report)
@@ -281,8 +301,14 @@ impl Work<'_> {
         }
     }
 
-    /// Deals with what changed since the last run; `None` where changes were lost (RS-197).
-    async fn incremental(&self, standing: &Standing) -> Result<Option<Report>, SyncError> {
+    /// Deals with what changed since the last run, of which these `seams` are known now; `None` where changes were lost and
+    /// that is not tolerated (RS-197).
+    async fn incremental(
+        &self,
+        standing: &Standing,
+        seams: Seams,
+        gap: Gap,
+    ) -> Result<Option<Report>, SyncError> {
         let Some(root) = self.lists.changes else { return Ok(None) };
         let mut collector = Collector::new(&self.lists, self.lists.room.scratch()?);
         let now = DateTime::now();
@@ -291,21 +317,26 @@ impl Work<'_> {
         for undone in due {
             again.extend(collector.again(&undone.line)?.map(|number| (undone, number)));
         }
-        let changes = Changes { lists: &self.lists, root, gap: Gap::Refused };
-        let Reached { collector, point, .. } = match Box::pin(changes.since(collector, &standing.point)).await
-        {
+        let changes = Changes { lists: &self.lists, root, gap };
+        let reached = match Box::pin(changes.since(collector, &standing.point)).await {
             Ok(reached) => reached,
             Err(error @ (SyncError::LostChanges { .. } | SyncError::PackageFormat { .. })) => {
-                tracing::warn!(%error, "changes were lost: the copy is synchronised as a whole");
+                tracing::warn!(%error, "changes were lost: the Resource List is asked for");
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
+        let Reached { collector, point, holes, joins, gap } = reached;
+        if let Some(why) = &gap {
+            tracing::warn!(why, "changes may be missing: a newer list will have them");
+        }
         let collector = self.lists.take_told(collector, &point)?;
         let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
-        report.uncertain.clone_from(&standing.uncertain);
+        report.uncertain = gap.or_else(|| standing.uncertain.clone());
+        report.seams = Box::new(seams.and(&holes, &joins, now));
         report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
-        let next = made.standing(&self.scope, point).map(|next| next.doubted(standing.uncertain.clone()));
+        let doubt = report.uncertain.clone();
+        let next = made.standing(&self.scope, point).map(|next| next.doubted(doubt, *report.seams));
         report.is_remembered = next.is_some();
         self.keep(made.changed, None, next.filter(|next| next != standing)).await?;
         Ok(Some(report))
@@ -353,7 +384,7 @@ impl Work<'_> {
         let Some(standing) = self.standing().await.filter(|standing| !standing.undone.is_empty()) else {
             return Ok(report);
         };
-        Ok(match Box::pin(self.incremental(&standing)).await {
+        Ok(match Box::pin(self.incremental(&standing, standing.seams, Gap::Refused)).await {
             Ok(Some(next)) => report.followed_by(next, &standing.undone),
             Ok(None) => report,
             Err(error) => {

@@ -15,6 +15,7 @@ use super::download::blocking;
 use super::feed::{Feed, OpenList};
 use super::lists::Lists;
 use super::packages::Listed;
+use super::seams::Hole;
 use crate::fetch::{FetchError, Fetched};
 
 /// Up to where the Source's changes are in the copy.
@@ -69,7 +70,11 @@ pub(crate) struct Changes<'s> {
 pub(crate) struct Reached {
     pub(crate) collector: Collector,
     pub(crate) point: Point,
-    /// Why changes may be missing between the point where it began and the oldest list.
+    /// What is told nowhere between the point where it began and the newest list, oldest first.
+    pub(crate) holes: Vec<Hole>,
+    /// Where a list begins that follows another one, oldest first.
+    pub(crate) joins: Vec<DateTime>,
+    /// Why changes may be missing, if so.
     pub(crate) gap: Option<String>,
 }
 
@@ -82,7 +87,10 @@ impl Changes<'_> {
         };
         let fetched = match self.lists.fetch(&url, Some(&open.validators)).await {
             Ok(Some(fetched)) if fetched.digest != open.digest => fetched,
-            Ok(_) => return Ok(Reached { collector, point: point.clone(), gap: None }),
+            Ok(_) => {
+                let (point, holes, joins) = (point.clone(), Vec::new(), Vec::new());
+                return Ok(Reached { collector, point, holes, joins, gap: None });
+            }
             // The list was moved or withdrawn; its index tells.
             Err(SyncError::Fetch(FetchError::Status { status: 403 | 404 | 410, .. })) => {
                 return self.walk(collector, point.since, self.root).await;
@@ -103,7 +111,7 @@ impl Changes<'_> {
             Some(until) => {
                 let (root, opened) = self.next(index.as_ref()).await?;
                 let since = until.min(DateTime::now()).max(point.since);
-                self.walk_from(feed.collector, since, root, opened).await
+                Box::pin(self.walk_from(feed.collector, since, root, opened)).await
             }
         }
     }
@@ -129,7 +137,7 @@ impl Changes<'_> {
     /// From an index, or from the only list.
     async fn walk(&self, collector: Collector, since: DateTime, root: &Url) -> Result<Reached, SyncError> {
         let opened = self.open(root).await?;
-        self.walk_from(collector, since, root, opened).await
+        Box::pin(self.walk_from(collector, since, root, opened)).await
     }
 
     async fn walk_from(
@@ -140,35 +148,30 @@ impl Changes<'_> {
         (fetched, head): (Fetched, Head),
     ) -> Result<Reached, SyncError> {
         let mut feed = Feed::new(collector, since);
-        let mut passed = 0;
+        let mut archive = Archive { place: head.archives.clone(), parts: None };
+        if let (Gap::Refused, None, Some(hole)) = (self.gap, &head.archives, head.hole(since)) {
+            self.lost(&mut feed, root, hole)?;
+        }
         let mut told = Some(since);
-        if let Some((number, from)) = head.hole(since) {
-            let archived = self.archived(&head, since, from).await?;
-            if archived.is_empty() {
-                feed.gap = Some(self.lost(root, since, from)?);
-            } else {
-                passed = number;
-            }
-            for part in archived {
-                let (fetched, head) = self.open(&part.url).await?;
-                feed = feed.document(self.lists, fetched, head, None, &part.url).await?;
-            }
+        if let Some(from) = head.from.filter(|from| *from > since) {
+            feed = self.bridge(feed, root, &mut archive, Hole { told_until: since, from }).await?;
             told = None;
         }
         if !head.is_index {
             return Ok(feed.document(self.lists, fetched, head, None, root).await?.reached());
         }
-        let parts = head.parts.into_iter().skip(passed);
-        for part in parts.filter(|part| part.until.is_none_or(|until| until >= since)) {
+        for part in head.parts.into_iter().filter(|part| part.until.is_none_or(|until| until >= since)) {
             let (fetched, inner) = self.open(&part.url).await?;
             if inner.is_index {
                 return Err(SyncError::NestedIndex { url: part.url });
             }
-            if let Some((told, from)) =
-                told.zip(part.from.or(inner.from)).filter(|(told, from)| lies_after(*from, *told))
-            {
-                let why = self.lost(&part.url, told, from)?;
-                feed.gap = feed.gap.or(Some(why));
+            if let Some((until, from)) = told.zip(part.from.or(inner.from)) {
+                match hole_between((until, from)) {
+                    Some(hole) => feed = self.bridge(feed, &part.url, &mut archive, hole).await?,
+                    // Not the list in which the point lies.
+                    None if until > since => feed.joins.push(from),
+                    None => {}
+                }
             }
             told = part.until.or(inner.until);
             feed = feed.document(self.lists, fetched, inner, None, &part.url).await?;
@@ -176,24 +179,73 @@ impl Changes<'_> {
         Ok(feed.reached())
     }
 
-    /// What happened between these moments is told nowhere: why, if that is tolerated.
-    fn lost(&self, url: &Url, since: DateTime, from: DateTime) -> Result<String, SyncError> {
+    /// Takes what the archive tells of the time of a hole, and takes note of what that leaves untold.
+    async fn bridge(
+        &self,
+        mut feed: Feed,
+        url: &Url,
+        archive: &mut Archive,
+        hole: Hole,
+    ) -> Result<Feed, SyncError> {
+        let Hole { mut told_until, from } = hole;
+        for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(hole)) {
+            let (fetched, head) = match self.open(&part.url).await {
+                Err(error) if self.gap == Gap::Tolerated && error.is_about_a_document() => {
+                    tracing::warn!(%error, "an archived list of changes cannot be read");
+                    continue;
+                }
+                opened => opened?,
+            };
+            if let Some(hole) = part.from.and_then(|from| hole_between((told_until, from))) {
+                self.lost(&mut feed, url, hole)?;
+            }
+            told_until = part.until.or(head.until).map_or(told_until, |until| until.max(told_until));
+            feed = feed.document(self.lists, fetched, head, None, &part.url).await?;
+        }
+        let is_closed = told_until > hole.told_until && hole_between((told_until, from)).is_none();
+        if !is_closed {
+            self.lost(&mut feed, url, Hole { told_until, from })?;
+        }
+        Ok(feed)
+    }
+
+    /// Takes note of what is told nowhere, if that is tolerated.
+    fn lost(&self, feed: &mut Feed, url: &Url, hole: Hole) -> Result<(), SyncError> {
+        let Hole { told_until, from } = hole;
         match self.gap {
             Gap::Refused => Err(SyncError::LostChanges {
                 url: Box::new(url.clone()),
                 from: from.to_string(),
-                since: since.to_string(),
+                since: told_until.to_string(),
             }),
-            Gap::Tolerated => Ok(format!(
-                "{url} tells of changes since {from}, but what is known is of {since}: what changed between is not known"
-            )),
+            Gap::Tolerated => {
+                feed.holes.push(hole);
+                feed.gap = Some(format!(
+                    "{url} tells of changes since {from}, but what is known is of {told_until}: what changed between is not known"
+                ));
+                Ok(())
+            }
         }
     }
 
-    /// The archived lists from `since` to where the living ones begin; none if they do not reach that far.
-    async fn archived(&self, head: &Head, since: DateTime, from: DateTime) -> Result<Vec<Part>, SyncError> {
-        let Some(archives) = &head.archives else { return Ok(Vec::new()) };
-        let mut places = vec![archives.clone()];
+    /// The archived lists, oldest first; where a gap is tolerated, none if the archive cannot be read.
+    async fn archived<'a>(&self, archive: &'a mut Archive) -> Result<&'a [Part], SyncError> {
+        let parts = match (archive.parts.take(), archive.place.clone()) {
+            (Some(parts), _) => parts,
+            (None, None) => Vec::new(),
+            (None, Some(place)) => match self.read_archive(place).await {
+                Err(error) if self.gap == Gap::Tolerated && error.is_about_a_document() => {
+                    tracing::warn!(%error, "the archive of the changes cannot be read");
+                    Vec::new()
+                }
+                parts => parts?,
+            },
+        };
+        Ok(archive.parts.insert(parts))
+    }
+
+    async fn read_archive(&self, place: Url) -> Result<Vec<Part>, SyncError> {
+        let mut places = vec![place];
         let mut parts = Vec::new();
         // An archive may have an index, and that is all (RS-044).
         for is_top in [true, false] {
@@ -206,17 +258,9 @@ impl Changes<'_> {
                 }
             }
         }
-        parts.retain(|part| part.until.is_none_or(|until| until >= since));
+        parts.retain(|part| part.from.is_some());
         parts.sort_by_key(|part| part.from);
-        let begins = parts.first().and_then(|part| part.from).is_some_and(|first| first <= since);
-        let mut reached = since;
-        for part in &parts {
-            if part.from.is_none_or(|next| next > reached) {
-                break;
-            }
-            reached = part.until.map_or(reached, |until| until.max(reached));
-        }
-        Ok(if begins && reached >= from { parts } else { Vec::new() })
+        Ok(parts)
     }
 
     async fn fetch(&self, url: &Url) -> Result<Fetched, SyncError> {
@@ -245,33 +289,45 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Where what it tells does not follow what is known up to `since`: the number of the first part behind the hole, and
-    /// when that begins.
-    fn hole(&self, since: DateTime) -> Option<(usize, DateTime)> {
+    /// Where what it tells does not follow what is known up to `since`.
+    fn hole(&self, since: DateTime) -> Option<Hole> {
         if let Some(from) = self.from.filter(|from| *from > since) {
-            return Some((0, from));
+            return Some(Hole { told_until: since, from });
         }
         let mut told = Some(since);
-        let is_needed = |part: &Part| part.until.is_none_or(|until| until >= since);
-        for (number, part) in self.parts.iter().enumerate().filter(|(_, part)| is_needed(part)) {
-            if let Some((_, from)) = told.zip(part.from).filter(|(told, from)| lies_after(*from, *told)) {
-                return Some((number, from));
-            }
+        let is_needed = |part: &&Part| part.until.is_none_or(|until| until >= since);
+        self.parts.iter().filter(is_needed).find_map(|part| {
+            let hole = told.zip(part.from).and_then(hole_between);
             told = part.until;
-        }
-        None
+            hole
+        })
     }
 }
 
-/// Whether one list does not follow the other; times may be rounded to seconds.
-fn lies_after(from: DateTime, told_until: DateTime) -> bool {
-    from.unix_millis() > told_until.unix_millis() + 1000
+/// Where one list does not follow the other; times may be rounded to seconds.
+fn hole_between((told_until, from): (DateTime, DateTime)) -> Option<Hole> {
+    (from.unix_millis() > told_until.unix_millis() + 1000).then_some(Hole { told_until, from })
 }
 
 struct Part {
     url: Url,
     from: Option<DateTime>,
     until: Option<DateTime>,
+}
+
+impl Part {
+    /// Whether it may tell of what another one leaves out.
+    fn overlaps(&self, hole: Hole) -> bool {
+        self.until.is_none_or(|until| until > hole.told_until)
+            && self.from.is_none_or(|from| from < hole.from)
+    }
+}
+
+/// What is no longer among the living lists.
+struct Archive {
+    place: Option<Url>,
+    /// Once they were asked for.
+    parts: Option<Vec<Part>>,
 }
 
 fn inspect(mut fetched: Fetched) -> Result<(Fetched, Head), SyncError> {

@@ -47,6 +47,8 @@ pub(crate) struct Collector {
     plan: Draft,
     lines: u32,
     bytes: u64,
+    /// Whether every entry that is no change has a hash or a time.
+    names_versions: bool,
     pub(crate) packages: Packages,
     /// The package whose manifest is being read.
     package: Option<u32>,
@@ -76,6 +78,8 @@ pub(crate) struct Collected {
     pub(crate) report: Report,
     pub(crate) packages: Packages,
     pub(crate) bytes: u64,
+    /// Whether every listed entry has a hash or a time.
+    pub(crate) names_versions: bool,
 }
 
 impl Collector {
@@ -95,6 +99,7 @@ impl Collector {
             plan: Draft::new(scratch),
             lines: 0,
             bytes: 0,
+            names_versions: true,
             packages: Packages::default(),
             package: None,
             chains: Chains::default(),
@@ -103,9 +108,9 @@ impl Collector {
 
     /// When nothing follows any more.
     pub(crate) fn end(self) -> io::Result<Collected> {
-        let Self { places, mut report, plan, packages, bytes, .. } = self;
+        let Self { places, mut report, plan, packages, bytes, names_versions, .. } = self;
         report.resources = report.failed + places.wanted();
-        Ok(Collected { places, plan: plan.end()?, report, packages, bytes })
+        Ok(Collected { places, plan: plan.end()?, report, packages, bytes, names_versions })
     }
 
     /// Takes the entries of a list, or gives the packages of a dump, or the components of an index, which an index
@@ -199,6 +204,8 @@ impl Collector {
 
     pub(crate) fn take(&mut self, entry: Entry, url: Result<Url, url::ParseError>) -> Result<(), SyncError> {
         let number = self.number(self.filter.admits(&entry))?;
+        let facts = Facts::of(&entry);
+        self.names_versions &= facts.algorithm().is_some() || facts.modified.is_some();
         let placed = match &url {
             Ok(url) => self.places.take(&entry.loc, url, &self.ground, number),
             Err(error) => Err(PathError::Uri(*error).into()),

@@ -16,6 +16,7 @@ use super::download::blocking;
 use super::lists::Lists;
 use super::local::Facts;
 use super::packages::Listed;
+use super::seams::Hole;
 use crate::fetch::{Fetched, Validators};
 
 /// An open Change List, and how far it was read.
@@ -76,13 +77,17 @@ pub(super) struct Feed {
     since: DateTime,
     open: Option<OpenList>,
     reached: Option<DateTime>,
+    /// What is told nowhere; the same one may be there twice.
+    pub(super) holes: Vec<Hole>,
+    /// Where a list begins that follows another one.
+    pub(super) joins: Vec<DateTime>,
     /// Why changes may be missing.
     pub(super) gap: Option<String>,
 }
 
 impl Feed {
     pub(super) fn new(collector: Collector, since: DateTime) -> Self {
-        Self { collector, since, open: None, reached: None, gap: None }
+        Self { collector, since, open: None, reached: None, holes: Vec::new(), joins: Vec::new(), gap: None }
     }
 
     /// Takes the changes that a list, or the packages of a dump, tell of.
@@ -142,21 +147,22 @@ impl Feed {
     /// Takes the changes of one list that come after `last`, if that is in it, or else are not older than the point:
     /// what was taken before does no harm (RS-128).
     async fn list(self, fetched: Fetched, last: Option<Mark>, asked: &Url) -> Result<Self, SyncError> {
-        let Self { collector, since, reached, gap, .. } = self;
+        let Self { collector, since, reached, holes, joins, gap, .. } = self;
         let (validators, digest) = (fetched.validators.clone(), fetched.digest.clone());
         let (collector, read) = blocking(move || take(collector, fetched, last, since)).await?;
         let reached = reached.max(read.until.or(read.latest));
         let url = asked.to_string();
         let open = OpenList { url, validators, digest, last: read.last };
         let open = read.until.is_none().then_some(open);
-        Ok(Self { collector, since, open, reached, gap })
+        Ok(Self { collector, since, open, reached, holes, joins, gap })
     }
 
     pub(super) fn reached(self) -> Reached {
         // What is told to happen later must not hide what does until then.
         let reached = self.reached.map(|reached| reached.min(DateTime::now()));
         let since = reached.map_or(self.since, |reached| reached.max(self.since));
-        Reached { collector: self.collector, point: Point { since, open: self.open }, gap: self.gap }
+        let Self { collector, open, holes, joins, gap, .. } = self;
+        Reached { collector, point: Point { since, open }, holes, joins, gap }
     }
 }
 

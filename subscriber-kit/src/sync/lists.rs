@@ -22,6 +22,7 @@ use super::packages::{Listed, Packages};
 use super::places::Places;
 use super::plan::Plan;
 use super::report::Report;
+use super::seams::Hole;
 use super::{SyncError, SyncOptions};
 use crate::fetch::{Client, FetchError, Fetched, Validators};
 
@@ -49,6 +50,12 @@ pub(crate) struct Snapshot {
     pub(crate) point: Option<Point>,
     /// Whether all of it was true at one time.
     pub(crate) unity: Unity,
+    /// What is told nowhere since the lists.
+    pub(crate) holes: Vec<Hole>,
+    /// Where lists of changes follow each other.
+    pub(crate) joins: Vec<DateTime>,
+    /// Whether every listed entry has a hash or a time.
+    pub(crate) names_versions: bool,
     pub(crate) validators: Validators,
     pub(crate) digest: String,
 }
@@ -155,8 +162,10 @@ impl Lists<'_> {
         let (Some(root), Some(begin)) = (self.changes, &begin) else { return listing.end(begin).await };
         let changes = Changes { lists: self, root, gap: Gap::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
-            Ok(Reached { collector, point, gap }) => {
+            Ok(Reached { collector, point, holes, joins, gap }) => {
                 listing.collector = self.take_told(collector, &point)?;
+                listing.holes = holes;
+                listing.joins = joins;
                 if let Some(why) = gap {
                     listing.lacks_changes(why);
                 }
@@ -204,7 +213,8 @@ impl Lists<'_> {
                 unity = index.holds(&Component { url: listed.url, at: listed.at }, at);
             }
         }
-        Ok(Listing { collector, unity, at: index.at, validators, digest })
+        let (holes, joins) = (Vec::new(), Vec::new());
+        Ok(Listing { collector, unity, at: index.at, holes, joins, validators, digest })
     }
 
     /// Adds what notifications told of that happened after all that the lists have.
@@ -292,6 +302,8 @@ struct Listing {
     collector: Collector,
     unity: Unity,
     at: Option<DateTime>,
+    holes: Vec<Hole>,
+    joins: Vec<DateTime>,
     validators: Validators,
     digest: String,
 }
@@ -305,10 +317,23 @@ impl Listing {
     }
 
     async fn end(self, point: Option<Point>) -> Result<Snapshot, SyncError> {
-        let Self { collector, unity, validators, digest, .. } = self;
-        let Collected { places, plan, report, packages, bytes } = blocking(move || collector.end()).await?;
-        let places = Arc::new(places);
-        Ok(Snapshot { places, plan, report, packages, bytes, point, unity, validators, digest })
+        let Self { collector, unity, holes, joins, validators, digest, .. } = self;
+        let Collected { places, plan, report, packages, bytes, names_versions } =
+            blocking(move || collector.end()).await?;
+        Ok(Snapshot {
+            places: Arc::new(places),
+            plan,
+            report,
+            packages,
+            bytes,
+            point,
+            unity,
+            holes,
+            joins,
+            names_versions,
+            validators,
+            digest,
+        })
     }
 }
 

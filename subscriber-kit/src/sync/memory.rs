@@ -58,6 +58,10 @@ pub(crate) struct Settled {
     /// Whether the list does not tell from where its changes go on.
     #[serde(default)]
     pub(crate) is_without_point: bool,
+    /// Whether each of its entries says by a hash or a time which version it is of, so that nothing which changed since
+    /// can be found by reading the same list again.
+    #[serde(default)]
+    pub(crate) names_versions: bool,
 }
 
 /// What tells that a file is still the one it was.

@@ -28,6 +28,7 @@ mod progress;
 mod put;
 mod report;
 mod run;
+mod seams;
 mod standing;
 mod unpack;
 
@@ -50,6 +51,7 @@ pub use filter::Filter;
 pub use path::PathError;
 pub use progress::Progress;
 pub use report::{Failure, Method, Report};
+pub use seams::{Hole, Seams};
 
 use self::disk::{Disk, Real};
 use crate::discover::Set;

@@ -4,6 +4,7 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::seams::Seams;
 use super::standing::Undone;
 use super::{ResourceError, SyncError};
 
@@ -58,12 +59,15 @@ pub struct Report {
     /// place or a 404 is not worth one.
     #[serde(default)]
     pub may_mend: bool,
-    /// Why nothing was deleted although that was asked for (RS-201).
+    /// Why nothing was deleted although that was asked for, but for what an incremental one was told to be gone (RS-201).
     #[serde(default)]
     pub deletion_skipped: Option<String>,
     /// Why the Source's lists may not be true of one time, so that more may have changed than was dealt with (RS-197).
     #[serde(default)]
     pub uncertain: Option<String>,
+    /// What the Source's lists of changes left untold so far; with [`uncertain`](Self::uncertain) no Resource List told it since.
+    #[serde(default)]
+    pub seams: Box<Seams>,
     /// How many of the updated files were made by patches (RS-174).
     #[serde(default)]
     pub patched: u64,
@@ -91,9 +95,15 @@ pub(crate) enum Outcome {
 }
 
 impl Report {
-    /// Whether the copy holds everything the Source lists and, where deletion was asked for, nothing else.
+    /// Whether the copy holds everything the Source lists and, where deletion was asked for, nothing else; and whether that
+    /// is certain.
     #[must_use]
     pub fn in_step(&self) -> bool {
+        self.is_done() && self.uncertain.is_none()
+    }
+
+    /// Whether all that the Source lists was done.
+    pub(crate) fn is_done(&self) -> bool {
         self.failed + self.not_deleted == 0 && self.deletion_skipped.is_none()
     }
 

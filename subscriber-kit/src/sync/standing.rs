@@ -13,6 +13,7 @@ use super::changes::Point;
 use super::folder::CopyFolder;
 use super::memory::Scope;
 use super::plan::Line;
+use super::seams::Seams;
 
 const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;
@@ -74,16 +75,24 @@ pub(crate) struct Standing {
     /// Why changes before the point may be missing, which only a newer list can mend (RS-197).
     #[serde(default)]
     pub(crate) uncertain: Option<String>,
+    /// What the lists of changes left untold so far, also where a newer list has told it since.
+    #[serde(default)]
+    pub(crate) seams: Seams,
 }
 
 impl Standing {
     pub(crate) fn new(scope: Scope, point: Point, undone: Vec<Undone>) -> Self {
-        Self { format: FORMAT, scope, point, undone, uncertain: None }
+        Self { format: FORMAT, scope, point, undone, uncertain: None, seams: Seams::default() }
     }
 
-    /// The same, but that changes may be missing.
-    pub(crate) fn doubted(self, uncertain: Option<String>) -> Self {
-        Self { uncertain, ..self }
+    /// The same, but that changes go on from there.
+    pub(crate) fn at(self, point: Point) -> Self {
+        Self { point, ..self }
+    }
+
+    /// The same, but that changes may be missing, as they were before.
+    pub(crate) fn doubted(self, uncertain: Option<String>, seams: Seams) -> Self {
+        Self { uncertain, seams, ..self }
     }
 
     /// What an earlier run of the same settings left; nothing if that cannot be read.
@@ -133,6 +142,14 @@ mod tests {
             rests.rests_at(at(0)) && !rests.rests_at(at(-2 * 1440)),
             "the clock was set back by two days"
         );
+    }
+
+    #[test]
+    fn the_point_of_an_earlier_version_is_read() {
+        let kept = r#"{"format":1,"scope":{"list":"l","base":"b","delete":false,"any_origin":false},
+            "point":{"since":"2026-11-20T09:00:00Z","open":null},"undone":[]}"#;
+        let standing: Standing = serde_json::from_str(kept).unwrap();
+        assert_eq!((standing.uncertain, standing.seams), (None, Seams::default()));
     }
 
     #[test]
