@@ -11,7 +11,7 @@ use lru::LruCache;
 use crate::store::{Keep, Notification, Offset, Recipient, Shard, SubscriptionId, TopicId};
 
 /// Bytes of notifications that are kept.
-const NOTIFICATION_BYTES: usize = 64 * 1024 * 1024;
+const NOTIFICATION_BYTES: usize = 16 * 1024 * 1024;
 /// Recipients that are kept ready, in all shards.
 const RECIPIENTS: usize = 65_536;
 /// Recipients of a shard that were read ahead and may wait: what a hundred topics read at once.
