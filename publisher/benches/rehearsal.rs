@@ -14,7 +14,7 @@
 //! *Beside Python*: both tools list the same folder with md5 and sha-256, each three times, in turn; the least time of each counts, and
 //! the most memory. Ours also syncs to the disk, and writes the other documents and its state. It installs the tool from its registry.
 //!
-//! The aim is ten times as fast; on two quiet cores it is 9.5 to 9.8 times (0.148 s against 1.44 s, least of each run), and 5 to 8 times
+//! The aim is ten times as fast; on two quiet cores it is 10.6 to 11.4 times (0.142 s against 1.51 s, least of each run), and 5 to 8 times
 //! beside other work, so what is asserted is 4. Two fifths of what is left are open, look, read and close of each file in the kernel.
 //!
 //! *Watching*: a folder of 50,000 files under watch, a hub that keeps the time at which it hears of a change. At 14 changes a second for a minute
