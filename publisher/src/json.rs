@@ -3,7 +3,7 @@
 use resync_core::document::FrameworkChange;
 use resync_publisher::{
     notify::{Outcome, Told},
-    publish::{Besides, Built, Dumped, Written},
+    publish::{Besides, Built, Dumped, Undone, Written},
     watch::Report,
 };
 use serde_json::{Value, json};
@@ -25,15 +25,14 @@ pub(crate) fn built(name: Option<&str>, built: &Built) -> Value {
         "kept": built.kept,
         "skipped": skipped.collect::<Vec<_>>(),
         "unportable": unportable.collect::<Vec<_>>(),
-        "undone": built.undone.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "undone": undone(&built.undone),
         "source_description": built.source_description,
     })
 }
 
 /// Adds what was made of a set after its build.
 pub(crate) fn add(set: &mut Value, besides: &Besides) {
-    let undone = besides.undone.iter().map(|undone| json!(undone.to_string()));
-    for (key, more) in [("written", documents(&besides.written)), ("undone", undone.collect())] {
+    for (key, more) in [("written", documents(&besides.written)), ("undone", undone(&besides.undone))] {
         if let Some(values) = set[key].as_array_mut() {
             values.retain(|known| !more.contains(known));
             values.extend(more);
@@ -86,8 +85,7 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) -> Option<Value> {
         Report::Built(out, one) => json!({"out": out, "built": built(name, one)}),
         Report::Dumped(_, besides) if besides.written.is_empty() && besides.undone.is_empty() => return None,
         Report::Dumped(out, besides) => {
-            let undone: Vec<_> = besides.undone.iter().map(ToString::to_string).collect();
-            let dumps = json!({"set": name, "written": documents(&besides.written), "undone": undone});
+            let dumps = json!({"set": name, "written": documents(&besides.written), "undone": undone(&besides.undone)});
             json!({"out": out, "dumps": [dumps]})
         }
         Report::NotBuilt(out, error) => json!({"out": out, "error": error.to_string()}),
@@ -95,6 +93,10 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) -> Option<Value> {
         Report::NotTold(out, error) => json!({"out": out, "error": error.to_string()}),
         _ => return None,
     })
+}
+
+fn undone(undone: &[Undone]) -> Vec<Value> {
+    undone.iter().map(|undone| json!(undone.to_string())).collect()
 }
 
 fn documents(written: &[Written]) -> Vec<Value> {

@@ -10,14 +10,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use resync_tests::harness::{HubProcess, Process, Receiver, Reply, eventually, form, free_address, request};
+use resync_tests::harness::{
+    FLASK_HUB, HubProcess, Process, Receiver, Reply, eventually, form, free_address, python_with, request,
+};
 use rustix::process::Signal;
 use tempfile::tempdir;
 
 const SUBSCRIBER: [&str; 1] = ["pubsubhubbub@0.4.1"];
 const PUBLISHER: [&str; 2] = ["django-push==1.1", "Django==5.2.*"];
 const FLASK: [&str; 2] = ["Flask-WebSub==0.4", "Flask==3.1.*"];
-const FLASK_HUB: [&str; 3] = ["Flask-WebSub==0.4.1", "Flask==3.1.*", "celery==5.5.*"];
 const NODE_HUB: [&str; 2] = ["@dwk/websub@1.0.0-beta.1", "sql.js@1.13.0"];
 const CONTENT: &str = "<feed>Gr\u{fc}\u{df}e</feed>\n";
 /// The same in Base64.
@@ -45,10 +46,7 @@ fn install_node(folder: &Path, packages: &[&str]) {
 }
 
 fn install_python(folder: &Path, packages: &[&str]) {
-    install("python3", &["-m", "venv", "python"], folder);
-    let pip = folder.join("python/bin/pip").display().to_string();
-    let options = ["install", "--quiet", "--disable-pip-version-check"];
-    install(&pip, &[&options[..], packages].concat(), folder);
+    python_with(&folder.join("python"), packages).unwrap_or_else(|error| panic!("{error}"));
 }
 
 fn subscriber(folder: &Path, topic: &str, hub: &str, port: u16, secret: &str) -> Process {

@@ -117,11 +117,7 @@ impl Desk {
     /// [`Failed`]
     pub async fn drain(&self, by: By, on: bool) -> Result<Draining, Failed> {
         let act = if on { "drain" } else { "end drain" };
-        let done = async {
-            self.drain
-                .set(on)
-                .map_err(|error| Failed::Conflict(format!("it cannot be noted in the data folder: {error}")))
-        };
+        let done = async { self.drain.set(on).map_err(|error| Failed::unnoted(&error)) };
         self.audited(by, act, "", done).await?;
         // It is done, whether or not it can be counted.
         Ok(self.draining().await.unwrap_or_else(|error| {

@@ -73,6 +73,11 @@ impl Failed {
     fn asked(why: impl std::fmt::Display) -> Self {
         Self::Asked(why.to_string())
     }
+
+    /// A file of the hub's own could not be written.
+    fn unnoted(error: &std::io::Error) -> Self {
+        Self::Conflict(format!("it cannot be noted in the data folder: {error}"))
+    }
 }
 
 impl From<TokensError> for Failed {

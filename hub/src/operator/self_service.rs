@@ -135,12 +135,7 @@ impl Desk {
         let topic = self.operator.topic_of(SubscriptionId(id)).await?.ok_or_else(unknown)?;
         let (_, found) = self.record(topic, SubscriptionId(id)).await?.ok_or_else(unknown)?;
         let page = PageId::new(found.id, found.created_at);
-        let replaced = async {
-            self.addresses
-                .replace(page)
-                .await
-                .map_err(|error| Failed::Conflict(format!("it cannot be noted in the data folder: {error}")))
-        };
+        let replaced = async { self.addresses.replace(page).await.map_err(|error| Failed::unnoted(&error)) };
         self.audited(by, "replace address", &format!("subscription {id}"), replaced).await?;
         Ok(StatusPage { status_page: self.page_url(&self.hub_url, page) })
     }
@@ -172,8 +167,7 @@ impl Desk {
                 over.retain(|one| page.as_ref() != Some(&one.to_string()));
             }
         }
-        let forgotten = self.addresses.forget(over).await;
-        forgotten.map_err(|error| Failed::Conflict(format!("it cannot be noted in the data folder: {error}")))
+        self.addresses.forget(over).await.map_err(|error| Failed::unnoted(&error))
     }
 
     /// What the owner of this page may see; `None` where the subscription is over.

@@ -19,10 +19,12 @@ pub(super) enum Fate {
     Failed,
 }
 
+const FATES: [(Fate, &str); 3] =
+    [(Fate::Exported, "exported"), (Fate::Dropped, "dropped"), (Fate::Failed, "failed")];
+
 impl Default for TraceMeters {
     fn default() -> Self {
-        let fates = [(Fate::Exported, "exported"), (Fate::Dropped, "dropped"), (Fate::Failed, "failed")];
-        Self(Kinds::new("result", &fates))
+        Self(Kinds::new("result", &FATES))
     }
 }
 
@@ -34,12 +36,8 @@ impl TraceMeters {
 
     #[cfg(test)]
     pub(super) fn read(&self, fate: Fate) -> u64 {
-        let name = match fate {
-            Fate::Exported => "exported",
-            Fate::Dropped => "dropped",
-            Fate::Failed => "failed",
-        };
-        self.0.each().find(|(known, _)| *known == name).map_or(0, |(_, counter)| counter.get())
+        let mut counters = FATES.iter().zip(self.0.each());
+        counters.find(|((known, _), _)| *known == fate).map_or(0, |(_, (_, counter))| counter.get())
     }
 }
 

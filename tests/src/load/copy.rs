@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Failure;
-use crate::harness::binary;
+use crate::harness::{binary, python_with};
 use crate::tree::differences;
 
 const CLIENT: &str = "resync==2.0.1";
@@ -117,13 +117,6 @@ fn install(folder: &Path) -> Result<PathBuf, Failure> {
     let environment = folder.join("python");
     python_with(&environment, &[CLIENT])?;
     Ok(environment.join("bin/resync-sync"))
-}
-
-/// A Python of its own in this folder, with packages from their registry.
-pub(super) fn python_with(environment: &Path, packages: &[&str]) -> Result<(), Failure> {
-    timed(Command::new("python3").args(["-m", "venv"]).arg(environment))?;
-    timed(Command::new(environment.join("bin/pip")).args(["install", "--quiet"]).args(packages))?;
-    Ok(())
 }
 
 /// How many seconds a command takes; its last words where it fails.

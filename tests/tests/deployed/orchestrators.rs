@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use resync_hub::config::{self, Config};
+use resync_tests::harness::python_with;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -168,13 +169,7 @@ fn object(kind: &str) -> Value {
 fn kubernetes_own_schemas_hold_for_every_object_and_would_not_for_a_misspelt_one() {
     let folder = tempdir().unwrap();
     let python = folder.path().join("python");
-    said(Command::new("python3").args(["-m", "venv"]).arg(&python));
-    said(Command::new(python.join("bin/pip")).args([
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        VALIDATOR,
-    ]));
+    python_with(&python, &[VALIDATOR]).unwrap();
     let objects = kustomized();
     let path = folder.path().join("all.yaml");
     let validate = |text: &str| {

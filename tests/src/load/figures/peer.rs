@@ -6,11 +6,9 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::harness::free_address;
+use crate::harness::{FLASK_HUB, free_address, python_with};
 use crate::load::Failure;
-use crate::load::copy::python_with;
 
-const PACKAGES: [&str; 3] = ["Flask-WebSub==0.4.1", "Flask==3.1.*", "celery==5.5.*"];
 const SCRIPT: &str = include_str!("../../../peers/flask_hub.py");
 
 /// It ends with this value.
@@ -24,7 +22,7 @@ impl Peer {
     pub(super) async fn start(folder: &Path) -> Result<Self, Failure> {
         let environment = folder.canonicalize()?.join("peer");
         if !environment.join("bin/celery").exists() {
-            python_with(&environment, &PACKAGES)?;
+            python_with(&environment, &FLASK_HUB)?;
         }
         let script = environment.join("hub.py");
         std::fs::write(&script, SCRIPT)?;
