@@ -19,6 +19,7 @@ mod member;
 mod meters;
 mod notes;
 mod operator;
+mod pressure;
 mod round;
 mod schedule;
 mod shard;
@@ -79,7 +80,7 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// For a whole request.
     pub timeout: Duration,
-    /// Requests at once, over all workers.
+    /// Requests at once at most, over all workers.
     pub max_in_flight: usize,
     /// Requests at once to one origin.
     pub per_host: usize,

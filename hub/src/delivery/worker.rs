@@ -22,6 +22,7 @@ use super::courier::Courier;
 use super::hosts::{HostId, Lane, OpenLanes};
 use super::losses::Losses;
 use super::operator::Order;
+use super::pressure::Pressure;
 use super::shard::{Machine, Now};
 use crate::egress::Confirmed;
 use crate::store::{
@@ -129,24 +130,33 @@ pub(super) struct Worker {
 /// The requests under way, by lane.
 struct Lanes {
     max: usize,
-    shares: [usize; 3],
+    /// Of those to slow hosts nobody expects that they keep the worker busy: it bounds the others.
+    pressure: Pressure,
     taken: [usize; 3],
 }
 
 impl Lanes {
     fn new(max: usize) -> Self {
         let max = max.max(1);
-        let share = |lane| match lane {
-            Lane::First => max * 9 / 10,
-            Lane::Again => max / 4,
-            Lane::Slow => max / 5,
-        };
-        Self { max, shares: Lane::ALL.map(|lane| share(lane).max(1)), taken: [0; 3] }
+        Self { max, pressure: Pressure::new(max), taken: [0; 3] }
     }
 
     fn open(&self) -> OpenLanes {
         let full = self.taken.iter().sum::<usize>() >= self.max;
-        OpenLanes::new(|lane| !full && self.taken[lane as usize] < self.shares[lane as usize])
+        let allowed = self.pressure.allowed();
+        let pressed = self.taken(Lane::First) + self.taken(Lane::Again) >= allowed;
+        OpenLanes::new(|lane| {
+            let (closed, share) = match lane {
+                Lane::First => (pressed, allowed * 9 / 10),
+                Lane::Again => (pressed, allowed / 4),
+                Lane::Slow => (false, self.max / 5),
+            };
+            !full && !closed && self.taken(lane) < share.max(1)
+        })
+    }
+
+    fn taken(&self, lane: Lane) -> usize {
+        self.taken[lane as usize]
     }
 
     fn take(&mut self, lane: Lane) {
@@ -212,6 +222,7 @@ impl Worker {
                 Some(halt) = halts.recv() => self.halt(halt, &mut events),
                 Some((shard, host)) = confirmations.recv() => self.release(shard, host),
                 results = run_or_wait(&mut self.saving) => self.take_saved(results),
+                turn = self.lanes.pressure.looked() => self.lanes.pressure.take(turn),
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => self.save_progress(),
                 _ = looks.tick() => self.look(),
@@ -387,6 +398,9 @@ impl Worker {
                     self.in_flight.push(UnderWay { index, attempt, carried, waker: None });
                 }
             }
+        }
+        if !self.lanes.open().has(Lane::First) {
+            self.lanes.pressure.missed();
         }
     }
 

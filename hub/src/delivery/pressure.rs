@@ -1,0 +1,152 @@
+//! How many requests a worker has under way: as many as keep it busy, and no more.
+//!
+//! Every request that is answered while its worker is busy with others waits in the worker's queue. Beyond a short queue more of them
+//! gain nothing: what they need is out of the processor's caches when its turn comes, and each delivery costs more the more wait.
+//! What tells is the processor time of one turn through that queue. It is short while the worker waits for subscribers, however
+//! many and however slow they are, and long as soon as answers wait for the worker.
+
+use std::cmp::min;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::sleep;
+
+/// Requests that are always allowed: with fewer it is not worth while to look.
+const FEWEST: usize = 64;
+/// A turn that takes longer than this, in processor time, has more to do than keeps the worker busy.
+const LONG: Duration = Duration::from_millis(2);
+/// How often a turn is measured.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// By what part of themselves the requests under way may become more or fewer with each look.
+const STEP: usize = 8;
+
+/// The requests that a worker may have under way.
+#[derive(Debug)]
+pub(super) struct Pressure {
+    most: usize,
+    allowed: usize,
+    /// More were wanted than were allowed since the last look.
+    missed: bool,
+    look: Option<JoinHandle<Duration>>,
+}
+
+impl Pressure {
+    /// At most so many are ever allowed.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, allowed: min(FEWEST, most), missed: false, look: None }
+    }
+
+    /// How many may be under way now.
+    pub(super) fn allowed(&self) -> usize {
+        self.allowed
+    }
+
+    /// Fewer were allowed than could have been made: the next look may allow more.
+    pub(super) fn missed(&mut self) {
+        self.missed = true;
+        self.look.get_or_insert_with(|| tokio::spawn(turn()));
+    }
+
+    /// Looks again after a while, where more were wanted; never returns otherwise.
+    pub(super) async fn looked(&mut self) -> Duration {
+        match &mut self.look {
+            // A look that dies tells nothing, so it changes nothing much.
+            Some(look) => look.await.unwrap_or(LONG),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes in what a turn took.
+    pub(super) fn take(&mut self, turn: Duration) {
+        self.look = None;
+        let step = self.allowed.div_ceil(STEP);
+        if turn > LONG {
+            self.allowed = (self.allowed - step).max(min(FEWEST, self.most));
+        } else if self.missed {
+            self.allowed = min(self.allowed + step, self.most);
+        }
+        self.missed = false;
+    }
+}
+
+/// The processor time of one turn through all that is ready on this thread, some time from now.
+async fn turn() -> Duration {
+    sleep(LOOK_EVERY).await;
+    let began = thread_time();
+    // Comes back when everything that is ready has had its turn.
+    yield_now().await;
+    thread_time().saturating_sub(began)
+}
+
+fn thread_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 1_024;
+    const CPU: Duration = Duration::from_micros(25);
+
+    /// What a worker settles at whose subscribers answer after `answer`, and of whom `hang` never do, looked at for `looks`.
+    fn settles_at(answer: Duration, hang: usize, looks: usize) -> (usize, usize) {
+        let mut pressure = Pressure::new(MOST);
+        let busy = (answer.as_nanos() / CPU.as_nanos()) as usize;
+        let mut waiting = 0;
+        for _ in 0..looks {
+            // Of those who answer, as many as the worker serves while one answers are on the network; the others wait for it.
+            waiting = pressure.allowed().saturating_sub(hang).saturating_sub(busy);
+            pressure.missed = true;
+            pressure.take(CPU * u32::try_from(waiting).unwrap());
+        }
+        (pressure.allowed(), waiting)
+    }
+
+    #[test]
+    fn where_subscribers_answer_at_once_few_are_under_way() {
+        let (allowed, waiting) = settles_at(Duration::from_micros(200), 0, 1_000);
+        assert!((FEWEST..128).contains(&allowed), "{allowed}");
+        assert!(waiting > 0, "the worker always has something to do");
+    }
+
+    #[test]
+    fn where_they_are_far_away_as_many_are_under_way_as_keep_it_busy() {
+        let (allowed, waiting) = settles_at(Duration::from_millis(10), 0, 1_000);
+        assert!((400..600).contains(&allowed), "{allowed}");
+        assert!(waiting > 0, "the worker always has something to do");
+        assert_eq!(settles_at(Duration::from_secs(1), 0, 1_000), (MOST, 0), "and never more than may be");
+    }
+
+    #[test]
+    fn those_who_hang_take_no_place_from_those_who_answer() {
+        let (allowed, waiting) = settles_at(Duration::from_micros(200), 500, 1_000);
+        assert!(allowed > 500 && waiting > 0, "{allowed}");
+        let (soon, _) = settles_at(Duration::from_micros(200), 500, 25);
+        assert!(soon > 500, "within a quarter of a second");
+    }
+
+    #[test]
+    fn nothing_changes_where_no_more_were_wanted() {
+        let mut pressure = Pressure::new(MOST);
+        pressure.take(Duration::ZERO);
+        assert_eq!(pressure.allowed(), FEWEST);
+        assert_eq!(Pressure::new(3).allowed(), 3, "a small bound holds");
+    }
+
+    #[tokio::test]
+    async fn a_turn_lasts_as_long_as_what_is_ready_works() {
+        let quiet = turn().await;
+        let work = tokio::spawn(async {
+            loop {
+                let began = thread_time();
+                while thread_time() - began < 3 * LONG {}
+                yield_now().await;
+            }
+        });
+        let busy = turn().await;
+        work.abort();
+        assert!(quiet < LONG && busy > LONG, "{quiet:?}, {busy:?}");
+    }
+}
