@@ -1,5 +1,5 @@
 //! The bodies of the fuzz targets, run over their seeds and over thousands of damaged ones; libFuzzer runs the same bodies for
-//! as long as one likes (`tests/fuzz`).
+//! as long as one likes (`tests/fuzz`). And bytes that are made to be hostile, by rules.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod datetime;
@@ -7,6 +7,7 @@ mod digest;
 mod document;
 mod embedded;
 mod form;
+mod hostile_bytes;
 mod link_header;
 mod lint;
 mod seeds;

@@ -15,8 +15,8 @@ pub(super) enum Program {
     Scenario(&'static str, &'static [&'static str]),
     /// The scenario `pinged` with a hub that others wrote.
     Peer,
-    /// A test of this repository that takes its size from a variable.
-    Test(&'static str, (&'static str, &'static str)),
+    /// A test program of this repository, or some tests of it by what their names begin with, that takes its size from a variable.
+    Test(&'static [&'static str], (&'static str, &'static str)),
     /// A benchmark of this repository: package, name, argument.
     Bench(&'static str, &'static str, &'static str),
     /// A script of this repository.
@@ -298,7 +298,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     fault!("resolver", "no answers from the resolver"),
     Measurement {
         name: "deaths",
-        program: Program::Test("crash", ("RESYNC_TEST_DEATHS", "200")),
+        program: Program::Test(&["crash"], ("RESYNC_TEST_DEATHS", "200")),
         figures: &[
             Figure::said("200 deaths of each kind, both engines: nothing lost", At::Ended, "").at_least(1.0)
         ],
@@ -314,7 +314,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     },
     Measurement {
         name: "changes",
-        program: Program::Test("many_changes", ("RESYNC_CHANGES", "1000000")),
+        program: Program::Test(&["kit", "many_changes::"], ("RESYNC_CHANGES", "1000000")),
         figures: &[Figure::said(
             "1,000,000 changes: memory of the Destination at most, KiB",
             At::Before(" KiB at most"),
@@ -324,7 +324,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     },
     Measurement {
         name: "fire",
-        program: Program::Test("mirror_under_fire", ("RESYNC_FIRE_SECONDS", "600")),
+        program: Program::Test(&["kit", "mirror_under_fire::"], ("RESYNC_FIRE_SECONDS", "600")),
         figures: &[Figure::said(
             "ten minutes under fire: the copy is the same, byte for byte",
             At::Ended,

@@ -55,8 +55,9 @@ pub(super) fn spelled(program: &Program) -> String {
             ["resync-load run", name].iter().chain(*more).copied().collect::<Vec<_>>().join(" ")
         }
         Program::Peer => "resync-load figures peer".to_owned(),
-        Program::Test(name, (variable, value)) => {
-            format!("{variable}={value} cargo test -p resync-tests --test {name} -- --nocapture")
+        Program::Test(tests, (variable, value)) => {
+            let tests = tests.join(" ");
+            format!("{variable}={value} cargo test -p resync-tests --test {tests} -- --nocapture")
         }
         Program::Bench(package, name, argument) => {
             format!("cargo bench -p {package} --bench {name} -- {argument}")
@@ -79,10 +80,11 @@ pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<
             command.args(["run", "pinged", "--hub", &peer.url, "--by", "ping", "--hub-pid", &pid]);
             scenario_of(&mut command, name, folder).await
         }
-        Program::Test(test, (variable, value)) => {
+        Program::Test(tests, (variable, value)) => {
             said(cargo()?.args(["build", "--locked", "--workspace", "--bins"])).await?.expected()?;
             let mut command = cargo()?;
-            command.args(["test", "--locked", "-p", "resync-tests", "--test", test, "--", "--nocapture"]);
+            command.args(["test", "--locked", "-p", "resync-tests", "--test"]).args(*tests);
+            command.args(["--", "--nocapture"]);
             said(command.env(variable, value)).await
         }
         Program::Bench(package, bench, argument) => {

@@ -1,11 +1,9 @@
 //! RS-201: what `--delete` removes, and all that it must leave alone.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
+use crate::support::copy::{Copy, counts};
+use crate::support::{expected, files, status};
 use resync_subscriber_kit::sync::Report;
-use support::copy::{Copy, counts};
-use support::{expected, files, status};
 
 const NINE: &str = "2026-11-20T09:00:00Z";
 const TEN: &str = "2026-11-20T10:00:00Z";

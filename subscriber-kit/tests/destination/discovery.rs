@@ -1,11 +1,9 @@
 //! Discovery against a Source made by hand.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
+use crate::support::{Source, client, document, entry, ok, status};
 use resync_subscriber_kit::discover::{DiscoverError, discover};
 use resync_subscriber_kit::fetch::FetchError;
-use support::{Source, client, document, entry, ok, status};
 
 const HUB: &str = "https://hub.example/websub/";
 

@@ -2,15 +2,13 @@
 //! once it was fetched, verifies before it answers, and says `text/html` of everything.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::{Message, PATIENCE, get, ok, post, serve_slowly, signature, status};
 use resync_subscriber_kit::relay::{RelayError, RelayOptions, Relayed, relay};
 use resync_subscriber_kit::topic::TopicError;
-use support::{Message, PATIENCE, get, ok, post, serve_slowly, signature, status};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use url::Url;

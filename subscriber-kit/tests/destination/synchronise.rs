@@ -1,11 +1,9 @@
 //! Baseline and audit against Sources that are honest, mistaken or hostile.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
+use crate::support::copy::{Copy, counts};
+use crate::support::{Source, document, entry, expected, files, ok, status};
 use resync_subscriber_kit::sync::SyncError;
-use support::copy::{Copy, counts};
-use support::{Source, document, entry, expected, files, ok, status};
 
 #[tokio::test]
 async fn rs190_a_baseline_makes_the_copy_and_a_second_one_fetches_nothing() {

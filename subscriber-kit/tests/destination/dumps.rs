@@ -1,16 +1,14 @@
 //! A copy that is made from a Resource Dump and follows a Change Dump, and dumps that are not worth it, old, or hostile.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
+use crate::support::copy::counts;
+use crate::support::site::ChangingSource;
+use crate::support::{client, document, files};
 use resync_core::build::PackageLimits;
 use resync_subscriber_kit::sync::{
     Baseline, ChangesFrom, Look, Method, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
     baseline, look,
 };
-use support::copy::counts;
-use support::site::ChangingSource;
-use support::{client, document, files};
 use tempfile::TempDir;
 use url::Url;
 

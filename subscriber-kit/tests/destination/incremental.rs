@@ -1,17 +1,15 @@
 //! Changes since the last time, against a Source whose lists grow, rotate and vanish.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::copy::counts;
+use crate::support::site::ChangingSource;
+use crate::support::{self, client, document, files, status};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::sync::{
     Look, Method, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
 };
-use support::copy::counts;
-use support::site::ChangingSource;
-use support::{client, document, files, status};
 use tempfile::TempDir;
 use url::Url;
 

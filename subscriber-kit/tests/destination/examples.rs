@@ -1,12 +1,10 @@
 //! The example applications, run as processes.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use support::{Hub, PATIENCE, Source, ok};
+use crate::support::{self, Hub, PATIENCE, Source, ok};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 

@@ -1,14 +1,12 @@
 //! Where the bytes of a resource may come from besides its URI: patches, alternates, and where the Source has it from.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::copy::{Copy, counts};
+use crate::support::{Source, client, document, expected, files};
 use resync_core::digest::{Algorithm, Digest};
 use resync_subscriber_kit::sync::{Look, Offer, Report, SyncOptions, Target, baseline, look};
-use support::copy::{Copy, counts};
-use support::{Source, client, document, expected, files};
 use tempfile::TempDir;
 use url::Url;
 

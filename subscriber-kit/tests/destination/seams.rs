@@ -2,15 +2,13 @@
 //! List (RS-197). Nothing of that may be lost silently, and none of it may cost a whole synchronisation per rotation.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::support::copy::counts;
+use crate::support::{Source, client, document, files};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::sync::{Look, Method, Offer, Report, SyncOptions, Target, look};
-use support::copy::counts;
-use support::{Source, client, document, files};
 use tempfile::TempDir;
 use url::Url;
 

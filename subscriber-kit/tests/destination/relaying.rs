@@ -1,15 +1,13 @@
 //! Notifications without a copy: several topics, each kept by itself, and handed on until somebody took them.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use crate::support::{Hub, PATIENCE, Source, ok, status};
 use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::relay::{RelayError, RelayOptions, Relayed, relay};
-use support::{Hub, PATIENCE, Source, ok, status};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 

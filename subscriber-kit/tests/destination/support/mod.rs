@@ -1,7 +1,6 @@
 //! A Source, a hub and an HTTP client made by hand from sockets, so that nothing of the tested code judges
 //! itself.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod copy;
 pub(crate) mod site;

@@ -2,9 +2,6 @@
 //! never more than the limits allow.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "fuzzed/document.rs"]
-mod document;
-
 use std::io::{BufReader, Write as _};
 
 use flate2::Compression;
@@ -56,7 +53,7 @@ proptest! {
 
 /// Reads in every mode and within every limit; the rules bear whatever the reader gives.
 fn survive(bytes: &[u8]) {
-    document::run(bytes);
+    super::document::run(bytes);
     let Ok(reader) = Reader::new(bytes) else { return };
     let entries: Vec<_> = reader.map_while(Result::ok).collect();
     let header = Header::new(Root::UrlSet, Capability::Description);

@@ -1,7 +1,7 @@
 //! Documents that are checked against the tests: docs/conformance.md is made of their names, docs/security.md names some, and
 //! docs/performance.md has the figures of `resync-load figures`.
 //!
-//! `RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test papers` writes docs/conformance.md anew.
+//! `RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside papers` writes docs/conformance.md anew.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -199,7 +199,7 @@ fn uncovered<'a>(
 
 fn conformance() -> String {
     let (requirements, covering) = (requirements(), covering(&tests()));
-    let mut text = "# Conformance\n\nMade of the names of the tests by `tests/tests/papers.rs`; do not edit. W are requirements of WebSub, C is \
+    let mut text = "# Conformance\n\nMade of the names of the tests by `tests/tests/outside/papers.rs`; do not edit. W are requirements of WebSub, C is \
          compatibility with what came before it, D decisions where it is silent, B further checks, H what websub.rocks asks of a hub, its own \
          numbers (100 to 106) included. MUST, SHOULD and MAY are WebSub's words, a MAY stands here where use is made of it; HOLDS is promised here \
          although WebSub does not ask for it; LEFT is not done, and the words say why.\n\nOver sockets means: from outside, against the running \
@@ -256,7 +256,7 @@ fn the_table_of_conformance_is_that_of_the_tests_names() {
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == made,
-        "docs/conformance.md is stale: RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test papers"
+        "docs/conformance.md is stale: RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside papers"
     );
 }
 

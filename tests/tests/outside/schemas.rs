@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-#[path = "schemas/mutants.rs"]
 mod mutants;
 
 use std::collections::HashSet;

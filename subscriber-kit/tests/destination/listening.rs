@@ -1,17 +1,15 @@
 //! The whole Destination: from a Source's URL to a copy that follows notifications, through restarts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::{self, Hub, PATIENCE, Source, Subscribed, expected, files};
 use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen, listen_all};
 use resync_subscriber_kit::service::ServiceOptions;
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
 use resync_subscriber_kit::sync::Report;
-use support::{Hub, PATIENCE, Source, Subscribed, expected, files};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;

@@ -1,11 +1,10 @@
 //! The callback, mounted in axum and in bare hyper, and asked by raw sockets.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::support::{Hub, PATIENCE, Subscribed, client, get, post, send, signature};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use resync_core::websub::asked_again::sign_query;
@@ -17,7 +16,6 @@ use resync_subscriber_kit::inbox::Deliveries;
 use resync_subscriber_kit::state::{SubscriptionId, Subscriptions};
 use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
 use resync_subscriber_kit::subscription::Phase;
-use support::{Hub, PATIENCE, Subscribed, client, get, post, send, signature};
 use tokio::net::TcpListener;
 use url::Url;
 

@@ -1,12 +1,10 @@
 //! The command line as a process: its lines, its exit codes, its signals.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use support::{Hub, PATIENCE, Source, document, entry, expected, files, ok, serve, status};
+use crate::support::{Hub, PATIENCE, Source, document, entry, expected, files, ok, serve, status};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 

@@ -1,18 +1,16 @@
 //! What a run does not do twice, and how much it does at most.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::support::copy::{Copy, counts};
+use crate::support::site::ChangingSource;
+use crate::support::{self, client, document, files, ok, serve, status};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::sync::{Look, Method, Offer, SyncError, SyncOptions, Target, baseline, look};
-use support::copy::{Copy, counts};
-use support::site::ChangingSource;
-use support::{client, document, files, ok, serve, status};
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 

@@ -1,15 +1,13 @@
 //! A hostile Source: every attack ends with a named error, soon, in little memory, and leaves the copy as it was.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::io::Write as _;
 use std::time::Duration;
 
+use crate::support::copy::{Copy, counts};
+use crate::support::{self, PATIENCE, document, entry, expected, files, status};
 use resync_subscriber_kit::fetch::{Client, ClientOptions, FetchError};
 use resync_subscriber_kit::sync::{Offer, Report, SyncError, SyncOptions, Target, baseline};
-use support::copy::{Copy, counts};
-use support::{PATIENCE, document, entry, expected, files, status};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use url::Url;

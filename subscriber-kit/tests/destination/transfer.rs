@@ -1,17 +1,15 @@
 //! How bytes come: resumed after a cut, from mirrors, politely, and never from where they must not.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::copy::{Copy, counts};
+use crate::support::{self, Source, document, entry, expected, files, ok, serve, status};
 use resync_core::digest::{Algorithm, Digest};
 use resync_subscriber_kit::fetch::{Client, ClientOptions, FetchError, Reach};
 use resync_subscriber_kit::sync::{Filter, Offer, SyncError, SyncOptions, Target, baseline};
-use support::copy::{Copy, counts};
-use support::{Source, document, entry, expected, files, ok, serve, status};
 use url::Url;
 
 const LIST: &str = r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>"#;

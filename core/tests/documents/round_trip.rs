@@ -1,8 +1,7 @@
 //! Reader and writer prove each other: what a typed constructor builds comes back equal, and no bytes do harm.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod strategies;
-
+use crate::strategies::{datetime, document};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -10,7 +9,6 @@ use resync_core::datetime::DateTime;
 use resync_core::digest::Hashes;
 use resync_core::rules::{self, MAX_VIOLATIONS};
 use resync_core::xml::{self, Reader, Writer};
-use strategies::{datetime, document};
 
 proptest! {
     #[test]

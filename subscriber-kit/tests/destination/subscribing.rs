@@ -1,17 +1,15 @@
 //! The side of a subscription that speaks first, against hubs made by hand.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod support;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::support::{self, Hub, client, status};
 use resync_core::websub::key::TopicUrl;
 use resync_subscriber_kit::callback::{Callback, CallbackOptions};
 use resync_subscriber_kit::state::{SubscriptionId, Subscriptions};
 use resync_subscriber_kit::subscriber::{SubscribeError, Subscriber, SubscriberOptions};
 use resync_subscriber_kit::subscription::Phase;
-use support::{Hub, client, status};
 use tokio::net::TcpListener;
 use url::Url;
 

@@ -1,0 +1,6 @@
+//! Documents, from outside: the generators, the reader and the writer, and what each kind must have.
+
+mod build;
+mod kinds;
+mod round_trip;
+mod strategies;

@@ -1,0 +1,20 @@
+//! What a Destination mounts, against Sources and hubs that are made by hand.
+
+mod callback;
+mod command;
+mod deletion;
+mod discovery;
+mod dumps;
+mod economy;
+mod examples;
+mod hostile;
+mod incremental;
+mod listening;
+mod relaying;
+mod representations;
+mod seams;
+mod subscribing;
+mod support;
+mod synchronise;
+mod transfer;
+mod websub_rocks;

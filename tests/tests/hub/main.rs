@@ -1,0 +1,31 @@
+//! The hub, from outside: its real program, over real sockets.
+
+mod admin_api;
+mod amplification;
+mod backups;
+mod catch_up;
+mod decisions;
+mod delivery;
+mod denial;
+mod disk;
+mod egress;
+mod fairness;
+mod fetching;
+mod hardening;
+mod ingress;
+mod life;
+mod metrics;
+mod older;
+mod operator;
+mod policy;
+mod publishing;
+mod refusals;
+mod secrecy;
+mod self_service;
+mod subscriptions;
+mod tls;
+mod traces;
+mod turned_names;
+mod websub;
+mod websub_rocks;
+mod wire;

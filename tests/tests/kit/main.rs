@@ -1,0 +1,6 @@
+//! The Destination, from outside: its real program, beside a hub, under fire, and before a hostile Source.
+
+mod hostile_source;
+mod main_job;
+mod many_changes;
+mod mirror_under_fire;

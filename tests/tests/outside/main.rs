@@ -1,0 +1,12 @@
+//! What others read of us and run of us: pages, documents, guides, what is deployed, and programs that nobody here wrote.
+
+mod copies;
+mod deploy;
+mod deployed;
+mod generators;
+mod guides;
+mod load;
+mod pages;
+mod papers;
+mod peers;
+mod schemas;
