@@ -239,7 +239,8 @@ struct FiguresArguments {
     /// Measure nothing: only the table of what is there
     #[arg(long, conflicts_with = "names")]
     only_table: bool,
-    /// Put the table into this document, too, between its lines `<!-- figures -->` and `<!-- /figures -->`
+    /// Put the table into this document, too, between its lines `<!-- figures -->` and `<!-- /figures -->`, unless something could
+    /// not be measured
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
 }
@@ -440,7 +441,8 @@ fn measure_figures(arguments: FiguresArguments) -> Result<(), Failure> {
     let plan = Figures { names: arguments.names, folder: arguments.into };
     let measured = if arguments.only_table { Ok(()) } else { measure(load::figures(&plan)) };
     let table = load::table(&load::outcomes(&plan.folder)?);
-    if let Some(path) = &arguments.document {
+    // A document does not lose a line because something could not be measured today.
+    if let Some(path) = arguments.document.as_ref().filter(|_| measured.is_ok()) {
         let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let document = fs::read_to_string(path).map_err(|error| told(&error))?;
         fs::write(path, load::insert(&document, &table).map_err(|error| told(&error))?)

@@ -295,6 +295,18 @@ fn a_measurement_becomes_a_line_of_the_table_and_a_mistaken_name_is_told_before_
     assert!(page.contains("all that the scenario expects | yes | yes |") && !page.contains("old"), "{page}");
     let run = std::fs::read(folder.path().join("figures/pause.run.json")).unwrap();
     assert_eq!(serde_json::from_slice::<RunResult>(&run).unwrap().scenario, "pause");
+
+    // Its script finds no shell here.
+    let output = Command::new(binary("resync-load"))
+        .args(["figures", "receiver", "--document", "page.md"])
+        .current_dir(folder.path())
+        .env("PATH", "")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().ends_with("resync-load: not measured: receiver\n"));
+    let kept = std::fs::read_to_string(folder.path().join("page.md")).unwrap();
+    assert!(kept == page, "a document keeps its table when something could not be measured: {kept}");
 }
 
 #[tokio::test]

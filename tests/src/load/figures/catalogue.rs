@@ -40,7 +40,7 @@ pub(super) enum At {
     Before(&'static str),
     /// The word after this text.
     After(&'static str),
-    /// 1 where the command ended well.
+    /// 1 where what was measured ended well, 0 where it ran and did not.
     Ended,
 }
 

@@ -51,20 +51,29 @@ pub fn measurements() -> impl Iterator<Item = (&'static str, Vec<&'static str>)>
     MEASUREMENTS.iter().map(|one| (one.name, one.figures.iter().map(|figure| figure.what).collect()))
 }
 
-/// Measures one after the other; one that fails is told of, and the others go on.
+/// Measures one after the other; one that cannot be measured is told of, and the others go on.
 ///
 /// # Errors
-/// For a name that is not known, before anything is measured; when one of them failed, after all.
+/// For a name that is not known, before anything is measured; when one of them was not measured, after all.
 pub async fn figures(plan: &Figures) -> Result<(), Failure> {
     let chosen = chosen(&plan.names)?;
     fs::create_dir_all(&plan.folder)
         .map_err(|error| format!("{} cannot be made: {error}", plan.folder.display()))?;
+    measure_each(chosen, &plan.folder).await
+}
+
+async fn measure_each<'m>(
+    chosen: impl IntoIterator<Item = &'m Measurement>,
+    folder: &Path,
+) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for measurement in chosen {
         eprintln!("{}: {}", measurement.name, program::spelled(&measurement.program));
-        match measure(measurement, &plan.folder).await {
+        let file = folder.join(format!("{}.json", measurement.name));
+        // What an earlier version did is not what this one does, even if nobody can say what it does. There may be none.
+        let _ = fs::remove_file(&file);
+        match measure(measurement, folder).await {
             Ok(outcome) => {
-                let file = plan.folder.join(format!("{}.json", measurement.name));
                 fs::write(&file, serde_json::to_string_pretty(&outcome)?)
                     .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
             }
@@ -99,7 +108,7 @@ async fn measure(measurement: &Measurement, folder: &Path) -> Result<Outcome, Fa
         .iter()
         .filter_map(|figure| Some((figure.what.to_owned(), said.find(figure.at)?)))
         .collect();
-    if !measurement.figures.iter().any(|figure| said.told(figure.at)) {
+    if values.is_empty() {
         return Err(format!("it ended without a figure: {}", said.last_words()).into());
     }
     Ok(Outcome {
@@ -127,4 +136,30 @@ pub fn outcomes(folder: &Path) -> Result<Vec<Outcome>, Failure> {
         }
     }
     Ok(outcomes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::catalogue::{At, Figure, Program};
+    use super::*;
+
+    fn apples(script: &'static [&'static str]) -> Measurement {
+        const APPLES: &[Figure] =
+            &[Figure { what: "apples", at: At::Before(" apples"), unit: "", bar: None }];
+        Measurement { name: "limit", program: Program::Script(script), figures: APPLES }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_measured_any_more_leaves_no_figure_of_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let values = || {
+            let found = outcomes(folder.path()).unwrap();
+            found.into_iter().map(|outcome| outcome.values["apples"]).collect::<Vec<_>>()
+        };
+        measure_each([&apples(&["/bin/sh", "-c", "echo 3 apples"])], folder.path()).await.unwrap();
+        assert_eq!(values(), [3.0]);
+        let failure = measure_each([&apples(&["/bin/sh", "-c", "exit 1"])], folder.path()).await.unwrap_err();
+        assert_eq!(failure.to_string(), "not measured: limit");
+        assert!(values().is_empty());
+    }
 }

@@ -20,6 +20,8 @@ pub(super) struct Said {
     text: String,
     json: Value,
     status: ExitStatus,
+    /// Whether what measures ran at all, whatever came out: else how the command ended says nothing about a promise.
+    ran: bool,
 }
 
 impl Said {
@@ -28,15 +30,7 @@ impl Said {
             At::Json(pointer) => self.json.pointer(pointer)?.as_f64(),
             At::Before(end) => self.text.split_once(end)?.0.split_whitespace().next_back()?.parse().ok(),
             At::After(begin) => self.text.split_once(begin)?.1.split_whitespace().next()?.parse().ok(),
-            At::Ended => Some(if self.status.success() { 1.0 } else { 0.0 }),
-        }
-    }
-
-    /// Whether a figure of this kind shows that something was measured: an end alone may be that of a command that never began.
-    pub(super) fn told(&self, at: At) -> bool {
-        match at {
-            At::Ended => self.status.success(),
-            _ => self.find(at).is_some(),
+            At::Ended => self.ran.then_some(if self.status.success() { 1.0 } else { 0.0 }),
         }
     }
 
@@ -85,7 +79,8 @@ pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<
             let mut command = cargo()?;
             command.args(["test", "--locked", "-p", "resync-tests", "--test"]).args(*tests);
             command.args(["--", "--nocapture"]);
-            said(command.env(variable, value)).await
+            let said = said(command.env(variable, value)).await?;
+            Ok(Said { ran: ran_a_test(&said.text), ..said })
         }
         Program::Bench(package, bench, argument) => {
             said(cargo()?.args(["bench", "--locked", "-p", package, "--bench", bench, "--", argument])).await
@@ -104,7 +99,13 @@ async fn scenario_of(command: &mut Command, name: &str, folder: &Path) -> Result
     let _ = fs::remove_file(&file);
     let mut said = said(command.arg("--out").arg(&file)).await?;
     said.json = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    said.ran = !said.json.is_null();
     Ok(said)
+}
+
+/// Whether a test program came so far as to run a test: it did not where it could not be built, and where no name fits.
+fn ran_a_test(text: &str) -> bool {
+    text.lines().filter_map(|line| line.strip_prefix("running ")?.split(' ').next()).any(|count| count != "0")
 }
 
 impl Said {
@@ -155,7 +156,7 @@ async fn said(command: &mut Command) -> Result<Said, Failure> {
     if !status.success() {
         text.push_str(&last);
     }
-    Ok(Said { text, json, status })
+    Ok(Said { text, ran: status.success(), json, status })
 }
 
 /// Ended with this process, in a way that lets it end its own.
@@ -178,7 +179,7 @@ mod tests {
 
     fn words(text: &str, status: i32) -> Said {
         let json = serde_json::from_str(text).unwrap_or_default();
-        Said { text: text.to_owned(), json, status: ExitStatus::from_raw(status << 8) }
+        Said { text: text.to_owned(), json, status: ExitStatus::from_raw(status << 8), ran: ran_a_test(text) }
     }
 
     #[test]
@@ -195,15 +196,27 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_failed_without_a_figure_measured_nothing() {
-        let failed = words("error: no such thing", 101);
-        assert_eq!(failed.find(At::Ended), Some(0.0));
-        assert!(!failed.told(At::Ended) && !failed.told(At::Json("/ratio")));
-        assert!(
-            words("{\"ratio\": 1}", 1).told(At::Json("/ratio")),
-            "what did not pass was measured all the same"
-        );
-        assert!(words("", 0).told(At::Ended));
+    fn a_test_that_found_a_loss_was_measured_and_one_that_never_began_was_not() {
+        let lost = "running 2 tests\ntest one ... ok\nsomething was lost\ntest two ... FAILED\n";
+        assert_eq!(words(lost, 101).find(At::Ended), Some(0.0));
+        assert_eq!(words("running 1 test\n", 0).find(At::Ended), Some(1.0));
+        for nothing in
+            ["error: could not compile `resync-tests`", "running 0 tests\n\ntest result: ok. 0 passed", ""]
+        {
+            assert_eq!(words(nothing, 101).find(At::Ended), None, "{nothing}");
+            assert_eq!(words(nothing, 0).find(At::Ended), None, "{nothing}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_scenario_that_did_not_pass_was_measured_and_one_without_a_result_was_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Command::new("sh");
+        run.args(["-c", "echo '{\"lost\": 2}' > \"$2\"; exit 1", "sh"]);
+        let lost = scenario_of(&mut run, "lost", folder.path()).await.unwrap();
+        assert_eq!((lost.find(At::Json("/lost")), lost.find(At::Ended)), (Some(2.0), Some(0.0)));
+        let none = scenario_of(&mut Command::new("false"), "lost", folder.path()).await.unwrap();
+        assert_eq!((none.find(At::Json("/lost")), none.find(At::Ended)), (None, None));
     }
 
     #[tokio::test]
@@ -211,7 +224,7 @@ mod tests {
         let mut command = Command::new("sh");
         let said =
             said(command.args(["-c", "echo ratio 0.5; echo 'no such disk' >&2; exit 3"])).await.unwrap();
-        assert_eq!((said.find(At::After("ratio ")), said.find(At::Ended)), (Some(0.5), Some(0.0)));
+        assert_eq!((said.find(At::After("ratio ")), said.find(At::Ended)), (Some(0.5), None));
         assert!(said.last_words().starts_with("no such disk (exit status: 3"), "{}", said.last_words());
     }
 }
