@@ -93,10 +93,34 @@ async fn deliveries_in_the_wrong_order_are_found_and_so_are_the_gaps_that_they_l
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_is_not_the_publishers_is_found() {
-    let (found, result) = found(Vice::AltersOneIn(1_000)).await;
+async fn a_body_that_lacks_a_byte_is_found() {
+    let (found, result) = found(Vice::ShortensOneIn(1_000)).await;
     assert_eq!(found, [("altered".to_owned(), DELIVERIES / 1_000)]);
+    let examples = &result.rungs[0].judgement.findings[0].examples;
+    assert!(examples.iter().all(|example| example.ends_with(": 199 bytes instead of 200")), "{examples:?}");
     assert!(!result.passed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_bytes_wrong_signatures_and_missing_ones_are_found_and_told_apart() {
+    for (vice, what) in [
+        (Vice::AltersOneIn(1), "other bytes than were published"),
+        (Vice::SignsWrongly, "a wrong signature"),
+        (Vice::NeverSigns, "no signature"),
+    ] {
+        let (found, result) = found(vice).await;
+        let altered = count(&found, "altered");
+        assert!(
+            found.len() == 1 && altered.abs_diff(DELIVERIES / 64) <= 1,
+            "one in 64 is looked at: {found:?}"
+        );
+        let examples = &result.rungs[0].judgement.findings[0].examples;
+        assert!(
+            examples.len() == 5 && examples.iter().all(|example| example.ends_with(what)),
+            "{examples:?}"
+        );
+        assert!(!result.passed);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

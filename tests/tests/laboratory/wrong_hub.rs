@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use resync_core::websub::{Secret, SignatureMethod, SigningKey};
 use resync_tests::harness::request;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -38,8 +39,14 @@ pub(crate) enum Vice {
     DuplicatesOneIn(u64),
     /// One of so many is made after the next one.
     ReordersOneIn(u64),
-    /// One of so many has its last byte changed.
+    /// One of so many lacks its last byte.
+    ShortensOneIn(u64),
+    /// One of so many has its last byte changed, and is signed as it is then.
     AltersOneIn(u64),
+    /// It signs another body than it sends.
+    SignsWrongly,
+    /// It signs nothing.
+    NeverSigns,
     /// It answers before it stores, and dies after so many notifications.
     ForgetsWhenItDiesAfter(u64),
 }
@@ -161,27 +168,24 @@ fn subscribe(state: &Arc<State>, form: &[u8]) {
         pairs.find(|(found, _)| found == name).map(|(_, value)| value.into_owned()).unwrap()
     };
     let (topic, callback, state) = (of("hub.topic"), of("hub.callback"), Arc::clone(state));
+    let key = SigningKey::new(SignatureMethod::Sha256, &Secret::new(of("hub.secret")).unwrap());
     tokio::spawn(async move {
         let mut url = Url::parse(&callback).unwrap();
         url.query_pairs_mut()
             .append_pair("hub.mode", "subscribe")
             .append_pair("hub.topic", &topic)
             .append_pair("hub.challenge", "a challenge");
-        let answer = send(&url, "GET", b"").await.unwrap();
+        let answer = send(&url, "GET", "", b"").await.unwrap();
         assert_eq!(answer.body, b"a challenge");
         let (sender, receiver) = unbounded_channel();
         state.subscriptions.lock().unwrap().push((topic, sender));
-        serve(state, url_without_query(url), receiver).await;
+        url.set_query(None);
+        serve(&state, &Subscriber { callback: url, key, vice: state.vice }, receiver).await;
     });
 }
 
-fn url_without_query(mut url: Url) -> Url {
-    url.set_query(None);
-    url
-}
-
 /// Makes the deliveries of one subscription, one at a time.
-async fn serve(state: Arc<State>, callback: Url, mut bodies: UnboundedReceiver<Bytes>) {
+async fn serve(state: &State, to: &Subscriber, mut bodies: UnboundedReceiver<Bytes>) {
     let mut held: Option<Bytes> = None;
     loop {
         let next = match &held {
@@ -189,7 +193,7 @@ async fn serve(state: Arc<State>, callback: Url, mut bodies: UnboundedReceiver<B
             None => Ok(bodies.recv().await),
         };
         let Ok(next) = next else {
-            deliver(&callback, &held.take().unwrap()).await;
+            to.deliver(&held.take().unwrap()).await;
             continue;
         };
         let Some(body) = next else { return };
@@ -200,30 +204,55 @@ async fn serve(state: Arc<State>, callback: Url, mut bodies: UnboundedReceiver<B
                 held = Some(body);
                 continue;
             }
-            Vice::DuplicatesOneIn(count) if number.is_multiple_of(count) => deliver(&callback, &body).await,
+            Vice::DuplicatesOneIn(count) if number.is_multiple_of(count) => to.deliver(&body).await,
+            Vice::ShortensOneIn(count) if number.is_multiple_of(count) => {
+                to.deliver(&body[..body.len() - 1]).await;
+                continue;
+            }
             Vice::AltersOneIn(count) if number.is_multiple_of(count) => {
-                deliver(&callback, &body.slice(..body.len() - 1)).await;
+                to.deliver(&[&body[..body.len() - 1], b"!"].concat()).await;
                 continue;
             }
             _ => {}
         }
-        deliver(&callback, &body).await;
+        to.deliver(&body).await;
         if let Some(held) = held.take() {
-            deliver(&callback, &held).await;
+            to.deliver(&held).await;
         }
     }
 }
 
-async fn deliver(callback: &Url, body: &[u8]) {
-    let answer = send(callback, "POST", body).await;
-    assert_eq!(answer.unwrap().status, 204);
+/// Somebody with a secret.
+struct Subscriber {
+    callback: Url,
+    key: SigningKey,
+    vice: Vice,
 }
 
-async fn send(url: &Url, method: &str, body: &[u8]) -> std::io::Result<resync_tests::harness::Answer> {
+impl Subscriber {
+    async fn deliver(&self, body: &[u8]) {
+        let field = |signed: &[u8]| format!("X-Hub-Signature: {}\r\n", self.key.sign(signed));
+        let signature = match self.vice {
+            Vice::NeverSigns => String::new(),
+            Vice::SignsWrongly => field(b"another body"),
+            _ => field(body),
+        };
+        let answer = send(&self.callback, "POST", &signature, body).await;
+        assert_eq!(answer.unwrap().status, 204);
+    }
+}
+
+/// Each of the header fields has its line end.
+async fn send(
+    url: &Url,
+    method: &str,
+    fields: &str,
+    body: &[u8],
+) -> std::io::Result<resync_tests::harness::Answer> {
     let address = url.socket_addrs(|| None).unwrap()[0];
     let target = &url[url::Position::BeforePath..];
     let mut bytes = format!(
-        "{method} {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "{method} {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
         body.len()
     )
     .into_bytes();
