@@ -280,8 +280,9 @@ fn a_process_that_is_not_ours_cannot_be_killed_and_the_verdict_says_so() {
 fn the_command_runs_a_file_writes_the_result_and_fails_when_an_expectation_does() {
     let folder = tempdir().unwrap();
     let (scenario, out) = (folder.path().join("mine.toml"), folder.path().join("result.json"));
-    std::fs::write(&scenario, format!("{}\n[expect]\ndelivery_p50 = \"1us\"\n", SHORT.replace("3s", "1s")))
-        .unwrap();
+    let expect =
+        "[expect]\ndelivery_p50 = \"1us\"\nratio_to_bound = 0.1\nmemory_slope = \"1 GiB\"\nstore = \"1 GiB\"";
+    std::fs::write(&scenario, format!("{}\n{expect}\n", SHORT.replace("3s", "1s"))).unwrap();
     let output = Command::new(binary("resync-load"))
         .args(["run", "mine.toml", "--no-bound", "--out", "result.json"])
         .current_dir(folder.path())
@@ -290,6 +291,9 @@ fn the_command_runs_a_file_writes_the_result_and_fails_when_an_expectation_does(
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("NOT  delivery latency, p50") && said.contains("ok   losses: 0"), "{said}");
+    assert!(said.contains("NOT  ratio to the bound: not measured (≥ 0.10)"), "{said}");
+    assert!(said.contains("NOT  growth of memory an hour: not measured (≤ "), "{said}");
+    assert!(said.contains("ok   the store at most: "), "{said}");
     assert!(String::from_utf8(output.stderr).unwrap().contains("/s"), "a line a second");
     let result: RunResult = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
     assert!(!result.passed && result.scenario == "mine" && result.machine.cores > 0);

@@ -48,7 +48,7 @@ fn result(name: &str, slower: f64) -> RunResult {
     };
     let verdict = |what: &str, measured: f64, bound: f64, holds| Verdict {
         what: what.to_owned(),
-        measured,
+        measured: Some(measured),
         bound,
         at_least: false,
         unit: "ms".to_owned(),

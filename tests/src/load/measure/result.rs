@@ -39,7 +39,7 @@ pub struct Bound {
 }
 
 /// One number of subscribers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rung {
     /// Subscriptions from the beginning.
     pub subscribers: u32,
@@ -197,8 +197,8 @@ pub struct Slopes {
 pub struct Verdict {
     /// What.
     pub what: String,
-    /// As it came out.
-    pub measured: f64,
+    /// As it came out; `None`: it was not measured, so nobody can say that it is as expected.
+    pub measured: Option<f64>,
     /// As it may be at most or must be at least.
     pub bound: f64,
     /// Whether the bound is a least one.

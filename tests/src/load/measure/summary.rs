@@ -102,8 +102,11 @@ impl fmt::Display for Rung {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, measured, bound, unit, .. } = self;
+        let Self { what, bound, unit, .. } = self;
         let (mark, side) = (if self.holds { "ok " } else { "NOT" }, if self.at_least { "≥" } else { "≤" });
+        let Some(measured) = self.measured else {
+            return write!(f, "{mark}  {what}: not measured ({side} {bound:.2})");
+        };
         let digits = if unit.is_empty() && measured.fract() == 0.0 { 0 } else { 2 };
         write!(
             f,

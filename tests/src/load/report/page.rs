@@ -135,7 +135,9 @@ fn verdicts(page: &mut String, runs: &[(&RunResult, &Rung)]) {
                 page,
                 "<tr><td>{run}{}</td><td>{}</td><td>{side} {}</td><td>{}</td></tr>",
                 escaped(&verdict.what),
-                with_unit(verdict.measured, &verdict.unit),
+                verdict
+                    .measured
+                    .map_or_else(|| "not measured".to_owned(), |measured| with_unit(measured, &verdict.unit)),
                 with_unit(verdict.bound, &verdict.unit),
                 mark(verdict.holds)
             );

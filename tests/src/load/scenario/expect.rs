@@ -21,8 +21,12 @@ pub struct Expect {
     pub memory_per_subscription: Option<u64>,
     /// Bytes.
     pub disk_per_notification: Option<u64>,
+    /// Bytes of the data folder, at any moment.
+    pub store: Option<u64>,
     /// Bytes an hour by which the hub's memory may grow.
     pub memory_slope: Option<u64>,
+    /// Milliseconds an hour by which the p99 of deliveries may grow.
+    pub delivery_slope: Option<f64>,
     /// Losses that are allowed; 0 where nothing is said.
     pub losses: u64,
     /// Duplicates without a crash in between that are allowed.
@@ -46,7 +50,9 @@ impl Expect {
             cpu_per_delivery: keys.duration("cpu_per_delivery").map(|time| time.as_secs_f64() * 1e6),
             memory_per_subscription: keys.size("memory_per_subscription"),
             disk_per_notification: keys.size("disk_per_notification"),
+            store: keys.size("store"),
             memory_slope: keys.size("memory_slope"),
+            delivery_slope: milliseconds("delivery_slope"),
             losses: allowed("losses").unwrap_or(0),
             duplicates: allowed("duplicates").unwrap_or(0),
             disorder: allowed("disorder").unwrap_or(0),
