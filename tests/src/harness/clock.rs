@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::preload;
 
+/// Where the library counts.
+const TOLD_AT: u64 = 8;
+
 /// The clock of a process.
 #[derive(Debug)]
 pub struct Clock {
@@ -22,10 +25,10 @@ impl Clock {
     pub fn new(folder: &Path) -> Self {
         let library = preload::build("clock", include_str!("clock.c"), folder);
         let path = folder.join("clock");
-        let control = File::create(&path).expect("a file can be made");
-        let clock = Self { library, path, control };
-        clock.jump(0);
-        clock
+        let control = File::options().read(true).write(true).create_new(true).open(&path);
+        let control = control.expect("a file can be made");
+        control.write_all_at(&[0; 16], 0).expect("a file can be written");
+        Self { library, path, control }
     }
 
     /// The environment of a process that lives by this clock.
@@ -43,6 +46,16 @@ impl Clock {
     pub fn jump(&self, seconds: i64) {
         self.control.write_all_at(&seconds.to_ne_bytes(), 0).expect("a file can be written");
     }
+
+    /// How often the process was told a wrong time so far.
+    ///
+    /// # Panics
+    /// When the file for it cannot be read.
+    pub fn told(&self) -> i64 {
+        let mut word = [0; 8];
+        self.control.read_exact_at(&mut word, TOLD_AT).expect("a file can be read");
+        i64::from_ne_bytes(word)
+    }
 }
 
 #[cfg(test)]
@@ -56,8 +69,13 @@ mod tests {
     fn a_process_lives_by_the_clock_that_it_is_given() {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::new(folder.path());
+        let ask = || Command::new("date").arg("+%s").envs(clock.environment()).output().unwrap();
+        ask();
+        assert_eq!(clock.told(), 0, "the right time is not counted");
         clock.jump(-86_400);
-        let told = Command::new("date").arg("+%s").envs(clock.environment()).output().unwrap();
+        assert_eq!(clock.told(), 0, "nobody has asked");
+        let told = ask();
+        assert!(clock.told() > 0);
         let told: u64 = String::from_utf8(told.stdout).unwrap().trim().parse().unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         assert!((86_390..=86_410).contains(&(now - told)), "{now} {told}");

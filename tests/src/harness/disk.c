@@ -26,6 +26,8 @@ struct control {
   uint32_t write_fails, write_error, sync_fails, seed;
   /* Microseconds at most. */
   uint32_t sync_takes;
+  /* Writes and syncs that have failed; counted here. */
+  uint32_t failures;
 };
 
 struct range {
@@ -63,8 +65,8 @@ static void begin(void) {
     return;
   }
   files = mmap(NULL, FILES * sizeof *files, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-  control = mmap(NULL, sizeof *control, PROT_READ, MAP_SHARED, fd, 0);
+  int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+  control = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (fd < 0 || control == MAP_FAILED || files == MAP_FAILED) die("control");
   close(fd);
   state = control->seed * 2654435769u + 1;
@@ -123,6 +125,7 @@ static ssize_t before_write(int fd, off_t at, size_t count) {
   if (file) {
     if (happens(control->write_fails)) {
       if (happens(32768)) {
+        control->failures++;
         errno = (int)control->write_error;
         pthread_mutex_unlock(&lock);
         return -1;
@@ -258,6 +261,7 @@ static int synced(int fd) {
   }
   if (file) {
     failed = happens(control->sync_fails);
+    control->failures += (uint32_t)failed;
     if (!failed && S_ISDIR(st.st_mode)) sync_names(fd, &st);
     if (!failed && S_ISREG(st.st_mode)) sync_bytes(fd, &st, file->dirty, file->count);
     file->count = 0;

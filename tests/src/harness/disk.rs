@@ -18,6 +18,8 @@ use super::preload;
 const PAGE: usize = 4_096;
 /// Microseconds that a sync takes at most.
 const SYNC_TAKES: u32 = 6_000;
+/// Where the library counts what has failed.
+const FAILURES_AT: u64 = 20;
 /// What it never tears.
 const SECTOR: usize = 512;
 /// How much of what was not synced a power cut may leave; drawn anew for each.
@@ -85,8 +87,10 @@ impl Disk {
         let folder = tempfile::tempdir_in(data.parent().expect("a data folder is in a folder"))
             .expect("a temporary folder can be made");
         preload::build("disk", include_str!("disk.c"), folder.path());
-        let control = File::create(folder.path().join("control")).expect("a file can be made");
-        let words = [0, 0, 0, seed, SYNC_TAKES].map(u32::to_ne_bytes).concat();
+        let mut shared = File::options();
+        let control = shared.read(true).write(true).create_new(true).open(folder.path().join("control"));
+        let control = control.expect("a file can be made");
+        let words = [0, 0, 0, seed, SYNC_TAKES, 0].map(u32::to_ne_bytes).concat();
         control.write_all_at(&words, 0).expect("a file can be written");
         let mut disk =
             Self { data: data.canonicalize().expect("it is there"), folder, control, held: Vec::new() };
@@ -114,6 +118,16 @@ impl Disk {
         let words = [faults.writes.into(), error, faults.syncs.into()];
         let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
         self.control.write_all_at(&bytes, 0).expect("a file can be written");
+    }
+
+    /// Writes and syncs that have failed so far.
+    ///
+    /// # Panics
+    /// When the file for it cannot be read.
+    pub fn failures(&self) -> u32 {
+        let mut word = [0; 4];
+        self.control.read_exact_at(&mut word, FAILURES_AT).expect("a file can be read");
+        u32::from_ne_bytes(word)
     }
 
     /// The folder as it is after a power cut, once no process lives on it any more.
@@ -304,4 +318,34 @@ fn names(folder: &Path) -> io::Result<BTreeMap<String, Node>> {
             Ok((entry.file_name().to_string_lossy().into_owned(), node))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn whatever_fails_is_counted_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let disk = Disk::under(&data, 1);
+        let is_written = || {
+            let mut dd = Command::new("dd");
+            dd.args(["if=/dev/zero", "bs=8", "count=64"]).arg(format!("of={}", data.join("file").display()));
+            dd.envs(disk.environment()).output().unwrap().status.success()
+        };
+        assert!(is_written() && disk.failures() == 0);
+        disk.fail(Faults { writes: u16::MAX, error: Errno::IO, syncs: 0 });
+        assert_eq!(disk.failures(), 0, "what may fail has not failed");
+        assert!(
+            !is_written() && disk.failures() == 1,
+            "{} failures, the first of which ends it",
+            disk.failures()
+        );
+        disk.fail(Faults::NONE);
+        assert!(is_written() && disk.failures() == 1);
+    }
 }

@@ -233,6 +233,7 @@ by = "-1h"
 kind = "failing-writes"
 at = "3s"
 for = "500ms"
+share = 0.6
 [[fault]]
 kind = "outage"
 at = ["4s", "6s"]
@@ -274,6 +275,25 @@ fn a_process_that_is_not_ours_cannot_be_killed_and_the_verdict_says_so() {
     assert!(!result.passed && result.rungs[0].faults[0].impossible.is_some());
     let failed: Vec<_> = result.rungs[0].verdicts.iter().filter(|verdict| !verdict.holds).collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fault_that_nobody_notices_was_not_made_and_the_verdict_says_so() {
+    let faults = r#"
+[[fault]]
+kind = "full-disk"
+at = "1500ms"
+for = "200ms"
+[[fault]]
+kind = "poison"
+at = "2s"
+"#;
+    let result = result(&format!("{}{faults}", SHORT.replace("3s", "1s")), None).await;
+    let said: Vec<_> = result.rungs[0].faults.iter().map(|fault| fault.impossible.as_deref()).collect();
+    let expected =
+        [Some("nobody noticed: no post failed meanwhile"), Some("there was no post after its moment")];
+    assert_eq!(said, expected);
+    assert!(!result.passed);
 }
 
 #[test]

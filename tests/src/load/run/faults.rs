@@ -9,17 +9,19 @@ use rustix::io::Errno;
 use tokio::time::{sleep, sleep_until};
 
 use super::hub::Body;
-use super::sink::Sink;
+use super::sink::{Sink, World};
 use super::subscribing::Subscribers;
 use crate::harness::{Clock, Disk, Faults, HubProcess, NameServer, Trouble};
 use crate::load::Failure;
-use crate::load::measure::{Excuse, FaultReport};
-use crate::load::scenario::{Act, FaultKind, Scenario};
+use crate::load::measure::{Excuse, FaultReport, Outcome, Posted};
+use crate::load::scenario::{Act, FaultKind, Plan, Scenario};
 
 /// Names of hosts are below it.
 pub(super) const DOMAIN: &str = "load.test";
 /// Bytes that a file may have while the disk is full.
 const FULL: u64 = 50_000;
+/// A clock that stays wrong is looked at by now.
+const LOOKED_AT: Duration = Duration::from_secs(1);
 
 /// Our hub with everything around it that can fail.
 #[derive(Debug)]
@@ -203,16 +205,24 @@ impl OurHub {
                 // A share of the largest number is not more than that.
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                 let chance = (share * f64::from(u16::MAX)) as u16;
+                let before = disk.failures();
                 disk.fail(Faults { writes: chance, error: Errno::IO, syncs: chance });
                 sleep(lasting).await;
                 disk.fail(Faults::NONE);
+                if disk.failures() == before {
+                    return Ok(Some("nothing failed: too little was written meanwhile".to_owned()));
+                }
             }
             FaultKind::ClockJump(by) => {
                 let Some(clock) = &self.clock else { return without("a clock that jumps") };
+                let before = clock.told();
                 clock.jump(by);
+                sleep(if lasting.is_zero() { LOOKED_AT } else { lasting }).await;
                 if !lasting.is_zero() {
-                    sleep(lasting).await;
                     clock.jump(0);
+                }
+                if clock.told() == before {
+                    return Ok(Some("nobody noticed: the hub did not ask for the time".to_owned()));
                 }
             }
             FaultKind::ResolverFails | FaultKind::ResolverSilent => {
@@ -230,6 +240,32 @@ impl OurHub {
         }
         Ok(None)
     }
+}
+
+/// What is known of those faults whose effect shows in posts only: one that had none was not made.
+pub(super) fn noticed(
+    mut reports: Vec<FaultReport>,
+    plan: &Plan,
+    posts: &[Posted],
+    world: &World,
+) -> Vec<FaultReport> {
+    for (report, act) in reports.iter_mut().zip(&plan.acts) {
+        let why = match act.kind {
+            FaultKind::FullDisk => {
+                let is_meanwhile = |at: Duration| (report.from..=report.until).contains(&at.as_secs_f64());
+                let is_hit = |post: &Posted| post.outcome != Outcome::Acknowledged && is_meanwhile(post.sent);
+                (!posts.iter().any(is_hit)).then_some("nobody noticed: no post failed meanwhile")
+            }
+            FaultKind::Poison(_) => match plan.first_from(act.at) {
+                None => Some("there was no post after its moment"),
+                Some(post) if !world.was_tasted(post) => Some("nobody was to take it: no delivery was made"),
+                Some(_) => None,
+            },
+            _ => None,
+        };
+        report.impossible = report.impossible.take().or(why.map(str::to_owned));
+    }
+    reports
 }
 
 fn has_compiler() -> bool {

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fastrand::Rng;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use self::faults::{DOMAIN, Fate, OurHub};
+use self::faults::{DOMAIN, Fate, OurHub, noticed};
 use self::hub::{Body, Endpoint};
 use self::publishing::Publishers;
 use self::sampler::{Sampler, Taken};
@@ -194,7 +194,7 @@ impl Run<'_> {
             judgement: ledger.judge(),
             resources,
             overhead,
-            faults: recovered(fate.reports, &ledger.posts),
+            faults: recovered(noticed(fate.reports, &plan, &ledger.posts, &sink.world), &ledger.posts),
             slopes: Slopes::of(&series),
             series,
             verdicts: Vec::new(),

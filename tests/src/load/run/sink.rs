@@ -1,6 +1,7 @@
 //! The world of a run: one listener for all of 127/8 that plays every subscriber, each host in its own manner, and the topics
 //! that a hub fetches. Whatever comes is written down for the oracle.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,6 +58,8 @@ pub(in crate::load) struct World {
     verified: AtomicU64,
     altered: AtomicU64,
     followed: AtomicU64,
+    /// Poisoned posts that somebody was to take.
+    tasted: Mutex<BTreeSet<u32>>,
     notes: Mutex<Vec<String>>,
 }
 
@@ -156,6 +159,7 @@ impl World {
             verified: AtomicU64::new(0),
             altered: AtomicU64::new(0),
             followed: AtomicU64::new(0),
+            tasted: Mutex::default(),
             notes: Mutex::default(),
         }
     }
@@ -269,6 +273,11 @@ impl World {
         (count(&self.altered), lock(&self.notes).clone(), count(&self.followed))
     }
 
+    /// Whether somebody was to take this poisoned post.
+    pub(super) fn was_tasted(&self, post: u32) -> bool {
+        lock(&self.tasted).contains(&post)
+    }
+
     /// What a request to a host gets; its turn says whether its body is checked byte by byte.
     pub(super) fn reply(&self, request: &Request<'_>, host: usize, turn: u64, rng: &mut Rng) -> Reply {
         let target = request.target();
@@ -364,7 +373,10 @@ impl World {
         }
         let delivery = Delivery { subscriber, post: number, at };
         let reply = match post.poison {
-            Some(poison) => status(poison, ""),
+            Some(poison) => {
+                lock(&self.tasted).insert(number);
+                status(poison, "")
+            }
             None => self.manner(host, delivery, rng),
         };
         if !matches!(reply, Reply::Accept(_) | Reply::Later(..) | Reply::Drip(..)) {

@@ -71,6 +71,12 @@ impl Plan {
         Self { posts, acts, motions, hosts, audience, subscribers: audience + comers }
     }
 
+    /// The number of the first post that is due then or later.
+    pub(in crate::load) fn first_from(&self, moment: Duration) -> Option<u32> {
+        let first = self.posts.partition_point(|post| post.due < moment);
+        u32::try_from(first).ok().filter(|_| first < self.posts.len())
+    }
+
     /// The topic and the host of a subscriber: those of one topic are on as many hosts as there are.
     pub(in crate::load) fn place(&self, topics: u32, subscriber: u32) -> (u32, u32) {
         let topic = subscriber % topics;
