@@ -1,10 +1,13 @@
-//! The measuring tool as a process.
+//! The measuring tool as a process: each measurement that is no scenario, in a small size.
 
-use std::fs::File;
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::fs::{self, File};
 use std::path::Path;
 
 use resync_tests::harness::{Process, binary, eventually};
 use rustix::process::Signal;
+use serde_json::Value;
 use tokio::process::Command;
 
 #[tokio::test]
@@ -21,6 +24,92 @@ async fn a_measurement_that_is_told_to_stop_takes_its_hub_along() {
         assert!(!tool.wait().await.success());
         eventually("the hub has ended", || async { !is_held(&lock) }).await;
     }
+}
+
+/// What a measurement says.
+struct Told(Value);
+
+impl Told {
+    async fn by(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(binary("resync-load"));
+        let output = command.args(arguments).arg("--json").current_dir(folder.path()).output().await.unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 0, "{arguments:?} leaves something behind");
+        Self(serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    fn number(&self, pointer: &str) -> f64 {
+        let found = self.0.pointer(pointer).and_then(Value::as_f64);
+        found.unwrap_or_else(|| panic!("{pointer} is not in {}", self.0))
+    }
+
+    fn count(&self, pointer: &str) -> u64 {
+        let found = self.0.pointer(pointer).and_then(Value::as_u64);
+        found.unwrap_or_else(|| panic!("{pointer} is not in {}", self.0))
+    }
+}
+
+#[tokio::test]
+async fn the_bounds_of_the_machine_are_measured() {
+    let told = Told::by(&["limit", "--requests", "200", "--hosts", "5", "--at-once", "8"]).await;
+    assert!(told.number("/bare_client/per_second") > 0.0 && told.number("/durable_appends/per_second") > 0.0);
+}
+
+#[tokio::test]
+async fn a_fan_out_is_measured_and_counted() {
+    let small =
+        ["--subscribers", "20", "--hosts", "5", "--notifications", "20", "--at-once", "8", "--rounds", "1"];
+    let told = Told::by(&[&["fanout"][..], &small].concat()).await;
+    assert!(
+        told.number("/ratio") > 0.0
+            && told.number("/hub/per_second") > 0.0
+            && told.number("/hub_cpu_per_delivery") > 0.0
+    );
+    assert!(told.count("/uneven") == 0 && told.count("/hub/count") == 400);
+}
+
+#[tokio::test]
+async fn publishers_and_the_first_delivery_are_timed() {
+    let told = Told::by(&["publish", "--publishers", "1,3", "--seconds", "1", "--timed", "20"]).await;
+    assert!(
+        told.number("/publishers/0/appends/per_second") > 0.0 && told.count("/publishers/1/publishers") == 3
+    );
+    let (half, most) = (told.number("/first_delivery/p50"), told.number("/first_delivery/max"));
+    assert!(half > 0.0 && half <= most);
+}
+
+#[tokio::test]
+async fn healthy_subscribers_are_measured_beside_sick_ones() {
+    let small =
+        ["--subscribers", "40", "--hosts", "10", "--sick-one-in", "5", "--burst", "5", "--rate", "10"];
+    let told = Told::by(&[&["isolation", "--seconds", "1", "--rounds", "1"][..], &small].concat()).await;
+    assert!(
+        told.count("/sick_hosts") == 2
+            && told.number("/throughput_ratio") > 0.0
+            && told.number("/p99_ratio") > 0.0
+    );
+    assert!(told.number("/well/p50") > 0.0 && told.number("/sick/p50") <= told.number("/sick/p99"));
+}
+
+#[tokio::test]
+async fn a_host_that_comes_back_gets_everything_once_and_no_more_at_once_than_is_allowed() {
+    let told = Told::by(&["recovery", "--subscriptions", "60", "--per-host", "4", "--away", "1"]).await;
+    assert!(told.count("/uneven") == 0 && told.count("/deliveries") == 60);
+    assert!((1..=4).contains(&told.count("/most_at_once")) && told.number("/until_last") > 0.0);
+}
+
+#[tokio::test]
+async fn honest_posts_are_all_acknowledged_under_a_small_attack() {
+    let told =
+        Told::by(&["attack", "--rate", "20", "--seconds", "2", "--slow", "50", "--flood", "100"]).await;
+    assert!(told.count("/quiet/acknowledged") == 40 && told.count("/attacked/acknowledged") == 40);
+    assert!(
+        told.count("/attacked/failed") == 0
+            && told.number("/p99_ratio") > 0.0
+            && told.count("/slow_open") > 0
+    );
 }
 
 /// Whether a hub has the data folder with this lock.
