@@ -261,10 +261,10 @@ async fn ask_for_backup(hub: &HubProcess, data: &Path) -> TcpStream {
     stream
 }
 
-/// Far more than the system holds for somebody who does not read.
-async fn much_to_back_up(hub: &HubProcess) {
+/// Twelve notifications of so many bytes.
+async fn much_to_back_up(hub: &HubProcess, bytes: usize) {
     for number in 0..12 {
-        let body = format!("{number:02}").repeat(450_000);
+        let body = format!("{number:02}").repeat(bytes / 2);
         assert_eq!(hub.publish(&topic(0), &body).await.unwrap().status, 202);
     }
 }
@@ -276,7 +276,8 @@ async fn a_backup_waits_for_whoever_takes_it_and_is_given_up_where_nobody_does()
     let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
     let limits = [("INGRESS_ANSWER_TIMEOUT", "200ms"), ("ADMIN_BACKUP_TIMEOUT", "10s")];
     let hub = HubProcess::start_with(&data, &limits).await;
-    much_to_back_up(&hub).await;
+    // Far more than the system holds for somebody who does not read.
+    much_to_back_up(&hub, 900_000).await;
 
     let mut stream = ask_for_backup(&hub, &data).await;
     let mut taken = vec![0; 500_000];
@@ -307,7 +308,7 @@ async fn what_a_killed_restore_leaves_is_no_store_until_another_one_has_complete
         ["one", "two", "hub.backup", "pipe"].map(|name| folder.path().join(name));
     let mut hub = HubProcess::start(&data).await;
     hub.add_token("library", "http://source.example/").await;
-    much_to_back_up(&hub).await;
+    much_to_back_up(&hub, 300_000).await;
     hub.stop().await;
     let file = file.to_str().unwrap();
     well(&data, &[], &["backup", file]).await;
