@@ -1,4 +1,4 @@
-//! How long deliveries took: bodies begin with the moment when they were posted, and delays are counted in narrow classes.
+//! How long deliveries took: bodies begin with the moment when they were due, and delays are counted in narrow classes.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::time::sleep_until;
 
 /// Classes within a factor of two: a delay is known to 1.1 %.
 const FINE: u32 = 64;
@@ -18,9 +19,25 @@ static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// A body of so many bytes that begins with the present moment.
 pub(super) fn stamped(bytes: usize) -> Bytes {
-    let mut body = format!("{:0DIGITS$}", BEGAN.elapsed().as_micros()).into_bytes();
+    stamped_at(Instant::now(), bytes)
+}
+
+/// A body of so many bytes that begins with this moment.
+pub(super) fn stamped_at(moment: Instant, bytes: usize) -> Bytes {
+    let since = moment.saturating_duration_since(*BEGAN);
+    let mut body = format!("{:0DIGITS$}", since.as_micros()).into_bytes();
     body.resize(bytes.max(DIGITS), b'x');
     body.into()
+}
+
+/// Waits until a post is due, and says when its delay begins: at that moment, even where those before it have held it up. Only
+/// the timer of this tool, which is late by up to a millisecond, does not count.
+pub(super) async fn until_due(due: Instant) -> Instant {
+    if Instant::now() >= due {
+        return due;
+    }
+    sleep_until(due.into()).await;
+    Instant::now()
 }
 
 /// The delays of many deliveries.
@@ -106,5 +123,16 @@ mod tests {
         delays.note(&stamped(100));
         let [_, all] = delays.take([0.5, 1.0]);
         assert!(all < 1_000.0, "{all}");
+    }
+
+    #[tokio::test]
+    async fn what_was_held_up_is_late_from_the_moment_at_which_it_was_due() {
+        LazyLock::force(&BEGAN);
+        let (delays, began) = (Delays::default(), Instant::now());
+        let soon = began + Duration::from_millis(30);
+        assert!(until_due(soon).await >= soon);
+        delays.note(&stamped_at(until_due(began).await, 100));
+        let [_, all] = delays.take([0.5, 1.0]);
+        assert!(all >= 30.0, "{all}");
     }
 }

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tokio::time::{interval, sleep};
+use tokio::time::sleep;
 
-use super::delays::stamped;
+use super::delays::{stamped, stamped_at, until_due};
 use super::receiver::{Receiver, Temper};
 use super::stage::{Audience, Publisher};
 use super::{Failure, Rate};
@@ -110,10 +110,10 @@ async fn once(plan: &Isolation, sick: bool) -> Result<Health, Failure> {
 
     sleep(PAUSE).await;
     receiver.delays().take([0.5, 0.99]);
-    let mut ticks = interval(Duration::from_secs(1) / plan.rate);
-    for _ in 0..plan.rate * plan.seconds {
-        ticks.tick().await;
-        publisher.post(&topic, &stamped(1_000)).await?;
+    let began = Instant::now();
+    for number in 0..plan.rate * plan.seconds {
+        let moment = until_due(began + Duration::from_secs(1) * number / plan.rate).await;
+        publisher.post(&topic, &stamped_at(moment, 1_000)).await?;
     }
     expected += healthy * u64::from(plan.rate * plan.seconds);
     receiver.until(expected).await?;

@@ -12,15 +12,15 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
+use super::delays::until_due;
 use super::limit::{durable_appends, payload};
 use super::receiver::Receiver;
 use super::{Failure, Rate};
 use crate::harness::HubProcess;
 
-/// Between two notifications of a quiet hub.
-const QUIET: Duration = Duration::from_millis(10);
+/// Between the moments at which two notifications of a quiet hub are due.
+const QUIET: Duration = Duration::from_millis(20);
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -46,9 +46,9 @@ pub struct PublishReport {
     pub bare_append: Spread,
     /// By number of publishers.
     pub publishers: Vec<Publishers>,
-    /// Of a quiet hub, from the beginning of the post to the answer.
+    /// Of a quiet hub, from the moment that a post was due to the answer.
     pub acknowledged: Spread,
-    /// Of a quiet hub, from the beginning of the post to the delivery's arrival.
+    /// Of a quiet hub, from the moment that a post was due to the delivery's arrival.
     pub first_delivery: Spread,
 }
 
@@ -59,7 +59,7 @@ pub struct Publishers {
     pub publishers: usize,
     /// What they had acknowledged.
     pub appends: Rate,
-    /// From the beginning of a post to its answer.
+    /// From the beginning of a post to its answer; each publisher waits for it before the next.
     pub acknowledged: Spread,
 }
 
@@ -123,22 +123,27 @@ async fn together(plan: &Publish, hub: &HubProcess, count: usize) -> Result<Publ
     Ok(Publishers { publishers: count, appends, acknowledged: Spread::of(&times)? })
 }
 
-/// One notification at a time to one subscriber: until the answer, and until the delivery.
+/// One notification after the other to one subscriber, each at its moment or as soon as those before have arrived: from
+/// that moment until the answer, and until the delivery.
 async fn quietly(plan: &Publish, hub: &HubProcess) -> Result<(Spread, Spread), Failure> {
     let receiver = Receiver::start(1).await?;
     let publisher = Publisher::new(hub, 0, plan.payload);
     hub.subscribe(&publisher.topic, &receiver.url(0, 1), &[("hub.secret", "of the only subscriber")], 1)
         .await;
     let (mut acknowledged, mut delivered) = (Vec::new(), Vec::new());
+    let begin = Instant::now();
     // The first one makes the connections.
-    for number in 0..=u64::from(plan.timed) {
-        sleep(QUIET).await;
-        let began = Instant::now();
-        let arrival = async {
-            receiver.next_after(number).await?;
-            Ok::<_, Failure>(began.elapsed())
+    for number in 0..=plan.timed {
+        let due = until_due(begin + QUIET * number).await;
+        let answer = async {
+            publisher.post().await?;
+            Ok::<_, Failure>(due.elapsed())
         };
-        let (answered, arrived) = tokio::try_join!(publisher.post(), arrival)?;
+        let arrival = async {
+            receiver.next_after(number.into()).await?;
+            Ok::<_, Failure>(due.elapsed())
+        };
+        let (answered, arrived) = tokio::try_join!(answer, arrival)?;
         if number > 0 {
             acknowledged.push(answered);
             delivered.push(arrived);
