@@ -574,8 +574,15 @@ async fn nothing_acknowledged_is_lost_by_failing_writes_and_kill_9_with_sled() {
     let trial = Trial { errors: true, ..Trial::of("sled", 4) };
     // Three things were seen now and then, and their causes are not known: the lock of sled's file was not released, a commit did
     // not end ("behind with its writes"), and after the death the store was read as corrupt. In each the hub took nothing more,
-    // and said so.
-    assert_eq!(counted(trial, 4, 53_000).await, 0, "whatever it can read is whole");
+    // and said so. Such a life does not tell whether something was lost, so there has to be another one.
+    for seed in (53_000..55_000).step_by(100) {
+        let count = counted(trial, 4, seed).await;
+        assert_eq!(count.broken, 0, "whatever it can read is whole");
+        if count.whole > 0 {
+            return;
+        }
+    }
+    panic!("of twenty lives none could be judged");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -592,24 +599,35 @@ async fn power_cuts_with_sled_are_counted() {
     counted(trial, 4, 55_000).await;
 }
 
-/// How many lives end with losses, which are told beside those that a store ends that cannot be read any more.
-async fn counted(trial: Trial, usual: usize, seed: u64) -> usize {
-    let (mut whole, mut unreadable, mut broken) = (0, 0, 0);
+/// How lives ended.
+#[derive(Debug, Default)]
+struct Count {
+    /// With everything that was acknowledged.
+    whole: usize,
+    /// With a store that could not be read any more, or not written.
+    unreadable: usize,
+    /// With losses.
+    broken: usize,
+}
+
+/// Whatever is not whole is told.
+async fn counted(trial: Trial, usual: usize, seed: u64) -> Count {
+    let mut count = Count::default();
     for (seed, outcome) in trials(trial, usual, seed).await {
         match outcome {
-            Ok(_) => whole += 1,
+            Ok(_) => count.whole += 1,
             Err(Fault::Unreadable(said)) => {
                 let why = said.lines().last().unwrap_or_default();
                 assert!(!why.is_empty(), "seed {seed}: it says why");
                 println!("seed {seed}: unreadable: {why}");
-                unreadable += 1;
+                count.unreadable += 1;
             }
             Err(Fault::Broken(what)) => {
                 println!("seed {seed}: {what}");
-                broken += 1;
+                count.broken += 1;
             }
         }
     }
-    println!("{trial:?}: {whole} whole, {unreadable} unreadable, {broken} with losses");
-    broken
+    println!("{trial:?}: {count:?}");
+    count
 }
