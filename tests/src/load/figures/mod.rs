@@ -34,6 +34,9 @@ pub struct Outcome {
     pub name: String,
     /// The version of what was measured.
     pub version: String,
+    /// The commit that the repository was at, marked if something was changed since; empty where nobody knows.
+    #[serde(default)]
+    pub commit: String,
     /// When it began, in seconds since 1970.
     pub began: u64,
     /// How long it took.
@@ -114,6 +117,7 @@ async fn measure(measurement: &Measurement, folder: &Path) -> Result<Outcome, Fa
     Ok(Outcome {
         name: measurement.name.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: program::commit().await.unwrap_or_default(),
         began,
         seconds: clock.elapsed().as_secs_f64(),
         optimised: !cfg!(debug_assertions),

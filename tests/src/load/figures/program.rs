@@ -92,6 +92,14 @@ pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<
     }
 }
 
+/// The commit that the repository is at, marked if something was changed since.
+pub(super) async fn commit() -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--exclude=*", "--dirty"]).current_dir(repository().ok()?);
+    let output = git.output().await.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
 /// A scenario writes its result into a file, which stays for `resync-load report`.
 async fn scenario_of(command: &mut Command, name: &str, folder: &Path) -> Result<Said, Failure> {
     let file = folder.join(format!("{name}.run.json"));

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use resync_core::datetime::DateTime;
+
 use super::catalogue::{At, Bar, Figure, MEASUREMENTS};
 use super::{Outcome, program};
 use crate::load::Failure;
@@ -13,26 +15,35 @@ use crate::load::report::with_unit;
 const BEGIN: &str = "<!-- figures -->\n";
 const END: &str = "<!-- /figures -->\n";
 
-/// What is known, with the machine's shape, what was promised, and the command of each.
+/// What is known and what is not, with the machine's shape, what was promised, the command of each, and what it was measured of.
 pub fn table(outcomes: &[Outcome]) -> String {
     let machines: BTreeSet<_> = outcomes.iter().map(shape).collect();
     let mut text = String::new();
     for machine in machines {
         let _ = writeln!(text, "Measured on {machine}.");
     }
-    text.push_str("\n| figure | measured | promised | command |\n|---|---:|---:|---|\n");
+    text.push_str("\n| figure | measured | promised | command | of |\n|---|---:|---:|---|---|\n");
     for measurement in MEASUREMENTS {
-        let Some(outcome) = outcomes.iter().find(|outcome| outcome.name == measurement.name) else {
-            continue;
-        };
+        let outcome = outcomes.iter().find(|outcome| outcome.name == measurement.name);
         let command = program::spelled(&measurement.program);
+        let of = outcome.map_or_else(|| "–".to_owned(), occasion);
         for figure in measurement.figures {
-            let Some(value) = outcome.values.get(figure.what) else { continue };
-            let (measured, promised) = (shown(figure, *value), promised(figure, *value));
-            let _ = writeln!(text, "| {} | {measured} | {promised} | `{command}` |", figure.what);
+            let value = outcome.and_then(|outcome| outcome.values.get(figure.what)).copied();
+            let measured = value.map_or_else(|| "not measured".to_owned(), |value| shown(figure, value));
+            let promised = promised(figure, value);
+            let _ = writeln!(text, "| {} | {measured} | {promised} | `{command}` | {of} |", figure.what);
         }
     }
     text
+}
+
+/// Which state of the repository, and when.
+fn occasion(outcome: &Outcome) -> String {
+    let began = i64::try_from(outcome.began).unwrap_or(i64::MAX).saturating_mul(1_000);
+    let moment =
+        DateTime::from_unix_millis(began).map_or_else(|error| error.to_string(), |at| at.to_string());
+    let date = moment.split('T').next().unwrap_or_default();
+    if outcome.commit.is_empty() { date.to_owned() } else { format!("{}, {date}", outcome.commit) }
 }
 
 /// Puts a table where a document has one.
@@ -60,14 +71,14 @@ fn shown(figure: &Figure, value: f64) -> String {
     }
 }
 
-fn promised(figure: &Figure, value: f64) -> String {
+fn promised(figure: &Figure, value: Option<f64>) -> String {
     let Some(bar) = figure.bar else { return String::new() };
     let text = match bar {
         _ if matches!(figure.at, At::Ended) => "yes".to_owned(),
         Bar::AtLeast(bound) => format!("≥ {}", with_unit(bound, figure.unit)),
         Bar::AtMost(bound) => format!("≤ {}", with_unit(bound, figure.unit)),
     };
-    if bar.holds(value) { text } else { format!("**{text}: missed**") }
+    if value.is_none_or(|value| bar.holds(value)) { text } else { format!("**{text}: missed**") }
 }
 
 #[cfg(test)]
@@ -80,7 +91,8 @@ mod tests {
         Outcome {
             name: name.into(),
             version: "1".into(),
-            began: 0,
+            commit: "a1b2c3d-dirty".into(),
+            began: 1_795_000_000,
             seconds: 1.0,
             optimised: true,
             machine,
@@ -102,12 +114,29 @@ mod tests {
         ]);
         assert!(text.starts_with("Measured on A, 2 cores, 4 GiB, Linux 6.\n"), "{text}");
         assert!(
-            text.contains("| durable posts of 1 publisher | 12.3 k/s |  | `resync-load publish --json` |"),
+            text.contains("| durable posts of 1 publisher | 12.3 k/s |  | `resync-load publish --json` | a1b2c3d-dirty, 2026-11-18 |"),
             "{text}"
         );
         assert!(text.contains("| 6.50 ms | **≤ 5.00 ms: missed** |"), "{text}");
         assert!(!text.contains("debug"), "{text}");
         assert!(text.contains("nothing lost | yes | yes | `RESYNC_TEST_DEATHS=200 cargo test"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_measured_has_a_line_that_says_so() {
+        let text = table(&[outcome("publish", &[("durable posts of 1 publisher", 1.0)])]);
+        let publish = "`resync-load publish --json` | a1b2c3d-dirty, 2026-11-18 |";
+        assert!(
+            text.contains(&format!("| durable posts of 16 publishers | not measured |  | {publish}")),
+            "{text}"
+        );
+        assert!(
+            text.contains("| half an hour: lost | not measured | ≤ 0 | `resync-load run soak` | – |"),
+            "{text}"
+        );
+        assert!(!text.contains("missed"), "{text}");
+        let figures = MEASUREMENTS.iter().flat_map(|one| one.figures).count();
+        assert_eq!(text.matches(" | not measured | ").count(), figures - 1);
     }
 
     #[test]
