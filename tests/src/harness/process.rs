@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -16,6 +17,8 @@ use tokio::time::timeout;
 
 use super::{PATIENCE, eventually, raw};
 
+/// How long the outputs of a process that has ended are read at most: somebody whom it has started may keep them open.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// A process whose files may not grow hears of it as an error instead of dying by a signal: see [`Process::limit_files`].
 const WITHOUT_XFSZ: &str = "trap '' XFSZ";
 
@@ -155,16 +158,19 @@ impl Process {
         self.wait().await
     }
 
-    /// Waits for its end.
+    /// Waits for its end, and until what it said last is known.
     ///
     /// # Panics
     /// When it does not end within [`PATIENCE`].
     pub async fn wait(&mut self) -> ExitStatus {
         let ended = timeout(PATIENCE, self.child.wait()).await;
-        match ended {
+        let status = match ended {
             Ok(status) => status.expect("a child can be waited for"),
             Err(elapsed) => panic!("{} did not end ({elapsed}); it said:\n{}", self.name, self.said()),
-        }
+        };
+        let mut output = self.output.clone();
+        let _ = timeout(LAST_WORDS, output.wait_for(|_| false)).await;
+        status
     }
 
     /// Stops it as if the machine were asleep.
@@ -415,5 +421,17 @@ pub fn free_address() -> SocketAddr {
         if is_new && TcpListener::bind(address).is_ok() {
             return address;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_waits_for_the_end_of_a_process_knows_its_last_words() {
+        let mut process = Process::run("seq", Command::new("seq").arg("20000"));
+        assert!(process.wait().await.success());
+        assert!(process.said().ends_with("\n20000\n"));
     }
 }
