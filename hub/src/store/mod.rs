@@ -190,10 +190,10 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     // Pings that were acknowledged and not yet acted on.
 
-    /// What the topic said about its content when it was fetched last.
-    async fn validators(&self, topic: TopicId) -> Result<Option<Validators>>;
-    /// Remembers what the topic says about its content now.
-    async fn put_validators(&self, topic: TopicId, validators: Validators) -> Result<()>;
+    /// What the topic said about this version when it was fetched last; `None` when that was another version, or never.
+    async fn validators(&self, topic: TopicId, version: Offset) -> Result<Option<Validators>>;
+    /// Remembers what the topic says now about this version, which an earlier fetch appended.
+    async fn put_validators(&self, topic: TopicId, version: Offset, validators: Validators) -> Result<()>;
 
     /// Remembers that this topic has to be fetched, and in which trace; replaces an older ping of the same topic, but for the trace of
     /// that where the new one has none.

@@ -167,6 +167,8 @@ pub struct NewNotification {
     pub idempotency_key: Option<String>,
     /// The time that a Change Notification is about; its topic's chain is watched (CN-008).
     pub interval: Option<Interval>,
+    /// What the topic said about it, where it was fetched there.
+    pub validators: Option<Validators>,
     /// When it came in.
     pub received_at: DateTime,
     /// Where its deliveries belong in the trace that it came in with, or that was begun for it.
@@ -232,8 +234,6 @@ pub struct ChainBreak {
 /// What a topic said about its own content when it was fetched last, to ask whether that has changed (RFC 9110, 13.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
-    /// The version in the log that they are about.
-    pub offset: Offset,
     /// The address that gave the content, after redirects.
     pub url: String,
     /// `ETag`, byte for byte.

@@ -246,9 +246,7 @@ impl Fetching {
         span: &mut OpenSpan,
     ) -> Result<(), Failed> {
         let Some(known) = self.store.topic(topic).await? else { return Ok(()) };
-        // Only what is about the newest version tells whether there is a newer one.
-        let validators =
-            self.store.validators(known.id).await?.filter(|validators| validators.offset == known.latest);
+        let validators = self.store.validators(known.id, known.latest).await?;
         let mut room = self.budget.reserve();
         let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut room, place).await? else {
             debug!(topic = topic.as_str(), "topic asked: unchanged");
@@ -257,9 +255,9 @@ impl Fetching {
         let posted = self.held(&known, known.posted).await?;
         if self.is_unchanged(&known, validators.as_ref(), posted.as_deref(), &fetched).await? {
             debug!(topic = topic.as_str(), "topic fetched: unchanged");
-            let now = fetched.validators(known.latest);
+            let now = fetched.validators();
             if validators.as_ref() != Some(&now) {
-                self.store.put_validators(known.id, now).await?;
+                self.store.put_validators(known.id, known.latest, now).await?;
             }
             return Ok(());
         }
@@ -267,7 +265,7 @@ impl Fetching {
             warn!(topic = topic.as_str(), %refused, "topic fetched: what is there is not what is posted, and is not sent");
             return Ok(());
         }
-        let (bytes, mut now) = (fetched.answer.body.len(), fetched.validators(known.latest));
+        let bytes = fetched.answer.body.len();
         let new = NewNotification { trace: span.context(), ..self.notification(topic, fetched).await };
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(new, Duration::ZERO).await;
@@ -277,8 +275,7 @@ impl Fetching {
         // Not before: what could not be written is fetched again, and goes out once.
         self.fan_out.take(topic, known.id, bytes, askers).await;
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
-        now.offset = Offset(appended.id().offset);
-        Ok(self.store.put_validators(known.id, now).await?)
+        Ok(())
     }
 
     /// Content that the subscribers have got already is not sent again (B-31), be it that it was fetched before or that it was
@@ -300,7 +297,7 @@ impl Fetching {
             return Ok(true);
         }
         if let Some(validators) = validators {
-            return Ok(validators.digest == fetched.validators(topic.latest).digest);
+            return Ok(validators.digest == fetched.validators().digest);
         }
         Ok(self.held(topic, topic.latest).await?.is_some_and(|newest| newest.body == *body))
     }
@@ -317,7 +314,8 @@ impl Fetching {
     /// What the topic says about itself goes out as it says it (W-147, D-11, D-12).
     async fn notification(&self, topic: &TopicUrl, fetched: Fetched) -> NewNotification {
         let mut found = discover_in(&fetched).await;
-        let content_type = Bytes::copy_from_slice(content_type(&fetched));
+        let (content_type, validators) =
+            (Bytes::copy_from_slice(content_type(&fetched)), Some(fetched.validators()));
         let Fetched { url, answer } = fetched;
         if found.hubs.is_empty() {
             found.hubs.push(self.public_hub.to_string());
@@ -334,6 +332,7 @@ impl Fetching {
             rule: Rule::Latest,
             idempotency_key: None,
             interval: None,
+            validators,
             received_at: DateTime::now(),
             trace: None,
         }

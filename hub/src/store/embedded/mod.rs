@@ -52,7 +52,7 @@ use tokio::sync::mpsc;
 pub(super) use self::check::check;
 pub(super) use self::copy::back_up;
 use self::engine::{Batch, Engine, Keys, Space};
-use self::layout::{Encryption, Foundation};
+use self::layout::{Encryption, Foundation, Stated};
 use self::memory::Ledger;
 pub(super) use self::repair::repair;
 pub(super) use self::restore::{restore, verify};
@@ -291,14 +291,15 @@ impl Store for Embedded {
         self.read(move |shared| standing::standing(shared, shards, topic, offset)).await
     }
 
-    async fn validators(&self, topic: TopicId) -> Result<Option<Validators>> {
-        self.shared.get(&key::topic(topic))
+    async fn validators(&self, topic: TopicId, version: Offset) -> Result<Option<Validators>> {
+        let known = self.shared.get::<Stated>(&key::topic(topic))?;
+        Ok(known.filter(|known| known.version == version).map(|known| known.validators))
     }
 
-    async fn put_validators(&self, topic: TopicId, validators: Validators) -> Result<()> {
+    async fn put_validators(&self, topic: TopicId, version: Offset, validators: Validators) -> Result<()> {
         self.writer
             .run(Kind::Essential, SMALL, move |transaction| {
-                transaction.put_validators(topic, &validators);
+                transaction.put_validators(topic, version, validators);
                 Ok(())
             })
             .await
