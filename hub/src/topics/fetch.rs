@@ -38,11 +38,10 @@ const ALL: Share = Share { most: 32, strangers: 24 };
 const SLOW: Slow = Slow { known: 6, strangers: 8 };
 const ON_ONE_NETWORK: Share = Share { most: 8, strangers: 6 };
 const FOR_ONE_CLIENT: Share = Share { most: 16, strangers: 6 };
-/// Pauses before a topic that cannot be fetched is tried again; then the ping is given up.
+/// Pauses before a topic that cannot be fetched is tried again; then the ping is given up. What the hub itself lacks is waited for
+/// with the longest of them, however long that takes: the ping was acknowledged.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
-/// What the hub itself lacks is waited for a day, with the longest of these pauses.
-const MOST_SHORTAGES: usize = 288;
 
 /// Takes pings in.
 #[derive(Clone, Debug)]
@@ -127,16 +126,35 @@ enum Failed {
     Store(#[from] StoreError),
 }
 
-/// Pauses while the hub itself lacks something.
-fn shortages() -> impl Iterator<Item = &'static Duration> {
-    let [first @ .., last] = &AGAIN_AFTER;
-    first.iter().chain(std::iter::repeat_n(last, MOST_SHORTAGES))
-}
-
 impl Failed {
     /// The topic is not to blame: the hub lacks something.
     fn is_shortage(&self) -> bool {
-        matches!(self, Self::Topic(Unfetched::Egress(EgressError::Exhausted | EgressError::NoRoom)))
+        matches!(
+            self,
+            Self::Store(_) | Self::Topic(Unfetched::Egress(EgressError::Exhausted | EgressError::NoRoom))
+        )
+    }
+}
+
+/// How often one ping's topic could not be fetched, and for whose reasons.
+#[derive(Debug, Default)]
+struct Patience {
+    failures: usize,
+    shortages: usize,
+}
+
+impl Patience {
+    /// The pause after this failure; `None`: the ping is given up.
+    fn after(&mut self, error: &Failed) -> Option<Duration> {
+        let [.., longest] = AGAIN_AFTER;
+        let (count, beyond) = if error.is_shortage() {
+            (&mut self.shortages, Some(longest))
+        } else {
+            (&mut self.failures, None)
+        };
+        let pause = AGAIN_AFTER.get(*count).copied().or(beyond);
+        *count += 1;
+        pause
     }
 }
 
@@ -191,7 +209,7 @@ impl Fetching {
 
     async fn fetch_patiently(&self, ping: &Ping, askers: &[Asker]) {
         let topic = &ping.topic;
-        let (mut pauses, mut waits) = (AGAIN_AFTER.iter(), shortages());
+        let mut patience = Patience::default();
         loop {
             while let Err(owed) = self.fan_out.admit_fetch(topic, askers, Instant::now()) {
                 debug!(topic = topic.as_str(), owed = owed.as_secs(), "ping waits for what others had sent");
@@ -207,10 +225,10 @@ impl Fetching {
                 result
             };
             let Err(error) = result else { return };
-            match if error.is_shortage() { waits.next() } else { pauses.next() } {
+            match patience.after(&error) {
                 Some(pause) => {
                     warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");
-                    if timeout(*pause, self.turns.until_newer(ping)).await.is_ok() {
+                    if timeout(pause, self.turns.until_newer(ping)).await.is_ok() {
                         self.turns.put_back(ping, askers);
                         return debug!(topic = topic.as_str(), "pinged again: fetching at once");
                     }
@@ -361,4 +379,39 @@ fn goes_with(posted: &Notification, fetched: &Fetched) -> Result<(), Refused> {
 
 fn content_type(fetched: &Fetched) -> &[u8] {
     fetched.answer.headers.get(CONTENT_TYPE).map_or(b"application/octet-stream", HeaderValue::as_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn a_ping_is_never_given_up_for_what_the_hub_itself_lacks() {
+        let shortages = [
+            Failed::Store(StoreError::Full { free: 1, reserve: 2 }),
+            Failed::Store(StoreError::Busy),
+            Failed::Store(StoreError::Write("no space is left".to_owned())),
+            Failed::Topic(Unfetched::Egress(EgressError::Exhausted)),
+            Failed::Topic(Unfetched::Egress(EgressError::NoRoom)),
+        ];
+        for error in shortages {
+            let mut patience = Patience::default();
+            let pauses: Vec<_> = (0..1_000).map(|_| patience.after(&error)).collect();
+            assert_eq!(pauses[..3], AGAIN_AFTER.map(Some), "{error}");
+            assert!(pauses[3..].iter().all(|pause| *pause == Some(AGAIN_AFTER[2])), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_topic_that_cannot_be_fetched_is_tried_three_times_more_whatever_the_hub_lacked_meanwhile() {
+        let gone = Failed::Topic(Unfetched::Status(StatusCode::NOT_FOUND));
+        let mut patience = Patience::default();
+        for pause in AGAIN_AFTER {
+            assert_eq!(patience.after(&gone), Some(pause));
+            assert!(patience.after(&Failed::Store(StoreError::Busy)).is_some());
+        }
+        assert_eq!(patience.after(&gone), None);
+    }
 }
