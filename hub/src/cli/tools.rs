@@ -22,8 +22,9 @@ use super::{Failure, Settings, say};
 
 /// Entries that are asked for at once.
 const PAGE: usize = 1_000;
-/// How long a healthy hub may take to answer.
+/// How long a healthy hub may take to answer, and to do something, be it for all subscriptions of a large topic.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ACT_TIMEOUT: Duration = Duration::from_secs(300);
 /// The configuration of a hub that is installed as a service.
 const INSTALLED: &str = "/etc/resync-hub/hub.toml";
 /// What to do where only root may read.
@@ -320,7 +321,8 @@ impl AdminApi {
     pub(super) fn ask(self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
         let config = self.hub.load()?;
         let token = admin_token(&config)?;
-        over(&config, self.admin, &token).ask(method, path, body)
+        let patience = if method == "GET" { ANSWER_TIMEOUT } else { ACT_TIMEOUT };
+        Admin { patience, ..over(&config, self.admin, &token) }.ask(method, path, body)
     }
 }
 

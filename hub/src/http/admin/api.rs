@@ -226,7 +226,7 @@ async fn replace_address(State(state): State<AdminState>, Path(id): Path<String>
     (status = 200, description = "How many", body = Denied), (status = "default", description = "A problem", body = Problem)))]
 async fn deny(State(state): State<AdminState>, body: Bytes) -> Answer<Denied> {
     let example = "{\"ids\": [7], \"reason\": \"moved\"} or {\"topic\": \"https://…\"}";
-    Ok(Json(state.desk.deny(By::Api, &understood::<ToDeny>(&body, example)?).await?))
+    Ok(Json(state.desk.deny(By::Api, understood(&body, example)?).await?))
 }
 
 /// Subscriptions that are behind
