@@ -19,9 +19,9 @@ use crate::config::{Config, EgressConfig, PublishPolicy, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    self, AdminState, AdminToken, Bodies, Certificates, EndpointState, Ingress, Limits, Pace, PingLimit,
-    PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError, TrustedProxies,
-    admin, public, serve,
+    self, AdminState, AdminToken, Bodies, Certificates, Door, EndpointState, Ingress, Limits, Pace,
+    PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
+    TrustedProxies, admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::operator::{Addresses, Audit, Desk, Drain, LogFilter, Sources, Trends};
@@ -193,7 +193,7 @@ impl Hub {
         let backup_timeout = config.admin.backup_timeout;
         let admin_state = AdminState {
             desk: desk.clone(),
-            token,
+            door: Door::new(token),
             sessions,
             metrics,
             backup_timeout,

@@ -3,18 +3,20 @@
 #![allow(clippy::unused_async, reason = "handlers are async, whether they wait or not")]
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::LazyLock;
+use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, Path, Query, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts, Path, Query, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -25,8 +27,10 @@ use utoipa_axum::routes;
 use super::super::paced::Leeway;
 use super::super::reply;
 use super::AdminState;
+use super::door::Shut;
 use super::pipe::pipe;
 use super::problem::Problem;
+use super::token::shown;
 use crate::operator::{
     By, Denied, Done, Draining, Entry, Export, Gap, Host, Late, LogLevel, NewPublisher, Overview, Page,
     Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail, ToAdd, ToDeny,
@@ -109,12 +113,25 @@ pub(super) fn routes(state: &AdminState) -> Router<AdminState> {
         .layer(from_fn_with_state(state.clone(), require_token))
 }
 
-async fn require_token(State(state): State<AdminState>, request: Request, next: Next) -> Response {
-    if state.token.is_in(request.headers()) {
-        return next.run(request).await;
+async fn require_token(
+    State(state): State<AdminState>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let opened = shown(request.headers()).map(|token| state.door.open(token, peer.ip(), Instant::now()));
+    match opened {
+        Some(Ok(())) => next.run(request).await,
+        Some(Err(early @ Shut::Early(wait))) => {
+            let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, early).into_response();
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+            response
+        }
+        Some(Err(Shut::Wrong)) | None => {
+            let why = "send Authorization: Bearer and the admin token of this hub";
+            Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
+        }
     }
-    let why = "send Authorization: Bearer and the admin token of this hub";
-    Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
 }
 
 /// What an answer is: a value as JSON, or a problem.

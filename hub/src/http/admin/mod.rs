@@ -1,6 +1,7 @@
 //! The operator's listener: health and metrics for everybody who may reach it, the admin API and the pages behind a token.
 
 mod api;
+mod door;
 mod pages;
 mod pipe;
 mod problem;
@@ -22,6 +23,7 @@ use super::shield::shield;
 use crate::metrics::{self, Metrics};
 use crate::operator::Desk;
 
+pub use door::Door;
 pub use pages::Sessions;
 pub use token::AdminToken;
 
@@ -31,7 +33,7 @@ pub struct AdminState {
     /// What may be seen and done.
     pub desk: Desk,
     /// Who may.
-    pub token: AdminToken,
+    pub door: Door,
     /// Who has come in by the pages.
     pub sessions: Sessions,
     /// What is counted and measured.

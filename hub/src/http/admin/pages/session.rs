@@ -19,15 +19,12 @@ use url::form_urlencoded;
 
 use super::super::{AdminState, AdminToken};
 use super::layout;
-use crate::buckets::Buckets;
 use crate::http::cookies::cookie;
 
 /// How long somebody who does nothing stays in.
 const IDLE: Duration = Duration::from_secs(12 * 3_600);
 /// Sessions at once; beyond that the one that was used least lately ends.
 const AT_ONCE: usize = 64;
-/// How often the door may be tried, by all together: a token cannot be guessed, but one that a person chose perhaps can.
-const TRIES: &str = "1/s, burst 10";
 /// Pages that are kept fresh at once.
 const FRESH: usize = 32;
 /// No form of ours is larger.
@@ -42,7 +39,6 @@ pub struct Sessions {
     cookie: Arc<str>,
     /// The listener speaks TLS.
     secure: bool,
-    tries: Buckets,
     places: Arc<Semaphore>,
 }
 
@@ -63,19 +59,12 @@ pub(super) struct Session {
 impl Sessions {
     /// Nobody is in. `secure`: the listener speaks TLS. Hubs on one machine have cookies of different names.
     pub fn new(token: &AdminToken, secure: bool) -> Self {
-        let tries = Buckets::new(true, TRIES.parse().expect("this is a rate"));
         Self {
             kept: Arc::default(),
             cookie: format!("resync-hub-{}", token.name()).into(),
             secure,
-            tries,
             places: Arc::new(Semaphore::new(FRESH)),
         }
-    }
-
-    /// Whether the door may be tried now.
-    pub(super) fn may_try(&self, now: Instant) -> bool {
-        self.tries.admit((), now).is_ok()
     }
 
     /// A place among the pages that are kept fresh, if there is one left.
