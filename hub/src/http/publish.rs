@@ -150,9 +150,9 @@ impl PublishState {
         let read = body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await;
         let (body, room) = match read {
             Ok(read) => read,
-            Err(refusal) => {
+            Err(unread) => {
                 *span = Some(opened);
-                return Err(refusal);
+                return Err(unread.into_response());
             }
         };
         let (bytes, begun) = (body.len(), Instant::now());

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, FromRequestParts, Path, Query, Request, State};
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
@@ -25,7 +25,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::super::paced::Leeway;
-use super::super::reply;
+use super::super::{body, reply};
 use super::AdminState;
 use super::door::Shut;
 use super::pipe::pipe;
@@ -36,6 +36,10 @@ use crate::operator::{
     Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail, ToAdd, ToDeny,
     Topic, TopicDetail, Turn, Wish,
 };
+use crate::topics::Reserved;
+
+/// No order is larger: it may name two hundred thousand subscriptions.
+const BODY_LIMIT: usize = 2 * 1024 * 1024;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -159,6 +163,24 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     }
 }
 
+/// A body that came in time, and its room in memory.
+struct Sent {
+    body: Bytes,
+    _room: Reserved,
+}
+
+impl FromRequest<AdminState> for Sent {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &AdminState) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        match body::read(&head.headers, body, BODY_LIMIT, state.pace, &state.bodies).await {
+            Ok((body, room)) => Ok(Self { body, _room: room }),
+            Err(unread) => Err(Problem::new(unread.status(), unread)),
+        }
+    }
+}
+
 fn understood<T: DeserializeOwned>(body: &Bytes, example: &str) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
         let why = format_args!("the body cannot be used ({error}): write for example {example}");
@@ -241,9 +263,9 @@ async fn replace_address(State(state): State<AdminState>, Path(id): Path<String>
 /// End subscriptions now and tell their callbacks
 #[utoipa::path(post, path = "/subscriptions/deny", tag = "subscriptions", request_body = ToDeny, responses(
     (status = 200, description = "How many", body = Denied), (status = "default", description = "A problem", body = Problem)))]
-async fn deny(State(state): State<AdminState>, body: Bytes) -> Answer<Denied> {
+async fn deny(State(state): State<AdminState>, sent: Sent) -> Answer<Denied> {
     let example = "{\"ids\": [7], \"reason\": \"moved\"} or {\"topic\": \"https://…\"}";
-    Ok(Json(state.desk.deny(By::Api, understood(&body, example)?).await?))
+    Ok(Json(state.desk.deny(By::Api, understood(&sent.body, example)?).await?))
 }
 
 /// Subscriptions that are behind
@@ -326,9 +348,9 @@ async fn tokens(State(state): State<AdminState>) -> Answer<Vec<Publisher>> {
 /// Make a token, which is shown once
 #[utoipa::path(post, path = "/tokens", tag = "tokens", request_body = ToAdd, responses(
     (status = 200, description = "The token", body = NewPublisher), (status = "default", description = "A problem", body = Problem)))]
-async fn add_token(State(state): State<AdminState>, body: Bytes) -> Answer<NewPublisher> {
+async fn add_token(State(state): State<AdminState>, sent: Sent) -> Answer<NewPublisher> {
     let example = "{\"name\": \"library\", \"topic_prefixes\": [\"https://library.example/\"]}";
-    Ok(Json(state.desk.add_token(By::Api, understood(&body, example)?).await?))
+    Ok(Json(state.desk.add_token(By::Api, understood(&sent.body, example)?).await?))
 }
 
 /// Make a token worthless, at once
@@ -408,8 +430,8 @@ async fn log_level(State(state): State<AdminState>) -> Answer<LogLevel> {
 /// Let other lines go to the log until the next start
 #[utoipa::path(put, path = "/log", tag = "hub", request_body = LogLevel, responses(
     (status = 200, description = "The filter in force", body = LogLevel), (status = "default", description = "A problem", body = Problem)))]
-async fn set_log_level(State(state): State<AdminState>, body: Bytes) -> Answer<LogLevel> {
-    let wish = understood(&body, "{\"filter\": \"hub=debug\"}")?;
+async fn set_log_level(State(state): State<AdminState>, sent: Sent) -> Answer<LogLevel> {
+    let wish = understood(&sent.body, "{\"filter\": \"hub=debug\"}")?;
     Ok(Json(state.desk.set_log_level(By::Api, &wish).await?))
 }
 

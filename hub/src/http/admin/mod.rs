@@ -18,10 +18,12 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use tokio::sync::watch;
 
+use super::body::Pace;
 use super::reply::text;
 use super::shield::shield;
 use crate::metrics::{self, Metrics};
 use crate::operator::Desk;
+use crate::topics::BodyBudget;
 
 pub use door::Door;
 pub use pages::Sessions;
@@ -38,6 +40,10 @@ pub struct AdminState {
     pub sessions: Sessions,
     /// What is counted and measured.
     pub metrics: Metrics,
+    /// How slowly bodies may come in.
+    pub pace: Pace,
+    /// What they may take in memory.
+    pub bodies: BodyBudget,
     /// How long whoever takes a backup may pause.
     pub backup_timeout: Duration,
     /// Turns true when the hub stops.

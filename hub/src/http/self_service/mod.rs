@@ -155,7 +155,7 @@ async fn open(
     let read = body::read(&head.headers, body, FORM_LIMIT, state.bodies.pace, &state.bodies.forms).await;
     let (body, _room) = match read {
         Ok(read) => read,
-        Err(refusal) => return refusal,
+        Err(unread) => return unread.into_response(),
     };
     let fields: Vec<_> = form_urlencoded::parse(&body).collect();
     let field = |wanted| fields.iter().find(|(name, _)| name == wanted).map_or("", |(_, value)| value);

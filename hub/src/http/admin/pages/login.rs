@@ -24,7 +24,7 @@ pub(super) async fn come_in(
     request: Request<Body>,
 ) -> Response {
     let (head, body) = request.into_parts();
-    let fields = match fields(&head.headers, body).await {
+    let fields = match fields(&state, &head.headers, body).await {
         Ok(fields) => fields,
         Err(refusal) => return refusal,
     };

@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use http_body_util::{BodyExt, Limited};
 use resync_core::websub::{Secret, is_form};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -19,6 +18,7 @@ use url::form_urlencoded;
 
 use super::super::{AdminState, AdminToken};
 use super::layout;
+use crate::http::body;
 use crate::http::cookies::cookie;
 
 /// How long somebody who does nothing stays in.
@@ -151,7 +151,7 @@ impl FromRequest<AdminState> for Form {
     async fn from_request(request: Request, state: &AdminState) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
         let session = Session::from_request_parts(&mut parts, state).await?;
-        let fields = fields(&parts.headers, body).await?;
+        let fields = fields(state, &parts.headers, body).await?;
         let word = fields.iter().find(|(name, _)| name == WORD).map_or("", |(_, value)| value.as_str());
         if !bool::from(word.as_bytes().ct_eq(session.word.as_bytes())) {
             return Err(refused(
@@ -163,16 +163,22 @@ impl FromRequest<AdminState> for Form {
 }
 
 /// The fields of a form that comes from a page of this listener.
-pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Vec<(String, String)>, Response> {
+pub(super) async fn fields(
+    state: &AdminState,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Vec<(String, String)>, Response> {
     if !is_from_here(headers) {
         return Err(refused("This form comes from another site."));
     }
     if !headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form) {
         return Err(refused("This is no form."));
     }
-    match Limited::new(body, FORM_LIMIT).collect().await {
-        Ok(body) => Ok(form_urlencoded::parse(&body.to_bytes()).into_owned().collect()),
-        Err(_) => Err(refused("This form is too large.")),
+    match body::read(headers, body, FORM_LIMIT, state.pace, &state.bodies).await {
+        Ok((body, _room)) => Ok(form_urlencoded::parse(&body).into_owned().collect()),
+        Err(unread) => {
+            Err(layout::error(unread.status(), None, &format!("The form was not read: {unread}.")))
+        }
     }
 }
 
