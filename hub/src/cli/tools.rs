@@ -175,7 +175,7 @@ pub(super) fn token(command: Token) -> Result<(), Failure> {
             let config = hub.load()?;
             let what = format!("{name} for {}", topic_prefixes.join(" "));
             let NewToken(token) =
-                audited(&config, "token add", &what, |tokens| tokens.add(&name, topic_prefixes))?;
+                audited(&config, "token add", &what, |path| Tokens::add(path, &name, topic_prefixes))?;
             say(token);
         }
         Token::List { hub } => {
@@ -191,7 +191,7 @@ pub(super) fn token(command: Token) -> Result<(), Failure> {
             }
         }
         Token::Revoke { name, hub } => {
-            audited(&hub.load()?, "token revoke", &name, |tokens| tokens.revoke(&name))?;
+            audited(&hub.load()?, "token revoke", &name, |path| Tokens::revoke(path, &name))?;
             say(format_args!("{name} is revoked"));
         }
     }
@@ -203,14 +203,13 @@ fn audited<T>(
     config: &Config,
     act: &str,
     what: &str,
-    change: impl FnOnce(&mut Tokens) -> Result<T, TokensError>,
+    change: impl FnOnce(&Path) -> Result<T, TokensError>,
 ) -> Result<T, Failure> {
     fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
     is_ours(&config.data_dir)?;
-    let mut tokens = Tokens::open(&config.publisher_tokens_file()).map_err(Failure::new)?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, act, what).map_err(Failure::new)?;
-    let changed = change(&mut tokens);
+    let changed = change(&config.publisher_tokens_file());
     audit.end(begun, &changed.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
     changed.map_err(Failure::new)
 }

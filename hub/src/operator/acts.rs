@@ -19,7 +19,7 @@ use crate::finish::to_its_end;
 use crate::store::{
     KeyringError, NewDenial, Offset, Refusal, Shard, Slot, StoreError, Subscription, SubscriptionId, TopicId,
 };
-use crate::topics::Tokens;
+use crate::topics::{NewToken, Tokens};
 
 /// The longest reason in bytes: it travels in a URL.
 const REASON_LIMIT: usize = 500;
@@ -229,8 +229,11 @@ impl Desk {
         }
         let what = format!("{name} for {}", topic_prefixes.join(" "));
         let added = |desk: Self| async move {
-            let token = Tokens::open(&desk.tokens)?.add(&name, topic_prefixes)?.0;
-            Ok(NewPublisher { name, token })
+            blocking(move || {
+                let NewToken(token) = Tokens::add(&desk.tokens, &name, topic_prefixes)?;
+                Ok(NewPublisher { name, token })
+            })
+            .await?
         };
         self.audited(by, "token add", &what, added).await
     }
@@ -241,7 +244,8 @@ impl Desk {
     /// [`Failed`]
     pub async fn revoke_token(&self, by: By, name: &str) -> Result<(), Failed> {
         let whose = name.to_owned();
-        let revoked = |desk: Self| async move { Ok(Tokens::open(&desk.tokens)?.revoke(&whose)?) };
+        let revoked =
+            |desk: Self| async move { blocking(move || Ok(Tokens::revoke(&desk.tokens, &whose)?)).await? };
         self.audited(by, "token revoke", name, revoked).await
     }
 
