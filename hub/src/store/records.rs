@@ -625,6 +625,17 @@ pub struct Gap {
     pub at: DateTime,
 }
 
+/// What one subscription has not got, and will not get unless it is replayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Given up for it.
+    pub skips: Vec<Skip>,
+    /// Gone before it got them.
+    pub gaps: Vec<Gap>,
+    /// Whether everything was looked at.
+    pub all: bool,
+}
+
 /// Which recipients will be asked for after this one, so that they can be read on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {

@@ -23,6 +23,7 @@ mod journals;
 mod key;
 mod layout;
 mod memory;
+mod missed;
 mod repair;
 mod restore;
 mod room;
@@ -63,9 +64,9 @@ pub(crate) use self::testing::damage_log;
 use self::writer::{Kind, Writer};
 use super::{
     Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,
-    Keyring, Meters, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest,
-    Ping, Recipient, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError, StoreEvent,
-    Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
+    Keyring, Meters, Missed, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair,
+    PendingRequest, Ping, Recipient, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError,
+    StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
@@ -492,6 +493,10 @@ impl Store for Embedded {
             range.from = key::skip(shard, topic, offset, SubscriptionId(id.0.saturating_add(1)));
         }
         self.read(move |shared| shared.list(&range).take(limit).collect()).await
+    }
+
+    async fn missed(&self, shard: Shard, topic: TopicId, id: SubscriptionId, limit: usize) -> Result<Missed> {
+        self.read(move |shared| missed::missed(shared, shard, topic, id, limit)).await
     }
 
     async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>> {
