@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -42,6 +43,9 @@ const FOR_ONE_CLIENT: Share = Share { most: 16, strangers: 6 };
 /// with the longest of them, however long that takes: the ping was acknowledged.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
+
+/// Pings of one request that are accepted at once.
+const ACCEPTED_AT_ONCE: usize = 128;
 
 /// Takes pings in.
 #[derive(Clone, Debug)]
@@ -84,6 +88,23 @@ impl Pings {
             }
         }
         Ok(fetched)
+    }
+
+    /// Accepts pings of topics that are to be fetched, many at once, so that they share the store's syncs.
+    ///
+    /// # Errors
+    /// [`StoreError`] where one was not accepted; the others may have been.
+    pub async fn accept_all(
+        &self,
+        topics: Vec<TopicUrl>,
+        asker: Asker,
+        trace: Option<TraceContext>,
+    ) -> Result<(), StoreError> {
+        for some in topics.chunks(ACCEPTED_AT_ONCE) {
+            let accepting = some.iter().map(|topic| self.accept(topic.clone(), asker, trace));
+            join_all(accepting).await.into_iter().collect::<Result<(), _>>()?;
+        }
+        Ok(())
     }
 
     /// Accepts a ping of a topic that is to be fetched, in this trace. When this returns, a crash no longer loses it. Those who are
@@ -383,9 +404,16 @@ fn content_type(fetched: &Fetched) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::iter;
+
     use http::StatusCode;
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
 
     use super::*;
+    use crate::metrics::Meters as _;
+    use crate::store::{self, Engine, Keyring};
 
     #[test]
     fn a_ping_is_never_given_up_for_what_the_hub_itself_lacks() {
@@ -402,6 +430,32 @@ mod tests {
             assert_eq!(pauses[..3], AGAIN_AFTER.map(Some), "{error}");
             assert!(pauses[3..].iter().all(|pause| *pause == Some(AGAIN_AFTER[2])), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_ping_that_names_many_topics_shares_syncs_of_the_disk_and_wakes_all_their_fetches() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let (fetching, mut pinged) = mpsc::unbounded_channel();
+        let pings = Pings::new(Arc::clone(&store), fetching);
+        let topics: Vec<TopicUrl> =
+            (0..1_000).map(|number| format!("http://source.example/{number}").parse().unwrap()).collect();
+        let asker = Asker { client: None, lane: Lane::Stranger };
+        pings.accept_all(topics.clone(), asker, None).await.unwrap();
+        assert_eq!(store.pings().await.unwrap().len(), topics.len());
+        let woken = iter::from_fn(|| pinged.try_recv().ok()).map(|one| one.ping.topic.to_string());
+        assert_eq!(woken.collect::<HashSet<_>>(), topics.iter().map(ToString::to_string).collect());
+        assert!(syncs(&*store) < 100, "{} syncs", syncs(&*store));
+    }
+
+    /// How often the store has synced the disk.
+    fn syncs(store: &dyn Store) -> u64 {
+        let mut registry = Registry::default();
+        store.meters().register(&mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let count = text.lines().find_map(|line| line.strip_prefix("log_fsync_seconds_count "));
+        count.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
     }
 
     #[test]
