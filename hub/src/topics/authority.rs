@@ -267,9 +267,16 @@ impl Tokens {
         self.records.iter().map(|(name, info)| (name.as_str(), info))
     }
 
-    /// When each token was used last, as far as that is written down already: within the last minute it may not be.
+    /// When each token was used last, as far as that is written down already: within the last minute it may not be. Nothing is said of
+    /// what had its name before it was made.
     pub fn last_used(&self) -> BTreeMap<String, String> {
-        Uses::read(&self.path)
+        let mut used = Uses::read(&self.path);
+        used.retain(|name, at| self.records.get(name).is_some_and(|info| info.may_have_been_used(at)));
+        used
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.records.contains_key(name)
     }
 
     fn find(&self, token: &str) -> Option<(&str, &TokenInfo)> {
@@ -287,6 +294,11 @@ impl TokenInfo {
     /// Whether it may speak for this topic.
     pub fn covers(&self, topic: &TopicUrl) -> bool {
         Prefixes::parse(&self.topic_prefixes).is_ok_and(|prefixes| prefixes.cover(topic))
+    }
+
+    fn may_have_been_used(&self, at: &str) -> bool {
+        let moment = |text: &str| text.parse::<DateTime>().ok();
+        moment(at).zip(moment(&self.created_at)).is_some_and(|(at, made)| at >= made)
     }
 }
 
@@ -335,6 +347,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
+    use crate::topics::uses_file;
 
     fn topic(url: &str) -> TopicUrl {
         url.parse().unwrap()
@@ -420,6 +433,24 @@ mod tests {
         let used = Tokens::open(&path).unwrap().last_used();
         assert_eq!(used.keys().collect::<Vec<_>>(), ["library"]);
         assert!(used["library"].parse::<DateTime>().unwrap() >= before);
+    }
+
+    #[tokio::test]
+    async fn what_a_revoked_token_was_used_for_is_not_said_of_the_next_of_its_name_and_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let before = r#"{"library": "2020-01-01T00:00:00Z", "revoked": "2020-01-01T00:00:00Z"}"#;
+        fs::write(uses_file(&path), before).unwrap();
+        for name in ["library", "museum"] {
+            Tokens::add(&path, name, vec!["http://source.example/".to_owned()]).unwrap();
+        }
+        assert_eq!(Tokens::open(&path).unwrap().last_used(), BTreeMap::new());
+        let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
+        authority.uses().note("museum", DateTime::now());
+        authority.uses().keep(watch::channel(true).1).await;
+        let used = Tokens::open(&path).unwrap().last_used();
+        assert_eq!(used.keys().collect::<Vec<_>>(), ["museum"]);
+        assert!(!fs::read_to_string(uses_file(&path)).unwrap().contains("revoked"));
     }
 
     #[test]
