@@ -19,9 +19,9 @@ use crate::config::{Config, EgressConfig, PublishPolicy, SubscribePolicy};
 use crate::delivery::{self, Delivery, Halts, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    self, AdminState, AdminToken, Bodies, Certificates, EndpointState, Ingress, Limits, Pace, PingLimit,
-    PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError, TrustedProxies,
-    admin, public, serve,
+    self, AdminState, AdminToken, Bodies, Certificates, Door, EndpointState, Ingress, Limits, Pace,
+    PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
+    TrustedProxies, admin, public, serve,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::operator::{Addresses, Audit, Desk, Drain, LogFilter, Sources, Trends};
@@ -41,6 +41,8 @@ use crate::topics::{
 const IDLE_PER_HOST: usize = 2;
 /// Connections that deliveries keep at most, however many files may be open: idle ones take memory on both sides.
 const CONNECTIONS: usize = 32_768;
+/// Bytes of bodies that the operator's listener holds in memory at once.
+const OPERATORS_BODIES: u64 = 8 * 1024 * 1024;
 
 /// Why a hub does not start.
 #[derive(Debug, thiserror::Error)]
@@ -193,15 +195,15 @@ impl Hub {
         let backup_timeout = config.admin.backup_timeout;
         let admin_state = AdminState {
             desk: desk.clone(),
-            token,
+            door: Door::new(token),
             sessions,
             metrics,
+            pace: pace(config),
+            bodies: BodyBudget::new(OPERATORS_BODIES),
             backup_timeout,
             stopped: stopped.clone(),
         };
-        if !admin_address.ip().is_loopback() && admin_tls.is_none() {
-            warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
-        }
+        warn_of_listeners(admin_address, admin_tls.is_some());
         let endpoint = EndpointState {
             requests,
             publish: PublishState {
@@ -398,6 +400,12 @@ fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
 fn connections() -> usize {
     let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
     files.map_or(CONNECTIONS, |files| (files / 2).min(CONNECTIONS))
+}
+
+fn warn_of_listeners(admin_address: SocketAddr, has_tls: bool) {
+    if !admin_address.ip().is_loopback() && !has_tls {
+        warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
+    }
 }
 
 fn hub_url(config: &Config, listening: SocketAddr) -> String {

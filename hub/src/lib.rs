@@ -38,6 +38,7 @@ pub mod config;
 pub mod delivery;
 mod disk;
 pub mod egress;
+mod finish;
 pub mod http;
 mod hub;
 mod leap;

@@ -42,14 +42,14 @@ impl Admin<'_> {
     pub(super) fn ask(&self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
         let mut answer = self.exchange(method, path, body)?;
         let mut body = String::new();
-        answer.read_to_string(&mut body).map_err(|error| self.silent(&error))?;
+        answer.read_to_string(&mut body).map_err(|error| self.silent(method, &error))?;
         Ok(body.trim().to_owned())
     }
 
     /// Writes the body of a 200, which may be long.
     pub(super) fn download(&self, method: &str, path: &str, out: &mut impl Write) -> Result<(), Failure> {
         let mut answer = self.exchange(method, path, "")?;
-        io::copy(&mut answer, out).map_err(|error| self.silent(&error))?;
+        io::copy(&mut answer, out).map_err(|error| self.silent(method, &error))?;
         Ok(())
     }
 
@@ -57,18 +57,25 @@ impl Admin<'_> {
     fn exchange(&self, method: &str, path: &str, body: &str) -> Result<Box<dyn BufRead>, Failure> {
         let answered =
             self.send(method, path, body).and_then(|mut answer| Ok((status(&mut answer)?, answer)));
-        let (status, mut answer) = answered.map_err(|error| self.silent(&error))?;
+        let (status, mut answer) = answered.map_err(|error| self.silent(method, &error))?;
         if status == "200" {
             return Ok(answer);
         }
         let mut body = String::new();
-        answer.read_to_string(&mut body).map_err(|error| self.silent(&error))?;
+        answer.read_to_string(&mut body).map_err(|error| self.silent(method, &error))?;
         let problem: Option<Problem> = serde_json::from_str(&body).ok();
         Err(Failure::new(problem.map_or(body.trim().to_owned(), |problem| problem.detail)))
     }
 
-    fn silent(&self, error: &io::Error) -> Failure {
-        Failure::new(format_args!("no hub at {}: {error}", self.address))
+    fn silent(&self, method: &str, error: &io::Error) -> Failure {
+        let Self { address, patience, .. } = self;
+        // So a connection reads whose time is over; one that cannot be made is timed out by another name.
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Failure::new(format_args!("no hub at {address}: {error}"));
+        }
+        let rest =
+            if method == "GET" { "" } else { ": what was begun goes on, and the audit log tells its end" };
+        Failure::new(format_args!("the hub at {address} did not answer within {patience:?}{rest}"))
     }
 
     fn send(&self, method: &str, path: &str, body: &str) -> io::Result<Box<dyn BufRead>> {
@@ -169,5 +176,26 @@ impl ServerCertVerifier for OneCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn a_hub_that_does_not_answer_in_time_is_not_said_to_be_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let tls = TlsConfig { certificate: PathBuf::new(), key: PathBuf::new() };
+        let admin = Admin { address, tls: &tls, token: None, patience: Duration::from_millis(50) };
+        let said = |method| admin.ask(method, "/", "").unwrap_err().message;
+        assert_eq!(said("GET"), format!("the hub at {address} did not answer within 50ms"));
+        assert!(said("POST").contains("within 50ms: what was begun goes on"), "{}", said("POST"));
+        drop(listener);
+        assert!(said("GET").starts_with(&format!("no hub at {address}: ")), "{}", said("GET"));
     }
 }

@@ -22,8 +22,9 @@ use super::{Failure, Settings, say};
 
 /// Entries that are asked for at once.
 const PAGE: usize = 1_000;
-/// How long a healthy hub may take to answer.
+/// How long a healthy hub may take to answer, and to do something, be it for all subscriptions of a large topic.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ACT_TIMEOUT: Duration = Duration::from_secs(300);
 /// The configuration of a hub that is installed as a service.
 const INSTALLED: &str = "/etc/resync-hub/hub.toml";
 /// What to do where only root may read.
@@ -174,7 +175,7 @@ pub(super) fn token(command: Token) -> Result<(), Failure> {
             let config = hub.load()?;
             let what = format!("{name} for {}", topic_prefixes.join(" "));
             let NewToken(token) =
-                audited(&config, "token add", &what, |tokens| tokens.add(&name, topic_prefixes))?;
+                audited(&config, "token add", &what, |path| Tokens::add(path, &name, topic_prefixes))?;
             say(token);
         }
         Token::List { hub } => {
@@ -190,7 +191,7 @@ pub(super) fn token(command: Token) -> Result<(), Failure> {
             }
         }
         Token::Revoke { name, hub } => {
-            audited(&hub.load()?, "token revoke", &name, |tokens| tokens.revoke(&name))?;
+            audited(&hub.load()?, "token revoke", &name, |path| Tokens::revoke(path, &name))?;
             say(format_args!("{name} is revoked"));
         }
     }
@@ -202,14 +203,13 @@ fn audited<T>(
     config: &Config,
     act: &str,
     what: &str,
-    change: impl FnOnce(&mut Tokens) -> Result<T, TokensError>,
+    change: impl FnOnce(&Path) -> Result<T, TokensError>,
 ) -> Result<T, Failure> {
     fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
     is_ours(&config.data_dir)?;
-    let mut tokens = Tokens::open(&config.publisher_tokens_file()).map_err(Failure::new)?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, act, what).map_err(Failure::new)?;
-    let changed = change(&mut tokens);
+    let changed = change(&config.publisher_tokens_file());
     audit.end(begun, &changed.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
     changed.map_err(Failure::new)
 }
@@ -320,7 +320,8 @@ impl AdminApi {
     pub(super) fn ask(self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
         let config = self.hub.load()?;
         let token = admin_token(&config)?;
-        over(&config, self.admin, &token).ask(method, path, body)
+        let patience = if method == "GET" { ANSWER_TIMEOUT } else { ACT_TIMEOUT };
+        Admin { patience, ..over(&config, self.admin, &token) }.ask(method, path, body)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, StatusCode};
@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::reply::{later, refuse};
-use crate::topics::{BodyBudget, Reserved};
+use crate::topics::{BodyBudget, BudgetSpent, Reserved};
 
 /// How long a body waits for others to leave room.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -62,17 +62,17 @@ impl Pace {
 /// sends nothing holds nothing.
 ///
 /// # Errors
-/// The answer to give: 413, 408, 400, or 503 for want of room.
+/// [`Unread`]
 pub(super) async fn read(
     headers: &HeaderMap,
     mut body: Body,
     limit: usize,
     pace: Pace,
     budget: &BodyBudget,
-) -> Result<(Bytes, Reserved), Response> {
+) -> Result<(Bytes, Reserved), Unread> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
-        return Err(too_large(limit));
+        return Err(Unread::TooLarge(limit));
     }
     let (mut read, mut room) = (BytesMut::new(), budget.reserve());
     let mut deadline = pace.latest();
@@ -80,35 +80,61 @@ pub(super) async fn read(
         let frame = match timeout_at(deadline, body.frame()).await {
             Ok(None) => return Ok((read.freeze(), room)),
             Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(_))) => {
-                return Err(refuse(StatusCode::BAD_REQUEST, "the body ended before it was complete"));
-            }
-            Err(_) => return Err(too_slow(pace)),
+            Ok(Some(Err(_))) => return Err(Unread::Cut),
+            Err(_) => return Err(Unread::TooSlow(pace)),
         };
         let Ok(data) = frame.into_data() else { continue };
         let length = read.len() + data.len();
         if length > limit {
-            return Err(too_large(limit));
+            return Err(Unread::TooLarge(limit));
         }
-        let spent =
-            |why| later(StatusCode::SERVICE_UNAVAILABLE, ROOM_RETRY, format_args!("{why}: try again"));
         let waits_since = Instant::now();
-        room.grow_to(length.saturating_sub(FREE), ROOM_TIMEOUT).await.map_err(spent)?;
+        room.grow_to(length.saturating_sub(FREE), ROOM_TIMEOUT).await?;
         // The client is not to blame for others.
         deadline = pace.extend(deadline + waits_since.elapsed(), data.len());
         read.extend_from_slice(&data);
     }
 }
 
-fn too_large(limit: usize) -> Response {
-    refuse(StatusCode::PAYLOAD_TOO_LARGE, format_args!("the body is larger than {limit} bytes"))
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(super) enum Unread {
+    /// It is larger than so many bytes.
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
+    /// Its client hung up, or it is malformed.
+    #[error("the body ended before it was complete")]
+    Cut,
+    /// It came more slowly than this.
+    #[error(
+        "the body came too slowly: it may pause for {:?} in all, and earns a second back by each {} bytes",
+        .0.patience, .0.bytes_per_second
+    )]
+    TooSlow(Pace),
+    /// There was no room for it.
+    #[error("{0}: try again")]
+    NoRoom(#[from] BudgetSpent),
 }
 
-fn too_slow(Pace { patience, bytes_per_second }: Pace) -> Response {
-    let why = format_args!(
-        "the body came too slowly: it may pause for {patience:?} in all, and earns a second back by each {bytes_per_second} bytes"
-    );
-    refuse(StatusCode::REQUEST_TIMEOUT, why)
+impl Unread {
+    /// The status of the answer to give.
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Cut => StatusCode::BAD_REQUEST,
+            Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::NoRoom(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl IntoResponse for Unread {
+    fn into_response(self) -> Response {
+        match self {
+            Self::NoRoom(_) => later(self.status(), ROOM_RETRY, self),
+            _ => refuse(self.status(), self),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +147,7 @@ mod tests {
 
     const PACE: Pace = Pace { patience: Duration::from_secs(10), bytes_per_second: 1_000 };
 
-    async fn taken(headers: &HeaderMap, body: Body, limit: usize) -> Result<(Bytes, Reserved), Response> {
+    async fn taken(headers: &HeaderMap, body: Body, limit: usize) -> Result<(Bytes, Reserved), Unread> {
         read(headers, body, limit, PACE, &BodyBudget::new(1 << 20)).await
     }
 

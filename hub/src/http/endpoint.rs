@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
@@ -113,7 +113,7 @@ async fn post(state: EndpointState, peer: SocketAddr, request: Request<Body>) ->
             };
             taking.finish(take).await
         }
-        Err(refusal) => refusal,
+        Err(unread) => unread.into_response(),
     }
 }
 

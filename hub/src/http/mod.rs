@@ -21,7 +21,7 @@ mod server;
 mod shield;
 mod tls;
 
-pub use admin::{AdminState, AdminToken, Sessions, admin};
+pub use admin::{AdminState, AdminToken, Door, Sessions, admin};
 pub use body::{Bodies, Pace};
 pub use catch_up::{Asked, Readers};
 pub use certificates::Certificates;

@@ -128,9 +128,7 @@ impl PublishState {
             let asker = Asker { client: Some(network(client)), lane };
             let traced = span.as_ref().filter(|_| open || lane == Lane::Known);
             let trace = traced.and_then(OpenSpan::context);
-            for topic in topics {
-                self.pings.accept(topic, asker, trace).await.map_err(|error| unavailable(&error))?;
-            }
+            self.pings.accept_all(topics, asker, trace).await.map_err(|error| unavailable(&error))?;
         }
         Ok(())
     }
@@ -150,9 +148,9 @@ impl PublishState {
         let read = body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await;
         let (body, room) = match read {
             Ok(read) => read,
-            Err(refusal) => {
+            Err(unread) => {
                 *span = Some(opened);
-                return Err(refusal);
+                return Err(unread.into_response());
             }
         };
         let (bytes, begun) = (body.len(), Instant::now());

@@ -1,5 +1,8 @@
 //! What the operator may do. Nothing is done before it is written down.
 
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
 use resync_core::websub::CallbackUrl;
 use serde::Deserialize;
 use tracing::info;
@@ -12,13 +15,18 @@ use super::views::{Denied, Done, NewPublisher, Page, Rotated};
 use super::words::counted;
 use super::{Desk, Failed};
 use crate::delivery::{Act, Which};
-use crate::store::{KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, SubscriptionId, TopicId};
-use crate::topics::Tokens;
+use crate::finish::to_its_end;
+use crate::store::{
+    KeyringError, NewDenial, Offset, Refusal, Shard, Slot, StoreError, Subscription, SubscriptionId, TopicId,
+};
+use crate::topics::{NewToken, Tokens};
 
 /// The longest reason in bytes: it travels in a URL.
 const REASON_LIMIT: usize = 500;
 /// The longest name of a token.
 const NAME_LIMIT: usize = 100;
+/// Subscriptions that are denied at once.
+const DENIED_AT_ONCE: usize = 512;
 
 /// Whom and what an act is about.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -81,7 +89,7 @@ impl Desk {
             }
             _ => return Err(Failed::asked("name one: ?topic=URL, ?subscription=ID or ?host=ORIGIN")),
         };
-        self.audited(by, "retry", &what, self.act(Act::Retry(which))).await
+        self.audited(by, "retry", &what, |desk| desk.act(Act::Retry(which))).await
     }
 
     /// Gives up the next notification for a late subscription.
@@ -90,8 +98,8 @@ impl Desk {
     /// [`Failed`]
     pub async fn skip(&self, by: By, wish: &Wish) -> Result<Done, Failed> {
         let id = wish.subscription.ok_or_else(|| Failed::asked("name it: ?subscription=ID"))?;
-        let done = async {
-            let done = self.act(Act::Skip(SubscriptionId(id))).await?;
+        let done = |desk: Self| async move {
+            let done = desk.act(Act::Skip(SubscriptionId(id))).await?;
             if done.subscriptions == 0 {
                 let why = "this subscription is not late, or its delivery is under way: try again";
                 return Err(Failed::Conflict(why.to_owned()));
@@ -124,7 +132,8 @@ impl Desk {
             _ => return Err(Failed::asked("say where it begins: &from=OFFSET or &since=TIME")),
         };
         let what = format!("{whose} from notification {from} on");
-        self.audited(by, "replay", &what, self.act(Act::Replay { topic, subscription, from })).await
+        let act = Act::Replay { topic, subscription, from };
+        self.audited(by, "replay", &what, |desk| desk.act(act)).await
     }
 
     /// Delivers nothing of a topic until it is resumed.
@@ -133,7 +142,8 @@ impl Desk {
     /// [`Failed`]
     pub async fn pause(&self, by: By, wish: &Wish) -> Result<(), Failed> {
         let (topic, url) = self.named(wish).await?;
-        self.audited(by, "pause", url, async { Ok(self.store.pause(topic).await?) }).await
+        let paused = |desk: Self| async move { Ok(desk.store.pause(topic).await?) };
+        self.audited(by, "pause", url, paused).await
     }
 
     /// Lets deliveries of a topic go on.
@@ -142,14 +152,15 @@ impl Desk {
     /// [`Failed`]
     pub async fn resume(&self, by: By, wish: &Wish) -> Result<(), Failed> {
         let (topic, url) = self.named(wish).await?;
-        self.audited(by, "resume", url, async { Ok(self.store.resume(topic).await?) }).await
+        let resumed = |desk: Self| async move { Ok(desk.store.resume(topic).await?) };
+        self.audited(by, "resume", url, resumed).await
     }
 
     /// Ends subscriptions and tells their callbacks (W-098, W-102). When this returns, they get nothing any more.
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn deny(&self, by: By, wish: &ToDeny) -> Result<Denied, Failed> {
+    pub async fn deny(&self, by: By, wish: ToDeny) -> Result<Denied, Failed> {
         if wish.reason.len() > REASON_LIMIT || wish.reason.chars().any(char::is_control) {
             return Err(Failed::asked(format_args!("a reason is one line of at most {REASON_LIMIT} bytes")));
         }
@@ -169,28 +180,39 @@ impl Desk {
         let mut whom: Vec<_> = wish.ids.iter().map(|id| format!("subscription {id}")).collect();
         whom.extend(wish.topic.iter().map(|url| format!("all of {url}")));
         let what = format!("{}: {:?}", whom.join(", "), wish.reason);
-        let denied = async { Ok(Denied { denied: self.deny_all(wish, topic).await? }) };
+        let denied = |desk: Self| async move { Ok(Denied { denied: desk.deny_all(&wish, topic).await? }) };
         self.audited(by, "deny", &what, denied).await
     }
 
-    async fn deny_all(&self, wish: &ToDeny, topic: Option<TopicId>) -> Result<usize, StoreError> {
-        let mut denied = 0;
+    /// Many at once, so that they share what each waits for: the disk. Where it fails, those that were begun are finished first.
+    async fn deny_all(&self, wish: &ToDeny, topic: Option<TopicId>) -> Result<usize, Failed> {
+        let ids: HashSet<_> = wish.ids.iter().copied().collect();
+        let mut done = 0;
         for shard in (0..self.store.shards()).map(Shard) {
-            let slots = self.store.slots(shard).await?;
-            for slot in slots.iter().filter(|slot| wish.ids.contains(&slot.id.0) || topic == Some(slot.topic))
-            {
-                let found = self.store.subscription(shard, slot.topic, slot.id).await?;
-                let Some(found) = found else { continue };
-                let denial = NewDenial {
-                    topic: found.topic_url.clone(),
-                    callback: found.callback.clone(),
-                    reason: wish.reason.clone(),
-                    refusal: Refusal::Pair,
-                };
-                denied += usize::from(self.denials.deny(denial).await?);
+            let mut slots = self.store.slots(shard).await.map_err(|error| Failed::Partly { done, error })?;
+            slots.retain(|slot| ids.contains(&slot.id.0) || topic == Some(slot.topic));
+            for some in slots.chunks(DENIED_AT_ONCE) {
+                let denials = some.iter().map(|slot| self.deny_one(shard, slot, &wish.reason));
+                let mut failed = None;
+                for denied in join_all(denials).await {
+                    match denied {
+                        Ok(denied) => done += usize::from(denied),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+                if let Some(error) = failed {
+                    return Err(Failed::Partly { done, error });
+                }
             }
         }
-        Ok(denied)
+        Ok(done)
+    }
+
+    async fn deny_one(&self, shard: Shard, slot: &Slot, reason: &str) -> Result<bool, StoreError> {
+        let found = self.store.subscription(shard, slot.topic, slot.id).await?;
+        let Some(Subscription { topic_url: topic, callback, .. }) = found else { return Ok(false) };
+        let denial = NewDenial { topic, callback, reason: reason.to_owned(), refusal: Refusal::Pair };
+        self.denials.deny(denial).await
     }
 
     /// Makes a publisher's token, which is shown only now.
@@ -206,9 +228,12 @@ impl Desk {
             return Err(Failed::asked("say for which topics: a prefix is an origin and a folder"));
         }
         let what = format!("{name} for {}", topic_prefixes.join(" "));
-        let added = async {
-            let token = Tokens::open(&self.tokens)?.add(&name, topic_prefixes)?.0;
-            Ok(NewPublisher { name: name.clone(), token })
+        let added = |desk: Self| async move {
+            blocking(move || {
+                let NewToken(token) = Tokens::add(&desk.tokens, &name, topic_prefixes)?;
+                Ok(NewPublisher { name, token })
+            })
+            .await?
         };
         self.audited(by, "token add", &what, added).await
     }
@@ -218,7 +243,9 @@ impl Desk {
     /// # Errors
     /// [`Failed`]
     pub async fn revoke_token(&self, by: By, name: &str) -> Result<(), Failed> {
-        let revoked = async { Ok(Tokens::open(&self.tokens)?.revoke(name)?) };
+        let whose = name.to_owned();
+        let revoked =
+            |desk: Self| async move { blocking(move || Ok(Tokens::revoke(&desk.tokens, &whose)?)).await? };
         self.audited(by, "token revoke", name, revoked).await
     }
 
@@ -229,14 +256,15 @@ impl Desk {
     pub async fn rotate_secrets(&self, by: By) -> Result<Rotated, Failed> {
         let keys = self.secrets.keyring()?;
         let key = keys.writes_with().ok_or(KeyringError::None)?.to_string();
-        let rotated = async {
-            match self.store.rotate_secrets(keys).await {
-                Ok(rewritten) => Ok(Rotated { rewritten, key: key.clone() }),
+        let what = format!("to key {key}");
+        let rotated = |desk: Self| async move {
+            match desk.store.rotate_secrets(keys).await {
+                Ok(rewritten) => Ok(Rotated { rewritten, key }),
                 Err(error @ StoreError::SecretsKey { .. }) => Err(Failed::Conflict(error.to_string())),
                 Err(error) => Err(Failed::Store(error)),
             }
         };
-        self.audited(by, "rotate secrets", &format!("to key {key}"), rotated).await
+        self.audited(by, "rotate secrets", &what, rotated).await
     }
 
     /// What was done, newest first.
@@ -253,10 +281,10 @@ impl Desk {
     /// # Errors
     /// [`Failed`]
     pub async fn logged_in(&self) -> Result<(), Failed> {
-        self.audited(By::Pages, "log in", "", async { Ok(()) }).await
+        self.audited(By::Pages, "log in", "", |_| async { Ok(()) }).await
     }
 
-    async fn act(&self, act: Act) -> Result<Done, Failed> {
+    async fn act(self, act: Act) -> Result<Done, Failed> {
         Ok(Done { subscriptions: self.operator.act(&act).await? })
     }
 
@@ -280,22 +308,29 @@ impl Desk {
         known.then_some(origin).ok_or(Failed::Unknown("host of a subscription"))
     }
 
-    /// Does it between two lines of the audit log.
-    pub(super) async fn audited<T: Outcome>(
+    /// Does it between two lines of the audit log, and to its end, even if whoever wants it hangs up meanwhile.
+    pub(super) async fn audited<T, F>(
         &self,
         by: By,
         act: &'static str,
         what: &str,
-        done: impl Future<Output = Result<T, Failed>>,
-    ) -> Result<T, Failed> {
-        let (audit, begun) = (self.audit.clone(), what.to_owned());
-        let begun = blocking(move || audit.begin(by, act, &begun)).await??;
-        let done = done.await;
-        let outcome = done.as_ref().map_or_else(ToString::to_string, Outcome::told);
-        info!(?by, act, what, %outcome, "operator");
-        let audit = self.audit.clone();
-        blocking(move || audit.end(begun, &outcome)).await?;
-        done
+        work: impl FnOnce(Self) -> F,
+    ) -> Result<T, Failed>
+    where
+        T: Outcome + Send + 'static,
+        F: Future<Output = Result<T, Failed>> + Send + 'static,
+    {
+        let (audit, what, work) = (self.audit.clone(), what.to_owned(), work(self.clone()));
+        to_its_end(async move {
+            let (begins, begun) = (audit.clone(), what.clone());
+            let begun = blocking(move || begins.begin(by, act, &begun)).await??;
+            let done = work.await;
+            let outcome = done.as_ref().map_or_else(ToString::to_string, Outcome::told);
+            info!(?by, act, what, %outcome, "operator");
+            blocking(move || audit.end(begun, &outcome)).await?;
+            done
+        })
+        .await
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Entry {
     /// By which door.
     pub by: By,
     /// What was done: `retry`, `skip`, `replay`, `pause`, `resume`, `deny`, `token add`, `token revoke`, `rotate secrets`, `backup`, `restore`, `repair`,
-    /// `drain`, `end drain`, `log level`, `export`, `log in`.
+    /// `drain`, `end drain`, `log level`, `export`, `replace address`, `log in`.
     pub act: String,
     /// To whom, and why.
     pub what: String,

@@ -1,6 +1,7 @@
 //! Backups of a running hub.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use super::acts::Outcome;
 use super::audit::By;
@@ -14,10 +15,14 @@ impl Desk {
     /// # Errors
     /// [`Failed`]
     pub async fn back_up(&self, by: By, out: impl Write + Send + 'static) -> Result<Copied, Failed> {
-        let Ok(_taking) = self.backing_up.try_lock() else {
+        let Ok(turn) = Arc::clone(&self.backing_up).try_lock_owned() else {
             return Err(Failed::Conflict("another backup is being taken: wait for its end".to_owned()));
         };
-        let taken = async { Ok(self.store.back_up(self.beside.clone(), Box::new(out)).await?) };
+        let taken = |desk: Self| async move {
+            let taken = desk.store.back_up(desk.beside, Box::new(out)).await;
+            drop(turn);
+            Ok(taken?)
+        };
         self.audited(by, "backup", "", taken).await
     }
 }

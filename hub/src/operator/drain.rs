@@ -1,19 +1,17 @@
 //! Draining: a hub that takes nothing new while it delivers what it has, before it is stopped or moved.
 
 use std::fs::{self, File};
-use std::future::pending;
 use std::io;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use resync_core::durable::sync_folder;
-use tokio::task::JoinError;
 
 use super::views::{Draining, StillOwed};
 use super::{By, Desk, Failed};
 use crate::delivery::Owed;
+use crate::finish::to_its_end;
 
 /// The file in the data folder that says it: a socket that systemd holds starts a hub for whoever connects, and that must take nothing
 /// that is left behind when the hub moves.
@@ -44,17 +42,12 @@ impl Taking {
         self: Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        let working = tokio::spawn(async move {
+        to_its_end(async move {
             let done = work.await;
             drop(self);
             done
-        });
-        match working.await.map_err(JoinError::try_into_panic) {
-            Ok(done) => done,
-            Err(Ok(panic)) => resume_unwind(panic),
-            // The runtime ends, and this with it.
-            Err(Err(_)) => pending().await,
-        }
+        })
+        .await
     }
 }
 
@@ -117,7 +110,7 @@ impl Desk {
     /// [`Failed`]
     pub async fn drain(&self, by: By, on: bool) -> Result<Draining, Failed> {
         let act = if on { "drain" } else { "end drain" };
-        let done = async { self.drain.set(on).map_err(|error| Failed::unnoted(&error)) };
+        let done = |desk: Self| async move { desk.drain.set(on).map_err(|error| Failed::unnoted(&error)) };
         self.audited(by, act, "", done).await?;
         // It is done, whether or not it can be counted.
         Ok(self.draining().await.unwrap_or_else(|error| {

@@ -113,9 +113,9 @@ impl Desk {
         let topic = self.operator.topic_of(id).await?.ok_or(Failed::Unknown("subscription"))?;
         let (shard, found) = self.record(topic, id).await?.ok_or(Failed::Unknown("subscription"))?;
         let (topic_key, callback) = (found.topic_url.clone(), found.callback.clone());
-        let exported = async {
-            let laggards = self.store.load_shard(shard).await?.laggards;
-            self.exported(shard, vec![found], &laggards, |topic, asked| {
+        let exported = |desk: Self| async move {
+            let laggards = desk.store.load_shard(shard).await?.laggards;
+            desk.exported(shard, vec![found], &laggards, |topic, asked| {
                 asked.key() == callback.key() && topic.key() == topic_key.key()
             })
             .await
@@ -132,14 +132,14 @@ impl Desk {
             .map_err(|error| Failed::asked(format_args!("the callback is no URL of one: {error}")))?;
         let origin = callback.origin();
         let shard = Shard::of(&callback, self.store.shards());
-        let exported = async {
-            let mut found = Vec::new();
-            let ShardState { slots, laggards, .. } = self.store.load_shard(shard).await?;
+        let exported = |desk: Self| async move {
+            let (mut found, origin) = (Vec::new(), callback.origin());
+            let ShardState { slots, laggards, .. } = desk.store.load_shard(shard).await?;
             for slot in slots.iter().filter(|slot| *slot.origin == *origin) {
-                let record = self.store.subscription(shard, slot.topic, slot.id).await?;
+                let record = desk.store.subscription(shard, slot.topic, slot.id).await?;
                 found.extend(record.filter(|record| record.callback.key() == callback.key()));
             }
-            self.exported(shard, found, &laggards, |_, asked| asked.key() == callback.key()).await
+            desk.exported(shard, found, &laggards, |_, asked| asked.key() == callback.key()).await
         };
         self.audited(by, "export", &format!("a callback of {origin}"), exported).await
     }

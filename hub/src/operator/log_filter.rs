@@ -58,12 +58,13 @@ impl Desk {
     /// # Errors
     /// [`Failed`]
     pub async fn set_log_level(&self, by: By, wish: &LogLevel) -> Result<LogLevel, Failed> {
-        let log = self.own_log()?;
+        let log = self.own_log()?.clone();
         if wish.filter.len() > LONGEST {
             return Err(Failed::asked(format_args!("a filter has at most {LONGEST} bytes")));
         }
         let filter = whole(&wish.filter);
-        let put = async { log.put(filter.clone()).map_err(Failed::Asked) };
+        let wanted = filter.clone();
+        let put = |_| async move { log.put(wanted).map_err(Failed::Asked) };
         self.audited(by, "log level", &filter, put).await?;
         Ok(LogLevel { filter })
     }

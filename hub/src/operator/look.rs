@@ -13,7 +13,7 @@ use super::views::{
 };
 use super::{Desk, Failed, PageId, words};
 use crate::disk::Disk;
-use crate::store::{self, Offset, Shard, Skip, Slot, SubscriptionId, TopicId};
+use crate::store::{self, Missed, Offset, Shard, Skip, Slot, SubscriptionId, TopicId};
 use crate::topics::Tokens;
 
 /// The most entries of a page, and how many there are without a wish.
@@ -22,7 +22,7 @@ const USUAL_PAGE: usize = 100;
 /// The newest notifications of a log that are shown.
 const LOG_SHOWN: u64 = 20;
 /// What was given up or lost is looked through for what concerns one subscription, and no further than so many entries.
-const SEARCHED: usize = 10_000;
+const SEARCHED: usize = 1_000_000;
 /// The newest ones that are shown of each.
 const MISSED_SHOWN: usize = 20;
 /// Hosts in trouble that are shown at a glance.
@@ -206,12 +206,7 @@ impl Desk {
         let (shard, found) = self.record(topic, id).await?.ok_or_else(unknown)?;
         let done = self.store.notification_from(topic, progress.cursor).await?;
         let done = done.filter(|done| done.offset == progress.cursor && done.offset > found.start);
-        let after = Some((topic, Offset(0), SubscriptionId(0)));
-        let skips = self.store.skips(shard, after, SEARCHED).await?;
-        let gaps = self.store.gaps(None, SEARCHED).await?;
-        let missed_unknown = skips.len() == SEARCHED || gaps.len() == SEARCHED;
-        let skips = skips.into_iter().filter(|skip| (skip.topic, skip.subscription) == (topic, id));
-        let gaps = gaps.into_iter().filter(|gap| gap.subscription == id);
+        let Missed { skips, gaps, all } = self.store.missed(shard, topic, id, SEARCHED).await?;
         let slot = Slot {
             id,
             topic,
@@ -237,9 +232,9 @@ impl Desk {
             paused: progress.paused,
             status_page: self.page_url(&self.hub_url, PageId::new(id, found.created_at)),
             attempts_noted: self.notes.of(id).into_iter().map(Into::into).collect(),
-            skipped: newest(skips, MISSED_SHOWN).map(Skipped::from).collect(),
-            lost: newest(gaps, MISSED_SHOWN).map(Gap::from).collect(),
-            missed_unknown,
+            skipped: newest(skips.into_iter(), MISSED_SHOWN).map(Skipped::from).collect(),
+            lost: newest(gaps.into_iter(), MISSED_SHOWN).map(Gap::from).collect(),
+            missed_unknown: !all,
         })
     }
 

@@ -58,6 +58,14 @@ pub enum Failed {
     /// The store does not take part.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store stopped taking part when some of it was done.
+    #[error("it is done for {done} of them, and then: {error}")]
+    Partly {
+        /// How many.
+        done: usize,
+        /// Why not the others.
+        error: StoreError,
+    },
     /// Delivery has stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),

@@ -135,7 +135,9 @@ impl Desk {
         let topic = self.operator.topic_of(SubscriptionId(id)).await?.ok_or_else(unknown)?;
         let (_, found) = self.record(topic, SubscriptionId(id)).await?.ok_or_else(unknown)?;
         let page = PageId::new(found.id, found.created_at);
-        let replaced = async { self.addresses.replace(page).await.map_err(|error| Failed::unnoted(&error)) };
+        let replaced = |desk: Self| async move {
+            desk.addresses.replace(page).await.map_err(|error| Failed::unnoted(&error))
+        };
         self.audited(by, "replace address", &format!("subscription {id}"), replaced).await?;
         Ok(StatusPage { status_page: self.page_url(&self.hub_url, page) })
     }

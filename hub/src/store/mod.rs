@@ -40,7 +40,7 @@ pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use records::{
     Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
-    Gap, Intent, Interval, Keep, Laggard, Leap, NewDenial, NewNotification, NewRequest, Notification,
+    Gap, Intent, Interval, Keep, Laggard, Leap, Missed, NewDenial, NewNotification, NewRequest, Notification,
     NotificationLinks, Offset, Pair, PendingRequest, Ping, PingId, Recipient, Refusal, Replayed, RequestId,
     Rule, Shard, ShardState, Skip, Slot, Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic,
     TopicId, Trimmed, Uptime, Usage, Validators, Watermark,
@@ -190,10 +190,10 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     // Pings that were acknowledged and not yet acted on.
 
-    /// What the topic said about its content when it was fetched last.
-    async fn validators(&self, topic: TopicId) -> Result<Option<Validators>>;
-    /// Remembers what the topic says about its content now.
-    async fn put_validators(&self, topic: TopicId, validators: Validators) -> Result<()>;
+    /// What the topic said about this version when it was fetched last; `None` when that was another version, or never.
+    async fn validators(&self, topic: TopicId, version: Offset) -> Result<Option<Validators>>;
+    /// Remembers what the topic says now about this version, which an earlier fetch appended.
+    async fn put_validators(&self, topic: TopicId, version: Offset, validators: Validators) -> Result<()>;
 
     /// Remembers that this topic has to be fetched, and in which trace; replaces an older ping of the same topic, but for the trace of
     /// that where the new one has none.
@@ -317,6 +317,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Notifications that subscriptions have lost, at most `limit`, in the order in which that was found, beginning after this
     /// one. They are forgotten with what came in at that time.
     async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>>;
+    /// What was given up for one subscription, and what it has lost, each in the order of the above; looks at `limit` records of
+    /// either kind.
+    async fn missed(&self, shard: Shard, topic: TopicId, id: SubscriptionId, limit: usize) -> Result<Missed>;
     /// Delivers nothing of this topic until it is resumed. Its log goes on, and so does retention.
     async fn pause(&self, topic: TopicId) -> Result<()>;
     /// Lets deliveries of this topic go on.

@@ -167,6 +167,8 @@ pub struct NewNotification {
     pub idempotency_key: Option<String>,
     /// The time that a Change Notification is about; its topic's chain is watched (CN-008).
     pub interval: Option<Interval>,
+    /// What the topic said about it, where it was fetched there.
+    pub validators: Option<Validators>,
     /// When it came in.
     pub received_at: DateTime,
     /// Where its deliveries belong in the trace that it came in with, or that was begun for it.
@@ -232,8 +234,6 @@ pub struct ChainBreak {
 /// What a topic said about its own content when it was fetched last, to ask whether that has changed (RFC 9110, 13.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
-    /// The version in the log that they are about.
-    pub offset: Offset,
     /// The address that gave the content, after redirects.
     pub url: String,
     /// `ETag`, byte for byte.
@@ -623,6 +623,17 @@ pub struct Gap {
     pub to: Offset,
     /// When that was found.
     pub at: DateTime,
+}
+
+/// What one subscription has not got, and will not get unless it is replayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Given up for it.
+    pub skips: Vec<Skip>,
+    /// Gone before it got them.
+    pub gaps: Vec<Gap>,
+    /// Whether everything was looked at.
+    pub all: bool,
 }
 
 /// Which recipients will be asked for after this one, so that they can be read on the way.

@@ -4,9 +4,10 @@
 //! the file again when it has changed.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::collections::btree_map::Entry;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -223,15 +224,17 @@ impl Tokens {
     ///
     /// # Errors
     /// When the name is taken, a prefix is no URL, or the file cannot be written.
-    pub fn add(&mut self, name: &str, topic_prefixes: Vec<String>) -> Result<NewToken, TokensError> {
-        if self.records.contains_key(name) {
-            return Err(TokensError::Taken(name.to_owned()));
-        }
+    pub fn add(path: &Path, name: &str, topic_prefixes: Vec<String>) -> Result<NewToken, TokensError> {
         Prefixes::parse(&topic_prefixes)?;
         let token = format!("rsh_{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let info = TokenInfo { hash: hash(&token), topic_prefixes, created_at: DateTime::now().to_string() };
-        self.records.insert(name.to_owned(), info);
-        self.save()?;
+        Self::change(path, |records| match records.entry(name.to_owned()) {
+            Entry::Occupied(_) => Err(TokensError::Taken(name.to_owned())),
+            Entry::Vacant(entry) => {
+                entry.insert(info);
+                Ok(())
+            }
+        })?;
         Ok(NewToken(token))
     }
 
@@ -239,9 +242,24 @@ impl Tokens {
     ///
     /// # Errors
     /// When there is none of this name or the file cannot be written.
-    pub fn revoke(&mut self, name: &str) -> Result<(), TokensError> {
-        self.records.remove(name).ok_or_else(|| TokensError::Unknown(name.to_owned()))?;
-        self.save()
+    pub fn revoke(path: &Path, name: &str) -> Result<(), TokensError> {
+        Self::change(path, |records| {
+            records.remove(name).map(drop).ok_or_else(|| TokensError::Unknown(name.to_owned()))
+        })
+    }
+
+    /// Reads the file, changes it and writes it, while neither another process nor another request does: of two changes at once
+    /// one would undo the other, and a revoked token come back.
+    fn change(
+        path: &Path,
+        change: impl FnOnce(&mut BTreeMap<String, TokenInfo>) -> Result<(), TokensError>,
+    ) -> Result<(), TokensError> {
+        let alone = alone(path).map_err(|error| unusable(path, &error))?;
+        let mut tokens = Self::open(path)?;
+        change(&mut tokens.records)?;
+        tokens.save()?;
+        drop(alone);
+        Ok(())
     }
 
     /// All tokens by name.
@@ -249,9 +267,16 @@ impl Tokens {
         self.records.iter().map(|(name, info)| (name.as_str(), info))
     }
 
-    /// When each token was used last, as far as that is written down already: within the last minute it may not be.
+    /// When each token was used last, as far as that is written down already: within the last minute it may not be. Nothing is said of
+    /// what had its name before it was made.
     pub fn last_used(&self) -> BTreeMap<String, String> {
-        Uses::read(&self.path)
+        let mut used = Uses::read(&self.path);
+        used.retain(|name, at| self.records.get(name).is_some_and(|info| info.may_have_been_used(at)));
+        used
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.records.contains_key(name)
     }
 
     fn find(&self, token: &str) -> Option<(&str, &TokenInfo)> {
@@ -270,6 +295,11 @@ impl TokenInfo {
     pub fn covers(&self, topic: &TopicUrl) -> bool {
         Prefixes::parse(&self.topic_prefixes).is_ok_and(|prefixes| prefixes.cover(topic))
     }
+
+    fn may_have_been_used(&self, at: &str) -> bool {
+        let moment = |text: &str| text.parse::<DateTime>().ok();
+        moment(at).zip(moment(&self.created_at)).is_some_and(|(at, made)| at >= made)
+    }
 }
 
 pub(super) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
@@ -287,6 +317,16 @@ pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     sync_folder(folder)
 }
 
+/// Waits until nobody else changes the tokens; nobody does until this is dropped. It is a file of its own, since each change puts
+/// a new one in the place of that of the tokens.
+fn alone(path: &Path) -> io::Result<File> {
+    fs::create_dir_all(folder_of(path))?;
+    let lock = path.with_extension("lock");
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
+    file.lock()?;
+    Ok(file)
+}
+
 fn unusable(path: &Path, error: &dyn std::error::Error) -> TokensError {
     TokensError::File { path: path.to_owned(), reason: error.to_string() }
 }
@@ -302,9 +342,12 @@ fn hash(token: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use tokio::sync::watch;
 
     use super::*;
+    use crate::topics::uses_file;
 
     fn topic(url: &str) -> TopicUrl {
         url.parse().unwrap()
@@ -316,7 +359,7 @@ mod tests {
         let path = folder.path().join("tokens.json");
         let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
         let NewToken(token) =
-            Tokens::open(&path).unwrap().add("library", vec!["http://source.example/".to_owned()]).unwrap();
+            Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
         assert_eq!(authority.allows(Some(&token), &topic("http://source.example/framework/")), Ok(()));
         assert_eq!(authority.allows(Some(&token), &topic("http://other.example/")), Err(Denied::OtherTopics));
         assert_eq!(
@@ -329,12 +372,12 @@ mod tests {
     #[test]
     fn a_prefix_that_is_no_url_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let mut tokens = Tokens::open(&folder.path().join("tokens.json")).unwrap();
+        let path = folder.path().join("tokens.json");
         for prefix in
             ["", "library", "ftp://library.example/", "http://a.example/t?set=1", "http://a.example/#t"]
         {
             assert!(
-                matches!(tokens.add("library", vec![prefix.to_owned()]), Err(TokensError::Prefix(_))),
+                matches!(Tokens::add(&path, "library", vec![prefix.to_owned()]), Err(TokensError::Prefix(_))),
                 "{prefix:?}"
             );
         }
@@ -344,22 +387,39 @@ mod tests {
     fn a_revoked_token_is_worthless_at_once_in_a_running_hub() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
-        let mut tokens = Tokens::open(&path).unwrap();
-        let NewToken(token) = tokens.add("library", vec!["http://source.example/".to_owned()]).unwrap();
+        let NewToken(token) =
+            Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
         let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
         assert!(authority.allows(Some(&token), &topic("http://source.example/")).is_ok());
-        tokens.revoke("library").unwrap();
+        Tokens::revoke(&path, "library").unwrap();
         assert_eq!(authority.allows(Some(&token), &topic("http://source.example/")), Err(Denied::NoToken));
-        assert!(matches!(tokens.revoke("library"), Err(TokensError::Unknown(_))));
+        assert!(matches!(Tokens::revoke(&path, "library"), Err(TokensError::Unknown(_))));
+    }
+
+    #[test]
+    fn a_token_that_is_revoked_while_others_are_made_does_not_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let make = |name: &str| Tokens::add(&path, name, vec!["http://source.example/".to_owned()]).unwrap();
+        make("leaked");
+        thread::scope(|scope| {
+            for number in 0..8 {
+                scope.spawn(move || (0..5).for_each(|turn| drop(make(&format!("{number}-{turn}")))));
+            }
+            scope.spawn(|| Tokens::revoke(&path, "leaked").unwrap());
+        });
+        let tokens = Tokens::open(&path).unwrap();
+        assert_eq!(tokens.list().filter(|(name, _)| *name != "leaked").count(), 40, "and none is lost");
+        assert!(tokens.list().all(|(name, _)| name != "leaked"));
     }
 
     #[tokio::test]
     async fn the_last_use_of_a_token_is_written_down_and_outlives_the_hub() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
-        let mut tokens = Tokens::open(&path).unwrap();
-        let NewToken(token) = tokens.add("library", vec!["http://source.example/".to_owned()]).unwrap();
-        tokens.add("museum", vec!["http://museum.example/".to_owned()]).unwrap();
+        let NewToken(token) =
+            Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
+        Tokens::add(&path, "museum", vec!["http://museum.example/".to_owned()]).unwrap();
         let before = DateTime::now();
         for _ in 0..2 {
             // Each hub is stopped before it has ticked a second time.
@@ -370,16 +430,34 @@ mod tests {
             authority.uses().keep(stopped).await;
             drop(stop);
         }
-        let used = tokens.last_used();
+        let used = Tokens::open(&path).unwrap().last_used();
         assert_eq!(used.keys().collect::<Vec<_>>(), ["library"]);
         assert!(used["library"].parse::<DateTime>().unwrap() >= before);
+    }
+
+    #[tokio::test]
+    async fn what_a_revoked_token_was_used_for_is_not_said_of_the_next_of_its_name_and_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let before = r#"{"library": "2020-01-01T00:00:00Z", "revoked": "2020-01-01T00:00:00Z"}"#;
+        fs::write(uses_file(&path), before).unwrap();
+        for name in ["library", "museum"] {
+            Tokens::add(&path, name, vec!["http://source.example/".to_owned()]).unwrap();
+        }
+        assert_eq!(Tokens::open(&path).unwrap().last_used(), BTreeMap::new());
+        let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
+        authority.uses().note("museum", DateTime::now());
+        authority.uses().keep(watch::channel(true).1).await;
+        let used = Tokens::open(&path).unwrap().last_used();
+        assert_eq!(used.keys().collect::<Vec<_>>(), ["museum"]);
+        assert!(!fs::read_to_string(uses_file(&path)).unwrap().contains("revoked"));
     }
 
     #[test]
     fn the_file_holds_no_token() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
-        let NewToken(token) = Tokens::open(&path).unwrap().add("library", vec![]).unwrap();
+        let NewToken(token) = Tokens::add(&path, "library", vec![]).unwrap();
         assert!(!fs::read_to_string(&path).unwrap().contains(token.trim_start_matches("rsh_")));
     }
 
@@ -394,15 +472,17 @@ mod tests {
     fn an_unusable_file_is_tried_once_a_second_and_the_old_tokens_hold_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
-        let mut tokens = Tokens::open(&path).unwrap();
-        let NewToken(old) = tokens.add("library", vec!["http://source.example/".to_owned()]).unwrap();
+        let NewToken(old) = Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
         let mut cached = Cached { stamp: stamp(&path), tokens: Tokens::open(&path).unwrap(), unusable: None };
         let begun = Instant::now();
+        let whole = fs::read(&path).unwrap();
         fs::write(&path, "{").unwrap();
+        assert!(Tokens::add(&path, "museum", vec![]).is_err(), "nor is it overwritten");
         cached.refresh(begun);
         assert!(cached.tokens.find(&old).is_some() && cached.unusable.is_some());
 
-        let NewToken(new) = tokens.add("museum", vec!["http://museum.example/".to_owned()]).unwrap();
+        fs::write(&path, whole).unwrap();
+        let NewToken(new) = Tokens::add(&path, "museum", vec!["http://museum.example/".to_owned()]).unwrap();
         cached.refresh(begun + LOOK_AGAIN / 2);
         assert!(cached.tokens.find(&new).is_none(), "it is not looked at again so soon");
         cached.refresh(begun + LOOK_AGAIN);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -38,11 +39,13 @@ const ALL: Share = Share { most: 32, strangers: 24 };
 const SLOW: Slow = Slow { known: 6, strangers: 8 };
 const ON_ONE_NETWORK: Share = Share { most: 8, strangers: 6 };
 const FOR_ONE_CLIENT: Share = Share { most: 16, strangers: 6 };
-/// Pauses before a topic that cannot be fetched is tried again; then the ping is given up.
+/// Pauses before a topic that cannot be fetched is tried again; then the ping is given up. What the hub itself lacks is waited for
+/// with the longest of them, however long that takes: the ping was acknowledged.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
-/// What the hub itself lacks is waited for a day, with the longest of these pauses.
-const MOST_SHORTAGES: usize = 288;
+
+/// Pings of one request that are accepted at once.
+const ACCEPTED_AT_ONCE: usize = 128;
 
 /// Takes pings in.
 #[derive(Clone, Debug)]
@@ -87,6 +90,23 @@ impl Pings {
         Ok(fetched)
     }
 
+    /// Accepts pings of topics that are to be fetched, many at once, so that they share the store's syncs.
+    ///
+    /// # Errors
+    /// [`StoreError`] where one was not accepted; the others may have been.
+    pub async fn accept_all(
+        &self,
+        topics: Vec<TopicUrl>,
+        asker: Asker,
+        trace: Option<TraceContext>,
+    ) -> Result<(), StoreError> {
+        for some in topics.chunks(ACCEPTED_AT_ONCE) {
+            let accepting = some.iter().map(|topic| self.accept(topic.clone(), asker, trace));
+            join_all(accepting).await.into_iter().collect::<Result<(), _>>()?;
+        }
+        Ok(())
+    }
+
     /// Accepts a ping of a topic that is to be fetched, in this trace. When this returns, a crash no longer loses it. Those who are
     /// known, by a token, do not queue behind strangers.
     ///
@@ -127,16 +147,35 @@ enum Failed {
     Store(#[from] StoreError),
 }
 
-/// Pauses while the hub itself lacks something.
-fn shortages() -> impl Iterator<Item = &'static Duration> {
-    let [first @ .., last] = &AGAIN_AFTER;
-    first.iter().chain(std::iter::repeat_n(last, MOST_SHORTAGES))
-}
-
 impl Failed {
     /// The topic is not to blame: the hub lacks something.
     fn is_shortage(&self) -> bool {
-        matches!(self, Self::Topic(Unfetched::Egress(EgressError::Exhausted | EgressError::NoRoom)))
+        matches!(
+            self,
+            Self::Store(_) | Self::Topic(Unfetched::Egress(EgressError::Exhausted | EgressError::NoRoom))
+        )
+    }
+}
+
+/// How often one ping's topic could not be fetched, and for whose reasons.
+#[derive(Debug, Default)]
+struct Patience {
+    failures: usize,
+    shortages: usize,
+}
+
+impl Patience {
+    /// The pause after this failure; `None`: the ping is given up.
+    fn after(&mut self, error: &Failed) -> Option<Duration> {
+        let [.., longest] = AGAIN_AFTER;
+        let (count, beyond) = if error.is_shortage() {
+            (&mut self.shortages, Some(longest))
+        } else {
+            (&mut self.failures, None)
+        };
+        let pause = AGAIN_AFTER.get(*count).copied().or(beyond);
+        *count += 1;
+        pause
     }
 }
 
@@ -191,7 +230,7 @@ impl Fetching {
 
     async fn fetch_patiently(&self, ping: &Ping, askers: &[Asker]) {
         let topic = &ping.topic;
-        let (mut pauses, mut waits) = (AGAIN_AFTER.iter(), shortages());
+        let mut patience = Patience::default();
         loop {
             while let Err(owed) = self.fan_out.admit_fetch(topic, askers, Instant::now()) {
                 debug!(topic = topic.as_str(), owed = owed.as_secs(), "ping waits for what others had sent");
@@ -207,10 +246,10 @@ impl Fetching {
                 result
             };
             let Err(error) = result else { return };
-            match if error.is_shortage() { waits.next() } else { pauses.next() } {
+            match patience.after(&error) {
                 Some(pause) => {
                     warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");
-                    if timeout(*pause, self.turns.until_newer(ping)).await.is_ok() {
+                    if timeout(pause, self.turns.until_newer(ping)).await.is_ok() {
                         self.turns.put_back(ping, askers);
                         return debug!(topic = topic.as_str(), "pinged again: fetching at once");
                     }
@@ -246,9 +285,7 @@ impl Fetching {
         span: &mut OpenSpan,
     ) -> Result<(), Failed> {
         let Some(known) = self.store.topic(topic).await? else { return Ok(()) };
-        // Only what is about the newest version tells whether there is a newer one.
-        let validators =
-            self.store.validators(known.id).await?.filter(|validators| validators.offset == known.latest);
+        let validators = self.store.validators(known.id, known.latest).await?;
         let mut room = self.budget.reserve();
         let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut room, place).await? else {
             debug!(topic = topic.as_str(), "topic asked: unchanged");
@@ -257,9 +294,9 @@ impl Fetching {
         let posted = self.held(&known, known.posted).await?;
         if self.is_unchanged(&known, validators.as_ref(), posted.as_deref(), &fetched).await? {
             debug!(topic = topic.as_str(), "topic fetched: unchanged");
-            let now = fetched.validators(known.latest);
+            let now = fetched.validators();
             if validators.as_ref() != Some(&now) {
-                self.store.put_validators(known.id, now).await?;
+                self.store.put_validators(known.id, known.latest, now).await?;
             }
             return Ok(());
         }
@@ -267,7 +304,7 @@ impl Fetching {
             warn!(topic = topic.as_str(), %refused, "topic fetched: what is there is not what is posted, and is not sent");
             return Ok(());
         }
-        let (bytes, mut now) = (fetched.answer.body.len(), fetched.validators(known.latest));
+        let bytes = fetched.answer.body.len();
         let new = NewNotification { trace: span.context(), ..self.notification(topic, fetched).await };
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(new, Duration::ZERO).await;
@@ -277,8 +314,7 @@ impl Fetching {
         // Not before: what could not be written is fetched again, and goes out once.
         self.fan_out.take(topic, known.id, bytes, askers).await;
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
-        now.offset = Offset(appended.id().offset);
-        Ok(self.store.put_validators(known.id, now).await?)
+        Ok(())
     }
 
     /// Content that the subscribers have got already is not sent again (B-31), be it that it was fetched before or that it was
@@ -300,7 +336,7 @@ impl Fetching {
             return Ok(true);
         }
         if let Some(validators) = validators {
-            return Ok(validators.digest == fetched.validators(topic.latest).digest);
+            return Ok(validators.digest == fetched.validators().digest);
         }
         Ok(self.held(topic, topic.latest).await?.is_some_and(|newest| newest.body == *body))
     }
@@ -317,7 +353,8 @@ impl Fetching {
     /// What the topic says about itself goes out as it says it (W-147, D-11, D-12).
     async fn notification(&self, topic: &TopicUrl, fetched: Fetched) -> NewNotification {
         let mut found = discover_in(&fetched).await;
-        let content_type = Bytes::copy_from_slice(content_type(&fetched));
+        let (content_type, validators) =
+            (Bytes::copy_from_slice(content_type(&fetched)), Some(fetched.validators()));
         let Fetched { url, answer } = fetched;
         if found.hubs.is_empty() {
             found.hubs.push(self.public_hub.to_string());
@@ -334,6 +371,7 @@ impl Fetching {
             rule: Rule::Latest,
             idempotency_key: None,
             interval: None,
+            validators,
             received_at: DateTime::now(),
             trace: None,
         }
@@ -362,4 +400,72 @@ fn goes_with(posted: &Notification, fetched: &Fetched) -> Result<(), Refused> {
 
 fn content_type(fetched: &Fetched) -> &[u8] {
     fetched.answer.headers.get(CONTENT_TYPE).map_or(b"application/octet-stream", HeaderValue::as_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::iter;
+
+    use http::StatusCode;
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::metrics::Meters as _;
+    use crate::store::{self, Engine, Keyring};
+
+    #[test]
+    fn a_ping_is_never_given_up_for_what_the_hub_itself_lacks() {
+        let shortages = [
+            Failed::Store(StoreError::Full { free: 1, reserve: 2 }),
+            Failed::Store(StoreError::Busy),
+            Failed::Store(StoreError::Write("no space is left".to_owned())),
+            Failed::Topic(Unfetched::Egress(EgressError::Exhausted)),
+            Failed::Topic(Unfetched::Egress(EgressError::NoRoom)),
+        ];
+        for error in shortages {
+            let mut patience = Patience::default();
+            let pauses: Vec<_> = (0..1_000).map(|_| patience.after(&error)).collect();
+            assert_eq!(pauses[..3], AGAIN_AFTER.map(Some), "{error}");
+            assert!(pauses[3..].iter().all(|pause| *pause == Some(AGAIN_AFTER[2])), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ping_that_names_many_topics_shares_syncs_of_the_disk_and_wakes_all_their_fetches() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let (fetching, mut pinged) = mpsc::unbounded_channel();
+        let pings = Pings::new(Arc::clone(&store), fetching);
+        let topics: Vec<TopicUrl> =
+            (0..1_000).map(|number| format!("http://source.example/{number}").parse().unwrap()).collect();
+        let asker = Asker { client: None, lane: Lane::Stranger };
+        pings.accept_all(topics.clone(), asker, None).await.unwrap();
+        assert_eq!(store.pings().await.unwrap().len(), topics.len());
+        let woken = iter::from_fn(|| pinged.try_recv().ok()).map(|one| one.ping.topic.to_string());
+        assert_eq!(woken.collect::<HashSet<_>>(), topics.iter().map(ToString::to_string).collect());
+        assert!(syncs(&*store) < 100, "{} syncs", syncs(&*store));
+    }
+
+    /// How often the store has synced the disk.
+    fn syncs(store: &dyn Store) -> u64 {
+        let mut registry = Registry::default();
+        store.meters().register(&mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let count = text.lines().find_map(|line| line.strip_prefix("log_fsync_seconds_count "));
+        count.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+    }
+
+    #[test]
+    fn a_topic_that_cannot_be_fetched_is_tried_three_times_more_whatever_the_hub_lacked_meanwhile() {
+        let gone = Failed::Topic(Unfetched::Status(StatusCode::NOT_FOUND));
+        let mut patience = Patience::default();
+        for pause in AGAIN_AFTER {
+            assert_eq!(patience.after(&gone), Some(pause));
+            assert!(patience.after(&Failed::Store(StoreError::Busy)).is_some());
+        }
+        assert_eq!(patience.after(&gone), None);
+    }
 }

@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit, RedirectError, Room};
 use crate::places::Place;
-use crate::store::{Offset, Validators};
+use crate::store::Validators;
 
 /// Redirects followed, each of which the address guard judges anew.
 const REDIRECTS: u32 = 5;
@@ -107,13 +107,12 @@ impl TopicClient {
 }
 
 impl Fetched {
-    /// What the topic says about this content, which the log has at this offset.
-    pub(super) fn validators(&self, offset: Offset) -> Validators {
+    /// What the topic says about this content.
+    pub(super) fn validators(&self) -> Validators {
         let value = |name: HeaderName| {
             self.answer.headers.get(name).map(|value| Bytes::copy_from_slice(value.as_bytes()))
         };
         Validators {
-            offset,
             url: self.url.to_string(),
             etag: value(ETAG),
             last_modified: value(LAST_MODIFIED),

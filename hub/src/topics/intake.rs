@@ -232,6 +232,7 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
         rule,
         idempotency_key,
         interval,
+        validators: None,
         received_at,
         trace,
     })

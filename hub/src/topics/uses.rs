@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::interval;
 use tracing::warn;
 
-use super::authority::replace;
+use super::authority::{Tokens, replace};
 
 /// How often uses are written down, if there were any.
 const EVERY: Duration = Duration::from_secs(60);
@@ -20,14 +20,14 @@ const EVERY: Duration = Duration::from_secs(60);
 /// The last use of each token by its name.
 #[derive(Clone, Debug)]
 pub struct Uses {
-    path: Arc<PathBuf>,
+    tokens: Arc<Path>,
     since: Arc<Mutex<BTreeMap<String, DateTime>>>,
 }
 
 impl Uses {
     /// Uses that are written down beside the file of tokens.
     pub(super) fn beside(tokens: &Path) -> Self {
-        Self { path: Arc::new(uses_file(tokens)), since: Arc::default() }
+        Self { tokens: tokens.into(), since: Arc::default() }
     }
 
     pub(super) fn note(&self, name: &str, at: DateTime) {
@@ -65,13 +65,13 @@ impl Uses {
         if since.is_empty() {
             return;
         }
-        let mut all: BTreeMap<String, String> = fs::read(&*self.path)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default();
+        let (path, mut all) = (uses_file(&self.tokens), Self::read(&self.tokens));
         all.extend(since.into_iter().map(|(name, at)| (name, at.to_string())));
-        if let Err(error) = replace(&self.path, &all) {
-            warn!(%error, path = %self.path.display(), "the last use of tokens is not written down");
+        if let Ok(tokens) = Tokens::open(&self.tokens) {
+            all.retain(|name, _| tokens.has(name));
+        }
+        if let Err(error) = replace(&path, &all) {
+            warn!(%error, path = %path.display(), "the last use of tokens is not written down");
         }
     }
 

@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use resync_tests::harness::{Answer, HubProcess, Process, Receiver, Reply, Seen, eventually, form};
 use tempfile::tempdir;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 const TOPIC: &str = "http://EXAMPLE.com/%7eframework/?a=1&b=2";
 
@@ -139,6 +143,47 @@ async fn d08_b29_a_callback_that_was_not_told_is_told_again_even_after_kill_9() 
     hub.publish(TOPIC, "news").await.unwrap();
     control.until_delivered(1).await;
     assert_eq!(away.seen().iter().filter(|seen| is_denial(seen)).count(), 3, "any answer will do");
+}
+
+/// An operator's proxy, or an impatient one, hangs up while the subscribers of a large topic are denied.
+#[tokio::test]
+async fn what_was_begun_is_done_for_thousands_although_the_client_hangs_up() {
+    const MANY: usize = 2_000;
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    for hundred in 0..MANY / 100 {
+        let asking = (0..100).map(|number| {
+            let callback = destination.url(&format!("/{hundred}/{number}"));
+            let address = hub.address;
+            async move {
+                let wish = [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &*callback)];
+                form(address, &wish).await.unwrap().status
+            }
+        });
+        assert!(join_all(asking).await.iter().all(|status| *status == 202));
+    }
+    hub.until_subscribed(MANY).await;
+
+    let token = fs::read_to_string(folder.path().join("admin-token")).unwrap();
+    let wish = format!("{{\"topic\": {TOPIC:?}}}");
+    let mut client = TcpStream::connect(hub.admin_address()).await.unwrap();
+    let order = format!(
+        "POST /api/v1/subscriptions/deny HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n{wish}",
+        token.trim(),
+        wish.len()
+    );
+    client.write_all(order.as_bytes()).await.unwrap();
+    let audit = folder.path().join("audit.jsonl");
+    eventually("it is begun", || async { fs::read_to_string(&audit).unwrap().contains("\"deny\"") }).await;
+    drop(client);
+    hub.until_subscribed(0).await;
+    eventually("its end is written down", || async {
+        fs::read_to_string(&audit).unwrap().contains(&format!("{MANY} denied"))
+    })
+    .await;
+    let told = |log: &[Seen]| log.iter().filter(|seen| is_denial(seen)).count() == MANY;
+    destination.until("each of them is told", told).await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,34 @@ async fn a_body_that_does_not_come_is_refused_with_408() {
     let answer = rest(&mut slow).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(answer.contains("too slowly"), "{answer}");
+}
+
+#[tokio::test]
+async fn nor_does_the_operators_listener_wait_for_a_body() {
+    let folder = tempdir().unwrap();
+    let keys = [("INGRESS_BODY_TIMEOUT", "500ms"), ("INGRESS_CONNECTIONS_PER_CLIENT", "2")];
+    let hub = HubProcess::start_with(folder.path(), &keys).await;
+    let token = fs::read_to_string(folder.path().join("admin-token")).unwrap();
+    let by_token = format!("Authorization: Bearer {token}\r\n");
+    for (path, header) in [
+        ("/login", "Content-Type: application/x-www-form-urlencoded\r\n"),
+        ("/api/v1/subscriptions/deny", by_token.as_str()),
+        ("/api/v1/tokens", by_token.as_str()),
+    ] {
+        let mut parked = Vec::new();
+        for _ in 0..2 {
+            let mut stream = TcpStream::connect(hub.admin_address()).await.unwrap();
+            let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\n{header}Content-Length: 9\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            parked.push(stream);
+        }
+        for mut stream in parked {
+            let answer = rest(&mut stream).await;
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{path}: {answer}");
+        }
+        eventually("there is room for the operator", || async { hub.admin("/livez").await.status == 200 })
+            .await;
+    }
 }
 
 #[tokio::test]

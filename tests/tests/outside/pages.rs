@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use url::form_urlencoded;
 
 const TOPIC: &str = "http://example.com/set1/framework/";
@@ -128,10 +128,26 @@ async fn a_door_that_is_tried_too_often_stays_shut_for_a_moment() {
     let hub = HubProcess::start(folder.path()).await;
     let stranger = Browser { hub: hub.admin_address(), cookie: String::new() };
     let mut statuses = BTreeMap::<u16, u32>::new();
-    for _ in 0..30 {
+    for _ in 0..200 {
         *statuses.entry(stranger.send("/login", &[("token", "guess")], "").await.status).or_default() += 1;
+        let by_api = hub.admin("/api/v1/status").await;
+        assert!(by_api.status == 200 || by_api.header("retry-after").is_some(), "{}", by_api.text());
+        *statuses.entry(by_api.status + 1_000).or_default() += 1;
     }
-    assert!(statuses[&403] >= 10 && statuses[&429] >= 1, "{statuses:?}");
+    assert!(statuses[&403] >= 60 && statuses[&429] >= 1, "{statuses:?}");
+    assert!(statuses[&1_200] >= 50 && statuses[&1_429] >= 1, "one bound for both doors: {statuses:?}");
+
+    let elsewhere = TcpSocket::new_v4().unwrap();
+    elsewhere.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut operator = elsewhere.connect(hub.admin_address()).await.unwrap();
+    let token = fs::read_to_string(folder.path().join("admin-token")).unwrap();
+    let order = format!(
+        "GET /api/v1/status HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    );
+    operator.write_all(order.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    operator.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "nobody else is kept out: {answer}");
 }
 
 #[tokio::test]

@@ -3,18 +3,20 @@
 #![allow(clippy::unused_async, reason = "handlers are async, whether they wait or not")]
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::LazyLock;
+use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, Path, Query, Request, State};
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -23,15 +25,21 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::super::paced::Leeway;
-use super::super::reply;
+use super::super::{body, reply};
 use super::AdminState;
+use super::door::Shut;
 use super::pipe::pipe;
 use super::problem::Problem;
+use super::token::shown;
 use crate::operator::{
     By, Denied, Done, Draining, Entry, Export, Gap, Host, Late, LogLevel, NewPublisher, Overview, Page,
     Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail, ToAdd, ToDeny,
     Topic, TopicDetail, Turn, Wish,
 };
+use crate::topics::Reserved;
+
+/// No order is larger: it may name two hundred thousand subscriptions.
+const BODY_LIMIT: usize = 2 * 1024 * 1024;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -109,12 +117,25 @@ pub(super) fn routes(state: &AdminState) -> Router<AdminState> {
         .layer(from_fn_with_state(state.clone(), require_token))
 }
 
-async fn require_token(State(state): State<AdminState>, request: Request, next: Next) -> Response {
-    if state.token.is_in(request.headers()) {
-        return next.run(request).await;
+async fn require_token(
+    State(state): State<AdminState>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let opened = shown(request.headers()).map(|token| state.door.open(token, peer.ip(), Instant::now()));
+    match opened {
+        Some(Ok(())) => next.run(request).await,
+        Some(Err(early @ Shut::Early(wait))) => {
+            let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, early).into_response();
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+            response
+        }
+        Some(Err(Shut::Wrong)) | None => {
+            let why = "send Authorization: Bearer and the admin token of this hub";
+            Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
+        }
     }
-    let why = "send Authorization: Bearer and the admin token of this hub";
-    Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
 }
 
 /// What an answer is: a value as JSON, or a problem.
@@ -138,6 +159,24 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
         match Query::from_request_parts(parts, state).await {
             Ok(Query(asked)) => Ok(Self(asked)),
             Err(error) => Err(Problem::new(StatusCode::BAD_REQUEST, error)),
+        }
+    }
+}
+
+/// A body that came in time, and its room in memory.
+struct Sent {
+    body: Bytes,
+    _room: Reserved,
+}
+
+impl FromRequest<AdminState> for Sent {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &AdminState) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        match body::read(&head.headers, body, BODY_LIMIT, state.pace, &state.bodies).await {
+            Ok((body, room)) => Ok(Self { body, _room: room }),
+            Err(unread) => Err(Problem::new(unread.status(), unread)),
         }
     }
 }
@@ -224,9 +263,9 @@ async fn replace_address(State(state): State<AdminState>, Path(id): Path<String>
 /// End subscriptions now and tell their callbacks
 #[utoipa::path(post, path = "/subscriptions/deny", tag = "subscriptions", request_body = ToDeny, responses(
     (status = 200, description = "How many", body = Denied), (status = "default", description = "A problem", body = Problem)))]
-async fn deny(State(state): State<AdminState>, body: Bytes) -> Answer<Denied> {
+async fn deny(State(state): State<AdminState>, sent: Sent) -> Answer<Denied> {
     let example = "{\"ids\": [7], \"reason\": \"moved\"} or {\"topic\": \"https://…\"}";
-    Ok(Json(state.desk.deny(By::Api, &understood::<ToDeny>(&body, example)?).await?))
+    Ok(Json(state.desk.deny(By::Api, understood(&sent.body, example)?).await?))
 }
 
 /// Subscriptions that are behind
@@ -309,9 +348,9 @@ async fn tokens(State(state): State<AdminState>) -> Answer<Vec<Publisher>> {
 /// Make a token, which is shown once
 #[utoipa::path(post, path = "/tokens", tag = "tokens", request_body = ToAdd, responses(
     (status = 200, description = "The token", body = NewPublisher), (status = "default", description = "A problem", body = Problem)))]
-async fn add_token(State(state): State<AdminState>, body: Bytes) -> Answer<NewPublisher> {
+async fn add_token(State(state): State<AdminState>, sent: Sent) -> Answer<NewPublisher> {
     let example = "{\"name\": \"library\", \"topic_prefixes\": [\"https://library.example/\"]}";
-    Ok(Json(state.desk.add_token(By::Api, understood(&body, example)?).await?))
+    Ok(Json(state.desk.add_token(By::Api, understood(&sent.body, example)?).await?))
 }
 
 /// Make a token worthless, at once
@@ -391,8 +430,8 @@ async fn log_level(State(state): State<AdminState>) -> Answer<LogLevel> {
 /// Let other lines go to the log until the next start
 #[utoipa::path(put, path = "/log", tag = "hub", request_body = LogLevel, responses(
     (status = 200, description = "The filter in force", body = LogLevel), (status = "default", description = "A problem", body = Problem)))]
-async fn set_log_level(State(state): State<AdminState>, body: Bytes) -> Answer<LogLevel> {
-    let wish = understood(&body, "{\"filter\": \"hub=debug\"}")?;
+async fn set_log_level(State(state): State<AdminState>, sent: Sent) -> Answer<LogLevel> {
+    let wish = understood(&sent.body, "{\"filter\": \"hub=debug\"}")?;
     Ok(Json(state.desk.set_log_level(By::Api, &wish).await?))
 }
 

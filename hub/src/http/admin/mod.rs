@@ -1,6 +1,7 @@
 //! The operator's listener: health and metrics for everybody who may reach it, the admin API and the pages behind a token.
 
 mod api;
+mod door;
 mod pages;
 mod pipe;
 mod problem;
@@ -17,11 +18,14 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use tokio::sync::watch;
 
+use super::body::Pace;
 use super::reply::text;
 use super::shield::shield;
 use crate::metrics::{self, Metrics};
 use crate::operator::Desk;
+use crate::topics::BodyBudget;
 
+pub use door::Door;
 pub use pages::Sessions;
 pub use token::AdminToken;
 
@@ -31,11 +35,15 @@ pub struct AdminState {
     /// What may be seen and done.
     pub desk: Desk,
     /// Who may.
-    pub token: AdminToken,
+    pub door: Door,
     /// Who has come in by the pages.
     pub sessions: Sessions,
     /// What is counted and measured.
     pub metrics: Metrics,
+    /// How slowly bodies may come in.
+    pub pace: Pace,
+    /// What they may take in memory.
+    pub bodies: BodyBudget,
     /// How long whoever takes a backup may pause.
     pub backup_timeout: Duration,
     /// Turns true when the hub stops.

@@ -53,9 +53,11 @@ pub(super) fn status(failed: &Failed) -> StatusCode {
         Failed::Asked(_) => StatusCode::BAD_REQUEST,
         Failed::Unknown(_) => StatusCode::NOT_FOUND,
         Failed::Conflict(_) => StatusCode::CONFLICT,
-        Failed::Store(_) | Failed::Stopped(_) | Failed::Audit(_) | Failed::Backup(_) => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        Failed::Store(_)
+        | Failed::Partly { .. }
+        | Failed::Stopped(_)
+        | Failed::Audit(_)
+        | Failed::Backup(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 

@@ -26,16 +26,15 @@ impl AdminToken {
         Self::new(presented).0.ct_eq(&self.0).into()
     }
 
-    /// Whether a request carries it as its bearer token.
-    pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
-        let presented = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        presented.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|token| self.is(token))
-    }
-
     /// A short name that tells the cookies of several hubs on one machine apart, and nothing about the token.
     pub(super) fn name(&self) -> String {
         hex::encode(&Sha256::digest(self.0)[..4])
     }
+}
+
+/// The bearer token that a request shows.
+pub(super) fn shown(headers: &HeaderMap) -> Option<&str> {
+    headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 //! for it, so that nobody can be made a victim by asking. Its scripts are none, and what strangers chose is text.
 
 mod page;
+mod turns;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,10 +21,9 @@ use http::header::{RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::Deserialize;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
 use url::{Url, form_urlencoded};
 
+use self::turns::Turns;
 use super::body::{self, Bodies};
 use super::client::TrustedProxies;
 use super::cookies::cookie;
@@ -63,8 +63,7 @@ pub struct SelfService {
     /// What is typed here can be overheard, and cookies too.
     overheard: bool,
     tries: SharedBuckets,
-    /// What a subscription has missed is searched for: one at a time, so that nobody can keep the disk busy by asking.
-    turn: Arc<Semaphore>,
+    turns: Turns,
 }
 
 impl SelfService {
@@ -83,7 +82,7 @@ impl SelfService {
             base: base.into(),
             overheard: hub_url.starts_with("http:"),
             tries: SharedBuckets::new(true, TRIES),
-            turn: Arc::new(Semaphore::new(1)),
+            turns: Turns::new(),
         }
     }
 }
@@ -132,11 +131,14 @@ async fn show(
     {
         return state.let_in(id);
     }
-    if let Err(early) = state.limits.client(state.proxies.client(peer.ip(), &headers), Instant::now()) {
+    let client = state.proxies.client(peer.ip(), &headers);
+    if let Err(early) = state.limits.client(client, Instant::now()) {
         return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY);
     }
     match (id, cookie(&headers, VISIT)) {
-        (Ok(id), Some(visit)) if ticket.is_empty() && state.desk.is_visit(visit, id) => state.view(id).await,
+        (Ok(id), Some(visit)) if ticket.is_empty() && state.desk.is_visit(visit, id) => {
+            state.view(id, client).await
+        }
         (Ok(_) | Err(()), _) => page::unknown(&state.base),
     }
 }
@@ -155,7 +157,7 @@ async fn open(
     let read = body::read(&head.headers, body, FORM_LIMIT, state.bodies.pace, &state.bodies.forms).await;
     let (body, _room) = match read {
         Ok(read) => read,
-        Err(refusal) => return refusal,
+        Err(unread) => return unread.into_response(),
     };
     let fields: Vec<_> = form_urlencoded::parse(&body).collect();
     let field = |wanted| fields.iter().find(|(name, _)| name == wanted).map_or("", |(_, value)| value);
@@ -194,8 +196,8 @@ impl SelfService {
         answer
     }
 
-    async fn view(&self, id: PageId) -> Response {
-        let Some(_turn) = turn(&self.turn, TURN_TIMEOUT).await else {
+    async fn view(&self, id: PageId, client: IpAddr) -> Response {
+        let Some(_turn) = self.turns.take(client, TURN_TIMEOUT).await else {
             let why = "Too many look at their pages now.";
             return self.later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why);
         };
@@ -216,25 +218,5 @@ impl SelfService {
         let mut answer = page::later(status, &self.base, seconds, why);
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         answer
-    }
-}
-
-/// A place in the queue for the disk; `None` when it is too long.
-async fn turn(queue: &Semaphore, patience: Duration) -> Option<SemaphorePermit<'_>> {
-    timeout(patience, queue.acquire()).await.ok()?.ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn nobody_waits_for_a_turn_without_end() {
-        let queue = Semaphore::new(1);
-        let first = turn(&queue, Duration::ZERO).await;
-        assert!(first.is_some());
-        assert!(turn(&queue, Duration::from_millis(1)).await.is_none());
-        drop(first);
-        assert!(turn(&queue, Duration::ZERO).await.is_some());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Place, append, at, behind, callback, on_every_engine, posted, subscribe, the, topic};
 use crate::store::{
-    Checkpoint, Ended, Epoch, FailureClass, Gap, Laggard, Offset, Replayed, Shard, Skip, Standing,
+    Checkpoint, Ended, Epoch, FailureClass, Gap, Laggard, Missed, Offset, Replayed, Shard, Skip, Standing,
     StoreError, StoreEvent, Subscription, SubscriptionId, Sweep, Watermark,
 };
 
@@ -18,6 +18,7 @@ on_every_engine!(
     shards_do_not_mix,
     a_shard_knows_the_topics_of_its_subscriptions_and_no_others,
     skips_are_listed_up_to_the_limit,
+    what_one_subscription_has_missed_is_found_among_that_of_ten_thousands,
     what_is_replayed_was_not_given_up,
     a_replay_of_thousands_of_skips_forgets_them_all_but_the_newest,
     gaps_are_listed_in_the_order_of_time_and_forgotten_with_it,
@@ -291,6 +292,33 @@ async fn gaps_are_listed_in_the_order_of_time_and_forgotten_with_it(place: Place
     assert_eq!(store.gaps(None, 10).await.unwrap(), gaps[2..]);
     drop(store);
     assert_eq!(place.faults(), []);
+}
+
+async fn what_one_subscription_has_missed_is_found_among_that_of_ten_thousands(place: Place) {
+    let store = place.open();
+    let (shard, one) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let gap = |id, seconds| Gap {
+        topic: one.topic,
+        subscription: SubscriptionId(id),
+        from: Offset(1),
+        to: Offset(1),
+        at: at(seconds),
+    };
+    let others = |of: u64| (0..12_000).map(move |number| of + 1 + number);
+    let own = (skip(&one, 7), gap(one.id.0, 20));
+    let checkpoint = Checkpoint {
+        skips: others(one.id.0)
+            .map(|id| Skip { subscription: SubscriptionId(id), ..skip(&one, 1) })
+            .chain([own.0])
+            .collect(),
+        gaps: others(one.id.0).map(|id| gap(id, 10)).chain([own.1]).collect(),
+        ..Checkpoint::default()
+    };
+    store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    let missed = |limit| store.missed(shard, one.topic, one.id, limit);
+    assert_eq!(missed(12_001).await.unwrap(), Missed { skips: vec![own.0], gaps: vec![own.1], all: true });
+    assert_eq!(missed(12_000).await.unwrap(), Missed::default());
 }
 
 async fn what_is_replayed_was_not_given_up(place: Place) {

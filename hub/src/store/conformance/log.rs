@@ -246,18 +246,26 @@ async fn cn008_a_repeated_notification_does_not_break_the_chain(place: Place) {
 async fn validators_are_found_again_after_reopening(place: Place) {
     let store = place.open();
     let url = topic("t");
-    let (id, _) = append(&*store, posted(&url, "x")).await;
-    assert_eq!(store.validators(id).await.unwrap(), None);
+    let (id, first) = append(&*store, posted(&url, "x")).await;
+    assert_eq!(store.validators(id, first).await.unwrap(), None);
     let validators = Validators {
-        offset: Offset(1),
         url: "https://source.example/t?moved".into(),
         etag: Some(Bytes::from_static(b"W/\"\xFF\"")),
         last_modified: None,
         digest: [7; 32],
     };
-    store.put_validators(id, validators.clone()).await.unwrap();
+    store.put_validators(id, first, validators.clone()).await.unwrap();
     let store = place.reopen(store);
-    assert_eq!(store.validators(id).await.unwrap(), Some(validators));
+    assert_eq!(store.validators(id, first).await.unwrap().as_ref(), Some(&validators));
+    let fetched = NewNotification { validators: Some(validators.clone()), ..posted(&url, "y") };
+    let (_, second) = append(&*store, fetched).await;
+    let store = place.reopen(store);
+    assert_eq!(
+        store.validators(id, second).await.unwrap(),
+        Some(validators),
+        "written with the notification"
+    );
+    assert_eq!(store.validators(id, first).await.unwrap(), None, "they are about the newer one");
 }
 
 async fn the_first_since_a_moment_is_found_although_the_clock_was_set_back(place: Place) {

@@ -106,6 +106,7 @@ pub(crate) fn posted(topic: &TopicUrl, body: impl Into<Bytes>) -> NewNotificatio
         rule: Rule::Every,
         idempotency_key: None,
         interval: None,
+        validators: None,
         received_at: DateTime::now(),
         trace: None,
     }

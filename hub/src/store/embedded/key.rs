@@ -106,6 +106,17 @@ pub(super) fn gap(gap: &Gap) -> Vec<u8> {
     [expiry_until(*at), place.concat()].concat()
 }
 
+/// The subscription in the key of a skip, at its end.
+pub(super) fn subscription_of_skip(key: &[u8]) -> Option<SubscriptionId> {
+    key.last_chunk().map(|id| SubscriptionId(u64::from_be_bytes(*id)))
+}
+
+/// The subscription in the key of a gap, behind the moment and the topic.
+pub(super) fn subscription_of_gap(key: &[u8]) -> Option<SubscriptionId> {
+    let id = key.get(size_of::<i64>() + size_of::<u64>()..)?.first_chunk()?;
+    Some(SubscriptionId(u64::from_be_bytes(*id)))
+}
+
 pub(super) fn idempotency(topic: TopicId, key: &str) -> Vec<u8> {
     [topic.0.to_be_bytes().as_slice(), &digest(&[key.as_bytes()])].concat()
 }

@@ -23,6 +23,7 @@ mod journals;
 mod key;
 mod layout;
 mod memory;
+mod missed;
 mod repair;
 mod restore;
 mod room;
@@ -52,7 +53,7 @@ use tokio::sync::mpsc;
 pub(super) use self::check::check;
 pub(super) use self::copy::back_up;
 use self::engine::{Batch, Engine, Keys, Space};
-use self::layout::{Encryption, Foundation};
+use self::layout::{Encryption, Foundation, Stated};
 use self::memory::Ledger;
 pub(super) use self::repair::repair;
 pub(super) use self::restore::{restore, verify};
@@ -63,9 +64,9 @@ pub(crate) use self::testing::damage_log;
 use self::writer::{Kind, Writer};
 use super::{
     Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,
-    Keyring, Meters, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair, PendingRequest,
-    Ping, Recipient, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError, StoreEvent,
-    Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
+    Keyring, Meters, Missed, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair,
+    PendingRequest, Ping, Recipient, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError,
+    StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
@@ -291,14 +292,15 @@ impl Store for Embedded {
         self.read(move |shared| standing::standing(shared, shards, topic, offset)).await
     }
 
-    async fn validators(&self, topic: TopicId) -> Result<Option<Validators>> {
-        self.shared.get(&key::topic(topic))
+    async fn validators(&self, topic: TopicId, version: Offset) -> Result<Option<Validators>> {
+        let known = self.shared.get::<Stated>(&key::topic(topic))?;
+        Ok(known.filter(|known| known.version == version).map(|known| known.validators))
     }
 
-    async fn put_validators(&self, topic: TopicId, validators: Validators) -> Result<()> {
+    async fn put_validators(&self, topic: TopicId, version: Offset, validators: Validators) -> Result<()> {
         self.writer
             .run(Kind::Essential, SMALL, move |transaction| {
-                transaction.put_validators(topic, &validators);
+                transaction.put_validators(topic, version, validators);
                 Ok(())
             })
             .await
@@ -491,6 +493,10 @@ impl Store for Embedded {
             range.from = key::skip(shard, topic, offset, SubscriptionId(id.0.saturating_add(1)));
         }
         self.read(move |shared| shared.list(&range).take(limit).collect()).await
+    }
+
+    async fn missed(&self, shard: Shard, topic: TopicId, id: SubscriptionId, limit: usize) -> Result<Missed> {
+        self.read(move |shared| missed::missed(shared, shard, topic, id, limit)).await
     }
 
     async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>> {

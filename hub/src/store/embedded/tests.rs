@@ -44,6 +44,7 @@ fn posted(body: impl Into<Bytes>, key: Option<&str>) -> NewNotification {
         rule: Rule::Every,
         idempotency_key: key.map(Into::into),
         interval: None,
+        validators: None,
         received_at: DateTime::now(),
         trace: None,
     }

@@ -41,7 +41,7 @@ async fn done(desk: &Desk, act: &str, form: &Form) -> Result<usize, Failed> {
         "deny" => {
             let reason = form.field("reason").unwrap_or_default().to_owned();
             let to_deny = ToDeny { ids: wish.subscription.into_iter().collect(), topic: None, reason };
-            match desk.deny(by, &to_deny).await?.denied {
+            match desk.deny(by, to_deny).await?.denied {
                 0 => Err(Failed::Unknown("subscription")),
                 denied => Ok(denied),
             }

@@ -9,32 +9,36 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::{HeaderValue, StatusCode};
 use maud::{Markup, html};
-use tracing::warn;
 
 use super::session::{Form, fields};
 use super::{AdminState, layout, sentence};
+use crate::http::admin::door::Shut;
 
 pub(super) async fn ask() -> Response {
     layout::outside(StatusCode::OK, "Log in", &door(None))
 }
 
-pub(super) async fn come_in(State(state): State<AdminState>, request: Request<Body>) -> Response {
+pub(super) async fn come_in(
+    State(state): State<AdminState>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request<Body>,
+) -> Response {
     let (head, body) = request.into_parts();
-    let fields = match fields(&head.headers, body).await {
+    let fields = match fields(&state, &head.headers, body).await {
         Ok(fields) => fields,
         Err(refusal) => return refusal,
     };
-    // Only what comes from here counts: other sites cannot keep the operator out by trying.
-    if !state.sessions.may_try(Instant::now()) {
-        let why = "The door was tried too often. Wait a moment.";
-        return layout::outside(StatusCode::TOO_MANY_REQUESTS, "Log in", &door(Some(why)));
-    }
     let shown = fields.iter().find(|(name, _)| name == "token").map_or("", |(_, token)| token.as_str());
-    if !state.token.is(shown) {
-        let client = head.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(client)| client.ip());
-        warn!(?client, "a wrong token was shown at the door of the pages");
-        let why = "That is not the token of this hub.";
-        return layout::outside(StatusCode::FORBIDDEN, "Log in", &door(Some(why)));
+    // Only what comes from one of our pages counts: other sites cannot keep the operator out by trying.
+    if let Err(shut) = state.door.open(shown, peer.ip(), Instant::now()) {
+        let (status, why) = match shut {
+            Shut::Wrong => (StatusCode::FORBIDDEN, "That is not the token of this hub."),
+            Shut::Early(_) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many wrong tokens came from your address. Wait a moment.",
+            ),
+        };
+        return layout::outside(status, "Log in", &door(Some(why)));
     }
     if let Err(error) = state.desk.logged_in().await {
         return layout::outside(StatusCode::SERVICE_UNAVAILABLE, "Log in", &door(Some(&sentence(&error))));

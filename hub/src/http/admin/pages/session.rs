@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use http_body_util::{BodyExt, Limited};
 use resync_core::websub::{Secret, is_form};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -19,15 +18,13 @@ use url::form_urlencoded;
 
 use super::super::{AdminState, AdminToken};
 use super::layout;
-use crate::buckets::Buckets;
+use crate::http::body;
 use crate::http::cookies::cookie;
 
 /// How long somebody who does nothing stays in.
 const IDLE: Duration = Duration::from_secs(12 * 3_600);
 /// Sessions at once; beyond that the one that was used least lately ends.
 const AT_ONCE: usize = 64;
-/// How often the door may be tried, by all together: a token cannot be guessed, but one that a person chose perhaps can.
-const TRIES: &str = "1/s, burst 10";
 /// Pages that are kept fresh at once.
 const FRESH: usize = 32;
 /// No form of ours is larger.
@@ -42,7 +39,6 @@ pub struct Sessions {
     cookie: Arc<str>,
     /// The listener speaks TLS.
     secure: bool,
-    tries: Buckets,
     places: Arc<Semaphore>,
 }
 
@@ -63,19 +59,12 @@ pub(super) struct Session {
 impl Sessions {
     /// Nobody is in. `secure`: the listener speaks TLS. Hubs on one machine have cookies of different names.
     pub fn new(token: &AdminToken, secure: bool) -> Self {
-        let tries = Buckets::new(true, TRIES.parse().expect("this is a rate"));
         Self {
             kept: Arc::default(),
             cookie: format!("resync-hub-{}", token.name()).into(),
             secure,
-            tries,
             places: Arc::new(Semaphore::new(FRESH)),
         }
-    }
-
-    /// Whether the door may be tried now.
-    pub(super) fn may_try(&self, now: Instant) -> bool {
-        self.tries.admit((), now).is_ok()
     }
 
     /// A place among the pages that are kept fresh, if there is one left.
@@ -162,7 +151,7 @@ impl FromRequest<AdminState> for Form {
     async fn from_request(request: Request, state: &AdminState) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
         let session = Session::from_request_parts(&mut parts, state).await?;
-        let fields = fields(&parts.headers, body).await?;
+        let fields = fields(state, &parts.headers, body).await?;
         let word = fields.iter().find(|(name, _)| name == WORD).map_or("", |(_, value)| value.as_str());
         if !bool::from(word.as_bytes().ct_eq(session.word.as_bytes())) {
             return Err(refused(
@@ -174,16 +163,22 @@ impl FromRequest<AdminState> for Form {
 }
 
 /// The fields of a form that comes from a page of this listener.
-pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Vec<(String, String)>, Response> {
+pub(super) async fn fields(
+    state: &AdminState,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Vec<(String, String)>, Response> {
     if !is_from_here(headers) {
         return Err(refused("This form comes from another site."));
     }
     if !headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form) {
         return Err(refused("This is no form."));
     }
-    match Limited::new(body, FORM_LIMIT).collect().await {
-        Ok(body) => Ok(form_urlencoded::parse(&body.to_bytes()).into_owned().collect()),
-        Err(_) => Err(refused("This form is too large.")),
+    match body::read(headers, body, FORM_LIMIT, state.pace, &state.bodies).await {
+        Ok((body, _room)) => Ok(form_urlencoded::parse(&body).into_owned().collect()),
+        Err(unread) => {
+            Err(layout::error(unread.status(), None, &format!("The form was not read: {unread}.")))
+        }
     }
 }
 

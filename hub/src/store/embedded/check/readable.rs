@@ -6,12 +6,12 @@ use crate::store::embedded::codec::{self, Record};
 use crate::store::embedded::engine::{Engine, Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{
-    Address, Counters, Encryption, Expiry, Foundation, LogRecord, Part, PausedTopic, Remembered, TopicState,
-    TopicWatermark,
+    Address, Counters, Encryption, Expiry, Foundation, LogRecord, Part, PausedTopic, Remembered, Stated,
+    TopicState, TopicWatermark,
 };
 use crate::store::{
     Chain, Denial, Epoch, Fault, Gap, Keyring, Laggard, PendingRequest, Ping, Result, Skip, StoreError,
-    Subscription, Uptime, Validators,
+    Subscription, Uptime,
 };
 
 /// Returns how many records there are.
@@ -64,7 +64,7 @@ pub(in crate::store::embedded) fn read(
         Space::Idempotency => open::<Remembered>(keys, key, value),
         Space::IdempotencyExpiry => open::<Expiry>(keys, key, value),
         Space::Chains => open::<Chain>(keys, key, value),
-        Space::Validators => open::<Validators>(keys, key, value),
+        Space::Validators => open::<Stated>(keys, key, value),
         Space::Gaps => open::<Gap>(keys, key, value),
         Space::Denials => open::<Denial>(keys, key, value),
     }

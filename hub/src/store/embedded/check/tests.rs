@@ -45,6 +45,7 @@ async fn append(store: &Embedded, body: Vec<u8>) {
         rule: Rule::Every,
         idempotency_key: Some("key".into()),
         interval: None,
+        validators: None,
         received_at: DateTime::now(),
         trace: Some(TraceContext::begin()),
     };

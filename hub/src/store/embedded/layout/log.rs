@@ -356,24 +356,34 @@ impl Record for Chain {
     }
 }
 
-impl Record for Validators {
+/// What a topic said about a version of its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Stated {
+    pub(in super::super) version: Offset,
+    pub(in super::super) validators: Validators,
+}
+
+impl Record for Stated {
     const SPACE: Space = Space::Validators;
 
     fn encode(&self, out: &mut Encoder) {
-        out.number(self.offset.0);
-        out.text(&self.url);
-        out.option(self.etag.as_deref(), Encoder::bytes);
-        out.option(self.last_modified.as_deref(), Encoder::bytes);
-        out.bytes(&self.digest);
+        let Validators { url, etag, last_modified, digest } = &self.validators;
+        out.number(self.version.0);
+        out.text(url);
+        out.option(etag.as_deref(), Encoder::bytes);
+        out.option(last_modified.as_deref(), Encoder::bytes);
+        out.bytes(digest);
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
         Ok(Self {
-            offset: Offset(fields.number()?),
-            url: fields.text()?,
-            etag: fields.option(Decoder::bytes)?,
-            last_modified: fields.option(Decoder::bytes)?,
-            digest: (*fields.bytes()?).try_into().map_err(|_| "a digest has another length")?,
+            version: Offset(fields.number()?),
+            validators: Validators {
+                url: fields.text()?,
+                etag: fields.option(Decoder::bytes)?,
+                last_modified: fields.option(Decoder::bytes)?,
+                digest: (*fields.bytes()?).try_into().map_err(|_| "a digest has another length")?,
+            },
         })
     }
 }

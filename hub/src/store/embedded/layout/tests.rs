@@ -144,10 +144,11 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn validators()(
+    fn stated()(
         url in any::<String>(), etag in any::<Option<Vec<u8>>>(), last_modified in any::<Option<Vec<u8>>>(), digest in any::<[u8; 32]>(),
-    ) -> Validators {
-        Validators { offset: Offset(digest[0].into()), url, etag: etag.map(Bytes::from), last_modified: last_modified.map(Bytes::from), digest }
+    ) -> Stated {
+        let validators = Validators { url, etag: etag.map(Bytes::from), last_modified: last_modified.map(Bytes::from), digest };
+        Stated { version: Offset(digest[0].into()), validators }
     }
 }
 
@@ -161,7 +162,7 @@ proptest! {
     fn every_record_comes_back(
         subscription in subscription(), request in request(), log_record in log_record(), laggard in laggard(),
         skip in skip(), watermark in watermark(), topic in topic_state(), address in any::<(u16, u64, u64)>(),
-        times in (time(), time()), chain in chain(), validators in validators(),
+        times in (time(), time()), chain in chain(), stated in stated(),
     ) {
         comes_back(&subscription);
         comes_back(&request);
@@ -187,7 +188,7 @@ proptest! {
         comes_back(&Foundation { shards: address.0.max(1) });
         comes_back(&Expiry);
         comes_back(&chain);
-        comes_back(&validators);
+        comes_back(&stated);
     }
 
     #[test]
@@ -266,7 +267,7 @@ proptest! {
         let _ = Part::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Chain::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Uptime::decode(&mut Decoder::over(bytes.clone(), &keys));
-        let _ = Validators::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Stated::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Foundation::decode(&mut Decoder::over(bytes, &keys));
     }
 }

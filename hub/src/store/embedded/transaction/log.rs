@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::{Transaction, after};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
-use crate::store::embedded::layout::{Body, Expiry, LogRecord, Part, Remembered};
+use crate::store::embedded::layout::{Body, Expiry, LogRecord, Part, Remembered, Stated};
 use crate::store::{
     Appended, Chain, NewNotification, Notification, Offset, Ping, PingId, Result, Rule, StoreEvent, TopicId,
     Validators,
@@ -36,6 +36,9 @@ impl Transaction<'_> {
             self.remember(topic, name, offset, &new, remember);
         }
         let body = self.put_body(topic, offset, &new);
+        if let Some(validators) = new.validators {
+            self.put_validators(topic, offset, validators);
+        }
         let record = LogRecord {
             rule: new.rule,
             received_at: new.received_at,
@@ -77,8 +80,13 @@ impl Transaction<'_> {
         }))
     }
 
-    pub(in super::super) fn put_validators(&mut self, topic: TopicId, validators: &Validators) {
-        self.put(key::topic(topic), validators);
+    pub(in super::super) fn put_validators(
+        &mut self,
+        topic: TopicId,
+        version: Offset,
+        validators: Validators,
+    ) {
+        self.put(key::topic(topic), &Stated { version, validators });
     }
 
     pub(in super::super) fn put_ping(&mut self, topic: TopicUrl, trace: Option<TraceContext>) -> Ping {
