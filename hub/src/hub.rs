@@ -25,6 +25,7 @@ use crate::http::{
 };
 use crate::metrics::{Meters, Metrics};
 use crate::operator::{Addresses, Audit, Desk, Drain, LogFilter, Sources, Trends};
+use crate::pulse::Pulse;
 use crate::sockets::Sockets;
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
@@ -118,6 +119,7 @@ pub struct Hub {
     admin_address: SocketAddr,
     store: Arc<dyn Store>,
     delivery: Delivery,
+    pulse: Pulse,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     exporting: Option<Exporting>,
@@ -189,6 +191,7 @@ impl Hub {
             (drain.clone(), log),
         );
         desk.forget_addresses().await;
+        let pulse = Pulse::start(&store, delivery.operator(), &stopped, &mut tasks);
         let sessions = Sessions::new(&token, admin_tls.is_some());
         let backup_timeout = config.admin.backup_timeout;
         let admin_state = AdminState {
@@ -196,6 +199,7 @@ impl Hub {
             token,
             sessions,
             metrics,
+            pulse: pulse.clone(),
             backup_timeout,
             stopped: stopped.clone(),
         };
@@ -236,7 +240,7 @@ impl Hub {
         let operators = ingress(admin_tls).with_leeway(backup_timeout);
         tasks.spawn(serve(admin_listener, admin(admin_state), operators, stopped.clone()));
         tasks.spawn(serve(listener, public(endpoint, own), ingress(tls), stopped));
-        Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks, exporting })
+        Ok(Self { url, public_address, admin_address, store, delivery, pulse, stop, tasks, exporting })
     }
 
     /// The hub's URL: what `Link rel="hub"` says.
@@ -257,6 +261,11 @@ impl Hub {
     /// What has been delivered since the start.
     pub fn totals(&self) -> Totals {
         self.delivery.counters().totals()
+    }
+
+    /// Whether its parts still answer.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Waits until a part of the hub has died, which it does only by a fault of ours: then the process should end, and be
@@ -507,4 +516,26 @@ fn make_secret(path: &Path) -> io::Result<String> {
     fs::rename(&draft, path)?;
     sync_folder(folder_of(path))?;
     Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_parts_of_a_hub_answer_until_it_stops() {
+        let folder = tempfile::tempdir().unwrap();
+        let free = || "127.0.0.1:0".to_owned();
+        let data_dir = folder.path().display().to_string();
+        let flags = vec![("listen", free()), ("admin.listen", free()), ("data_dir", data_dir)];
+        let config = config::load(None, |_| None, &flags).unwrap().into_dev().unwrap();
+        let hub = Hub::start(&config).await.unwrap();
+        hub.store.answers().await.unwrap();
+        let delivery = hub.delivery.operator();
+        delivery.answers().await.unwrap();
+        assert_eq!(hub.pulse().silent(), None);
+        hub.stop().await;
+        assert!(delivery.answers().await.is_err());
+    }
 }

@@ -45,6 +45,7 @@ pub mod metrics;
 pub mod operator;
 pub mod pem;
 pub mod places;
+mod pulse;
 mod sockets;
 pub mod store;
 pub mod subscriptions;
@@ -52,4 +53,5 @@ pub mod telemetry;
 pub mod topics;
 
 pub use hub::{Given, Hub, StartError};
+pub use pulse::Pulse;
 pub use sockets::Sockets;

@@ -11,6 +11,7 @@ mod papers;
 mod secrets;
 mod serve;
 mod steer;
+mod systemd;
 mod tools;
 
 use std::io::{self, IsTerminal, Write};

@@ -149,6 +149,12 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// acknowledged until that is over, which the store notices by itself. [`StoreError::Busy`] when a write takes too long.
     fn health(&self) -> Result<()>;
 
+    /// Returns when the writer has come to what waits now, whether the disk takes it or not.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`] when nothing will be written any more.
+    async fn answers(&self) -> Result<()>;
+
     /// What the store holds. Asks nothing of the disk.
     fn usage(&self) -> Usage;
 
