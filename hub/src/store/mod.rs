@@ -18,7 +18,7 @@ mod records;
 #[cfg(test)]
 mod conformance;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,7 +111,7 @@ pub fn back_up(
 ///
 /// # Errors
 /// [`BackupError`] when it could not be restored.
-pub fn verify(backup: &Path) -> std::result::Result<(Header, Copied), BackupError> {
+pub fn verify(backup: impl Read) -> std::result::Result<(Header, Copied), BackupError> {
     embedded::verify(backup)
 }
 
