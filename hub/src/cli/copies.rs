@@ -14,6 +14,7 @@ use resync_hub::store::{self, BackupError, Copied, Header, StoreError};
 use tempfile::Builder;
 
 use super::ask::Admin;
+use super::owner::{is_ours, is_ours_or_is_passed_on};
 use super::tools::{WhichHub, admin_token, over};
 use super::{Failure, complain, say};
 
@@ -45,14 +46,14 @@ pub(super) fn back_up(command: Backup) -> Result<(), Failure> {
     let Backup { file, hub, admin } = command;
     let config = hub.load()?;
     if file == Path::new("-") {
-        return pass_on(&config, admin);
+        return pass_on(&config, &file, admin);
     }
     // A file of its own, for the hub's user only, which goes unless it is whole.
     let name = file.file_name().unwrap_or_default();
     let draft = Builder::new().prefix(name).suffix(".part").tempfile_in(folder_of(&file));
     let mut draft =
         draft.map_err(|error| Failure::new(format_args!("{} cannot be written: {error}", file.display())))?;
-    take(&config, admin, draft.as_file_mut())?;
+    take(&config, &file, admin, draft.as_file_mut())?;
     draft.as_file().sync_all().map_err(Failure::new)?;
     let written = whole(store::verify(draft.reopen().map_err(Failure::new)?))?;
     draft.persist(&file).map_err(|error| Failure::new(error.error))?;
@@ -62,7 +63,7 @@ pub(super) fn back_up(command: Backup) -> Result<(), Failure> {
 }
 
 /// Writes it to standard output. Only its end says that it is whole, so it is read on the way, and the exit code tells.
-fn pass_on(config: &Config, admin: Option<SocketAddr>) -> Result<(), Failure> {
+fn pass_on(config: &Config, file: &Path, admin: Option<SocketAddr>) -> Result<(), Failure> {
     let (mut passing, through) = io::pipe().map_err(Failure::new)?;
     let reading = thread::spawn(move || {
         let read = store::verify(&mut passing);
@@ -70,7 +71,7 @@ fn pass_on(config: &Config, admin: Option<SocketAddr>) -> Result<(), Failure> {
         io::copy(&mut passing, &mut io::sink()).map_err(|error| BackupError::Input(error.to_string()))?;
         read
     });
-    let taken = take(config, admin, Both(io::stdout(), through));
+    let taken = take(config, file, admin, Both(io::stdout(), through));
     let read = reading.join().map_err(|_| Failure::new("what was written could not be read"))?;
     taken?;
     complain(&told(&whole(read)?));
@@ -112,10 +113,12 @@ fn told((header, copied): &(Header, Copied)) -> String {
     )
 }
 
-fn take(config: &Config, admin: Option<SocketAddr>, out: impl Write) -> Result<(), Failure> {
+fn take(config: &Config, file: &Path, admin: Option<SocketAddr>, out: impl Write) -> Result<(), Failure> {
     let mut out = BufWriter::new(out);
     if admin.is_some() {
         ask(config, admin, &mut out)?;
+    } else if let Err(not_ours) = is_ours_or_is_passed_on(&config.data_dir, file) {
+        ask(config, admin, &mut out).map_err(|running| running.and(&not_ours))?;
     } else {
         let stopped =
             store::back_up(config.store.engine, &config.data_dir, &config.beside_the_store(), &mut out);
@@ -137,6 +140,9 @@ fn ask(config: &Config, admin: Option<SocketAddr>, out: &mut impl Write) -> Resu
 pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     let Restore { file, hub } = command;
     let config = hub.load()?;
+    if config.data_dir.exists() {
+        is_ours(&config.data_dir)?;
+    }
     let keys = config.secrets.keyring().map_err(Failure::new)?;
     let (header, found) =
         store::restore(config.store.engine, &config.data_dir, &keys, &file).map_err(Failure::new)?;

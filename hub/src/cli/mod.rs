@@ -7,6 +7,7 @@ mod ask;
 mod copies;
 mod deliveries;
 mod fsck;
+mod owner;
 mod papers;
 mod secrets;
 mod serve;
@@ -148,6 +149,11 @@ struct Failure {
 impl Failure {
     fn new(message: impl std::fmt::Display) -> Self {
         Self { code: 1, message: message.to_string() }
+    }
+
+    /// Neither one way nor the other.
+    fn and(self, other: &Self) -> Self {
+        Self { message: format!("{}; and {}", self.message, other.message), ..self }
     }
 }
 

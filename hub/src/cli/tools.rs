@@ -2,9 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +16,7 @@ use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use super::ask::Admin;
+use super::owner::{AS_ROOT, is_ours, refused};
 use super::{Failure, Settings, say};
 
 /// Entries that are asked for at once.
@@ -26,8 +25,6 @@ const PAGE: usize = 1_000;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The configuration of a hub that is installed as a service.
 const INSTALLED: &str = "/etc/resync-hub/hub.toml";
-/// What to do where only root may read.
-const AS_ROOT: &str = "where the hub is a service, type sudo before the command";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Token {
@@ -333,31 +330,6 @@ pub(super) fn over<'a>(config: &'a Config, address: Option<SocketAddr>, token: &
 pub(super) fn admin_token(config: &Config) -> Result<String, Failure> {
     let file = config.admin_token_file();
     fs::read_to_string(&file).map_err(|error| refused(&file, &error))
-}
-
-/// A file of the hub that cannot be used.
-fn refused(path: &Path, error: &io::Error) -> Failure {
-    let path = path.display();
-    if error.kind() == io::ErrorKind::PermissionDenied {
-        Failure::new(format_args!("{path} cannot be used: {error}; {AS_ROOT}"))
-    } else {
-        Failure::new(format_args!(
-            "{path} cannot be used: {error}; say which hub is meant with --config or --data-dir"
-        ))
-    }
-}
-
-/// What root writes into the folder of another user that user cannot read, and a running hub would be without its tokens.
-fn is_ours(folder: &Path) -> Result<(), Failure> {
-    let owner = fs::metadata(folder).map_err(|error| refused(folder, &error))?.uid();
-    if rustix::process::geteuid().as_raw() == owner {
-        return Ok(());
-    }
-    Err(Failure::new(format_args!(
-        "{} belongs to another user (number {owner}), who could not read what is written here: run this command as that user; \
-         for a service of systemd, deploy/README.md has the whole line",
-        folder.display()
-    )))
 }
 
 pub(super) fn understand<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {

@@ -164,24 +164,46 @@ fn the_package_is_the_same_wherever_it_is_built() {
     assert!(program.starts_with("-rwxr-xr-x"), "{program}");
 }
 
-/// `sudo resync-hub token add` beside a service would leave tokens that the service cannot read.
+/// `sudo resync-hub token add` beside a service would leave tokens that the service cannot read, and `fsck` a store.
 #[test]
-fn a_token_is_not_written_where_the_hub_could_not_read_it() {
+fn nothing_is_written_where_the_hub_could_not_read_it() {
     let folder = tempdir().unwrap();
-    let add = || {
+    let hub = |arguments: &[&str]| {
         let mut command = Command::new(binary("resync-hub"));
-        command.args(["token", "add", "library", "--topic-prefix", "https://library.example/", "--data-dir"]);
-        run(command.arg(folder.path()))
+        command.args(arguments).arg("--data-dir").arg(folder.path());
+        // Nobody listens there.
+        command.env("RESYNC_HUB_ADMIN_LISTEN", "127.0.0.1:1");
+        command.env(
+            "RESYNC_HUB_SECRETS_KEY",
+            "0000000000000000000000000000000000000000000000000000000000000000",
+        );
+        run(&mut command)
     };
+    let add = ["token", "add", "library", "--topic-prefix", "https://library.example/"];
     // Only root can give a folder away.
     if rustix::process::getuid().is_root() {
         std::os::unix::fs::chown(folder.path(), Some(65_532), None).unwrap();
-        let refused = add();
-        assert!(!refused.status.success() && text(&refused).contains("number 65532"), "{}", text(&refused));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let file = tempdir().unwrap();
+        let file = file.path().join("a copy").display().to_string();
+        let passed_on = format!("backup - --data-dir {} > '{file}'", folder.path().display());
+        for (arguments, as_owner) in [
+            (&add[..], "token add library --topic-prefix https://library.example/"),
+            (&["fsck"], "fsck"),
+            (&["fsck", "--repair"], "fsck --repair"),
+            (&["backup", &file], &passed_on),
+            (&["restore", &file], "restore"),
+            (&["secrets", "rotate"], "secrets rotate"),
+        ] {
+            let refused = hub(arguments);
+            let said = text(&refused);
+            assert!(!refused.status.success() && said.contains("number 65532"), "{arguments:?}: {said}");
+            let line = said.lines().find(|line| line.starts_with("  sudo -u '#65532' "));
+            assert!(line.is_some_and(|line| line.contains(as_owner)), "{arguments:?}: {said}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{arguments:?}");
+        }
         std::os::unix::fs::chown(folder.path(), Some(0), None).unwrap();
     }
-    let added = add();
+    let added = hub(&add);
     assert!(added.status.success() && text(&added).starts_with("rsh_"), "{}", text(&added));
 }
 
