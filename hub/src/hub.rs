@@ -529,7 +529,7 @@ mod tests {
         let free = || "127.0.0.1:0".to_owned();
         let data_dir = folder.path().display().to_string();
         let flags = vec![("listen", free()), ("admin.listen", free()), ("data_dir", data_dir)];
-        let config = config::load(None, |_| None, &flags).unwrap().into_dev().unwrap();
+        let config = config::load(None, [], &flags).unwrap().into_dev().unwrap();
         let hub = Hub::start(&config).await.unwrap();
         hub.store.answers().await.unwrap();
         let delivery = hub.delivery.operator();

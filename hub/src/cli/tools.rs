@@ -17,7 +17,7 @@ use url::form_urlencoded::Serializer;
 
 use super::ask::Admin;
 use super::owner::{AS_ROOT, is_ours, refused};
-use super::{Failure, Settings, say};
+use super::{Failure, Settings, say, variables};
 
 /// Entries that are asked for at once.
 const PAGE: usize = 1_000;
@@ -67,8 +67,14 @@ pub(super) struct WhichHub {
 pub(super) enum ConfigCommand {
     /// Check the configuration (exit code 64 when it has mistakes)
     Check(CheckArgs),
-    /// Print the commented default configuration
-    Print,
+    /// Print every key with its meaning and the value in force, secrets hidden
+    Print {
+        #[command(flatten)]
+        of: CheckArgs,
+        /// The defaults instead: the template of a configuration file
+        #[arg(long)]
+        default: bool,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -213,10 +219,12 @@ fn audited<T>(
 
 pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
     match command {
-        ConfigCommand::Print => say(DEFAULT_TOML),
+        ConfigCommand::Print { default: true, .. } => say(DEFAULT_TOML.trim_end()),
+        ConfigCommand::Print { of, default: false } => {
+            say(config::print(of.config.as_deref(), variables())?.trim_end());
+        }
         ConfigCommand::Check(args) => {
-            config::load(args.config.as_deref(), |name| std::env::var(name).ok(), &Vec::new())?
-                .check_files()?;
+            config::load(args.config.as_deref(), variables(), &Vec::new())?.check_files()?;
             say("the configuration is fine");
         }
     }

@@ -2,6 +2,7 @@
 
 mod files;
 mod layers;
+mod print;
 mod values;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use url::Url;
 
 pub use layers::{Overrides, load};
+pub use print::print;
 pub use values::{DEFAULT_TOML, Rate, RateError};
 
 use crate::delivery::{BreakerPolicy, RetryPolicy};

@@ -245,8 +245,7 @@ fn the_environment_of_the_image_is_a_configuration_that_the_hub_understands() {
     let containerfile = Containerfile::read();
     let runtime = containerfile.runtime();
     let environment = runtime.environment();
-    let lookup = |name: &str| environment.get(name).cloned();
-    let config = config::load(None, lookup, &Vec::new()).unwrap();
+    let config = config::load(None, environment.clone(), &Vec::new()).unwrap();
     assert!(config.listen.ip().is_unspecified(), "reachable from outside the container");
     assert_eq!(config.listen.port().to_string(), runtime.value("EXPOSE"));
     assert!(config.admin.listen.ip().is_loopback(), "not reachable from outside the container");
@@ -341,12 +340,12 @@ fn setting<'a>(unit: &'a str, name: &str) -> &'a str {
 }
 
 fn load(path: &str) -> Result<Config, ConfigError> {
-    config::load(Some(&root().join(path)), |_| None, &Vec::new())
+    config::load(Some(&root().join(path)), [], &Vec::new())
 }
 
 fn load_text(text: &str) -> Result<Config, ConfigError> {
     let (_folder, file) = temporary("hub.toml", text);
-    config::load(Some(&file), |_| None, &Vec::new())
+    config::load(Some(&file), [], &Vec::new())
 }
 
 fn members() -> Vec<String> {
