@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use resync_hub::store;
+
 use super::Failure;
 
 /// What to do where only root may read.
@@ -29,7 +31,9 @@ pub(super) fn is_ours_or_is_passed_on(folder: &Path, file: &Path) -> Result<(), 
 }
 
 fn owned(folder: &Path, arguments: &[String], behind: &str) -> Result<(), Failure> {
-    let owner = fs::metadata(folder).map_err(|error| refused(folder, &error))?.uid();
+    // A volume of a container is often root's, and open to the group of a hub that is not.
+    let owner = fs::metadata(folder.join(store::MARK)).or_else(|_| fs::metadata(folder));
+    let owner = owner.map_err(|error| refused(folder, &error))?.uid();
     if rustix::process::geteuid().as_raw() == owner {
         return Ok(());
     }

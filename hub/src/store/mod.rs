@@ -49,6 +49,9 @@ pub use records::{
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
 
+/// The file in the data folder that says what made the store; it belongs to the hub's user, as the folder itself need not.
+pub const MARK: &str = "engine";
+
 /// The result of every storage operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
 

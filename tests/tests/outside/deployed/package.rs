@@ -202,6 +202,13 @@ fn nothing_is_written_where_the_hub_could_not_read_it() {
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{arguments:?}");
         }
         std::os::unix::fs::chown(folder.path(), Some(0), None).unwrap();
+        // What counts is whose the store is: the folder may be a volume.
+        let mark = folder.path().join("engine");
+        fs::write(&mark, "fjall 3\n").unwrap();
+        std::os::unix::fs::chown(&mark, Some(65_532), None).unwrap();
+        let refused = hub(&add);
+        assert!(!refused.status.success() && text(&refused).contains("number 65532"), "{}", text(&refused));
+        fs::remove_file(mark).unwrap();
     }
     let added = hub(&add);
     assert!(added.status.success() && text(&added).starts_with("rsh_"), "{}", text(&added));
