@@ -360,6 +360,11 @@ mod tests {
         assert!(with_file(&file).is_err(), "an empty file does not switch encryption off");
         writeln!(file, "{key}").unwrap();
         assert_eq!(with_file(&file).unwrap().writes_with(), from_environment.writes_with());
+        let named = vec![("secrets.key_file", file.path().display().to_string())];
+        let named = load(None, [], &named).unwrap();
+        assert!(!named.secrets.are_open_to_all());
+        file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(named.secrets.are_open_to_all());
 
         let both = vec![("secrets.key_file", "/nowhere".to_owned())];
         let error = load(None, environment, &both).unwrap().secrets.keyring().unwrap_err();

@@ -8,6 +8,7 @@ mod values;
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -347,6 +348,11 @@ impl fmt::Debug for Hidden {
 }
 
 impl SecretsConfig {
+    /// Whether everybody on the machine can read the file with the keys.
+    pub fn are_open_to_all(&self) -> bool {
+        fs::metadata(&self.key_file).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
+    }
+
     /// The keys under which subscribers' secrets are kept; the file is read anew each time.
     ///
     /// # Errors

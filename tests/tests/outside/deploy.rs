@@ -90,6 +90,19 @@ fn the_unit_lets_the_hub_write_where_the_sample_configuration_says() {
     assert_eq!(setting(&unit, "ConfigurationDirectory"), "resync-hub");
 }
 
+/// The service's user, who exists only while it runs, can own no file.
+#[test]
+fn systemd_hands_the_keys_of_secrets_to_the_hub_as_the_page_on_storage_says() {
+    let page = read("docs/storage.md");
+    let drop_in = page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a drop-in");
+    assert_eq!(complaints(&format!("{}\n{drop_in}", runnable_unit())), "");
+    assert_ne!(complaints(&format!("{}\n{}", runnable_unit(), drop_in.replace("LoadC", "LoudC"))), "");
+    let (name, file) = setting(drop_in, "Environment").split_once('=').expect("a variable");
+    let config = config::load(None, [(name.to_owned(), file.to_owned())], &Vec::new()).unwrap();
+    assert_eq!(config.secrets.key_file, Path::new("%d/secrets.keys"));
+    assert!(setting(drop_in, "LoadCredential").starts_with("secrets.keys:/etc/"));
+}
+
 // --- the sample configuration ---
 
 #[test]
