@@ -7,6 +7,7 @@ use std::process::Command;
 
 use resync_tests::harness::binary;
 use tempfile::{TempDir, tempdir};
+use walkdir::WalkDir;
 
 use super::{read, root, run, said, text};
 
@@ -103,6 +104,27 @@ fn the_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
             "only root may write: {line}"
         );
     }
+}
+
+#[test]
+fn the_pages_of_the_package_lead_to_each_other() {
+    let system = System::new();
+    system.install();
+    let mut followed = 0;
+    for page in WalkDir::new(system.path("usr/share/doc/resync-hub")) {
+        let page = page.unwrap().into_path();
+        if page.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&page).unwrap();
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| link.ends_with(".md") && !link.contains("://")) {
+            let target = page.parent().unwrap().join(link);
+            assert!(target.is_file(), "{} leads to {link}, which is not there", page.display());
+            followed += 1;
+        }
+    }
+    assert!(followed > 50, "only {followed} links were followed");
 }
 
 #[test]
