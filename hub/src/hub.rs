@@ -147,10 +147,8 @@ impl Hub {
         let tickets = tickets(&config.ticket_key_file())?;
         let addresses = addresses(&config.addresses_file())?;
         let Given { sockets: Sockets { public: socket, admin: admin_socket }, log } = given;
-        let listener = listen(socket, config.listen, "--listen")?;
-        let admin_listener = listen(admin_socket, config.admin.listen, "[admin] listen")?;
-        let (public_address, admin_address) =
-            (address(&listener, config.listen), address(&admin_listener, config.admin.listen));
+        let (listener, public_address) = listen(socket, config.listen, "--listen")?;
+        let (admin_listener, admin_address) = listen(admin_socket, config.admin.listen, "[admin] listen")?;
         let url: Arc<str> = hub_url(config, public_address).into();
 
         let guard = guard(&config.egress)?;
@@ -203,9 +201,7 @@ impl Hub {
             backup_timeout,
             stopped: stopped.clone(),
         };
-        if !admin_address.ip().is_loopback() && admin_tls.is_none() {
-            warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
-        }
+        warn_of_overhearing(admin_address, admin_tls.as_ref());
         let endpoint = EndpointState {
             requests,
             publish: PublishState {
@@ -418,21 +414,26 @@ fn hub_url(config: &Config, listening: SocketAddr) -> String {
     format!("{}/websub/", base.trim_end_matches('/'))
 }
 
+/// Listens at this address, and tells it with the port that was really taken.
 fn listen(
     socket: Option<std::net::TcpListener>,
     address: SocketAddr,
     flag: &'static str,
-) -> Result<TcpListener, StartError> {
+) -> Result<(TcpListener, SocketAddr), StartError> {
     let listening = match socket {
         None => http::listen(address),
         Some(socket) => socket.set_nonblocking(true).and_then(|()| TcpListener::from_std(socket)),
     };
-    listening.map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })
+    let listener =
+        listening.map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })?;
+    let taken = listener.local_addr().unwrap_or(address);
+    Ok((listener, taken))
 }
 
-/// The address with the port that was really taken.
-fn address(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
-    listener.local_addr().unwrap_or(asked)
+fn warn_of_overhearing(admin_address: SocketAddr, tls: Option<&Tls>) {
+    if !admin_address.ip().is_loopback() && tls.is_none() {
+        warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
+    }
 }
 
 fn largest_body(config: &Config) -> usize {
