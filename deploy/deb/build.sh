@@ -37,14 +37,13 @@ gzip -9n "$tree/usr/share/man/man1/"*.1
 documents=$tree/usr/share/doc/resync-hub
 install -d "$documents/examples"
 # In their folders, so that they lead to each other as in the repository.
-for file in README.md deploy/README.md docs/hub.md docs/operations.md docs/security.md docs/storage.md; do
-    install -D -m 644 "$source/$file" "$documents/$file"
+for file in "$source"/*.md "$source/deploy/README.md" "$source"/docs/*.md; do
+    install -D -m 644 "$file" "$documents/${file#"$source/"}"
 done
-gzip -9n <"$source/CHANGELOG.md" >"$documents/CHANGELOG.md.gz"
 gzip -9n >"$documents/changelog.gz" <<CHANGELOG
 resync-hub ($version) unstable; urgency=medium
 
-  * What has changed is in CHANGELOG.md.gz.
+  * What has changed is in CHANGELOG.md.
 
  -- $maintainer  $(date -R -r "$source/CHANGELOG.md")
 CHANGELOG

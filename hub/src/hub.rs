@@ -25,6 +25,7 @@ use crate::http::{
 };
 use crate::metrics::{Meters, Metrics};
 use crate::operator::{Addresses, Audit, Desk, Drain, LogFilter, Sources, Trends};
+use crate::pulse::Pulse;
 use crate::sockets::Sockets;
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
@@ -120,6 +121,7 @@ pub struct Hub {
     admin_address: SocketAddr,
     store: Arc<dyn Store>,
     delivery: Delivery,
+    pulse: Pulse,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     exporting: Option<Exporting>,
@@ -147,10 +149,8 @@ impl Hub {
         let tickets = tickets(&config.ticket_key_file())?;
         let addresses = addresses(&config.addresses_file())?;
         let Given { sockets: Sockets { public: socket, admin: admin_socket }, log } = given;
-        let listener = listen(socket, config.listen, "--listen")?;
-        let admin_listener = listen(admin_socket, config.admin.listen, "[admin] listen")?;
-        let (public_address, admin_address) =
-            (address(&listener, config.listen), address(&admin_listener, config.admin.listen));
+        let (listener, public_address) = listen(socket, config.listen, "--listen")?;
+        let (admin_listener, admin_address) = listen(admin_socket, config.admin.listen, "[admin] listen")?;
         let url: Arc<str> = hub_url(config, public_address).into();
 
         let guard = guard(&config.egress)?;
@@ -191,6 +191,7 @@ impl Hub {
             (drain.clone(), log),
         );
         desk.forget_addresses().await;
+        let pulse = Pulse::start(&store, delivery.operator(), &stopped, &mut tasks);
         let sessions = Sessions::new(&token, admin_tls.is_some());
         let backup_timeout = config.admin.backup_timeout;
         let admin_state = AdminState {
@@ -200,10 +201,11 @@ impl Hub {
             metrics,
             pace: pace(config),
             bodies: BodyBudget::new(OPERATORS_BODIES),
+            pulse: pulse.clone(),
             backup_timeout,
             stopped: stopped.clone(),
         };
-        warn_of_listeners(admin_address, admin_tls.is_some());
+        warn_of_overhearing(admin_address, admin_tls.as_ref());
         let endpoint = EndpointState {
             requests,
             publish: PublishState {
@@ -238,7 +240,7 @@ impl Hub {
         let operators = ingress(admin_tls).with_leeway(backup_timeout);
         tasks.spawn(serve(admin_listener, admin(admin_state), operators, stopped.clone()));
         tasks.spawn(serve(listener, public(endpoint, own), ingress(tls), stopped));
-        Ok(Self { url, public_address, admin_address, store, delivery, stop, tasks, exporting })
+        Ok(Self { url, public_address, admin_address, store, delivery, pulse, stop, tasks, exporting })
     }
 
     /// The hub's URL: what `Link rel="hub"` says.
@@ -259,6 +261,11 @@ impl Hub {
     /// What has been delivered since the start.
     pub fn totals(&self) -> Totals {
         self.delivery.counters().totals()
+    }
+
+    /// Whether its parts still answer.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Waits until a part of the hub has died, which it does only by a fault of ours: then the process should end, and be
@@ -288,6 +295,10 @@ impl Hub {
 /// Secrets that are not yet under today's key are rewritten before anything else happens.
 async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     let keys = config.secrets.keyring()?;
+    if config.secrets.are_open_to_all() {
+        let file = config.secrets.key_file.display();
+        warn!(%file, "everybody on this machine can read the keys of subscribers' secrets");
+    }
     let store = store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve)?;
     if let Some(key) = keys.writes_with() {
         let secrets = store.rotate_secrets(keys).await?;
@@ -402,32 +413,31 @@ fn connections() -> usize {
     files.map_or(CONNECTIONS, |files| (files / 2).min(CONNECTIONS))
 }
 
-fn warn_of_listeners(admin_address: SocketAddr, has_tls: bool) {
-    if !admin_address.ip().is_loopback() && !has_tls {
-        warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
-    }
-}
-
 fn hub_url(config: &Config, listening: SocketAddr) -> String {
     let base = config.public_url.as_ref().map_or_else(|| config.tls.origin(listening), ToString::to_string);
     format!("{}/websub/", base.trim_end_matches('/'))
 }
 
+/// Listens at this address, and tells it with the port that was really taken.
 fn listen(
     socket: Option<std::net::TcpListener>,
     address: SocketAddr,
     flag: &'static str,
-) -> Result<TcpListener, StartError> {
+) -> Result<(TcpListener, SocketAddr), StartError> {
     let listening = match socket {
         None => http::listen(address),
         Some(socket) => socket.set_nonblocking(true).and_then(|()| TcpListener::from_std(socket)),
     };
-    listening.map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })
+    let listener =
+        listening.map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })?;
+    let taken = listener.local_addr().unwrap_or(address);
+    Ok((listener, taken))
 }
 
-/// The address with the port that was really taken.
-fn address(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
-    listener.local_addr().unwrap_or(asked)
+fn warn_of_overhearing(admin_address: SocketAddr, tls: Option<&Tls>) {
+    if !admin_address.ip().is_loopback() && tls.is_none() {
+        warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
+    }
 }
 
 fn largest_body(config: &Config) -> usize {
@@ -515,4 +525,26 @@ fn make_secret(path: &Path) -> io::Result<String> {
     fs::rename(&draft, path)?;
     sync_folder(folder_of(path))?;
     Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_parts_of_a_hub_answer_until_it_stops() {
+        let folder = tempfile::tempdir().unwrap();
+        let free = || "127.0.0.1:0".to_owned();
+        let data_dir = folder.path().display().to_string();
+        let flags = vec![("listen", free()), ("admin.listen", free()), ("data_dir", data_dir)];
+        let config = config::load(None, [], &flags).unwrap().into_dev().unwrap();
+        let hub = Hub::start(&config).await.unwrap();
+        hub.store.answers().await.unwrap();
+        let delivery = hub.delivery.operator();
+        delivery.answers().await.unwrap();
+        assert_eq!(hub.pulse().silent(), None);
+        hub.stop().await;
+        assert!(delivery.answers().await.is_err());
+    }
 }

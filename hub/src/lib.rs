@@ -21,7 +21,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let data_dir = folder.path().display().to_string();
 //! let flags = vec![("listen", "127.0.0.1:0".into()), ("admin.listen", "127.0.0.1:0".into()), ("data_dir", data_dir)];
-//! let config = config::load(None, |_| None, &flags)?.into_dev()?;
+//! let config = config::load(None, [], &flags)?.into_dev()?;
 //! tokio::runtime::Runtime::new()?.block_on(async {
 //!     let hub = Hub::start(&config).await?;
 //!     assert!(hub.url().ends_with("/websub/"));
@@ -46,6 +46,7 @@ pub mod metrics;
 pub mod operator;
 pub mod pem;
 pub mod places;
+mod pulse;
 mod sockets;
 pub mod store;
 pub mod subscriptions;
@@ -53,4 +54,5 @@ pub mod telemetry;
 pub mod topics;
 
 pub use hub::{Given, Hub, StartError};
+pub use pulse::Pulse;
 pub use sockets::Sockets;

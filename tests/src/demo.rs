@@ -122,7 +122,7 @@ fn change(collection: &Path) -> Result<(), Anything> {
 async fn start_hub(data: &Path) -> Result<Hub, Anything> {
     let any = || "127.0.0.1:0".to_owned();
     let flags = vec![("listen", any()), ("admin.listen", any()), ("data_dir", data.display().to_string())];
-    let config = config::load(None, |_| None, &flags)?.into_dev()?;
+    let config = config::load(None, [], &flags)?.into_dev()?;
     Ok(Hub::start(&config).await?)
 }
 

@@ -1,28 +1,30 @@
 //! `resync-hub backup` and `restore`: everything that a hub remembers, in one file.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use resync_core::durable::{folder_of, sync_folder};
 use resync_hub::config::Config;
 use resync_hub::operator::{Audit, By, Size};
-use resync_hub::store::{self, BackupError, StoreError};
+use resync_hub::store::{self, BackupError, Copied, Header, StoreError};
 use tempfile::Builder;
 
 use super::ask::Admin;
+use super::owner::{is_ours, is_ours_or_is_passed_on};
 use super::tools::{WhichHub, admin_token, over};
-use super::{Failure, say};
+use super::{Failure, complain, say};
 
 /// How long a running hub may be silent in the middle of a backup.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Args, Debug)]
 pub(super) struct Backup {
-    /// Where to write it; a file that is there is replaced once the backup is whole
+    /// Where to write it; a file that is there is replaced once the backup is whole. With - it goes to standard output,
+    /// where only exit code 0 says that it is whole
     file: PathBuf,
     #[command(flatten)]
     hub: WhichHub,
@@ -43,32 +45,80 @@ pub(super) struct Restore {
 pub(super) fn back_up(command: Backup) -> Result<(), Failure> {
     let Backup { file, hub, admin } = command;
     let config = hub.load()?;
+    if file == Path::new("-") {
+        return pass_on(&config, &file, admin);
+    }
     // A file of its own, for the hub's user only, which goes unless it is whole.
     let name = file.file_name().unwrap_or_default();
     let draft = Builder::new().prefix(name).suffix(".part").tempfile_in(folder_of(&file));
     let mut draft =
         draft.map_err(|error| Failure::new(format_args!("{} cannot be written: {error}", file.display())))?;
-    take(&config, admin, draft.as_file_mut())?;
-    let (header, copied) = store::verify(draft.path()).map_err(|error| match error {
-        BackupError::CutOff(_) => Failure::new(format_args!("{error}; the hub's log says why")),
-        error => Failure::new(error),
-    })?;
+    take(&config, &file, admin, draft.as_file_mut())?;
+    draft.as_file().sync_all().map_err(Failure::new)?;
+    let written = whole(store::verify(draft.reopen().map_err(Failure::new)?))?;
     draft.persist(&file).map_err(|error| Failure::new(error.error))?;
     sync_folder(folder_of(&file)).map_err(Failure::new)?;
-    say(format_args!(
-        "{}: {} records, {}, with everything that was acknowledged before {}",
-        file.display(),
-        copied.records,
-        Size(copied.bytes),
-        header.begun
-    ));
+    say(format_args!("{}: {}", file.display(), told(&written)));
     Ok(())
 }
 
-fn take(config: &Config, admin: Option<SocketAddr>, draft: &mut File) -> Result<(), Failure> {
-    let mut out = BufWriter::new(&mut *draft);
+/// Writes it to standard output. Only its end says that it is whole, so it is read on the way, and the exit code tells.
+fn pass_on(config: &Config, file: &Path, admin: Option<SocketAddr>) -> Result<(), Failure> {
+    let (mut passing, through) = io::pipe().map_err(Failure::new)?;
+    let reading = thread::spawn(move || {
+        let read = store::verify(&mut passing);
+        // What cannot be understood is passed on all the same, and does not hold up the rest.
+        io::copy(&mut passing, &mut io::sink()).map_err(|error| BackupError::Input(error.to_string()))?;
+        read
+    });
+    let taken = take(config, file, admin, Both(io::stdout(), through));
+    let read = reading.join().map_err(|_| Failure::new("what was written could not be read"))?;
+    taken?;
+    complain(&told(&whole(read)?));
+    Ok(())
+}
+
+/// Writes to both.
+struct Both<A, B>(A, B);
+
+impl<A: Write, B: Write> Write for Both<A, B> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)?;
+        self.1.write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()?;
+        self.1.flush()
+    }
+}
+
+fn whole(read: Result<(Header, Copied), BackupError>) -> Result<(Header, Copied), Failure> {
+    read.map_err(|error| match error {
+        BackupError::CutOff(_) => Failure::new(format_args!("{error}; the hub's log says why")),
+        error => Failure::new(error),
+    })
+}
+
+fn told((header, copied): &(Header, Copied)) -> String {
+    format!(
+        "{} records, {}, with everything that was acknowledged before {}",
+        copied.records,
+        Size(copied.bytes),
+        header.begun
+    )
+}
+
+fn take(config: &Config, file: &Path, admin: Option<SocketAddr>, out: impl Write) -> Result<(), Failure> {
+    let mut out = BufWriter::new(out);
     if admin.is_some() {
         ask(config, admin, &mut out)?;
+    } else if let Err(not_ours) = is_ours_or_is_passed_on(&config.data_dir, file) {
+        ask(config, admin, &mut out).map_err(|running| running.and(&not_ours))?;
     } else {
         let stopped =
             store::back_up(config.store.engine, &config.data_dir, &config.beside_the_store(), &mut out);
@@ -78,9 +128,7 @@ fn take(config: &Config, admin: Option<SocketAddr>, draft: &mut File) -> Result<
             taken => drop(taken.map_err(Failure::new)?),
         }
     }
-    out.flush().map_err(Failure::new)?;
-    drop(out);
-    draft.sync_all().map_err(Failure::new)
+    out.flush().map_err(Failure::new)
 }
 
 fn ask(config: &Config, admin: Option<SocketAddr>, out: &mut impl Write) -> Result<(), Failure> {
@@ -92,6 +140,9 @@ fn ask(config: &Config, admin: Option<SocketAddr>, out: &mut impl Write) -> Resu
 pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     let Restore { file, hub } = command;
     let config = hub.load()?;
+    if config.data_dir.exists() {
+        is_ours(&config.data_dir)?;
+    }
     let keys = config.secrets.keyring().map_err(Failure::new)?;
     let (header, found) =
         store::restore(config.store.engine, &config.data_dir, &keys, &file).map_err(Failure::new)?;

@@ -5,6 +5,7 @@ use resync_hub::config::Config;
 use resync_hub::operator::{Audit, By, counted};
 use resync_hub::store::{self, Fault, Findings, Mended, Repaired};
 
+use super::owner::is_ours;
 use super::{Failure, say, tools::WhichHub};
 
 /// Faults that are written out; there may be one for each record.
@@ -21,6 +22,7 @@ pub(super) struct Fsck {
 
 pub(super) fn run(command: Fsck) -> Result<(), Failure> {
     let config = command.hub.load()?;
+    is_ours(&config.data_dir)?;
     let keys = config.secrets.keyring().map_err(Failure::new)?;
     if command.repair {
         return repair(&config, &keys);

@@ -7,12 +7,16 @@ mod ask;
 mod copies;
 mod deliveries;
 mod fsck;
+mod owner;
 mod papers;
 mod secrets;
 mod serve;
 mod steer;
+mod systemd;
 mod tools;
 
+use std::env;
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,7 +54,7 @@ enum Command {
     Secrets(secrets::Secrets),
     /// See what is late in a running hub; retry, skip, replay, pause and resume
     Deliveries(deliveries::Deliveries),
-    /// Check the configuration, or print the effective one
+    /// Check the configuration, or print the one in force
     #[command(subcommand)]
     Config(tools::ConfigCommand),
     /// List the subscriptions of a running hub, export and deny them, and replace the addresses of their pages
@@ -100,9 +104,17 @@ impl Settings {
             [("listen", &self.listen), ("public_url", &self.public_url), ("data_dir", &self.data_dir)];
         let flags: Overrides =
             given.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect();
-        let config = config::load(self.config.as_deref(), |name| std::env::var(name).ok(), &flags)?;
+        let config = config::load(self.config.as_deref(), variables(), &flags)?;
         if self.dev { config.into_dev() } else { Ok(config) }
     }
+}
+
+/// The environment variables of the process. One whose value is no text is not passed over for that.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    };
+    env::vars_os().filter_map(text)
 }
 
 /// Runs what the command line asks for.
@@ -148,6 +160,11 @@ impl Failure {
     fn new(message: impl std::fmt::Display) -> Self {
         Self { code: 1, message: message.to_string() }
     }
+
+    /// Neither one way nor the other.
+    fn and(self, other: &Self) -> Self {
+        Self { message: format!("{}; and {}", self.message, other.message), ..self }
+    }
 }
 
 impl From<ConfigError> for Failure {
@@ -176,8 +193,7 @@ fn complain(text: &str) {
 fn start_logging(config: &Config) -> Result<LogFilter, Failure> {
     let filter = understood(&config.log.filter)
         .map_err(|error| Failure { code: BAD_CONFIGURATION, message: format!("log.{error}") })?;
-    let colour =
-        io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let set: Set = match config.log.format {
         LogFormat::Pretty => {

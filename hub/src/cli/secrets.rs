@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tokio::runtime;
 
 use super::ask::Admin;
+use super::owner::is_ours;
 use super::tools::{WhichHub, understand};
 use super::{Failure, say};
 
@@ -41,6 +42,9 @@ pub(super) fn run(command: Secrets) -> Result<(), Failure> {
 fn rotate(config: &Config) -> Result<String, Failure> {
     let keys = config.secrets.keyring().map_err(Failure::new)?;
     let Some(key) = keys.writes_with() else { return Err(Failure::new(KeyringError::None)) };
+    if let Err(not_ours) = is_ours(&config.data_dir) {
+        return ask_running(config).map_err(|running| running.and(&not_ours));
+    }
     let store = match store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve) {
         Err(StoreError::Locked { .. }) => return ask_running(config),
         opened => opened.map_err(Failure::new)?,

@@ -1,4 +1,4 @@
-//! `resync-hub serve`: start, say where and what to try, wait for a signal, stop.
+//! `resync-hub serve`: start, say where and what to try, wait for a signal, stop; systemd is told of each.
 
 use resync_hub::config::{Config, PublishPolicy};
 use resync_hub::{Given, Hub, Sockets};
@@ -7,11 +7,13 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info};
 
+use super::systemd::Systemd;
 use super::{Failure, Settings, say, start_logging};
 
 pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
     let config = settings.load()?;
     let log = start_logging(&config)?;
+    let systemd = Systemd::of_process();
     let sockets = Sockets::of_process().map_err(|error| {
         Failure::new(format_args!("the sockets that were passed on cannot be used: {error}"))
     })?;
@@ -19,18 +21,23 @@ pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
         return Err(Failure::new("--dev listens on loopback only, and other sockets were passed on"));
     }
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)?;
-    runtime.block_on(serve(&config, settings.dev, Given { sockets, log: Some(log) }))
+    runtime.block_on(serve(&config, settings.dev, Given { sockets, log: Some(log) }, &systemd))
 }
 
-async fn serve(config: &Config, dev: bool, given: Given) -> Result<(), Failure> {
+async fn serve(config: &Config, dev: bool, given: Given, systemd: &Systemd) -> Result<(), Failure> {
     raise_file_limit();
     let mut signals = Signals::catch().map_err(Failure::new)?;
+    systemd.tell("STATUS=opening the store");
     let mut hub = Hub::start_with(config, given).await?;
     greet(&hub, config, dev);
+    systemd.tell(&format!("READY=1\nSTATUS=serving {}", hub.url()));
+    let pulse = hub.pulse();
     tokio::select! {
         () = signals.any() => {}
         () = hub.broken() => return Err(Failure::new("a part of the hub has died, see the log: start it again")),
+        never = systemd.tell_of_life(&pulse) => match never {},
     }
+    systemd.tell("STOPPING=1\nSTATUS=finishing what is under way");
     info!("stopping: finishing what is under way");
     hub.stop().await;
     info!("stopped");

@@ -2,9 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +16,8 @@ use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use super::ask::Admin;
-use super::{Failure, Settings, say};
+use super::owner::{AS_ROOT, is_ours, refused};
+use super::{Failure, Settings, say, variables};
 
 /// Entries that are asked for at once.
 const PAGE: usize = 1_000;
@@ -27,8 +26,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const ACT_TIMEOUT: Duration = Duration::from_secs(300);
 /// The configuration of a hub that is installed as a service.
 const INSTALLED: &str = "/etc/resync-hub/hub.toml";
-/// What to do where only root may read.
-const AS_ROOT: &str = "where the hub is a service, type sudo before the command";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Token {
@@ -71,8 +68,14 @@ pub(super) struct WhichHub {
 pub(super) enum ConfigCommand {
     /// Check the configuration (exit code 64 when it has mistakes)
     Check(CheckArgs),
-    /// Print the commented default configuration
-    Print,
+    /// Print every key with its meaning and the value in force, secrets hidden
+    Print {
+        #[command(flatten)]
+        of: CheckArgs,
+        /// The defaults instead: the template of a configuration file
+        #[arg(long)]
+        default: bool,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -216,10 +219,12 @@ fn audited<T>(
 
 pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
     match command {
-        ConfigCommand::Print => say(DEFAULT_TOML),
+        ConfigCommand::Print { default: true, .. } => say(DEFAULT_TOML.trim_end()),
+        ConfigCommand::Print { of, default: false } => {
+            say(config::print(of.config.as_deref(), variables())?.trim_end());
+        }
         ConfigCommand::Check(args) => {
-            config::load(args.config.as_deref(), |name| std::env::var(name).ok(), &Vec::new())?
-                .check_files()?;
+            config::load(args.config.as_deref(), variables(), &Vec::new())?.check_files()?;
             say("the configuration is fine");
         }
     }
@@ -334,31 +339,6 @@ pub(super) fn over<'a>(config: &'a Config, address: Option<SocketAddr>, token: &
 pub(super) fn admin_token(config: &Config) -> Result<String, Failure> {
     let file = config.admin_token_file();
     fs::read_to_string(&file).map_err(|error| refused(&file, &error))
-}
-
-/// A file of the hub that cannot be used.
-fn refused(path: &Path, error: &io::Error) -> Failure {
-    let path = path.display();
-    if error.kind() == io::ErrorKind::PermissionDenied {
-        Failure::new(format_args!("{path} cannot be used: {error}; {AS_ROOT}"))
-    } else {
-        Failure::new(format_args!(
-            "{path} cannot be used: {error}; say which hub is meant with --config or --data-dir"
-        ))
-    }
-}
-
-/// What root writes into the folder of another user that user cannot read, and a running hub would be without its tokens.
-fn is_ours(folder: &Path) -> Result<(), Failure> {
-    let owner = fs::metadata(folder).map_err(|error| refused(folder, &error))?.uid();
-    if rustix::process::geteuid().as_raw() == owner {
-        return Ok(());
-    }
-    Err(Failure::new(format_args!(
-        "{} belongs to another user (number {owner}), who could not read what is written here: run this command as that user; \
-         for a service of systemd, deploy/README.md has the whole line",
-        folder.display()
-    )))
 }
 
 pub(super) fn understand<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {

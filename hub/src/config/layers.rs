@@ -1,5 +1,6 @@
 //! Layers of configuration: flags over environment over file over default, each key by itself.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -13,50 +14,116 @@ pub type Overrides = Vec<(&'static str, String)>;
 
 /// How an environment variable for a key begins.
 const ENV_PREFIX: &str = "RESYNC_HUB_";
+/// Variables that are flags of the command line instead.
+const FLAGS: [&str; 2] = ["RESYNC_HUB_CONFIG", "RESYNC_HUB_DEV"];
 
 /// Puts the layers together and checks the result.
 ///
-/// `environment` is asked for variables, so that tests need not change the process.
+/// `environment` are the names and values of variables, so that tests need not change the process.
 ///
 /// # Errors
 /// [`ConfigError`] with every mistake found, each with a hint.
 pub fn load(
     file: Option<&Path>,
-    environment: impl Fn(&str) -> Option<String>,
+    environment: impl IntoIterator<Item = (String, String)>,
     flags: &Overrides,
 ) -> Result<Config, ConfigError> {
-    let mut effective: Table =
-        DEFAULT_TOML.parse().expect("the compiled-in default is TOML, which a test proves");
-    let known = leaves(&effective, "");
-    let mut problems = Vec::new();
+    layered(file, environment, flags).map(|(config, _)| config)
+}
+
+/// The same, and the values that it was made of.
+pub(super) fn layered(
+    file: Option<&Path>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    flags: &Overrides,
+) -> Result<(Config, Table), ConfigError> {
+    let default = default();
+    let known = leaves(&default, "");
+    let (mut effective, mut problems) = (default.clone(), Vec::new());
     if let Some(path) = file {
         merge(&mut effective, read(path)?, "", &known, &mut problems);
     }
+    let environment: BTreeMap<_, _> =
+        environment.into_iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)).collect();
     for key in &known {
-        if let Some(text) = environment(&variable(key)) {
-            set(&mut effective, key, &text);
+        if let Some(text) = environment.get(&variable(key)) {
+            set(&mut effective, key, text);
         }
     }
+    problems.extend(strangers(&environment, &known));
     for (key, text) in flags {
         set(&mut effective, key, text);
     }
-    let config = match Config::deserialize(Value::Table(effective)) {
-        Ok(config) => Some(config),
-        Err(error) => {
-            problems.push(error.to_string().trim().replace('\n', " "));
-            None
-        }
-    };
+    let config = understand(&mut effective, &default, &known, &mut problems);
     problems.extend(config.iter().flat_map(Config::contradictions));
     match config {
-        Some(config) if problems.is_empty() => Ok(config),
+        Some(config) if problems.is_empty() => Ok((config, effective)),
         Some(_) | None => Err(ConfigError::Problems(problems)),
     }
+}
+
+pub(super) fn default() -> Table {
+    DEFAULT_TOML.parse().expect("the compiled-in default is TOML, which a test proves")
+}
+
+/// Values that make no sense are named, each of them, and give way to their defaults, so that the others can be compared.
+fn understand(
+    effective: &mut Table,
+    default: &Table,
+    known: &[String],
+    problems: &mut Vec<String>,
+) -> Option<Config> {
+    let config = |table: &Table| Config::deserialize(Value::Table(table.clone()));
+    if let Ok(config) = config(effective) {
+        return Some(config);
+    }
+    for key in known {
+        let (Some(value), Some(usual)) = (value(effective, key), value(default, key)) else { continue };
+        let (mut alone, usual) = (default.clone(), usual.clone());
+        put(&mut alone, key, value.clone());
+        if let Err(error) = config(&alone) {
+            problems.push(format!("{key}: {}", error.message().replace('\n', " ")));
+            put(effective, key, usual);
+        }
+    }
+    config(effective).map_err(|error| problems.push(error.message().replace('\n', " "))).ok()
 }
 
 /// The environment variable of a key: `store.engine` is `RESYNC_HUB_STORE_ENGINE`.
 fn variable(key: &str) -> String {
     format!("{ENV_PREFIX}{}", key.replace('.', "_").to_uppercase())
+}
+
+/// Variables that look like settings and are none: they would change nothing without a word.
+fn strangers(environment: &BTreeMap<String, String>, known: &[String]) -> Vec<String> {
+    let known: Vec<_> = known.iter().map(|key| variable(key)).collect();
+    let is_stranger = |(name, value): &(&String, &String)| {
+        !known.contains(name) && !FLAGS.contains(&name.as_str()) && !is_link(name, value)
+    };
+    let own = |name: &str| name.strip_prefix(ENV_PREFIX).unwrap_or(name).to_lowercase();
+    let named = |(name, _): (&String, &String)| {
+        let likeness = |known: &str| strsim::jaro_winkler(&own(name), &own(known));
+        format!("{name} is not a variable of the hub: {}", hint(&known, likeness))
+    };
+    environment.iter().filter(is_stranger).map(named).collect()
+}
+
+/// What Kubernetes and Docker tell every container about a service that is called resync-hub.
+fn is_link(name: &str, value: &str) -> bool {
+    name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || name.contains("_PORT_")
+        || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
+}
+
+/// The likeliest of the known names, if it is like enough.
+fn hint(known: &[String], likeness: impl Fn(&str) -> f64) -> String {
+    let nearest =
+        known.iter().map(|name| (likeness(name), name)).max_by(|one, other| one.0.total_cmp(&other.0));
+    match nearest {
+        Some((likeness, name)) if likeness > 0.75 => format!("did you mean {name}?"),
+        Some(_) | None => "`resync-hub config print` shows all there are".to_owned(),
+    }
 }
 
 fn read(path: &Path) -> Result<Table, ConfigError> {
@@ -97,35 +164,35 @@ fn merge(into: &mut Table, from: Table, prefix: &str, known: &[String], problems
 
 fn unknown(key: &str, known: &[String]) -> String {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let nearest = known
-        .iter()
-        .map(|name| {
-            (strsim::jaro_winkler(key, name).max(strsim::jaro_winkler(&last(key), &last(name))), name)
-        })
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    match nearest {
-        Some((likeness, name)) if likeness > 0.75 => {
-            format!("{key} is not a key of the hub: did you mean {name}?")
+    let likeness =
+        |name: &str| strsim::jaro_winkler(key, name).max(strsim::jaro_winkler(&last(key), &last(name)));
+    format!("{key} is not a key of the hub: {}", hint(known, likeness))
+}
+
+/// The value of a dotted name.
+pub(super) fn value<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+    match key.split_once('.') {
+        Some((section, rest)) => value(table.get(section)?.as_table()?, rest),
+        None => table.get(key),
+    }
+}
+
+/// Replaces the value of a dotted name.
+fn put(table: &mut Table, key: &str, new: Value) {
+    match key.split_once('.') {
+        Some((section, rest)) => {
+            if let Some(Value::Table(inner)) = table.get_mut(section) {
+                put(inner, rest, new);
+            }
         }
-        Some(_) | None => {
-            format!("{key} is not a key of the hub: `resync-hub config print` shows all there are")
-        }
+        None => drop(table.insert(key.to_owned(), new)),
     }
 }
 
 /// Text becomes what the default is: a number, a truth value or a list where the default is one, else a string.
 fn set(table: &mut Table, key: &str, text: &str) {
-    match key.split_once('.') {
-        Some((section, rest)) => {
-            if let Some(Value::Table(inner)) = table.get_mut(section) {
-                set(inner, rest, text);
-            }
-        }
-        None => {
-            if let Some(old) = table.get_mut(key) {
-                *old = typed(old, text);
-            }
-        }
+    if let Some(new) = value(table, key).map(|old| typed(old, text)) {
+        put(table, key, new);
     }
 }
 
@@ -148,14 +215,14 @@ mod tests {
 
     use super::*;
 
-    fn nothing(_: &str) -> Option<String> {
-        None
+    fn variables<const N: usize>(variables: [(&str, &str); N]) -> [(String, String); N] {
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned()))
     }
 
     fn from_file(text: &str) -> Result<Config, ConfigError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        load(Some(file.path()), nothing, &Vec::new())
+        load(Some(file.path()), [], &Vec::new())
     }
 
     fn problems(text: &str) -> String {
@@ -164,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_compiled_in_default_is_a_valid_configuration() {
-        let config = load(None, nothing, &Vec::new()).unwrap();
+        let config = load(None, [], &Vec::new()).unwrap();
         assert_eq!(config.lease.default, Duration::from_secs(864_000));
         assert_eq!(config.delivery.schedule.len(), 10);
         assert_eq!(config.publish.max_body, 1_048_576);
@@ -174,12 +241,11 @@ mod tests {
     fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         writeln!(file, "listen = \"127.0.0.1:1\"\n[delivery]\nper_host = 1\nmax_in_flight = 1\n").unwrap();
-        let environment = |name: &str| match name {
-            "RESYNC_HUB_LISTEN" => Some("127.0.0.1:2".to_owned()),
-            "RESYNC_HUB_DELIVERY_PER_HOST" => Some("2".to_owned()),
-            "RESYNC_HUB_EGRESS_ALLOW" => Some("[\"10.0.0.0/8\"]".to_owned()),
-            _ => None,
-        };
+        let environment = variables([
+            ("RESYNC_HUB_LISTEN", "127.0.0.1:2"),
+            ("RESYNC_HUB_DELIVERY_PER_HOST", "2"),
+            ("RESYNC_HUB_EGRESS_ALLOW", "[\"10.0.0.0/8\"]"),
+        ]);
         let config =
             load(Some(file.path()), environment, &vec![("listen", "127.0.0.1:3".to_owned())]).unwrap();
         assert_eq!(config.listen.port(), 3);
@@ -203,6 +269,50 @@ mod tests {
     fn several_mistakes_are_named_at_once() {
         let text = problems("listn = 1\n[stor]\nengine = 1\n[retention]\nage = \"1h\"");
         assert!(text.contains("listen") && text.contains("stor") && text.contains("retention.age"), "{text}");
+    }
+
+    #[test]
+    fn every_value_that_makes_no_sense_is_named_at_once_and_so_is_what_contradicts_another() {
+        let text = problems(
+            "[lease]\nmin = \"soon\"\nmax = \"later\"\n[admin]\nlisten = \"here\"\n[egress]\nallow = [\"lan\"]\n\
+             [delivery]\nper_host = \"many\"\n[telemetry]\nratio = 2.0\n[retention]\nage = \"1h\"",
+        );
+        for key in [
+            "lease.min: \"soon\" is no duration",
+            "lease.max: \"later\" is no duration",
+            "admin.listen: ",
+            "egress.allow: ",
+            "delivery.per_host: ",
+            "telemetry.ratio must lie between 0 and 1",
+            "retention.age must be at least",
+        ] {
+            assert!(text.contains(key), "{key}: {text}");
+        }
+        assert_eq!(text.lines().count(), 1 + 7, "{text}");
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_an_error_that_names_the_nearest_known_one() {
+        let told = |name: &str, value: &str| load(None, variables([(name, value)]), &Vec::new());
+        let misspelt = told("RESYNC_HUB_SECRET_KEY", "x").unwrap_err().to_string();
+        assert!(misspelt.contains("did you mean RESYNC_HUB_SECRETS_KEY?"), "{misspelt}");
+        assert!(!misspelt.contains("\"x\""), "what it holds may be a secret");
+        let unlike = told("RESYNC_HUB_QQ", "1").unwrap_err().to_string();
+        assert!(
+            unlike.contains("RESYNC_HUB_QQ is not a variable of the hub") && unlike.contains("config print")
+        );
+        for (name, value) in [
+            ("RESYNC_HUB_CONFIG", "hub.toml"),
+            ("RESYNC_HUB_DEV", "true"),
+            ("RESYNC_HUBS", "another program's"),
+            // Of a service in Kubernetes that is called resync-hub.
+            ("RESYNC_HUB_SERVICE_HOST", "10.0.0.1"),
+            ("RESYNC_HUB_SERVICE_PORT_HTTP", "80"),
+            ("RESYNC_HUB_PORT", "tcp://10.0.0.1:80"),
+            ("RESYNC_HUB_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ] {
+            assert!(told(name, value).is_ok(), "{name}");
+        }
     }
 
     #[test]
@@ -237,8 +347,8 @@ mod tests {
     #[test]
     fn keys_of_secrets_come_from_the_environment_or_from_a_file_and_are_never_printed() {
         let key = crate::store::Keyring::generate();
-        let environment = |name: &str| (name == "RESYNC_HUB_SECRETS_KEY").then(|| key.clone());
-        let config = load(None, environment, &Vec::new()).unwrap();
+        let environment = variables([("RESYNC_HUB_SECRETS_KEY", &key)]);
+        let config = load(None, environment.clone(), &Vec::new()).unwrap();
         let from_environment = config.secrets.keyring().unwrap();
         assert!(from_environment.writes_with().is_some());
         assert!(!format!("{config:?}").contains(&key));
@@ -250,6 +360,11 @@ mod tests {
         assert!(with_file(&file).is_err(), "an empty file does not switch encryption off");
         writeln!(file, "{key}").unwrap();
         assert_eq!(with_file(&file).unwrap().writes_with(), from_environment.writes_with());
+        let named = vec![("secrets.key_file", file.path().display().to_string())];
+        let named = load(None, [], &named).unwrap();
+        assert!(!named.secrets.are_open_to_all());
+        file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(named.secrets.are_open_to_all());
 
         let both = vec![("secrets.key_file", "/nowhere".to_owned())];
         let error = load(None, environment, &both).unwrap().secrets.keyring().unwrap_err();
@@ -258,17 +373,17 @@ mod tests {
 
     #[test]
     fn without_a_word_only_the_usual_ports_of_the_web_are_contacted() {
-        let config = load(None, nothing, &Vec::new()).unwrap();
+        let config = load(None, [], &Vec::new()).unwrap();
         assert!(config.egress.ports.contains(&443) && !config.egress.ports.contains(&22));
         assert!(config.into_dev().unwrap().egress.ports.is_empty());
     }
 
     #[test]
     fn dev_opens_everything_but_only_on_loopback() {
-        let dev = load(None, nothing, &Vec::new()).unwrap().into_dev().unwrap();
+        let dev = load(None, [], &Vec::new()).unwrap().into_dev().unwrap();
         assert_eq!(dev.publish.policy, super::super::PublishPolicy::Open);
         assert!(dev.publish.open_log);
-        let public = load(None, nothing, &vec![("listen", "0.0.0.0:80".to_owned())]).unwrap();
+        let public = load(None, [], &vec![("listen", "0.0.0.0:80".to_owned())]).unwrap();
         assert!(public.into_dev().unwrap_err().to_string().contains("loopback only"));
     }
 }

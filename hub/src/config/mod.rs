@@ -2,11 +2,13 @@
 
 mod files;
 mod layers;
+mod print;
 mod values;
 
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use serde::Deserialize;
 use url::Url;
 
 pub use layers::{Overrides, load};
+pub use print::print;
 pub use values::{DEFAULT_TOML, Rate, RateError};
 
 use crate::delivery::{BreakerPolicy, RetryPolicy};
@@ -345,6 +348,11 @@ impl fmt::Debug for Hidden {
 }
 
 impl SecretsConfig {
+    /// Whether everybody on the machine can read the file with the keys.
+    pub fn are_open_to_all(&self) -> bool {
+        fs::metadata(&self.key_file).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
+    }
+
     /// The keys under which subscribers' secrets are kept; the file is read anew each time.
     ///
     /// # Errors

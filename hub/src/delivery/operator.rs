@@ -151,6 +151,8 @@ pub(super) type Page = (Option<(TopicId, SubscriptionId)>, usize);
 /// What a worker is asked.
 #[derive(Debug)]
 pub(super) enum Order {
+    /// Answered at once.
+    Answer(oneshot::Sender<()>),
     Late(Page, oneshot::Sender<Vec<LateSubscription>>),
     Hosts(oneshot::Sender<Vec<OpenHost>>),
     KnowsHost(String, oneshot::Sender<bool>),
@@ -173,6 +175,14 @@ pub struct Operator {
 impl Operator {
     pub(super) fn new(workers: Vec<mpsc::UnboundedSender<Order>>) -> Self {
         Self { workers: workers.into() }
+    }
+
+    /// Returns when every worker has found time to answer.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn answers(&self) -> Result<(), Stopped> {
+        self.ask(Order::Answer).await.map(drop)
     }
 
     /// At most `limit` subscriptions that are behind, after this one, in the order of topics and ids.

@@ -334,6 +334,9 @@ impl Worker {
         let mut machines = self.owned.iter().map(|owned| &owned.machine);
         // Whoever has asked and gone does not want to know.
         match order {
+            Order::Answer(reply) => {
+                let _ = reply.send(());
+            }
             Order::Late((after, limit), reply) => {
                 let _ = reply.send(machines.flat_map(|m| m.late(after, limit, now.monotonic)).collect());
             }

@@ -61,7 +61,7 @@ mod tests {
     use crate::config;
 
     fn limit(enabled: bool) -> PingLimit {
-        let config = config::load(None, |_| None, &Vec::new()).unwrap();
+        let config = config::load(None, [], &Vec::new()).unwrap();
         PingLimit::new(&LimitsConfig { enabled, ..config.limits })
     }
 

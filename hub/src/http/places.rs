@@ -100,7 +100,7 @@ mod tests {
     use crate::config;
 
     fn bounds(connections: usize, connections_per_client: usize, proxies: &[&str]) -> IngressConfig {
-        let config = config::load(None, |_| None, &Vec::new()).unwrap();
+        let config = config::load(None, [], &Vec::new()).unwrap();
         let trusted_proxies = proxies.iter().map(|net| net.parse().unwrap()).collect();
         IngressConfig { connections, connections_per_client, trusted_proxies, ..config.ingress }
     }

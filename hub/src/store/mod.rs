@@ -18,7 +18,7 @@ mod records;
 #[cfg(test)]
 mod conformance;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +48,9 @@ pub use records::{
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
+
+/// The file in the data folder that says what made the store; it belongs to the hub's user, as the folder itself need not.
+pub const MARK: &str = "engine";
 
 /// The result of every storage operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -111,7 +114,7 @@ pub fn back_up(
 ///
 /// # Errors
 /// [`BackupError`] when it could not be restored.
-pub fn verify(backup: &Path) -> std::result::Result<(Header, Copied), BackupError> {
+pub fn verify(backup: impl Read) -> std::result::Result<(Header, Copied), BackupError> {
     embedded::verify(backup)
 }
 
@@ -148,6 +151,12 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// [`StoreError::Write`] when the last write failed and [`StoreError::Full`] when the disk nearly is: nothing is
     /// acknowledged until that is over, which the store notices by itself. [`StoreError::Busy`] when a write takes too long.
     fn health(&self) -> Result<()>;
+
+    /// Returns when the writer has come to what waits now, whether the disk takes it or not.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`] when nothing will be written any more.
+    async fn answers(&self) -> Result<()>;
 
     /// What the store holds. Asks nothing of the disk.
     fn usage(&self) -> Usage;

@@ -23,8 +23,7 @@ static PROXIES: LazyLock<[(TrustedProxies, &str, &str); 2]> = LazyLock::new(|| {
         (ClientHeader::Forwarded, "forwarded", "for=192.0.2.1"),
     ]
     .map(|(header, name, word)| {
-        let mut config =
-            config::load(None, |_| None, &Vec::new()).expect("the default is a configuration").ingress;
+        let mut config = config::load(None, [], &Vec::new()).expect("the default is a configuration").ingress;
         config.trusted_proxies = vec!["10.0.0.0/8".parse().expect("it is a network")];
         config.client_header = header;
         (TrustedProxies::new(&config), name, word)

@@ -192,6 +192,49 @@ async fn a_backup_of_a_stopped_hub_holds_tokens_and_acts_and_not_the_operators_t
 }
 
 #[tokio::test]
+async fn a_backup_goes_to_standard_output_too_and_the_exit_code_says_whether_it_is_whole() {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+    let mut hub = HubProcess::start(&data).await;
+    hub.publish(&topic(0), "kept").await.unwrap();
+    let admin = hub.admin_address().to_string();
+    let take = async |more: &[&str]| {
+        let mut command = Command::new(binary("resync-hub"));
+        command.args(["backup", "-", "--data-dir"]).arg(&data).args(more);
+        command.output().await.unwrap()
+    };
+    for more in [&["--admin", &admin][..], &[]] {
+        let taken = take(more).await;
+        let told = String::from_utf8_lossy(&taken.stderr);
+        assert!(taken.status.success() && told.contains("acknowledged before"), "{told}");
+        fs::write(&file, &taken.stdout).unwrap();
+        well(&elsewhere, &[], &["restore", file.to_str().unwrap()]).await;
+        fs::remove_dir_all(&elsewhere).unwrap();
+        // The second time it is stopped.
+        if more.is_empty() {
+            break;
+        }
+        hub.stop().await;
+    }
+
+    // Something that is no hub answers, and ends before the backup does.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = listener.local_addr().unwrap().to_string();
+    let half = fs::read(&file).unwrap();
+    let half = half[..half.len() / 2].to_vec();
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut asked = [0; 1_000];
+        assert!(std::io::Read::read(&mut stream, &mut asked).unwrap() > 0);
+        std::io::Write::write_all(&mut stream, &[&b"HTTP/1.0 200 OK\r\n\r\n"[..], &half].concat()).unwrap();
+    });
+    let cut = take(&["--admin", &other]).await;
+    answering.join().unwrap();
+    let told = String::from_utf8_lossy(&cut.stderr);
+    assert!(!cut.status.success() && told.contains("the backup is cut off after"), "{told}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_restored_is_refused_with_the_reason_and_leaves_nothing() {
     let folder = tempdir().unwrap();
     let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));

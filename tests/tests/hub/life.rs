@@ -7,19 +7,25 @@ use std::collections::HashMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use resync_tests::harness::{
-    Answer, HubProcess, Process, Receiver, Reply, Seen, binary, eventually, form, post, refusing, request,
+    Answer, HubProcess, PATIENCE, Process, Receiver, Reply, Seen, binary, eventually, form, post, refusing,
+    request,
 };
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::tempdir;
+use tokio::net::UnixDatagram;
 use tokio::process::Command;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 const TOPIC: &str = "http://source.example/set/";
 
@@ -62,8 +68,12 @@ impl Passed {
         request(self.admin.local_addr().unwrap(), asked.as_bytes()).await.unwrap().text()
     }
 
-    /// A hub that gets them as its descriptors 3 and 4 (`LISTEN_FDS`).
     async fn start(&self, data: &Path) -> Process {
+        self.start_with(data, &[]).await
+    }
+
+    /// A hub that gets them as its descriptors 3 and 4 (`LISTEN_FDS`), with more variables.
+    async fn start_with(&self, data: &Path, environment: &[(&str, &str)]) -> Process {
         let inherited = |socket: &TcpListener| -> OwnedFd {
             let copy = fcntl_dupfd_cloexec(socket.as_fd(), 100).unwrap();
             fcntl_setfd(&copy, FdFlags::empty()).unwrap();
@@ -74,7 +84,7 @@ impl Passed {
         let script = r#"exec 3<&"$1" 4<&"$2"; export LISTEN_FDS=2 LISTEN_PID=$$; shift 2; exec "$@""#;
         let mut command = Command::new("bash");
         command.args(["-c", script, "bash", &public, &admin]).arg(binary("resync-hub"));
-        command.args(["--dev", "--data-dir"]).arg(data);
+        command.args(["--dev", "--data-dir"]).arg(data).envs(environment.iter().copied());
         let mut hub = Process::run("resync-hub", &mut command);
         hub.line("listening on").await;
         hub
@@ -114,6 +124,58 @@ async fn whoever_connects_while_no_hub_runs_is_answered_by_the_next_one() {
         assert_eq!(asking.await.unwrap().unwrap().status, 200);
     }
     running.unwrap().kill().await;
+}
+
+/// What a hub tells systemd, or whoever else is in its place (`NOTIFY_SOCKET`).
+struct Told(UnixDatagram);
+
+impl Told {
+    fn at(address: &net::SocketAddr) -> Self {
+        let socket = net::UnixDatagram::bind_addr(address).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self(UnixDatagram::from_std(socket).unwrap())
+    }
+
+    /// Waits until it tells this.
+    async fn hears(&self, wanted: &str) {
+        let mut told = [0; 1_000];
+        let heard = timeout(PATIENCE, async {
+            loop {
+                let length = self.0.recv(&mut told).await.unwrap();
+                if String::from_utf8_lossy(&told[..length]).lines().any(|line| line == wanted) {
+                    return;
+                }
+            }
+        });
+        heard.await.unwrap_or_else(|_| panic!("{wanted} was never told"));
+    }
+}
+
+#[tokio::test]
+async fn systemd_is_told_when_a_hub_with_its_sockets_is_ready_that_it_is_alive_and_that_it_stops() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let path = path.to_str().unwrap();
+    let hidden = format!("resync-hub-test-{}", std::process::id());
+    let places = [
+        (path.to_owned(), net::SocketAddr::from_pathname(path).unwrap()),
+        (format!("@{hidden}"), net::SocketAddr::from_abstract_name(&hidden).unwrap()),
+    ];
+    for (name, address) in places {
+        let (told, sockets) = (Told::at(&address), Passed::bind());
+        let variables = [("NOTIFY_SOCKET", name.as_str()), ("WATCHDOG_USEC", "50000")];
+        let mut hub = sockets.start_with(&folder.path().join("data"), &variables).await;
+        told.hears("STATUS=opening the store").await;
+        told.hears("READY=1").await;
+        let asked = b"GET /readyz HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n";
+        assert_eq!(request(sockets.admin.local_addr().unwrap(), asked).await.unwrap().status, 200);
+        for _ in 0..5 {
+            told.hears("WATCHDOG=1").await;
+        }
+        hub.signal(Signal::TERM);
+        told.hears("STOPPING=1").await;
+        assert!(hub.wait().await.success());
+    }
 }
 
 /// Whether somebody waits to be accepted there: the queue of a listening socket (state 0A) is not empty.

@@ -90,6 +90,19 @@ fn the_unit_lets_the_hub_write_where_the_sample_configuration_says() {
     assert_eq!(setting(&unit, "ConfigurationDirectory"), "resync-hub");
 }
 
+/// The service's user, who exists only while it runs, can own no file.
+#[test]
+fn systemd_hands_the_keys_of_secrets_to_the_hub_as_the_page_on_storage_says() {
+    let page = read("docs/storage.md");
+    let drop_in = page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a drop-in");
+    assert_eq!(complaints(&format!("{}\n{drop_in}", runnable_unit())), "");
+    assert_ne!(complaints(&format!("{}\n{}", runnable_unit(), drop_in.replace("LoadC", "LoudC"))), "");
+    let (name, file) = setting(drop_in, "Environment").split_once('=').expect("a variable");
+    let config = config::load(None, [(name.to_owned(), file.to_owned())], &Vec::new()).unwrap();
+    assert_eq!(config.secrets.key_file, Path::new("%d/secrets.keys"));
+    assert!(setting(drop_in, "LoadCredential").starts_with("secrets.keys:/etc/"));
+}
+
 // --- the sample configuration ---
 
 #[test]
@@ -245,8 +258,7 @@ fn the_environment_of_the_image_is_a_configuration_that_the_hub_understands() {
     let containerfile = Containerfile::read();
     let runtime = containerfile.runtime();
     let environment = runtime.environment();
-    let lookup = |name: &str| environment.get(name).cloned();
-    let config = config::load(None, lookup, &Vec::new()).unwrap();
+    let config = config::load(None, environment.clone(), &Vec::new()).unwrap();
     assert!(config.listen.ip().is_unspecified(), "reachable from outside the container");
     assert_eq!(config.listen.port().to_string(), runtime.value("EXPOSE"));
     assert!(config.admin.listen.ip().is_loopback(), "not reachable from outside the container");
@@ -341,12 +353,12 @@ fn setting<'a>(unit: &'a str, name: &str) -> &'a str {
 }
 
 fn load(path: &str) -> Result<Config, ConfigError> {
-    config::load(Some(&root().join(path)), |_| None, &Vec::new())
+    config::load(Some(&root().join(path)), [], &Vec::new())
 }
 
 fn load_text(text: &str) -> Result<Config, ConfigError> {
     let (_folder, file) = temporary("hub.toml", text);
-    config::load(Some(&file), |_| None, &Vec::new())
+    config::load(Some(&file), [], &Vec::new())
 }
 
 fn members() -> Vec<String> {

@@ -201,12 +201,15 @@ async fn every_command_of_the_operations_guide_can_be_typed_beside_a_running_hub
 
 #[test]
 fn the_first_page_leads_to_every_other_one() {
-    let first = fs::read_to_string(root().join("docs/README.md")).unwrap();
+    let first = fs::read_to_string(root().join("README.md")).unwrap();
+    let of_docs = fs::read_to_string(root().join("docs/README.md")).unwrap();
     for page in fs::read_dir(root().join("docs")).unwrap() {
         let name = page.unwrap().file_name().into_string().unwrap();
+        assert!(first.contains(&format!("(docs/{name})")), "README.md does not lead to {name}");
+        let is_itself = name == "README.md";
         assert!(
-            name == "README.md" || first.contains(&format!("({name})")),
-            "{name} is not found from there"
+            is_itself || of_docs.contains(&format!("({name})")),
+            "docs/README.md does not lead to {name}"
         );
     }
 }

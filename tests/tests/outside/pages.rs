@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, eventually, post, refusing, request};
@@ -20,6 +21,8 @@ const TOPIC: &str = "http://example.com/set1/framework/";
 const PATHS: [&str; 5] = ["/", "/topics", "/deliveries", "/publishers", "/audit"];
 /// What a page may weigh with all that belongs to it.
 const HEAVIEST: u64 = 100_000;
+/// How long the hub may take for a page.
+const SLOWEST: Duration = Duration::from_millis(50);
 
 /// A browser without scripts that knows one hub.
 struct Browser {
@@ -459,6 +462,40 @@ async fn not_to_be_had(hub: &HubProcess, poor: &mut HubProcess, token: &str) -> 
         Page::well(&format!("{}subscriptions", hub.url())).called("subscriber-no-match", 403).filled(&secret),
         Page::well(&of_poor).called("subscriber-too-many", 429),
     ]
+}
+
+/// Others run beside this test: what the hub itself takes is the quickest of some looks.
+#[tokio::test]
+async fn with_ten_thousand_topics_the_pages_are_there_within_fifty_milliseconds() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let (address, url) = (hub.address, hub.url());
+    let publish = |publisher: usize| {
+        let url = url.clone();
+        tokio::spawn(async move {
+            for number in 0..1_000 {
+                let topic = format!("http://example.com/{publisher}/{number}/framework/");
+                let link = format!("<{topic}>; rel=\"self\", <{url}>; rel=\"hub\"");
+                let headers = [("Content-Type", "text/plain"), ("Link", link.as_str())];
+                assert_eq!(post(address, &headers, b"news").await.unwrap().status, 202);
+            }
+        })
+    };
+    for publisher in (0..10).map(publish).collect::<Vec<_>>() {
+        publisher.await.unwrap();
+    }
+    let status: Value = serde_json::from_slice(&hub.admin("/api/v1/status").await.body).unwrap();
+    assert_eq!(status["topics"], 10_000);
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    for path in PATHS {
+        let mut quickest = Duration::MAX;
+        for _ in 0..20 {
+            let asked = Instant::now();
+            browser.read(path).await;
+            quickest = quickest.min(asked.elapsed());
+        }
+        assert!(quickest < SLOWEST, "{path}: {quickest:?}");
+    }
 }
 
 /// Every page in Chromium, light and dark, on a desk and on a phone: something is to be seen, nothing sticks out, nothing is

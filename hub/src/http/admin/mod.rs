@@ -23,6 +23,7 @@ use super::reply::text;
 use super::shield::shield;
 use crate::metrics::{self, Metrics};
 use crate::operator::Desk;
+use crate::pulse::Pulse;
 use crate::topics::BodyBudget;
 
 pub use door::Door;
@@ -44,6 +45,8 @@ pub struct AdminState {
     pub pace: Pace,
     /// What they may take in memory.
     pub bodies: BodyBudget,
+    /// Whether the hub's parts answer.
+    pub pulse: Pulse,
     /// How long whoever takes a backup may pause.
     pub backup_timeout: Duration,
     /// Turns true when the hub stops.
@@ -53,7 +56,7 @@ pub struct AdminState {
 /// The operator's routes.
 pub fn admin(state: AdminState) -> Router {
     Router::new()
-        .route("/livez", get(|| async { text(StatusCode::OK, "alive") }))
+        .route("/livez", get(alive))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .nest("/api/v1", api::routes(&state))
@@ -69,6 +72,16 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
 async fn guarded(mut answer: Response) -> Response {
     shield(&mut answer, POLICY, "same-origin");
     answer
+}
+
+/// Slow to fail: whoever asks this starts the hub again.
+async fn alive(State(state): State<AdminState>) -> Response {
+    match state.pulse.silent() {
+        None => text(StatusCode::OK, "alive"),
+        Some(part) => {
+            text(StatusCode::SERVICE_UNAVAILABLE, format_args!("{part} has not answered for a minute"))
+        }
+    }
 }
 
 async fn ready(State(state): State<AdminState>) -> Response {

@@ -203,6 +203,10 @@ impl Store for Embedded {
         self.shared.health()
     }
 
+    async fn answers(&self) -> Result<()> {
+        self.writer.answers().await
+    }
+
     fn usage(&self) -> Usage {
         self.shared.usage()
     }

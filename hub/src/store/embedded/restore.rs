@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader, Read, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -24,8 +24,8 @@ const COMMIT: usize = 4 * 1024 * 1024;
 const AT_ONCE: usize = 1024;
 
 /// Reads a whole backup.
-pub(in crate::store) fn verify(backup: &Path) -> Result<(Header, Copied)> {
-    read(backup, |_| Ok(()))
+pub(in crate::store) fn verify(backup: impl Read) -> Result<(Header, Copied)> {
+    read_from(backup, |_| Ok(()))
 }
 
 pub(in crate::store) fn restore(
@@ -157,9 +157,12 @@ impl Writing<'_> {
 }
 
 /// Hands over everything that is in a backup, in its order.
-fn read(backup: &Path, mut take: impl FnMut(Content) -> Result<()>) -> Result<(Header, Copied)> {
-    let file = File::open(backup).map_err(|error| input(backup, &error))?;
-    let mut reader = Reader::open(BufReader::with_capacity(1024 * 1024, file))?;
+fn read(backup: &Path, take: impl FnMut(Content) -> Result<()>) -> Result<(Header, Copied)> {
+    read_from(File::open(backup).map_err(|error| input(backup, &error))?, take)
+}
+
+fn read_from(backup: impl Read, mut take: impl FnMut(Content) -> Result<()>) -> Result<(Header, Copied)> {
+    let mut reader = Reader::open(BufReader::with_capacity(1024 * 1024, backup))?;
     if reader.header().store > directory::FORMAT {
         let found = reader.header().store;
         return Err(StoreError::Format { found, supported: directory::FORMAT }.into());

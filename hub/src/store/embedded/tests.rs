@@ -208,6 +208,30 @@ async fn a_failed_commit_leaves_memory_as_the_disk_is() {
 }
 
 #[tokio::test]
+async fn the_writer_answers_where_the_disk_refuses_writes_and_not_while_one_hangs() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    engine.set_full(true);
+    assert!(matches!(store.append(posted("1", None), DAY).await, Err(StoreError::Write(_))));
+    store.answers().await.unwrap();
+    engine.set_full(false);
+    until_well(&store).await;
+
+    let before = engine.commits();
+    let held = engine.hold();
+    let mut append = store.append(posted("2", None), DAY);
+    assert!((&mut append).now_or_never().is_none());
+    while engine.commits() == before {
+        std::thread::yield_now();
+    }
+    let mut answer = store.answers();
+    assert!((&mut answer).now_or_never().is_none());
+    drop(held);
+    answer.await.unwrap();
+    append.await.unwrap();
+}
+
+#[tokio::test]
 async fn memory_follows_a_commit_that_failed_and_turns_out_to_be_on_the_disk() {
     let engine = Fragile::default();
     let store = over(&engine);

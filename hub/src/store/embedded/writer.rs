@@ -106,6 +106,14 @@ impl Writer {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
+    /// Waits its turn and changes nothing: a writer in trouble refuses it, which is an answer too.
+    pub(super) async fn answers(&self) -> Result<()> {
+        match self.run(Kind::Essential, 0, |_| Ok(())).await {
+            Err(StoreError::Closed) => Err(StoreError::Closed),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     async fn hand_over(&self, command: Command) -> Result<()> {
         let commands = self.commands.as_ref().ok_or(StoreError::Closed)?;
         if command.kind == Kind::Essential {

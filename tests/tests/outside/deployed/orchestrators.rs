@@ -31,24 +31,9 @@ fn config(environment: &HashMap<String, String>) -> Config {
     for name in environment.keys() {
         assert!(name.starts_with("RESYNC_HUB_"), "{name} is no key of the hub");
     }
-    let lookup =
-        |name: &str| environment.get(name).cloned().or_else(|| image.get(name).map(ToString::to_string));
-    config::load(None, lookup, &Vec::new()).unwrap()
-}
-
-/// The hub knows all of these names: one that it does not know would change nothing.
-fn every_name_is_a_key(environment: &HashMap<String, String>) {
-    let defaults = said(Command::new(resync_tests::harness::binary("resync-hub")).args(["config", "print"]));
-    let defaults: toml::Table = toml::from_str(&defaults).unwrap();
-    for name in environment.keys() {
-        let key = name.strip_prefix("RESYNC_HUB_").unwrap().to_lowercase();
-        let known = defaults.contains_key(&key)
-            || defaults.iter().any(|(section, keys)| {
-                let key = key.strip_prefix(section.as_str()).and_then(|rest| rest.strip_prefix('_'));
-                key.is_some_and(|key| keys.get(key).is_some())
-            });
-        assert!(known, "{name} names no key");
-    }
+    let image = image.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    // One that the hub does not know would be refused here.
+    config::load(None, image.chain(environment.clone()), &Vec::new()).unwrap()
 }
 
 fn strings(map: &Value) -> HashMap<String, String> {
@@ -58,10 +43,14 @@ fn strings(map: &Value) -> HashMap<String, String> {
 
 // --- Compose ---
 
+/// Where the one who starts it keeps the operator's token.
+const TOKEN_FILE: &str = "/etc/hostname";
+
 fn compose() -> Value {
     let mut command = Command::new("docker-compose");
     command.arg("-f").arg(root().join("deploy/compose.yaml")).arg("config");
-    yaml(&said(command.env("GRAFANA_PASSWORD", "secret"))).remove(0)
+    command.env("GRAFANA_PASSWORD", "secret").env("ADMIN_TOKEN_FILE", TOKEN_FILE);
+    yaml(&said(&mut command)).remove(0)
 }
 
 /// From which address a port is reached, and which port of the container that is. Compose 1 tells it in a line, Compose 2 by its parts.
@@ -104,12 +93,16 @@ fn both_ways_in_which_compose_tells_of_ports_and_volumes_are_understood() {
 }
 
 #[test]
-fn compose_understands_its_file_and_asks_for_a_password() {
+fn compose_understands_its_file_and_asks_for_a_password_and_for_the_operators_token() {
     assert_eq!(compose()["services"].as_object().unwrap().len(), 3);
-    let mut command = Command::new("docker-compose");
-    command.arg("-f").arg(root().join("deploy/compose.yaml")).arg("config").env_remove("GRAFANA_PASSWORD");
-    let refused = run(&mut command);
-    assert!(!refused.status.success() && text(&refused).contains("GRAFANA_PASSWORD"), "{}", text(&refused));
+    for (missing, said) in
+        [("GRAFANA_PASSWORD", "ADMIN_TOKEN_FILE"), ("ADMIN_TOKEN_FILE", "GRAFANA_PASSWORD")]
+    {
+        let mut command = Command::new("docker-compose");
+        command.arg("-f").arg(root().join("deploy/compose.yaml")).arg("config");
+        let refused = run(command.env_remove(missing).env(said, TOKEN_FILE));
+        assert!(!refused.status.success() && text(&refused).contains(missing), "{}", text(&refused));
+    }
 }
 
 #[test]
@@ -138,7 +131,6 @@ fn in_the_compose_file_prometheus_reaches_the_hub_and_its_data_is_kept() {
     let compose = compose();
     let hub = &compose["services"]["hub"];
     let environment = strings(&hub["environment"]);
-    every_name_is_a_key(&environment);
     let config = config(&environment);
     assert!(config.admin.listen.ip().is_unspecified());
     assert!(
@@ -148,6 +140,10 @@ fn in_the_compose_file_prometheus_reaches_the_hub_and_its_data_is_kept() {
     assert!(volumes.iter().any(|volume| mounted(volume).1 == config.data_dir.to_str().unwrap()));
     assert!(!config.ingress.trusted_proxies.is_empty());
     assert_eq!(hub["stop_grace_period"], "15s");
+    // Compose 2 tells a secret by its parts.
+    let secret = hub["secrets"][0].as_str().or(hub["secrets"][0]["source"].as_str()).unwrap();
+    assert_eq!(compose["secrets"][secret]["file"], TOKEN_FILE);
+    assert_eq!(config.admin_token_file(), Path::new("/run/secrets").join(secret));
     let build = root().join("deploy").join("..").join(hub["build"]["dockerfile"].as_str().unwrap());
     assert!(build.is_file());
 }
@@ -190,9 +186,24 @@ fn there_is_one_hub_with_a_disk_of_its_own_and_time_to_stop() {
     let pod = &set["spec"]["template"]["spec"];
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 10);
     let hub = &pod["containers"][0];
-    let environment = strings(&object("ConfigMap")["data"]);
-    every_name_is_a_key(&environment);
+    let mut environment = strings(&object("ConfigMap")["data"]);
+    for variable in hub["env"].as_array().unwrap() {
+        let [name, value] = ["name", "value"].map(|part| variable[part].as_str().unwrap().to_owned());
+        environment.insert(name, value);
+    }
     let config = config(&environment);
+    // The operator's token is that of a Secret, which the hub's user may read.
+    let (secret, volume) = (&hub["volumeMounts"][1], &pod["volumes"][0]);
+    assert_eq!(config.admin_token_file().parent().unwrap(), Path::new(secret["mountPath"].as_str().unwrap()));
+    assert_eq!(secret["name"], volume["name"]);
+    let made = format!(
+        "create secret generic --namespace resync-hub {}",
+        volume["secret"]["secretName"].as_str().unwrap()
+    );
+    assert!(read("deploy/README.md").contains(&made), "{made}");
+    assert_eq!(volume["secret"]["defaultMode"], 0o440);
+    assert_eq!(pod["securityContext"]["fsGroup"], pod["securityContext"]["runAsGroup"]);
+    assert_eq!(pod["enableServiceLinks"], false, "they would look like settings");
     let mount = &hub["volumeMounts"][0];
     assert_eq!(mount["mountPath"].as_str().unwrap(), config.data_dir.to_str().unwrap());
     assert_eq!(set["spec"]["volumeClaimTemplates"][0]["metadata"]["name"], mount["name"]);

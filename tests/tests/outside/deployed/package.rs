@@ -7,6 +7,7 @@ use std::process::Command;
 
 use resync_tests::harness::binary;
 use tempfile::{TempDir, tempdir};
+use walkdir::WalkDir;
 
 use super::{read, root, run, said, text};
 
@@ -106,6 +107,27 @@ fn the_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
 }
 
 #[test]
+fn the_pages_of_the_package_lead_to_each_other() {
+    let system = System::new();
+    system.install();
+    let mut followed = 0;
+    for page in WalkDir::new(system.path("usr/share/doc/resync-hub")) {
+        let page = page.unwrap().into_path();
+        if page.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&page).unwrap();
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| link.ends_with(".md") && !link.contains("://")) {
+            let target = page.parent().unwrap().join(link);
+            assert!(target.is_file(), "{} leads to {link}, which is not there", page.display());
+            followed += 1;
+        }
+    }
+    assert!(followed > 50, "only {followed} links were followed");
+}
+
+#[test]
 fn the_package_brings_man_pages_and_completions_where_they_are_looked_for() {
     let system = System::new();
     system.install();
@@ -164,24 +186,53 @@ fn the_package_is_the_same_wherever_it_is_built() {
     assert!(program.starts_with("-rwxr-xr-x"), "{program}");
 }
 
-/// `sudo resync-hub token add` beside a service would leave tokens that the service cannot read.
+/// `sudo resync-hub token add` beside a service would leave tokens that the service cannot read, and `fsck` a store.
 #[test]
-fn a_token_is_not_written_where_the_hub_could_not_read_it() {
+fn nothing_is_written_where_the_hub_could_not_read_it() {
     let folder = tempdir().unwrap();
-    let add = || {
+    let hub = |arguments: &[&str]| {
         let mut command = Command::new(binary("resync-hub"));
-        command.args(["token", "add", "library", "--topic-prefix", "https://library.example/", "--data-dir"]);
-        run(command.arg(folder.path()))
+        command.args(arguments).arg("--data-dir").arg(folder.path());
+        // Nobody listens there.
+        command.env("RESYNC_HUB_ADMIN_LISTEN", "127.0.0.1:1");
+        command.env(
+            "RESYNC_HUB_SECRETS_KEY",
+            "0000000000000000000000000000000000000000000000000000000000000000",
+        );
+        run(&mut command)
     };
+    let add = ["token", "add", "library", "--topic-prefix", "https://library.example/"];
     // Only root can give a folder away.
     if rustix::process::getuid().is_root() {
         std::os::unix::fs::chown(folder.path(), Some(65_532), None).unwrap();
-        let refused = add();
-        assert!(!refused.status.success() && text(&refused).contains("number 65532"), "{}", text(&refused));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let file = tempdir().unwrap();
+        let file = file.path().join("a copy").display().to_string();
+        let passed_on = format!("backup - --data-dir {} > '{file}'", folder.path().display());
+        for (arguments, as_owner) in [
+            (&add[..], "token add library --topic-prefix https://library.example/"),
+            (&["fsck"], "fsck"),
+            (&["fsck", "--repair"], "fsck --repair"),
+            (&["backup", &file], &passed_on),
+            (&["restore", &file], "restore"),
+            (&["secrets", "rotate"], "secrets rotate"),
+        ] {
+            let refused = hub(arguments);
+            let said = text(&refused);
+            assert!(!refused.status.success() && said.contains("number 65532"), "{arguments:?}: {said}");
+            let line = said.lines().find(|line| line.starts_with("  sudo -u '#65532' "));
+            assert!(line.is_some_and(|line| line.contains(as_owner)), "{arguments:?}: {said}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{arguments:?}");
+        }
         std::os::unix::fs::chown(folder.path(), Some(0), None).unwrap();
+        // What counts is whose the store is: the folder may be a volume.
+        let mark = folder.path().join("engine");
+        fs::write(&mark, "fjall 3\n").unwrap();
+        std::os::unix::fs::chown(&mark, Some(65_532), None).unwrap();
+        let refused = hub(&add);
+        assert!(!refused.status.success() && text(&refused).contains("number 65532"), "{}", text(&refused));
+        fs::remove_file(mark).unwrap();
     }
-    let added = add();
+    let added = hub(&add);
     assert!(added.status.success() && text(&added).starts_with("rsh_"), "{}", text(&added));
 }
 

@@ -1,0 +1,113 @@
+//! Whose the data folder is: what another user writes into it the hub's user cannot read, and neither hub nor subscribers would know why.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use resync_hub::store;
+
+use super::Failure;
+
+/// What to do where only root may read.
+pub(super) const AS_ROOT: &str = "where the hub is a service, type sudo before the command";
+/// Where systemd keeps the folders of services, and those of services whose user exists only while they run.
+const STATES: [&str; 2] = ["/var/lib/private", "/var/lib"];
+
+/// Nothing may be written into the folder by this user unless it is its own.
+///
+/// # Errors
+/// With the command line that runs this command as the owner.
+pub(super) fn is_ours(folder: &Path) -> Result<(), Failure> {
+    owned(folder, &env::args().skip(1).collect::<Vec<_>>(), "")
+}
+
+/// The same for a command whose file is better written by the shell, since the owner may write nowhere else.
+pub(super) fn is_ours_or_is_passed_on(folder: &Path, file: &Path) -> Result<(), Failure> {
+    let file = file.display().to_string();
+    let dash = |word: String| if word == file { "-".to_owned() } else { word };
+    owned(folder, &env::args().skip(1).map(dash).collect::<Vec<_>>(), &format!(" > {}", quoted(&file)))
+}
+
+fn owned(folder: &Path, arguments: &[String], behind: &str) -> Result<(), Failure> {
+    // A volume of a container is often root's, and open to the group of a hub that is not.
+    let owner = fs::metadata(folder.join(store::MARK)).or_else(|_| fs::metadata(folder));
+    let owner = owner.map_err(|error| refused(folder, &error))?.uid();
+    if rustix::process::geteuid().as_raw() == owner {
+        return Ok(());
+    }
+    let program = env::current_exe().map_or("resync-hub".into(), |path| path.display().to_string());
+    let words: Vec<_> = [&program].into_iter().chain(arguments).map(|word| quoted(word)).collect();
+    let state = folder.canonicalize().ok().and_then(|folder| state(&folder));
+    Err(Failure::new(format_args!(
+        "{} belongs to another user (number {owner}), who could not read what is written here: run this command as that user,\n  {} {}{behind}",
+        folder.display(),
+        prefix(state.as_deref(), owner),
+        words.join(" "),
+    )))
+}
+
+/// What runs a command as the owner: for a service of systemd with what its unit gives it.
+fn prefix(state: Option<&str>, owner: u32) -> String {
+    match state {
+        Some(state) => format!(
+            "sudo systemd-run --pipe --wait --quiet -p DynamicUser=yes -p User={state} -p StateDirectory={state} \
+             -p StateDirectoryMode=0700 -p EnvironmentFile=-/etc/{state}/environment"
+        ),
+        None => format!("sudo -u '#{owner}'"),
+    }
+}
+
+/// The service whose folder it is.
+fn state(folder: &Path) -> Option<String> {
+    let below = STATES.iter().find_map(|states| folder.strip_prefix(states).ok())?;
+    let mut parts = below.components();
+    let name = parts.next()?.as_os_str().to_str()?.to_owned();
+    parts.next().is_none().then_some(name)
+}
+
+/// As a shell understands it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A file of the hub that cannot be used.
+pub(super) fn refused(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        Failure::new(format_args!("{path} cannot be used: {error}; {AS_ROOT}"))
+    } else {
+        Failure::new(format_args!(
+            "{path} cannot be used: {error}; say which hub is meant with --config or --data-dir"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_a_service_is_known_by_its_place() {
+        assert_eq!(state(Path::new("/var/lib/private/resync-hub")).as_deref(), Some("resync-hub"));
+        assert_eq!(state(Path::new("/var/lib/resync-hub")).as_deref(), Some("resync-hub"));
+        for other in ["/var/lib/resync-hub/data", "/srv/hub", "/var/lib"] {
+            assert_eq!(state(Path::new(other)), None, "{other}");
+        }
+        assert!(prefix(Some("our-hub"), 61_000).contains("-p User=our-hub -p StateDirectory=our-hub"));
+        assert_eq!(prefix(None, 61_000), "sudo -u '#61000'");
+    }
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_understand_them_otherwise() {
+        assert_eq!(quoted("--data-dir=/srv/hub"), "--data-dir=/srv/hub");
+        assert_eq!(quoted("two words"), "'two words'");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
+    }
+}
