@@ -320,13 +320,22 @@ fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(Turn, Tel
     State::load(out)?;
     let turn = Turn::acquire(out, hub)?;
     let lock = Lock::acquire(out)?;
-    let mut state = describe_again(&lock, State::load(out)?)?;
+    let telling = work_out(&lock, hub, tokens);
+    if let Err(error) = &telling {
+        note_trouble(&lock, hub, error);
+    }
+    Ok(telling?.map(|telling| (turn, telling)))
+}
+
+fn work_out(lock: &Lock, hub: &HubUrl, tokens: &[Token]) -> Result<Option<Telling>, NotifyError> {
+    let out = lock.out();
+    let mut state = describe_again(lock, State::load(out)?)?;
     let credentials = token::credentials(&state, tokens)?;
     let Some((_, authorization)) = credentials.into_iter().find(|(known, _)| known == hub) else {
         return Ok(None);
     };
     if restamp(&mut state, out) {
-        state.save(&lock)?;
+        state.save(lock)?;
     }
     if let Some(record) = state.documents.iter().find(|record| !is_in_place(out, record)) {
         return Err(NotifyError::NotInPlace { path: out.join(&record.path) });
@@ -338,10 +347,31 @@ fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(Turn, Tel
         doubt.extend(telling.told.clone());
         if doubt != telling.doubted {
             state.hubs.entry(hub.clone()).and_modify(|record| record.doubt = doubt);
-            state.save(&lock)?;
+            state.save(lock)?;
         }
+    } else if telling.waiting.is_empty() && record.trouble.is_some() {
+        // What was in the way has passed, and nothing is sent that could show it.
+        state.hubs.entry(hub.clone()).and_modify(|record| record.trouble = None);
+        state.save(lock)?;
     }
-    Ok(Some((turn, telling)))
+    Ok(Some(telling))
+}
+
+/// Keeps why a hub cannot be told, for `status`.
+fn note_trouble(lock: &Lock, hub: &HubUrl, error: &NotifyError) {
+    let reason = error.to_string();
+    let noted = State::load(lock.out()).and_then(|mut state| {
+        let Some(record) = state.hubs.get_mut(hub) else { return Ok(()) };
+        if record.trouble.as_ref().is_some_and(|trouble| trouble.reason == reason) {
+            return Ok(());
+        }
+        let refused = record.trouble.as_ref().and_then(|trouble| trouble.refused);
+        record.trouble = Some(Trouble { refused, ..Trouble::after(record.trouble.as_ref(), reason) });
+        state.save(lock)
+    });
+    if let Err(error) = noted {
+        tracing::debug!(%error, %hub, "the status does not say why the hub is not told");
+    }
 }
 
 /// Notes what came of telling a hub, in the state as it is by now: builds may have changed it meanwhile, other tellings have not.
@@ -360,9 +390,8 @@ fn settle(out: &Path, telling: &Telling, posted: &Posted, outcome: &Outcome) -> 
         _ => posted.failed.as_ref(),
     };
     record.trouble = failed.map(|error| Trouble {
-        since: record.trouble.as_ref().map_or_else(DateTime::now, |trouble| trouble.since),
-        reason: error.to_string(),
         refused: refused.and(telling.waiting.get(posted.sent).copied()),
+        ..Trouble::after(record.trouble.as_ref(), error.to_string())
     });
     let given_up = match (outcome, &telling.message) {
         (Outcome::NothingChanged, _) | (_, None) => false,

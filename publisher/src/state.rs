@@ -196,6 +196,14 @@ pub struct Trouble {
     pub refused: Option<u64>,
 }
 
+impl Trouble {
+    /// What came of it now, after the trouble before.
+    pub(crate) fn after(before: Option<&Self>, reason: String) -> Self {
+        let since = before.map_or_else(DateTime::now, |before| before.since);
+        Self { since, reason, refused: None }
+    }
+}
+
 /// A notification that a hub took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acknowledgement {
