@@ -84,7 +84,7 @@ pub(super) fn publish(
     state.outbox = outbox;
     if let Some(before) = before {
         (state.notified_on, state.changes_on) = (before.notified_on, before.changes_on);
-        state.dumped = before.dumped;
+        (state.dumped, state.swept) = (before.dumped, before.swept);
     }
     state.save(lock)?;
     settle(lock)?;
