@@ -11,6 +11,7 @@ mod words;
 use std::{
     io::{self, IsTerminal, Write as _},
     path::{Path, PathBuf},
+    pin::pin,
     process::ExitCode,
     time::Duration,
 };
@@ -373,9 +374,12 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
     let commission = arguments.commission()?;
     let sets = commission.sets.clone();
     let is_json = arguments.out.json;
-    let stop = stop_signal()?;
+    let mut stop = pin!(stop_signal()?);
     // The first build shows at once what cannot work; its words are those of `build`. What works for one set only is tried again.
-    let mut first = run_build(arguments, commission, Pace::AllButDumps).await?;
+    let mut first = tokio::select! {
+        first = run_build(arguments, commission, Pace::AllButDumps) => first?,
+        () = &mut stop => return Ok(()),
+    };
     if first.built.is_empty() {
         return first.outcome();
     }

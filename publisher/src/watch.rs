@@ -317,7 +317,7 @@ async fn keep_built(
             let heard = set.listener.replace(Heard::nothing());
             if heard == Heard::Everywhere {
                 // Before anything is looked at, so that nothing falls in between.
-                set.listener.listen();
+                set.listener.listen().await;
             }
             if heard != Heard::nothing()
                 && let Err(taken) = set.build(heard, Pace::Swift, hearers).await
@@ -343,7 +343,7 @@ async fn keep_built(
         if rescan <= Instant::now() {
             rescan = Instant::now() + patience.rescan;
             for set in &mut watched {
-                set.listener.listen_again();
+                set.listener.listen_again().await;
                 set.listener.replace(Heard::Everywhere);
             }
         }

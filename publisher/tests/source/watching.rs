@@ -3,7 +3,8 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
+    sync::mpsc::channel,
     time::Duration,
 };
 
@@ -201,4 +202,26 @@ fn a_watch_ends_once_its_site_is_that_of_another_configuration() {
     run(&["build", "--config", text(&other)]).succeeded();
     place.put("newer", "x");
     assert_eq!(watch.child.wait().unwrap().code(), Some(64));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_watch_that_is_stopped_during_its_first_build_ends_within_seconds() {
+    let place = Place::new();
+    place.build(&[]).succeeded();
+    // Somebody else works on the site, so the build is not through before that.
+    let lock = std::fs::File::open(place.out().join(".resync-source/lock")).unwrap();
+    lock.lock().unwrap();
+    let mut watch = program(&["watch", "--out", text(&place.out())]);
+    let mut child = watch.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("which works on this site"), "{line}");
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let (ended, has_ended) = channel();
+    std::thread::spawn(move || ended.send(child.wait()));
+    let status = has_ended.recv_timeout(Duration::from_secs(20));
+    drop(lock);
+    assert!(status.expect("it does not wait for its build").unwrap().success());
 }
