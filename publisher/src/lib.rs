@@ -49,6 +49,7 @@ pub mod notify;
 mod outbox;
 mod plan;
 pub mod publish;
+mod put_off;
 pub mod serve;
 pub mod settings;
 pub mod site;

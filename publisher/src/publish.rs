@@ -331,17 +331,18 @@ pub(crate) fn record(
     settings: &Settings,
     out: &Path,
     changes: &[(Change, Item)],
+    pace: Pace,
     rest: &mut Rest,
     kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
     if !is_cut_short(out) {
         State::load(out)?;
     }
-    let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
-    let Before::Told { until, resources, bytes, .. } = run.told() else {
+    let run = Run { pace, ..Run::begin(settings.clone(), Lock::acquire(out)?)? };
+    let Before::Told { until, resources, bytes, swiftly, .. } = run.told() else {
         return Err(BuildError::NotListed { out: out.to_owned() });
     };
-    let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes))?;
+    let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes), swiftly)?;
     run.carry_out(taken, None, None, rest, &|_| (), kept)
 }
 

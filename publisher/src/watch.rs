@@ -31,6 +31,7 @@ use crate::{
     publish::{
         self, Besides, BuildError, Built, Claim, Pace, Rest, Written, build_again, make_due_dumps_again,
     },
+    put_off::PutOff,
     settings::Settings,
     state::State,
 };
@@ -105,28 +106,6 @@ pub enum WatchError {
     TakenOver(BuildError),
 }
 
-/// When a Resource List or a dump is written that is due: changes are told first.
-#[derive(Clone, Copy, Debug)]
-struct PutOff {
-    quiet: Instant,
-    latest: Instant,
-}
-
-impl PutOff {
-    /// When nothing has changed for so long,
-    const QUIET: Duration = Duration::from_secs(2);
-    /// or so long after the first of the changes.
-    const LATEST: Duration = Duration::from_secs(30);
-
-    fn after(before: Option<Self>, now: Instant) -> Self {
-        Self { quiet: now + Self::QUIET, latest: before.map_or(now + Self::LATEST, |before| before.latest) }
-    }
-
-    fn due(self) -> Instant {
-        self.quiet.min(self.latest)
-    }
-}
-
 /// One set under watch.
 struct Watched {
     out: PathBuf,
@@ -135,6 +114,7 @@ struct Watched {
     listener: Listener,
     has_news: Arc<Notify>,
     rest: Rest,
+    /// A Resource List or a dump that is due: changes are told first.
     put_off: Option<PutOff>,
     wants_dump: bool,
     dumping: Option<oneshot::Receiver<(Besides, Rest)>>,
@@ -355,17 +335,6 @@ mod tests {
     use crate::settings::{Root, SetName};
 
     use super::*;
-
-    #[test]
-    fn what_is_put_off_waits_for_a_pause_of_the_changes_though_not_for_long() {
-        let first = Instant::now();
-        let mut put_off = PutOff::after(None, first);
-        assert_eq!(put_off.due(), first + Duration::from_secs(2));
-        for second in 1..40 {
-            put_off = PutOff::after(Some(put_off), first + Duration::from_secs(second));
-            assert_eq!(put_off.due(), first + Duration::from_secs((second + 2).min(30)));
-        }
-    }
 
     #[test]
     fn what_any_set_writes_is_no_change_of_any_other() {
