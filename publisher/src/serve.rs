@@ -4,6 +4,7 @@
 
 mod connections;
 mod gzip;
+mod patience;
 
 use std::{
     collections::HashSet,
@@ -54,6 +55,9 @@ pub const CONNECTIONS: usize = 1_024;
 
 /// How long the header of a request may take to arrive. A connection on which nothing is asked for as long is closed.
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a client may take no byte of its answer. Its connection is closed then, so that others get its place.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The largest header of a request, in bytes.
 pub const HEADER_LIMIT: usize = 16 * 1024;
@@ -125,6 +129,7 @@ pub async fn serve(
         connections: CONNECTIONS,
         header_time: HEADER_TIMEOUT,
         header_size: HEADER_LIMIT,
+        write_time: WRITE_TIMEOUT,
         drain: DRAIN,
     };
     connections::serve(listener, router(out)?, limits, shutdown).await;
