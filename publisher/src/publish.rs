@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use resync_core::{
@@ -78,6 +78,8 @@ pub struct Built {
     pub list_is_due: bool,
     /// The same for a dump.
     pub dump_is_due: bool,
+    /// When the next dump comes due that is not due now.
+    pub(crate) next_dump: Option<Instant>,
     /// URL of the Source Description, where Destinations start.
     pub source_description: String,
 }
@@ -489,7 +491,7 @@ impl Run {
         // A dump is made while others build.
         drop(lock);
         let of_dumps = upkeep::dumps((&out, claim), pace, rest, tell);
-        let dump_is_due = of_dumps.dump_is_due;
+        let (dump_is_due, next_dump) = (of_dumps.dump_is_due, of_dumps.next_dump);
         let mut all = done.written;
         for besides in [of_archives, of_dumps] {
             undone.extend(besides.undone);
@@ -511,6 +513,7 @@ impl Run {
             undone,
             list_is_due,
             dump_is_due,
+            next_dump,
             source_description: Site::of(&plan.settings).source_description().url,
         })
     }

@@ -117,6 +117,8 @@ struct Watched {
     /// A Resource List or a dump that is due: changes are told first.
     put_off: Option<PutOff>,
     wants_dump: bool,
+    /// When a dump comes due, or may be tried again, though nothing changes.
+    next_dump: Option<Instant>,
     dumping: Option<oneshot::Receiver<(Besides, Rest)>>,
 }
 
@@ -145,7 +147,7 @@ pub async fn watch(
         let news = Arc::clone(&has_news);
         tellers.spawn(tell_hubs(out.clone(), news, client.clone(), tokens.clone(), patience, report.clone()));
         let (claim, rest) = (claim.clone(), Rest::default());
-        let (put_off, wants_dump, dumping) = (None, false, None);
+        let (put_off, wants_dump, next_dump, dumping) = (None, false, None, None);
         watched.push(Watched {
             out,
             claim,
@@ -155,6 +157,7 @@ pub async fn watch(
             rest,
             put_off,
             wants_dump,
+            next_dump,
             dumping,
         });
     }
@@ -227,7 +230,9 @@ impl Watched {
             _ => None,
         };
         self.wants_dump = pace == Pace::AllButDumps && built.as_ref().is_ok_and(|built| built.dump_is_due);
-        if built.is_err() {
+        if let Ok(built) = &built {
+            self.next_dump = built.next_dump;
+        } else {
             // Where this was to look is forgotten.
             self.listener.replace(Heard::Everywhere);
         }
@@ -248,10 +253,16 @@ impl Watched {
         Ok(())
     }
 
+    /// When there is something to do though nothing is heard of.
+    fn next(&self) -> Option<Instant> {
+        let next_dump = self.next_dump.filter(|_| self.dumping.is_none());
+        self.put_off.map(PutOff::due).into_iter().chain(next_dump).min()
+    }
+
     /// Makes the dumps that are due while changes go on being told, and says so in the end.
     fn begin_dump(&mut self, changed: &Arc<Notify>) {
         let (done, dumping) = oneshot::channel();
-        self.dumping = Some(dumping);
+        (self.dumping, self.next_dump) = (Some(dumping), None);
         let (out, claim, mut rest) = (self.out.clone(), self.claim.clone(), std::mem::take(&mut self.rest));
         let changed = Arc::clone(changed);
         tokio::spawn(async move {
@@ -270,7 +281,7 @@ impl Watched {
         };
         self.dumping = None;
         let Ok((besides, rest)) = made else { return };
-        self.rest = rest;
+        (self.rest, self.next_dump) = (rest, besides.next_dump);
         if !besides.written.is_empty() {
             // Changes that came meanwhile may make another one due.
             self.put_off = Some(PutOff::after(self.put_off, Instant::now()));
@@ -309,11 +320,12 @@ async fn keep_built(
             {
                 return taken;
             }
-            if std::mem::take(&mut set.wants_dump) && set.dumping.is_none() {
+            let is_time = set.next_dump.is_some_and(|next| next <= Instant::now());
+            if (std::mem::take(&mut set.wants_dump) || is_time) && set.dumping.is_none() {
                 set.begin_dump(changed);
             }
         }
-        let next = watched.iter().filter_map(|set| set.put_off).map(PutOff::due).fold(rescan, Instant::min);
+        let next = watched.iter().filter_map(Watched::next).fold(rescan, Instant::min);
         if timeout(next.saturating_duration_since(Instant::now()), changed.notified()).await.is_ok() {
             let first = Instant::now();
             while first.elapsed() < patience.most && timeout(patience.quiet, changed.notified()).await.is_ok()

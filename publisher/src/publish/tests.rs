@@ -694,3 +694,27 @@ fn a_dump_that_somebody_removed_is_told_of_no_more_and_in_the_way_of_nothing() {
         assert!(list.entries().iter().all(|entry| entry.capability() != Some(&what.capability())), "{name}");
     }
 }
+
+#[test]
+fn it_is_known_when_a_dump_comes_due_or_may_be_tried_again_though_nothing_changes() {
+    let hour = Duration::from_secs(3600);
+    let place = Place::with(Rules { resource_dump_seconds: Some(hour.as_secs()), ..Rules::default() });
+    place.put("a", "1");
+    let built = place.build().unwrap();
+    assert_eq!((built.dump_is_due, built.next_dump), (false, None), "the dump holds all that is told");
+    place.put("a", "22");
+    let before = Instant::now();
+    let built = place.build_again(&["a"], Pace::Swift);
+    let waits = built.next_dump.unwrap().duration_since(before);
+    assert!(!built.dump_is_due && waits <= hour && waits > hour / 2, "{waits:?}");
+
+    fs::remove_file(place.out().join("resync/resourcedump.xml")).unwrap();
+    // Where the top of the dump is to lie there is a folder.
+    fs::create_dir(place.out().join("resync/resourcedump.xml")).unwrap();
+    let mut rest = Rest::default();
+    place.build_again(&[], Pace::Swift);
+    let besides = make_due_dumps_again(&place.out(), None, &mut rest);
+    assert_eq!(besides.undone.len(), 1);
+    let waits = besides.next_dump.unwrap().duration_since(before);
+    assert!(waits >= Duration::from_secs(60) && waits < hour / 2, "{waits:?}");
+}

@@ -184,6 +184,26 @@ fn a_change_is_told_before_the_dump_that_is_due_is_made() {
 }
 
 #[test]
+fn a_dump_that_comes_due_is_made_though_nothing_changes_any_more() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let config = configured(
+        &place,
+        &format!(
+            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{}\"\n[resource_dump]\nevery = \"6s\"\n",
+            hub.url()
+        ),
+    );
+    let _watch = Watch::of(&["--config", text(&config)], &hub);
+    let is_of_the_dump = |(_, capability): &(Change, Capability)| *capability == Capability::ResourceDump;
+    let is_dumped =
+        || std::iter::repeat_with(|| told(&hub.next())).any(|told| told.iter().any(is_of_the_dump));
+    assert!(is_dumped());
+    place.put("a.txt", "changed");
+    assert_eq!(next_changes(&hub), [(Change::Updated, "a.txt".to_owned())]);
+    assert!(is_dumped(), "6 s after the one before");
+}
+
+#[test]
 fn a_watch_ends_once_its_site_is_that_of_another_configuration() {
     let (place, hub) = (Place::new(), Hub::start());
     let [one, other] = ["one.toml", "other.toml"].map(|name| place.out().with_file_name(name));
