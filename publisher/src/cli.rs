@@ -5,6 +5,7 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -388,6 +389,8 @@ pub(crate) enum Failure {
     Serve(#[from] ServeError),
     #[error(transparent)]
     State(#[from] StateError),
+    #[error("the configuration names this set no more, and it stays as it is: {0}")]
+    Unretired(Arc<StateError>),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
     #[error("--log `{0}` is no filter: write off, error, warn, info, debug, trace, or target=level")]

@@ -34,8 +34,8 @@ use resync_core::{
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 use self::listing::{Listing, foretold_archive};
 pub use self::owner::{Claim, claim};
-pub use self::retire::clear;
 pub(crate) use self::retire::left;
+pub use self::retire::{Unretired, clear};
 pub(crate) use self::run::{is_in_place, restamp};
 pub(crate) use self::upkeep::Rest;
 pub use self::upkeep::{Besides, Undone, Upkeep};

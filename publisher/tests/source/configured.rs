@@ -361,6 +361,30 @@ fn the_damaged_state_of_one_set_is_named_and_stops_no_other() {
 }
 
 #[test]
+fn a_set_that_is_to_leave_and_whose_state_is_damaged_is_named_and_stops_no_other() {
+    let place = Place::new();
+    with_images(&place);
+    let both = two_sets("");
+    let config = configured(&place, &both);
+    let build = |config: &Path| run(&["build", "--config", text(config)]);
+    build(&config).succeeded();
+    let images = place.out().join("images");
+    fs::write(images.join(".resync-source/state.json"), "{").unwrap();
+    let one = both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]");
+    configured(&place, &one);
+    place.put("a.txt", "changed");
+    let built = build(&config).failed_with(1, "error: images: the configuration names this set no more");
+    assert!(built.out.starts_with("articles: 1 resource, 7 B: 1 updated"), "{}", built.out);
+    assert!(images.join("resync/resourcelist.xml").exists());
+    let other = config.with_file_name("other.toml");
+    fs::write(&other, one).unwrap();
+    build(&other).failed_with(64, "--take-over");
+    fs::remove_dir_all(&images).unwrap();
+    build(&config).succeeded();
+    assert_eq!(locs(&document(&place, ".well-known/resourcesync")).len(), 1);
+}
+
+#[test]
 fn all_sets_of_a_site_are_served() {
     let place = Place::new();
     with_images(&place);
