@@ -32,7 +32,7 @@ use crate::{
     files,
     inventory::{self, PATCH_FOLDER},
     links::Linker,
-    lock::Lock,
+    lock::{Describing, Lock},
     outbox,
     plan::{Plan, StoredPosition},
     settings::{HubUrl, Settings},
@@ -310,9 +310,12 @@ impl<'a> Run<'a> {
         self.replace(&list)
     }
 
-    /// Leads to all sets of the site.
+    /// Leads to all sets of the site. Of two that are built at once for the first time neither may know of the other; who [describes](describe) the site
+    /// after its own build is through sees all that are there by then.
     fn source_description(&mut self) -> Result<(), BuildError> {
         let settings = &self.plan.settings;
+        let shared = self.out.parent().filter(|_| settings.root.is_some());
+        let _describing = shared.map(Describing::acquire).transpose()?;
         let sets = sets::described(settings, self.out)?;
         self.replace(&documents::source_description(self.site, settings.source_described_by(), sets)?)
     }

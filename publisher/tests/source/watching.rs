@@ -3,8 +3,10 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::mpsc::channel,
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -17,6 +19,7 @@ use resync_publisher::{
     BaseUrl, HubUrl, Settings,
     watch::{Patience, watch},
 };
+use tokio::sync::oneshot;
 
 use crate::{
     configured::configured,
@@ -123,6 +126,36 @@ fn cn013_a_burst_of_10_000_files_arrives_whole() {
     }
 }
 
+/// A watch in this process, which ends when the first value is dropped.
+fn watch_here(sets: Vec<(PathBuf, Settings)>, patience: Patience) -> (oneshot::Sender<()>, JoinHandle<()>) {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let watching = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let stopped = async { drop(stopped.await) };
+        runtime.block_on(watch(sets, None, Vec::new(), patience, stopped, drop)).unwrap();
+    });
+    (stop, watching)
+}
+
+#[test]
+fn a_set_whose_build_takes_long_keeps_no_other_waiting() {
+    let (slow, quick, hub) = (Place::new(), Place::new(), Hub::start());
+    slow.build(&[]).succeeded();
+    // Somebody else works on its site.
+    let lock = std::fs::File::open(slow.out().join(".resync-source/lock")).unwrap();
+    lock.lock().unwrap();
+    let sets = [&slow, &quick].map(|place| {
+        let settings = Settings::new(place.collection(), BaseUrl::parse(BASE).unwrap());
+        (place.out(), settings.hub(HubUrl::parse(&hub.url()).unwrap()))
+    });
+    let (stop, watching) = watch_here(sets.into(), Patience::default());
+    hub.next();
+    quick.put("new", "x");
+    assert_eq!(next_changes(&hub), [(Change::Created, "new".to_owned())]);
+    drop((lock, stop));
+    watching.join().unwrap();
+}
+
 #[test]
 fn a_hub_that_is_away_keeps_no_other_waiting() {
     let (place, hub, away) = (Place::new(), Hub::start(), Hub::start());
@@ -134,13 +167,7 @@ fn a_hub_that_is_away_keeps_no_other_waiting() {
         });
     // Nobody waits for its end.
     let patience = Patience { first_pause: Duration::from_secs(3600), ..Patience::default() };
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let sets = vec![(place.out(), settings)];
-    let watching = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let stopped = async { drop(stopped.await) };
-        runtime.block_on(watch(sets, None, Vec::new(), patience, stopped, drop)).unwrap();
-    });
+    let (stop, watching) = watch_here(vec![(place.out(), settings)], patience);
     hub.next();
     away.next();
     for name in ["one", "two"] {
