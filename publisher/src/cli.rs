@@ -5,6 +5,7 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -42,9 +43,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Write a commented source.toml; asks for what no flag says
     Init(InitArgs),
-    /// Write the documents for the files of a folder
+    /// Write the documents for the files of a folder, and into them what changed
     Build(BuildArgs),
-    /// Tell the hubs which documents changed since they were last told
+    /// Tell the hubs which resources and documents changed since they were last told
     Notify(NotifyArgs),
     /// Build, then notify
     Publish {
@@ -71,7 +72,7 @@ pub(crate) enum Command {
         #[arg(long, env = "RESYNC_SOURCE_CHANGES")]
         changes: bool,
     },
-    /// Serve the files, the documents and the topic URI over HTTP
+    /// Serve the files, the documents and the topic URIs over HTTP
     Serve(ServeArgs),
     /// Check a document, a folder or a whole site against the rules; exit code 1 where one is broken
     Check(CheckArgs),
@@ -183,7 +184,8 @@ pub(crate) struct BuildArgs {
     /// Which digests the Resource List gives: md5, sha-1, sha-256 (repeatable) [default: those of the last build, at first sha-256]
     #[arg(long, env = "RESYNC_SOURCE_HASH", value_name = "ALGORITHM", value_delimiter = ',')]
     hash: Vec<Algorithm>,
-    /// A hub of the framework channel (repeatable) [default: those of the last build, at first none and so no channel]
+    /// A hub of both channels, the one that tells of resources and the one that tells of documents (repeatable) [default: those of the last build, at first
+    /// none and so no channel]
     #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
     hub: Vec<String>,
     /// Have no hub and no channel any more
@@ -296,7 +298,8 @@ pub(crate) struct TokenArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Tokens {
-    /// Bearer token for the hub; with several hubs `HUB_URL=TOKEN` (repeatable)
+    /// Bearer token for the hub, which must cover both topics, resync/changes/ and resync/framework/ below the base URL; with several hubs `HUB_URL=TOKEN`
+    /// (repeatable)
     #[arg(
         long,
         env = "RESYNC_SOURCE_TOKEN",
@@ -388,6 +391,8 @@ pub(crate) enum Failure {
     Serve(#[from] ServeError),
     #[error(transparent)]
     State(#[from] StateError),
+    #[error("the configuration names this set no more, and it stays as it is: {0}")]
+    Unretired(Arc<StateError>),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
     #[error("--log `{0}` is no filter: write off, error, warn, info, debug, trace, or target=level")]

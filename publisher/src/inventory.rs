@@ -191,6 +191,7 @@ pub(crate) fn take_changes(
     settings: &Settings,
     out: &Path,
     before: (DateTime, u64, u64),
+    swiftly: bool,
 ) -> Result<Taken, BuildError> {
     let started = DateTime::now();
     let (until, resources, bytes) = before;
@@ -201,7 +202,7 @@ pub(crate) fn take_changes(
         news.outcome.insert(item.loc.clone(), known);
     }
     let last = Kept::last(out);
-    let compared = news.keep(out, &last, (resources, bytes), last.is_due(false))?;
+    let compared = news.keep(out, &last, (resources, bytes), last.is_due(swiftly))?;
     Ok(Taken::of(started, &compared))
 }
 

@@ -1,8 +1,17 @@
-//! What a ResourceSync Source runs: the documents of its files, and the right notifications to its hubs.
+//! What a ResourceSync Source runs: documents that list its resources and their changes, and notifications that tell its hubs of both.
 //!
-//! A *site* is a folder OUT with the Source Description, the Capability List and the Resource List of a collection, plus the state that remembers
-//! what each hub was told. Four verbs work on it: [`build`] brings it in step with the files, [`notify()`] tells the hubs what changed,
-//! [`serve`] answers for it over HTTP, and [`status()`] says how it stands.
+//! A *site* is a folder OUT with the documents of one or several *sets* of resources, each with a Capability List, a Resource List, Change Lists, and
+//! dumps and archives where they are wanted, under one Source Description; and with the state that remembers what each hub was told. There are two ways to
+//! keep one:
+//!
+//! * from the files of a folder: [`build`] brings the documents in step with them, [`publish::dump`] packs dumps, and [`watch::watch`] does all of it and
+//!   tells the hubs, again and again, as files change;
+//! * from a system whose resources are no files: [`source::Source`] lists what a database has and hears what changes in it.
+//!
+//! Either way the hubs of a set hear of it on two channels, each with a topic of its own: Change Notifications say which resources changed, and wait in an
+//! outbox from the moment in which the Change List tells the same until a hub takes them; a Framework Notification says which documents changed.
+//! [`notify()`] sends what a hub is not known to know. [`serve`] answers for a site over HTTP, [`check`] holds it against the rules, and [`status()`] says how
+//! it stands.
 //!
 //! # Example: from a folder to a site
 //!
@@ -28,8 +37,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With a hub in the settings, `notify(&out, &[]).await` posts one Framework Notification about all documents that changed, and
-//! [`serve::router`] gives an axum router for the site, its topic URI included.
+//! With a hub in the settings, `notify(&out, &[]).await` posts the Change Notifications that wait for it, and then one Framework Notification about all
+//! documents that changed; a token has to cover both topics. [`serve::router`] gives an axum router for the site, its topic URIs included. [`source::Source`]
+//! has an example of the other way.
 #![deny(missing_docs)]
 
 #[doc(hidden)]
@@ -49,6 +59,7 @@ pub mod notify;
 mod outbox;
 mod plan;
 pub mod publish;
+mod put_off;
 pub mod serve;
 pub mod settings;
 pub mod site;

@@ -59,6 +59,19 @@ impl Ownership {
     }
 }
 
+/// The right to write the Source Description of a site of several sets: while it lives, it leads to no other sets. Who holds it took [`Lock`] of a set first.
+#[derive(Debug)]
+pub(crate) struct Describing(
+    #[expect(dead_code, reason = "the lock lasts as long as the file is open")] File,
+);
+
+impl Describing {
+    /// Waits until nobody else writes the Source Description of the site in `out`.
+    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
+        hold(out, "description.lock", "describes this site").map(Self)
+    }
+}
+
 /// The right to tell one of a site's hubs: while it lives, no other run can tell it something older or newer.
 #[derive(Debug)]
 pub(crate) struct Turn(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);

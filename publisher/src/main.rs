@@ -11,6 +11,7 @@ mod words;
 use std::{
     io::{self, IsTerminal, Write as _},
     path::{Path, PathBuf},
+    pin::pin,
     process::ExitCode,
     time::Duration,
 };
@@ -26,7 +27,8 @@ use resync_publisher::{
     check, config,
     notify::{self, Token},
     publish::{
-        Built, Claim, Dump, Pace, build_claimed, claim, clear, describe, dump_telling, make_due_dumps,
+        Built, Claim, Dump, Pace, Unretired, build_claimed, claim, clear, describe, dump_telling,
+        make_due_dumps,
     },
     serve, status, watch,
 };
@@ -105,6 +107,14 @@ impl Said {
     fn fail(&mut self, name: Option<&str>, failure: Failure) {
         blame(name, &failure);
         self.failed.push(failure);
+    }
+
+    /// A set that is not to be built any more and cannot be taken leave of.
+    fn leave(&mut self, Unretired { out, error }: Unretired) {
+        let name = out.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.sets.push(json!({ "set": name, "error": error.to_string() }));
+        self.fail(name.as_deref(), Failure::Unretired(error));
+        self.unbuilt.push(out);
     }
 
     /// What the command ends with when all else has been done: what fails keeps nobody from being told of the rest.
@@ -220,6 +230,9 @@ async fn run_build(arguments: &BuildArgs, commission: Commission, pace: Pace) ->
     // One that was built has written a Source Description that does not lead there.
     if let Some((site, _)) = site.filter(|_| said.failed.is_empty()) {
         unblocked(move || clear(&site)).await?;
+    }
+    for one in said.claim.as_ref().map_or(Vec::new(), |claim| claim.unretired().to_vec()) {
+        said.leave(one);
     }
     Ok(said)
 }
@@ -373,9 +386,12 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
     let commission = arguments.commission()?;
     let sets = commission.sets.clone();
     let is_json = arguments.out.json;
-    let stop = stop_signal()?;
+    let mut stop = pin!(stop_signal()?);
     // The first build shows at once what cannot work; its words are those of `build`. What works for one set only is tried again.
-    let mut first = run_build(arguments, commission, Pace::AllButDumps).await?;
+    let mut first = tokio::select! {
+        first = run_build(arguments, commission, Pace::AllButDumps) => first?,
+        () = &mut stop => return Ok(()),
+    };
     if first.built.is_empty() {
         return first.outcome();
     }

@@ -13,6 +13,7 @@ mod token;
 use std::{
     collections::BTreeMap,
     io,
+    ops::Range,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -187,8 +188,9 @@ pub(crate) async fn notify_hub(
     };
     drop(turn);
     unread.and(noted)?;
-    let Telling { hub, leaving, changes, waiting, .. } = telling;
-    let (sent, waiting) = (posted.sent, waiting.len() - posted.sent);
+    let still_waiting = telling.still_waiting(&posted).count();
+    let Telling { hub, leaving, changes, .. } = telling;
+    let (sent, waiting) = (posted.sent, still_waiting);
     let outcome = posted.and(outcome);
     Ok(Some(Told { hub, leaving, sent, waiting, changes, outcome }))
 }
@@ -200,8 +202,8 @@ struct Telling {
     leaving: bool,
     /// The topic of the framework channel.
     topic: String,
-    /// The Change Notifications that wait, by number, their topic and their links.
-    waiting: Vec<u64>,
+    /// The numbers of the Change Notifications that wait, their topic and their links.
+    waiting: Range<u64>,
     change_topic: String,
     change_links: String,
     changes: Vec<FrameworkChange>,
@@ -217,6 +219,8 @@ struct Telling {
 #[derive(Debug, Default)]
 struct Posted {
     sent: usize,
+    /// The number of the last one that was taken, or is not there to be sent.
+    reached: u64,
     status: Option<u16>,
     failed: Option<PostError>,
 }
@@ -234,7 +238,6 @@ impl Posted {
 
 impl Telling {
     fn of(
-        out: &Path,
         state: &State,
         hub: HubUrl,
         authorization: Option<HeaderValue>,
@@ -247,8 +250,7 @@ impl Telling {
             changes => Some(Message::new(state, &record.topic, &hub, changes, &told)?),
         };
         let (leaving, doubted) = (record.left.is_some(), record.doubt.clone());
-        let waits = |number: &u64| !leaving && outbox::path(out, *number).exists();
-        let waiting = (record.sent + 1..=state.outbox).filter(waits).collect();
+        let waiting = if leaving { 0..0 } else { state.gone_for(record) + 1..state.outbox + 1 };
         let change_topic = Site::of(&state.settings).change_topic();
         let change_links = message::links(state, &change_topic, &hub);
         let topic = record.topic.clone();
@@ -267,20 +269,31 @@ impl Telling {
         })
     }
 
+    /// What waits after some was posted.
+    fn still_waiting(&self, posted: &Posted) -> Range<u64> {
+        self.waiting.start.max(posted.reached + 1)..self.waiting.end
+    }
+
     /// Posts what waits, one after the other; the first that is not taken keeps those after it waiting.
     async fn post_changes(&self, client: &reqwest::Client, out: &Path) -> Result<Posted, NotifyError> {
         let mut posted = Posted::default();
-        for &number in &self.waiting {
+        for number in self.waiting.clone() {
             let path = outbox::path(out, number);
-            let read = tokio::fs::read(&path).await;
-            let body = read.map_err(|source| NotifyError::Read { path, source })?;
+            let body = match tokio::fs::read(&path).await {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    tracing::warn!(number, hub = %self.hub, "a Change Notification is gone, and left out");
+                    posted.reached = number;
+                    continue;
+                }
+                read => read.map_err(|source| NotifyError::Read { path, source })?,
+            };
             let message = Message::of_changes(&self.change_topic, &self.change_links, number, body.clone());
             match post::post(client, &self.hub, self.authorization.clone(), message).await {
                 Ok(status) => {
                     let (out, hub, topic) = (out.to_owned(), self.hub.clone(), self.topic.clone());
                     let change_topic = self.change_topic.clone();
                     unblocked(move || note_sent(&out, &hub, &topic, change_topic, number, &body)).await?;
-                    posted.sent += 1;
+                    (posted.sent, posted.reached) = (posted.sent + 1, number);
                     posted.status = Some(status.as_u16());
                 }
                 Err(error) => {
@@ -320,28 +333,58 @@ fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(Turn, Tel
     State::load(out)?;
     let turn = Turn::acquire(out, hub)?;
     let lock = Lock::acquire(out)?;
-    let mut state = describe_again(&lock, State::load(out)?)?;
+    let telling = work_out(&lock, hub, tokens);
+    if let Err(error) = &telling {
+        note_trouble(&lock, hub, error);
+    }
+    Ok(telling?.map(|telling| (turn, telling)))
+}
+
+fn work_out(lock: &Lock, hub: &HubUrl, tokens: &[Token]) -> Result<Option<Telling>, NotifyError> {
+    let out = lock.out();
+    let mut state = describe_again(lock, State::load(out)?)?;
     let credentials = token::credentials(&state, tokens)?;
     let Some((_, authorization)) = credentials.into_iter().find(|(known, _)| known == hub) else {
         return Ok(None);
     };
     if restamp(&mut state, out) {
-        state.save(&lock)?;
+        state.save(lock)?;
     }
     if let Some(record) = state.documents.iter().find(|record| !is_in_place(out, record)) {
         return Err(NotifyError::NotInPlace { path: out.join(&record.path) });
     }
     let Some(record) = state.hubs.get(hub) else { return Ok(None) };
-    let telling = Telling::of(out, &state, hub.clone(), authorization, record)?;
+    let telling = Telling::of(&state, hub.clone(), authorization, record)?;
     if telling.message.is_some() {
         let mut doubt = telling.doubted.clone();
         doubt.extend(telling.told.clone());
         if doubt != telling.doubted {
             state.hubs.entry(hub.clone()).and_modify(|record| record.doubt = doubt);
-            state.save(&lock)?;
+            state.save(lock)?;
         }
+    } else if telling.waiting.is_empty() && record.trouble.is_some() {
+        // What was in the way has passed, and nothing is sent that could show it.
+        state.hubs.entry(hub.clone()).and_modify(|record| record.trouble = None);
+        state.save(lock)?;
     }
-    Ok(Some((turn, telling)))
+    Ok(Some(telling))
+}
+
+/// Keeps why a hub cannot be told, for `status`.
+fn note_trouble(lock: &Lock, hub: &HubUrl, error: &NotifyError) {
+    let reason = error.to_string();
+    let noted = State::load(lock.out()).and_then(|mut state| {
+        let Some(record) = state.hubs.get_mut(hub) else { return Ok(()) };
+        if record.trouble.as_ref().is_some_and(|trouble| trouble.reason == reason) {
+            return Ok(());
+        }
+        let refused = record.trouble.as_ref().and_then(|trouble| trouble.refused);
+        record.trouble = Some(Trouble { refused, ..Trouble::after(record.trouble.as_ref(), reason) });
+        state.save(lock)
+    });
+    if let Err(error) = noted {
+        tracing::debug!(%error, %hub, "the status does not say why the hub is not told");
+    }
 }
 
 /// Notes what came of telling a hub, in the state as it is by now: builds may have changed it meanwhile, other tellings have not.
@@ -359,10 +402,19 @@ fn settle(out: &Path, telling: &Telling, posted: &Posted, outcome: &Outcome) -> 
         Outcome::Failed(error) => refused.or(Some(error)),
         _ => posted.failed.as_ref(),
     };
-    record.trouble = failed.map(|error| Trouble {
-        since: record.trouble.as_ref().map_or_else(DateTime::now, |trouble| trouble.since),
-        reason: error.to_string(),
-        refused: refused.and(telling.waiting.get(posted.sent).copied()),
+    let still_waiting = telling.still_waiting(posted);
+    let kept = match failed {
+        Some(_) => outbox::first_to_keep(out, still_waiting.clone()),
+        None => still_waiting.start,
+    };
+    if !telling.leaving {
+        record.sent = record.sent.max(kept - 1);
+    }
+    record.trouble = failed.map(|error| {
+        let mut trouble = Trouble::after(record.trouble.as_ref(), error.to_string());
+        trouble.refused = refused.map(|_| still_waiting.start).filter(|number| *number >= kept);
+        trouble.left_out += kept - still_waiting.start;
+        trouble
     });
     let given_up = match (outcome, &telling.message) {
         (Outcome::NothingChanged, _) | (_, None) => false,
@@ -391,8 +443,25 @@ fn settle(out: &Path, telling: &Telling, posted: &Posted, outcome: &Outcome) -> 
     if given_up || has_taken_leave(&state, &telling.hub) {
         state.hubs.remove(&telling.hub);
     }
-    state.save(&lock)?;
-    outbox::sweep(out, &state).map_err(|source| NotifyError::Write { path: out.to_owned(), source })
+    save_and_sweep(lock, state)
+}
+
+/// Saves the state and removes the Change Notifications that every hub has taken by then, in steps between which others may change the site.
+fn save_and_sweep(mut lock: Lock, mut state: State) -> Result<(), NotifyError> {
+    let out = lock.out().to_owned();
+    loop {
+        let swept = outbox::sweep(&out, &state);
+        if let Ok(swept) = &swept {
+            state.swept = Some(swept.up_to);
+        }
+        state.save(&lock)?;
+        if swept.map_err(|source| NotifyError::Write { path: out.clone(), source })?.is_through {
+            return Ok(());
+        }
+        drop(lock);
+        lock = Lock::acquire(&out)?;
+        state = State::load(&out)?;
+    }
 }
 
 /// Notes that a hub took a Change Notification, before the next one is posted.
@@ -431,10 +500,9 @@ pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, NotifyError> {
         if let Some(record) = state.hubs.get_mut(&hub).filter(|record| has_refused(record)) {
             record.sent = record.sent.max(number);
             record.trouble = None;
-            state.save(&lock)?;
+            save_and_sweep(lock, state)?;
             skipped.push(hub);
         }
-        outbox::sweep(out, &state).map_err(|source| NotifyError::Write { path: out.to_owned(), source })?;
     }
     Ok(skipped)
 }
@@ -492,7 +560,7 @@ mod tests {
                 leaving: true,
                 changes: Vec::new(),
                 topic: topic.into(),
-                waiting: Vec::new(),
+                waiting: 0..0,
                 change_topic: String::new(),
                 change_links: String::new(),
                 message: Some(Message { topic: topic.into(), links, key, body }),

@@ -2,17 +2,20 @@
 //!
 //! A run writes them before the state tells of it, so a hub hears of a change only when the documents do, and a run that was cut short writes
 //! the same ones again. Each covers the time since the one before (CN-008); without changes there is none, and the next covers that time too
-//! (CN-015).
+//! (CN-015). The numbers have no gaps, so nobody has to look through the folder.
 
 use std::{
     fs, io,
+    ops::Range,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 use resync_core::{
     build::{BuildError, Event},
     datetime::DateTime,
     document::{ChangeNotification, ResourceChange},
+    durable::sync_folder,
     rules::Violations,
     xml,
 };
@@ -35,6 +38,12 @@ pub(crate) enum OutboxError {
 
 /// Most bytes of a notification that tells of several moments. A hub takes 1 MiB, and one moment stays below that.
 pub(crate) const MOST: usize = 512 * 1024;
+
+/// How long a notification waits for a hub that cannot be told.
+pub(crate) const WAITING: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How many are removed at one go, before others may change the site.
+const STEP: u64 = 1_000;
 
 /// Writes what `events` are told as, after number `last`, and gives the number of the last one now. The first covers the time from `from` on.
 ///
@@ -117,35 +126,95 @@ impl Filling<'_> {
     }
 }
 
-/// The file of a notification.
-pub(crate) fn path(out: &Path, number: u64) -> PathBuf {
-    out.join(FOLDER).join("outbox").join(format!("{number:020}.xml"))
+fn folder(out: &Path) -> PathBuf {
+    out.join(FOLDER).join("outbox")
 }
 
-/// Removes what every hub has taken.
-pub(crate) fn sweep(out: &Path, state: &State) -> io::Result<()> {
+/// The file of a notification.
+pub(crate) fn path(out: &Path, number: u64) -> PathBuf {
+    folder(out).join(format!("{number:020}.xml"))
+}
+
+/// What a sweep has come to.
+pub(crate) struct Swept {
+    /// Up to this number all are gone, for the state to keep.
+    pub(crate) up_to: u64,
+    /// Whether nothing is left that every hub has taken.
+    pub(crate) is_through: bool,
+}
+
+/// Removes what every hub has taken, as much of it as is done soon.
+pub(crate) fn sweep(out: &Path, state: &State) -> io::Result<Swept> {
     let staying = state.hubs.values().filter(|record| record.left.is_none());
     let taken = staying.map(|record| record.sent).min().unwrap_or(u64::MAX).min(state.outbox);
-    let entries = match fs::read_dir(out.join(FOLDER).join("outbox")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+    let gone = match state.swept {
+        Some(swept) => swept,
+        None => before_the_first(out)?.min(taken),
+    };
+    let up_to = taken.min(gone + STEP);
+    if up_to <= gone {
+        return Ok(Swept { up_to: gone, is_through: true });
+    }
+    for number in gone + 1..=up_to {
+        files::remove_for_now(&path(out, number))?;
+    }
+    match sync_folder(&folder(out)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(Swept { up_to, is_through: up_to == taken }),
+    }
+}
+
+/// The number before the first one of which there is a file, found by looking through the folder: of a site of an older program nothing else is known.
+fn before_the_first(out: &Path) -> io::Result<u64> {
+    let mut before = u64::MAX;
+    let entries = match fs::read_dir(folder(out)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(before),
         entries => entries?,
     };
     for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
+        let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.strip_suffix(".xml")?.parse::<u64>().ok());
-        if number.is_some_and(|number| number <= taken) {
-            files::remove(&entry.path())?;
-        }
+        before = number.map_or(before, |number| before.min(number.saturating_sub(1)));
     }
-    Ok(())
+    Ok(before)
+}
+
+/// The first of these that has not waited for too long.
+pub(crate) fn first_to_keep(out: &Path, waiting: Range<u64>) -> u64 {
+    let now = SystemTime::now();
+    let is_outdated = |number| {
+        let written = fs::metadata(path(out, number)).and_then(|metadata| metadata.modified());
+        // One that is not there waits for nothing.
+        written.map_or_else(
+            |error| error.kind() == io::ErrorKind::NotFound,
+            |written| now.duration_since(written).is_ok_and(|age| age > WAITING),
+        )
+    };
+    // They were written in their order. Mostly it is the very first.
+    let Range { start: mut first, mut end } = waiting;
+    let mut middle = first;
+    while first < end {
+        if is_outdated(middle) {
+            first = middle + 1;
+        } else {
+            end = middle;
+        }
+        middle = first + (end - first) / 2;
+    }
+    first
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use resync_core::{build::Item, document::Change};
 
     use super::*;
+    use crate::{
+        settings::{BaseUrl, HubUrl, Settings},
+        state::HubRecord,
+    };
 
     fn moment(second: u8) -> DateTime {
         format!("2026-01-03T12:00:{second:02}Z").parse().unwrap()
@@ -180,5 +249,68 @@ mod tests {
         let two = bytes(3).len() + bytes(4).len();
         assert_eq!(fill_at_most(two), 4, "two moments are told at once, and the third is not");
         assert_eq!(fill_at_most(MOST), 3);
+    }
+
+    /// A site of which one hub has taken so many of so many.
+    fn site(sent: u64, all: u64) -> (tempfile::TempDir, State) {
+        let out = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder(out.path())).unwrap();
+        for number in 1..=all {
+            fs::write(path(out.path(), number), "").unwrap();
+        }
+        let hub = HubUrl::parse("http://hub.example.org/websub/").unwrap();
+        let record = HubRecord { sent, ..HubRecord::new("http://example.org/resync/framework/") };
+        let settings = Settings::new("/x", BaseUrl::parse("http://example.org/").unwrap());
+        let mut state = State::new(settings, (0, 0), Vec::new(), BTreeMap::from([(hub, record)]));
+        state.outbox = all;
+        (out, state)
+    }
+
+    fn left(out: &Path) -> usize {
+        fs::read_dir(folder(out)).unwrap().count()
+    }
+
+    #[test]
+    fn what_every_hub_has_taken_is_removed_in_steps_and_what_waits_stays() {
+        let (out, mut state) = site(2_300, 2_500);
+        let mut steps = Vec::new();
+        loop {
+            let Swept { up_to, is_through } = sweep(out.path(), &state).unwrap();
+            state.swept = Some(up_to);
+            steps.push((up_to, left(out.path())));
+            if is_through {
+                break;
+            }
+        }
+        assert_eq!(steps, [(1_000, 1_500), (2_000, 500), (2_300, 200)]);
+        // Nobody looks at what lies there besides.
+        fs::write(path(out.path(), 7), "").unwrap();
+        assert!(sweep(out.path(), &state).unwrap().is_through);
+        assert_eq!(left(out.path()), 201);
+    }
+
+    #[test]
+    fn in_a_site_of_an_older_program_the_first_that_is_there_is_looked_for() {
+        let (out, state) = site(2_300, 2_500);
+        for number in 1..2_200 {
+            fs::remove_file(path(out.path(), number)).unwrap();
+        }
+        let swept = sweep(out.path(), &state).unwrap();
+        assert_eq!((swept.up_to, swept.is_through, left(out.path())), (2_300, true, 200));
+        let (out, state) = site(0, 0);
+        assert!(sweep(out.path(), &state).unwrap().is_through);
+    }
+
+    #[test]
+    fn what_has_waited_for_more_than_a_week_is_not_kept() {
+        let (out, _state) = site(0, 100);
+        let keep = |waiting| first_to_keep(out.path(), waiting);
+        assert_eq!((keep(1..101), keep(40..101), keep(101..101)), (1, 40, 101));
+        let eight_days_ago = SystemTime::now() - WAITING - Duration::from_secs(24 * 60 * 60);
+        for number in 1..=37 {
+            let file = fs::File::options().write(true).open(path(out.path(), number)).unwrap();
+            file.set_modified(eight_days_ago).unwrap();
+        }
+        assert_eq!((keep(1..101), keep(40..101), keep(20..30)), (38, 40, 30));
     }
 }

@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use resync_core::{
@@ -34,8 +34,8 @@ use resync_core::{
 pub use self::dumps::{Dump, Dumped, dump, dump_telling};
 use self::listing::{Listing, foretold_archive};
 pub use self::owner::{Claim, claim};
-pub use self::retire::clear;
 pub(crate) use self::retire::left;
+pub use self::retire::{Unretired, clear};
 pub(crate) use self::run::{is_in_place, restamp};
 pub(crate) use self::upkeep::Rest;
 pub use self::upkeep::{Besides, Undone, Upkeep};
@@ -78,6 +78,8 @@ pub struct Built {
     pub list_is_due: bool,
     /// The same for a dump.
     pub dump_is_due: bool,
+    /// When the next dump comes due that is not due now.
+    pub(crate) next_dump: Option<Instant>,
     /// URL of the Source Description, where Destinations start.
     pub source_description: String,
 }
@@ -331,17 +333,18 @@ pub(crate) fn record(
     settings: &Settings,
     out: &Path,
     changes: &[(Change, Item)],
+    pace: Pace,
     rest: &mut Rest,
     kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
     if !is_cut_short(out) {
         State::load(out)?;
     }
-    let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
-    let Before::Told { until, resources, bytes, .. } = run.told() else {
+    let run = Run { pace, ..Run::begin(settings.clone(), Lock::acquire(out)?)? };
+    let Before::Told { until, resources, bytes, swiftly, .. } = run.told() else {
         return Err(BuildError::NotListed { out: out.to_owned() });
     };
-    let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes))?;
+    let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes), swiftly)?;
     run.carry_out(taken, None, None, rest, &|_| (), kept)
 }
 
@@ -488,7 +491,7 @@ impl Run {
         // A dump is made while others build.
         drop(lock);
         let of_dumps = upkeep::dumps((&out, claim), pace, rest, tell);
-        let dump_is_due = of_dumps.dump_is_due;
+        let (dump_is_due, next_dump) = (of_dumps.dump_is_due, of_dumps.next_dump);
         let mut all = done.written;
         for besides in [of_archives, of_dumps] {
             undone.extend(besides.undone);
@@ -510,6 +513,7 @@ impl Run {
             undone,
             list_is_due,
             dump_is_due,
+            next_dump,
             source_description: Site::of(&plan.settings).source_description().url,
         })
     }

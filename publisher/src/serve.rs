@@ -4,6 +4,7 @@
 
 mod connections;
 mod gzip;
+mod patience;
 
 use std::{
     collections::HashSet,
@@ -23,7 +24,7 @@ use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
     header::{
         ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
-        LINK, RANGE,
+        LAST_MODIFIED, LINK, RANGE,
     },
 };
 use resync_core::{
@@ -54,6 +55,12 @@ pub const CONNECTIONS: usize = 1_024;
 
 /// How long the header of a request may take to arrive. A connection on which nothing is asked for as long is closed.
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a client may take no byte of its answer. Its connection is closed then, so that others get its place.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A file that was modified so short ago may be modified again within the second that its `Last-Modified` names.
+const YOUNG: Duration = Duration::from_secs(2);
 
 /// The largest header of a request, in bytes.
 pub const HEADER_LIMIT: usize = 16 * 1024;
@@ -125,6 +132,7 @@ pub async fn serve(
         connections: CONNECTIONS,
         header_time: HEADER_TIMEOUT,
         header_size: HEADER_LIMIT,
+        write_time: WRITE_TIMEOUT,
         drain: DRAIN,
     };
     connections::serve(listener, router(out)?, limits, shutdown).await;
@@ -377,10 +385,14 @@ fn as_document(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 }
 
-/// A file, streamed; with `ETag`, so that `If-None-Match` and `If-Range` work to the nanosecond and not only to the second.
+/// A file, streamed; with `ETag`, so that `If-None-Match` and `If-Range` work to the nanosecond and not only to the second. Times of a second tell two
+/// versions apart only where the older one was not young when it was asked for (RFC 9110, section 8.8.2.2).
 async fn file(mut request: Request, path: &Path) -> Response {
-    let tag = match tokio::fs::metadata(path).await.and_then(|metadata| entity_tag(&metadata)) {
-        Ok(tag) => tag,
+    let tagged = tokio::fs::metadata(path)
+        .await
+        .and_then(|metadata| Ok((entity_tag(&metadata)?, is_young(metadata.modified()?, SystemTime::now()))));
+    let (tag, is_young) = match tagged {
+        Ok(tagged) => tagged,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return StatusCode::NOT_FOUND.into_response();
         }
@@ -393,6 +405,9 @@ async fn file(mut request: Request, path: &Path) -> Response {
         }
         headers.remove(IF_MODIFIED_SINCE);
     }
+    if is_young {
+        headers.remove(IF_MODIFIED_SINCE);
+    }
     if headers.get(IF_RANGE).is_some_and(|version| version != tag) {
         headers.remove(RANGE);
     }
@@ -400,6 +415,9 @@ async fn file(mut request: Request, path: &Path) -> Response {
         Ok(response) => {
             let mut response = response.map(Body::new);
             response.headers_mut().insert(ETAG, tag);
+            if is_young {
+                response.headers_mut().remove(LAST_MODIFIED);
+            }
             response
         }
         Err(error) => unreadable(&error, "a file cannot be read"),
@@ -410,6 +428,10 @@ async fn file(mut request: Request, path: &Path) -> Response {
 fn unreadable(error: &io::Error, what: &str) -> Response {
     tracing::error!(%error, "{what}");
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
+}
+
+fn is_young(modified: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(modified).map_or(true, |age| age < YOUNG)
 }
 
 fn entity_tag(metadata: &fs::Metadata) -> io::Result<HeaderValue> {
@@ -439,5 +461,16 @@ mod tests {
         };
         assert!(asks("\"b-1\", W/\"a-1\"") && asks("*"));
         assert!(!asks("\"a-2\"") && !asks(""));
+    }
+
+    #[test]
+    fn a_file_is_young_for_two_seconds_and_while_its_time_is_to_come() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let is_young = |age: i64| {
+            let by = Duration::from_millis(age.unsigned_abs());
+            is_young(if age < 0 { now + by } else { now - by }, now)
+        };
+        assert!(is_young(0) && is_young(1_999) && is_young(-1));
+        assert!(!is_young(2_000));
     }
 }

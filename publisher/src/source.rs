@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use resync_core::{
@@ -16,7 +17,8 @@ use resync_core::{
 use crate::{
     inventory,
     notify::{NotifyError, Token, Told, notify},
-    publish::{self, BuildError, Built, Rest},
+    publish::{self, BuildError, Built, Pace, Rest},
+    put_off::PutOff,
     settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, SetNameError, Settings},
 };
 
@@ -89,7 +91,8 @@ impl Source {
         let settings =
             Settings { root: Some(root), rules, described_by, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
-        Ok(Set { out, settings, changes: Mutex::default(), turn: Mutex::default(), rest: Mutex::default() })
+        let (changes, turn, rest, lists) = Default::default();
+        Ok(Set { out, settings, changes, turn, rest, lists })
     }
 }
 
@@ -104,6 +107,36 @@ pub struct Set {
     /// Held by who lists or publishes, so that changes stay in their order.
     turn: Mutex<()>,
     rest: Mutex<Rest>,
+    lists: Mutex<Lists>,
+}
+
+/// When Resource Lists are written that changes make due.
+#[derive(Debug, Default)]
+struct Lists {
+    put_off: Option<PutOff>,
+    /// When changes were last told together with all that was due.
+    thorough: Option<Instant>,
+}
+
+impl Lists {
+    /// Whether there is one for which the changes have waited long enough.
+    fn is_due(&self, now: Instant) -> bool {
+        self.put_off.is_some_and(|put_off| put_off.due() <= now)
+    }
+
+    /// How much a run does that tells of changes now. Who publishes seldom has nothing put off.
+    fn pace(&self, now: Instant) -> Pace {
+        let is_soon = self.thorough.is_some_and(|last| now < last + PutOff::LATEST);
+        let waits = if self.put_off.is_some() { !self.is_due(now) } else { is_soon };
+        if waits { Pace::Swift } else { Pace::Thorough }
+    }
+
+    fn told(&mut self, pace: Pace, built: &Built, now: Instant) {
+        if pace == Pace::Thorough {
+            self.thorough = Some(now);
+        }
+        self.put_off = built.list_is_due.then(|| PutOff::after(self.put_off, now));
+    }
 }
 
 impl Set {
@@ -128,6 +161,7 @@ impl Set {
         let aside = self.set_aside();
         let built = publish::build_from(&self.settings, &self.out, open, &mut self.rest(), &|| aside.keep())?;
         aside.keep();
+        self.lists().put_off = None;
         publish::describe(&self.out)?;
         Ok(built)
     }
@@ -154,16 +188,22 @@ impl Set {
         Ok(())
     }
 
-    /// Tells the changes that were collected, in their order; `None` when there are none. What cannot be told now stays collected, or is kept on
+    /// Tells the changes that were collected, in their order; `None` when there is nothing to be done. What cannot be told now stays collected, or is kept on
     /// the disk by then: the next call, with or without new changes, tells it, each change once.
+    ///
+    /// A Resource List that the changes make due is written at once if that was last done more than 30 s ago, and else by a later call, with or without new
+    /// changes: when none came for 2 s, or 30 s after the first of them.
     pub fn publish(&self) -> Result<Option<Built>, BuildError> {
         let aside = self.set_aside();
         let was_cut_short = publish::is_cut_short(&self.out);
-        if aside.changes.is_empty() && !was_cut_short {
+        let (mut lists, now) = (self.lists(), Instant::now());
+        if aside.changes.is_empty() && !was_cut_short && !lists.is_due(now) {
             return Ok(None);
         }
+        let (pace, keep) = (lists.pace(now), || aside.keep());
         let built =
-            publish::record(&self.settings, &self.out, &aside.changes, &mut self.rest(), &|| aside.keep())?;
+            publish::record(&self.settings, &self.out, &aside.changes, pace, &mut self.rest(), &keep)?;
+        lists.told(pace, &built, now);
         if was_cut_short {
             // It may have been the first list.
             publish::describe(&self.out)?;
@@ -178,6 +218,10 @@ impl Set {
 
     fn rest(&self) -> MutexGuard<'_, Rest> {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn collected(&self) -> MutexGuard<'_, Vec<(Change, Item)>> {
@@ -273,6 +317,31 @@ mod tests {
         assert_eq!(listed(&["a", "b"]).changes.total(), 0, "the inventory has followed");
         assert_eq!(listed(&["a"]).changes.deleted, 1);
         assert!(set.out().join(".resync-source/outbox").read_dir().unwrap().count() == 2);
+    }
+
+    #[test]
+    fn changes_that_come_often_are_told_each_time_and_the_resource_list_is_written_when_they_pause() {
+        let (_out, set) = place();
+        set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
+        let publish = |name: &str| {
+            set.created(format!("http://example.org/{name}"), metadata(name)).unwrap();
+            set.publish().unwrap().unwrap()
+        };
+        let is_listed = |built: &Built| {
+            built.written.iter().any(|document| document.capability == Capability::ResourceList)
+        };
+        assert!(is_listed(&publish("b")), "who publishes seldom has the list at once");
+        for name in ["c", "d"] {
+            let built = publish(name);
+            assert_eq!((built.changes.created, is_listed(&built), built.list_is_due), (1, false, true));
+        }
+        assert!(set.publish().unwrap().is_none(), "the changes have not paused yet");
+        // They have.
+        let long_ago = Instant::now().checked_sub(2 * PutOff::LATEST).unwrap();
+        set.lists().put_off = Some(PutOff::after(None, long_ago));
+        let built = set.publish().unwrap().unwrap();
+        assert_eq!((built.changes.total(), is_listed(&built), built.resources), (0, true, 4));
+        assert!(set.publish().unwrap().is_none());
     }
 
     #[test]

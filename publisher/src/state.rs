@@ -52,6 +52,9 @@ pub struct State {
     /// The number of the last Change Notification; they are counted from 1.
     #[serde(default)]
     pub outbox: u64,
+    /// Up to this number Change Notifications are kept no more; absent before the first were removed and in sites of older programs.
+    #[serde(default)]
+    pub swept: Option<u64>,
     /// How far the Change Lists have come; absent before the first and in sites of older programs.
     #[serde(default)]
     pub series: Option<Series>,
@@ -194,6 +197,17 @@ pub struct Trouble {
     /// The number of the Change Notification that it refused, and will refuse again: those after it wait.
     #[serde(default)]
     pub refused: Option<u64>,
+    /// How many Change Notifications were left out since then, because they had waited for too long.
+    #[serde(default)]
+    pub left_out: u64,
+}
+
+impl Trouble {
+    /// What came of it now, after the trouble before.
+    pub(crate) fn after(before: Option<&Self>, reason: String) -> Self {
+        let since = before.map_or_else(DateTime::now, |before| before.since);
+        Self { since, reason, refused: None, left_out: before.map_or(0, |before| before.left_out) }
+    }
 }
 
 /// A notification that a hub took.
@@ -284,6 +298,7 @@ impl State {
             notified_on,
             changes_on,
             outbox,
+            swept: None,
             series,
             dumped: LastDumps::default(),
             left: None,
@@ -325,6 +340,11 @@ impl State {
     pub fn hubs_to_tell(&self) -> impl Iterator<Item = &HubUrl> {
         let leaving = self.hubs.iter().filter(|(_, record)| record.left.is_some());
         self.settings.hubs.iter().chain(leaving.map(|(hub, _)| hub))
+    }
+
+    /// The number of the last Change Notification that is not sent to this hub any more: it took it, or nobody has it.
+    pub(crate) fn gone_for(&self, record: &HubRecord) -> u64 {
+        record.sent.max(self.swept.unwrap_or_default())
     }
 
     /// The first document of a kind.

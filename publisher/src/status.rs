@@ -74,6 +74,8 @@ pub struct HubTrouble {
     pub reason: String,
     /// The number of the Change Notification that it refused, and will refuse again: those after it wait.
     pub refused: Option<u64>,
+    /// How many Change Notifications were left out since then, because they had waited for a week.
+    pub left_out: u64,
 }
 
 /// A change that a hub does not know yet.
@@ -125,11 +127,16 @@ fn hubs(state: &State) -> Vec<HubStatus> {
             told_at: record.last.as_ref().map(|last| last.at.to_string()),
             answer: record.last.as_ref().map(|last| last.status),
             pending: pending.collect(),
-            waiting: if record.left.is_some() { 0 } else { state.outbox.saturating_sub(record.sent) },
+            waiting: if record.left.is_some() {
+                0
+            } else {
+                state.outbox.saturating_sub(state.gone_for(record))
+            },
             trouble: record.trouble.as_ref().map(|trouble| HubTrouble {
                 since: trouble.since.to_string(),
                 reason: trouble.reason.clone(),
                 refused: trouble.refused,
+                left_out: trouble.left_out,
             }),
         }
     };

@@ -1,6 +1,7 @@
 //! Telling the hubs of all sets, for as long as that is to be tried, and what came of it in words.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -8,8 +9,10 @@ use std::{
 use resync_publisher::{
     notify,
     notify::{NotifyError, Outcome, Token, Told, tokens_for},
+    state::State,
 };
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::{
     cli::{Failure, TokenArgs},
@@ -108,12 +111,25 @@ pub(crate) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> Telling {
 
 type Tried = (Vec<(Option<String>, Vec<Told>)>, Vec<(Option<String>, Failure)>);
 
-/// Tells the hubs of each set that has any. A set whose hubs cannot be told keeps no other from it.
+/// Tells the hubs of each set that has any, all at once. A set whose hubs cannot be told keeps no other from it, nor does one whose hub is slow.
 async fn tell(outs: &[PathBuf], tokens: &[Token]) -> Tried {
+    let has_left = |out: &PathBuf| State::load(out).is_ok_and(|state| state.left.is_some());
+    let (left, staying): (Vec<_>, Vec<_>) =
+        outs.iter().cloned().enumerate().partition(|(_, out)| has_left(out));
+    let mut all = BTreeMap::new();
+    // The hubs of a set that has left hear so when the Source Description, which the others bring in step, leads there no more.
+    for sets in [staying, left] {
+        let mut telling = JoinSet::new();
+        for (position, out) in sets {
+            let tokens = tokens.to_vec();
+            telling.spawn(async move { (position, notify(&out, &tokens).await) });
+        }
+        all.extend(telling.join_all().await);
+    }
     let (mut told, mut untold, mut without) = (Vec::new(), Vec::new(), None);
-    for out in outs {
+    for (out, notified) in outs.iter().zip(all.into_values()) {
         let name = sets::name_in(outs, out);
-        match notify(out, tokens).await {
+        match notified {
             Ok(hubs) => told.push((name, hubs)),
             Err(error @ NotifyError::NoHub { .. }) => without = Some((name, error.into())),
             Err(error) => untold.push((name, error.into())),

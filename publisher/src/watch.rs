@@ -31,6 +31,7 @@ use crate::{
     publish::{
         self, Besides, BuildError, Built, Claim, Pace, Rest, Written, build_again, make_due_dumps_again,
     },
+    put_off::PutOff,
     settings::Settings,
     state::State,
 };
@@ -105,38 +106,22 @@ pub enum WatchError {
     TakenOver(BuildError),
 }
 
-/// When a Resource List or a dump is written that is due: changes are told first.
-#[derive(Clone, Copy, Debug)]
-struct PutOff {
-    quiet: Instant,
-    latest: Instant,
-}
-
-impl PutOff {
-    /// When nothing has changed for so long,
-    const QUIET: Duration = Duration::from_secs(2);
-    /// or so long after the first of the changes.
-    const LATEST: Duration = Duration::from_secs(30);
-
-    fn after(before: Option<Self>, now: Instant) -> Self {
-        Self { quiet: now + Self::QUIET, latest: before.map_or(now + Self::LATEST, |before| before.latest) }
-    }
-
-    fn due(self) -> Instant {
-        self.quiet.min(self.latest)
-    }
-}
-
-/// One set under watch.
+/// One set under watch. Each is built by a task of its own, so that one that takes long keeps no other waiting.
 struct Watched {
     out: PathBuf,
     claim: Option<Claim>,
     settings: Settings,
     listener: Listener,
+    /// Told by the listener of whatever it hears, and by a dump that is through.
+    changed: Arc<Notify>,
     has_news: Arc<Notify>,
+    hearers: Hearers,
     rest: Rest,
+    /// A Resource List or a dump that is due: changes are told first.
     put_off: Option<PutOff>,
     wants_dump: bool,
+    /// When a dump comes due, or may be tried again, though nothing changes.
+    next_dump: Option<Instant>,
     dumping: Option<oneshot::Receiver<(Besides, Rest)>>,
 }
 
@@ -153,41 +138,47 @@ pub async fn watch(
 ) -> Result<(), WatchError> {
     let tokens = all_hubs(&sets).name(&tokens)?;
     let client = notify::client()?;
-    let changed = Arc::new(Notify::new());
     let (report, mut reports) = mpsc::unbounded_channel();
-    let mut tellers = JoinSet::new();
-    let mut watched = Vec::new();
+    let all_news: Arc<[_]> = sets.iter().map(|_| Arc::new(Notify::new())).collect();
+    let hearers = Hearers { report: report.clone(), all_news: Arc::clone(&all_news) };
+    let (mut tellers, mut builders) = (JoinSet::new(), JoinSet::new());
     let outs = all_outs(&sets);
-    for (out, settings) in sets {
+    for ((out, settings), has_news) in sets.into_iter().zip(all_news.iter()) {
+        let changed = Arc::new(Notify::new());
         let folders = (out.clone(), settings.directory.clone());
         let listener = Listener::new(folders, outs.clone(), Arc::clone(&changed), report.clone());
-        let has_news = Arc::new(Notify::new());
-        let news = Arc::clone(&has_news);
+        let (has_news, news) = (Arc::clone(has_news), Arc::clone(has_news));
         tellers.spawn(tell_hubs(out.clone(), news, client.clone(), tokens.clone(), patience, report.clone()));
-        let (claim, rest) = (claim.clone(), Rest::default());
-        let (put_off, wants_dump, dumping) = (None, false, None);
-        watched.push(Watched {
+        let (claim, rest, hearers) = (claim.clone(), Rest::default(), hearers.clone());
+        let (put_off, wants_dump, next_dump, dumping) = (None, false, None, None);
+        let set = Watched {
             out,
             claim,
             settings,
             listener,
+            changed,
             has_news,
+            hearers,
             rest,
             put_off,
             wants_dump,
+            next_dump,
             dumping,
-        });
+        };
+        builders.spawn(set.keep_built(patience));
     }
     for out in left_sets(&outs) {
         let news = Arc::new(Notify::new());
         news.notify_one();
         tellers.spawn(tell_hubs(out, news, client.clone(), tokens.clone(), patience, report.clone()));
     }
-    let building = keep_built(watched, &changed, patience, &report);
-    tokio::pin!(building, shutdown);
+    tokio::pin!(shutdown);
     loop {
         tokio::select! {
-            error = &mut building => return Err(WatchError::TakenOver(error)),
+            Some(ended) = builders.join_next() => {
+                let error = ended.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
+                return Err(WatchError::TakenOver(error));
+            }
             () = &mut shutdown => return Ok(()),
             Some(one) = reports.recv() => tell(one),
         }
@@ -217,16 +208,67 @@ fn all_outs(sets: &[(PathBuf, Settings)]) -> Vec<PathBuf> {
 }
 
 /// Who hears of builds: who started the watch, and the tellers of all sets.
-type Hearers<'a> = (&'a mpsc::UnboundedSender<Report>, &'a [Arc<Notify>]);
+#[derive(Clone)]
+struct Hearers {
+    report: mpsc::UnboundedSender<Report>,
+    all_news: Arc<[Arc<Notify>]>,
+}
+
+impl Hearers {
+    fn report(&self, report: Report) {
+        // Who listens no more has ended the watch.
+        let _ = self.report.send(report);
+    }
+}
 
 impl Watched {
+    /// Builds what has changed, again and again: soon where something was heard of, and thoroughly when there is time for that. Ends where the site is
+    /// another's.
+    async fn keep_built(mut self, patience: Patience) -> BuildError {
+        let mut rescan = Instant::now() + patience.rescan;
+        loop {
+            if let Err(taken) = self.catch_up().await {
+                return taken;
+            }
+            let next = self.next().map_or(rescan, |next| next.min(rescan));
+            let pause = next.saturating_duration_since(Instant::now());
+            if timeout(pause, self.changed.notified()).await.is_ok() {
+                let first = Instant::now();
+                while first.elapsed() < patience.most
+                    && timeout(patience.quiet, self.changed.notified()).await.is_ok()
+                {}
+            }
+            if rescan <= Instant::now() {
+                rescan = Instant::now() + patience.rescan;
+                self.listener.listen_again().await;
+                self.listener.replace(Heard::Everywhere);
+            }
+        }
+    }
+
+    /// Does what is to be done by now. Fails only where the site is another's.
+    async fn catch_up(&mut self) -> Result<(), BuildError> {
+        self.end_dump();
+        let heard = self.listener.replace(Heard::nothing());
+        if heard == Heard::Everywhere {
+            // Before anything is looked at, so that nothing falls in between.
+            self.listener.listen().await;
+        }
+        if heard != Heard::nothing() {
+            self.build(heard, Pace::Swift).await?;
+        }
+        if self.put_off.is_some_and(|put_off| put_off.due() <= Instant::now()) {
+            self.build(Heard::nothing(), Pace::AllButDumps).await?;
+        }
+        let is_time = self.next_dump.is_some_and(|next| next <= Instant::now());
+        if (std::mem::take(&mut self.wants_dump) || is_time) && self.dumping.is_none() {
+            self.begin_dump();
+        }
+        Ok(())
+    }
+
     /// Looks where something was heard of, and tells of it. Fails only where the site is another's.
-    async fn build(
-        &mut self,
-        heard: Heard,
-        pace: Pace,
-        (report, all_news): Hearers<'_>,
-    ) -> Result<(), BuildError> {
+    async fn build(&mut self, heard: Heard, pace: Pace) -> Result<(), BuildError> {
         let (out, claim) = (self.out.clone(), self.claim.clone());
         let (settings, mut rest) = (self.settings.clone(), std::mem::take(&mut self.rest));
         let paths = match heard {
@@ -247,33 +289,48 @@ impl Watched {
             _ => None,
         };
         self.wants_dump = pace == Pace::AllButDumps && built.as_ref().is_ok_and(|built| built.dump_is_due);
-        if built.is_err() {
+        if let Ok(built) = &built {
+            self.next_dump = built.next_dump;
+        } else {
             // Where this was to look is forgotten.
             self.listener.replace(Heard::Everywhere);
         }
         let is_description = |written: &Written| written.capability == Capability::Description;
         let is_described = built.as_ref().is_ok_and(|built| built.written.iter().any(is_description));
-        // Who listens no more has ended the watch.
-        let _ = report.send(match built {
+        self.hearers.report(match built {
             Ok(built) => Report::Built(self.out.clone(), Box::new(built)),
             Err(error) => Report::NotBuilt(self.out.clone(), error),
         });
-        if is_described {
-            // It is that of all sets (FN-004).
-            for news in all_news {
-                news.notify_one();
-            }
+        if is_described && self.settings.root.is_some() {
+            self.describe().await;
         }
         self.has_news.notify_one();
         Ok(())
     }
 
+    /// Leads to the sets that others have built meanwhile, and has all hubs hear of it: the Source Description is that of all sets (FN-004).
+    async fn describe(&self) {
+        let out = self.out.clone();
+        if let Err(error) = unblocked(move || publish::describe(&out)).await {
+            self.hearers.report(Report::NotBuilt(self.out.clone(), error));
+        }
+        for news in self.hearers.all_news.iter() {
+            news.notify_one();
+        }
+    }
+
+    /// When there is something to do though nothing is heard of.
+    fn next(&self) -> Option<Instant> {
+        let next_dump = self.next_dump.filter(|_| self.dumping.is_none());
+        self.put_off.map(PutOff::due).into_iter().chain(next_dump).min()
+    }
+
     /// Makes the dumps that are due while changes go on being told, and says so in the end.
-    fn begin_dump(&mut self, changed: &Arc<Notify>) {
+    fn begin_dump(&mut self) {
         let (done, dumping) = oneshot::channel();
-        self.dumping = Some(dumping);
+        (self.dumping, self.next_dump) = (Some(dumping), None);
         let (out, claim, mut rest) = (self.out.clone(), self.claim.clone(), std::mem::take(&mut self.rest));
-        let changed = Arc::clone(changed);
+        let changed = Arc::clone(&self.changed);
         tokio::spawn(async move {
             let made = unblocked(move || (make_due_dumps_again(&out, claim.as_ref(), &mut rest), rest)).await;
             // Who does not wait for it any more has ended the watch.
@@ -283,70 +340,20 @@ impl Watched {
     }
 
     /// Tells of a dump that is through.
-    fn end_dump(&mut self, report: &mpsc::UnboundedSender<Report>) {
+    fn end_dump(&mut self) {
         let made = match self.dumping.as_mut().map(oneshot::Receiver::try_recv) {
             None | Some(Err(oneshot::error::TryRecvError::Empty)) => return,
             Some(made) => made,
         };
         self.dumping = None;
         let Ok((besides, rest)) = made else { return };
-        self.rest = rest;
+        (self.rest, self.next_dump) = (rest, besides.next_dump);
         if !besides.written.is_empty() {
             // Changes that came meanwhile may make another one due.
             self.put_off = Some(PutOff::after(self.put_off, Instant::now()));
         }
-        let _ = report.send(Report::Dumped(self.out.clone(), besides));
+        self.hearers.report(Report::Dumped(self.out.clone(), besides));
         self.has_news.notify_one();
-    }
-}
-
-/// Builds what has changed, again and again: soon where something was heard of, and thoroughly when there is time for that. Ends where the site is
-/// another's.
-async fn keep_built(
-    mut watched: Vec<Watched>,
-    changed: &Arc<Notify>,
-    patience: Patience,
-    report: &mpsc::UnboundedSender<Report>,
-) -> BuildError {
-    let all_news: Vec<_> = watched.iter().map(|set| Arc::clone(&set.has_news)).collect();
-    let hearers = (report, all_news.as_slice());
-    let mut rescan = Instant::now() + patience.rescan;
-    loop {
-        for set in &mut watched {
-            set.end_dump(report);
-            let heard = set.listener.replace(Heard::nothing());
-            if heard == Heard::Everywhere {
-                // Before anything is looked at, so that nothing falls in between.
-                set.listener.listen();
-            }
-            if heard != Heard::nothing()
-                && let Err(taken) = set.build(heard, Pace::Swift, hearers).await
-            {
-                return taken;
-            }
-            if set.put_off.is_some_and(|put_off| put_off.due() <= Instant::now())
-                && let Err(taken) = set.build(Heard::nothing(), Pace::AllButDumps, hearers).await
-            {
-                return taken;
-            }
-            if std::mem::take(&mut set.wants_dump) && set.dumping.is_none() {
-                set.begin_dump(changed);
-            }
-        }
-        let next = watched.iter().filter_map(|set| set.put_off).map(PutOff::due).fold(rescan, Instant::min);
-        if timeout(next.saturating_duration_since(Instant::now()), changed.notified()).await.is_ok() {
-            let first = Instant::now();
-            while first.elapsed() < patience.most && timeout(patience.quiet, changed.notified()).await.is_ok()
-            {
-            }
-        }
-        if rescan <= Instant::now() {
-            rescan = Instant::now() + patience.rescan;
-            for set in &mut watched {
-                set.listener.listen_again();
-                set.listener.replace(Heard::Everywhere);
-            }
-        }
     }
 }
 
@@ -355,17 +362,6 @@ mod tests {
     use crate::settings::{Root, SetName};
 
     use super::*;
-
-    #[test]
-    fn what_is_put_off_waits_for_a_pause_of_the_changes_though_not_for_long() {
-        let first = Instant::now();
-        let mut put_off = PutOff::after(None, first);
-        assert_eq!(put_off.due(), first + Duration::from_secs(2));
-        for second in 1..40 {
-            put_off = PutOff::after(Some(put_off), first + Duration::from_secs(second));
-            assert_eq!(put_off.due(), first + Duration::from_secs((second + 2).min(30)));
-        }
-    }
 
     #[test]
     fn what_any_set_writes_is_no_change_of_any_other() {

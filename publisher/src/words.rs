@@ -245,6 +245,10 @@ pub(crate) fn status(status: &Status, place_of_hubs: &str) -> String {
         line(format_args!("hub {}{left}: {}", hub.url, hub_standing(hub)));
         if let Some(trouble) = &hub.trouble {
             line(format_args!("  since {}: {}", trouble.since, trouble.reason));
+            if trouble.left_out > 0 {
+                let left_out = many(trouble.left_out, "notification of changed resources");
+                line(format_args!("  left out after a week: {left_out}; the Change List tells the same"));
+            }
         }
         for change in &hub.pending {
             line(format_args!("  waits: {} {}  {}", name(&change.capability), change.change, change.url));

@@ -13,6 +13,7 @@ use resync_core::{
     digest::{Agreement, Algorithm, Digest, Hasher, Hashes},
     document::{Change, Link, Relation},
 };
+use serde_json::{Number, Value};
 
 use crate::{files, settings::Settings, site::Site, state::FOLDER};
 
@@ -125,11 +126,85 @@ fn name_of(text: &str) -> String {
     Digest::of(Algorithm::Sha256, text.as_bytes()).to_string().replace("sha-256:", "")
 }
 
-/// The way from one text of JSON to another, where it is shorter than that.
+/// The way from one text of JSON to another, where there is one that is shorter than that.
 fn between(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
-    let (before, now) = (serde_json::from_slice(before).ok()?, serde_json::from_slice(after).ok()?);
-    let patch = serde_json::to_vec(&json_patch::diff(&before, &now)).ok()?;
+    let [old, new] = [before, after].map(|text| serde_json::from_slice::<Value>(text).ok());
+    let difference = json_patch::diff(&old?, &new?);
+    if difference.0.is_empty() || ![before, after].into_iter().all(are_numbers_exact) {
+        return None;
+    }
+    let patch = serde_json::to_vec(&difference).ok()?;
     (patch.len() < after.len()).then_some(patch)
+}
+
+/// Whether every number in a text of JSON is the same once it was read; one with more digits than a double holds is not.
+fn are_numbers_exact(text: &[u8]) -> bool {
+    let is_of_a_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    let mut rest = text;
+    while let Some(first) = rest.first() {
+        let length = match first {
+            b'"' => length_of_string(rest),
+            b'-' | b'0'..=b'9' => {
+                let number = rest.iter().take_while(|byte| is_of_a_number(byte)).count();
+                if !is_exact(&rest[..number]) {
+                    return false;
+                }
+                number
+            }
+            _ => 1,
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    true
+}
+
+/// With both quotes.
+fn length_of_string(text: &[u8]) -> usize {
+    let mut is_escaped = true;
+    let is_end = |byte: &u8| {
+        let is_end = *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        is_end
+    };
+    text.iter().position(is_end).map_or(text.len(), |end| end + 1)
+}
+
+fn is_exact(number: &[u8]) -> bool {
+    let read = serde_json::from_slice::<Number>(number).map(|number| number.to_string());
+    read.is_ok_and(|read| {
+        Decimal::of(number).is_some_and(|exact| Decimal::of(read.as_bytes()) == Some(exact))
+    })
+}
+
+/// A number of JSON as it is written, but for zeros that say nothing.
+#[derive(Debug, PartialEq, Eq)]
+struct Decimal {
+    is_negative: bool,
+    digits: Vec<u8>,
+    exponent: i64,
+}
+
+impl Decimal {
+    fn of(number: &[u8]) -> Option<Self> {
+        let (is_negative, number) = match number.strip_prefix(b"-") {
+            Some(number) => (true, number),
+            None => (false, number),
+        };
+        let end = number.iter().position(|byte| matches!(byte, b'e' | b'E')).unwrap_or(number.len());
+        let (mantissa, power) = number.split_at(end);
+        let power = std::str::from_utf8(power.get(1..).unwrap_or_default()).ok()?;
+        let power: i64 = if power.is_empty() { 0 } else { power.parse().ok()? };
+        let point = mantissa.iter().position(|byte| *byte == b'.').unwrap_or(mantissa.len());
+        let fraction = mantissa.len().saturating_sub(point + 1);
+        let all: Vec<u8> = mantissa.iter().copied().filter(u8::is_ascii_digit).collect();
+        let Some(last) = all.iter().rposition(|digit| *digit != b'0') else {
+            return Some(Self { is_negative, digits: Vec::new(), exponent: 0 });
+        };
+        let digits = all[..=last].iter().copied().skip_while(|digit| *digit == b'0').collect();
+        let zeros = i64::try_from(all.len() - 1 - last).ok()?;
+        let exponent = power.checked_sub(i64::try_from(fraction).ok()?)?.checked_add(zeros)?;
+        Some(Self { is_negative, digits, exponent })
+    }
 }
 
 /// Whether these are the bytes that are told of.
@@ -157,5 +232,26 @@ mod tests {
         assert_eq!(document, serde_json::from_slice::<serde_json::Value>(&after).unwrap());
         assert_eq!(between(b"{\"a\": 1}", b"[1]"), None, "no shorter than the file");
         assert_eq!(between(b"no JSON", &after), None);
+    }
+
+    #[test]
+    fn rs174_no_patch_is_made_from_numbers_that_are_read_as_others_and_none_that_changes_nothing() {
+        let text = "Long. ".repeat(50);
+        let version = |numbers: &str| format!("{{\"text\": \"{text}\", \"of\": [{numbers}]}}").into_bytes();
+        for (before, after) in [
+            ("1.00000000000000000001", "1.00000000000000000002"),
+            ("1.00000000000000000001, 1", "1.00000000000000000002, 2"),
+            ("123456789012345678901234567890, 1", "123456789012345678901234567890, 2"),
+            ("1, 1e-400", "2, 1e-400"),
+            ("1", "  1"),
+        ] {
+            assert_eq!(between(&version(before), &version(after)), None, "{before} → {after}");
+        }
+        for (before, after) in [
+            ("1.50, 0.00, -0, 1E+2", "1.5, 0, -0.0, 100.0, 3"),
+            ("\"1.00000000000000000001 \\\" 1e999 \\\\\", 1", "18446744073709551615, -9223372036854775808"),
+        ] {
+            assert!(between(&version(before), &version(after)).is_some(), "{before} → {after}");
+        }
     }
 }

@@ -11,7 +11,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{BuildError, retire};
+use super::{
+    BuildError,
+    retire::{self, Unretired},
+};
 use crate::{files, lock::Ownership, state::FOLDER};
 
 /// That a site is built from a configuration file, until another one has it.
@@ -21,9 +24,15 @@ pub struct Claim {
     /// As the site remembers it.
     owner: Exact,
     configuration: PathBuf,
+    unretired: Vec<Unretired>,
 }
 
 impl Claim {
+    /// The sets that the file names no more and that stay, since nobody can tell what of them hubs know.
+    pub fn unretired(&self) -> &[Unretired] {
+        &self.unretired
+    }
+
     /// Ends a run where another file has the site by now. Under the lock of a set this holds until that is released, since sets are only retired
     /// with their locks, by who is on record already.
     pub(super) fn check(&self) -> Result<(), BuildError> {
@@ -38,7 +47,7 @@ impl Claim {
     }
 }
 
-/// Claims the site in `out` for a configuration file that names the sets `staying`, and takes leave of all others. Refuses where that is another
+/// Claims the site in `out` for a configuration file that names the sets `staying`, and takes leave of all others whose state can be read. Refuses where that is another
 /// file than before and sets would be lost, unless the site is to be taken over.
 ///
 /// Builds write a Source Description without the others from then on; once one has, [`clear`](super::clear) does the rest.
@@ -69,9 +78,9 @@ pub fn claim(
     if before.as_ref() != Some(&record) {
         record.write(out)?;
     }
-    retire::retire(out, staying)?;
+    let unretired = retire::retire(out, staying)?;
     drop(ownership);
-    Ok(Claim { out: out.to_owned(), owner: record.configuration, configuration })
+    Ok(Claim { out: out.to_owned(), owner: record.configuration, configuration, unretired })
 }
 
 /// Whether two paths are the same, or lead to one file now.

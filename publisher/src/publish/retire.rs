@@ -4,6 +4,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use resync_core::{datetime::DateTime, document::Capability};
@@ -13,12 +14,22 @@ use crate::{
     lock::Lock,
     plan::Plan,
     site::{self, DOCUMENT_FOLDER},
-    state::{FOLDER, HubRecord, State},
+    state::{FOLDER, HubRecord, State, StateError},
 };
 
-/// Takes leave of the sets that have documents in the site in `out` and are none of `staying`.
-pub(super) fn retire(out: &Path, staying: &[PathBuf]) -> Result<(), BuildError> {
-    for set in leaving(out, staying)? {
+/// A set that the configuration names no more, and of which leave cannot be taken, since its state cannot be read. It stays as it is.
+#[derive(Clone, Debug)]
+pub struct Unretired {
+    /// The folder of its documents.
+    pub out: PathBuf,
+    /// Why it cannot.
+    pub error: Arc<StateError>,
+}
+
+/// Takes leave of the sets that have documents in the site in `out` and are none of `staying`; gives those that stay all the same.
+pub(super) fn retire(out: &Path, staying: &[PathBuf]) -> Result<Vec<Unretired>, BuildError> {
+    let Leaving { sets, unretired } = leaving(out, staying)?;
+    for set in sets {
         let lock = Lock::acquire(&set)?;
         let state = State::load(&set)?;
         if state.left.is_none() {
@@ -28,15 +39,30 @@ pub(super) fn retire(out: &Path, staying: &[PathBuf]) -> Result<(), BuildError> 
             Plan::remove(&lock)?;
         }
     }
-    Ok(())
+    Ok(unretired)
 }
 
-/// The sets of which leave would be taken.
-pub(super) fn leaving(out: &Path, staying: &[PathBuf]) -> Result<Vec<PathBuf>, BuildError> {
-    let mut leaving = Vec::new();
+/// The sets of which leave would be taken, and those of which it cannot be.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    sets: Vec<PathBuf>,
+    unretired: Vec<Unretired>,
+}
+
+impl Leaving {
+    /// Whether no set would be lost.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sets.is_empty() && self.unretired.is_empty()
+    }
+}
+
+pub(super) fn leaving(out: &Path, staying: &[PathBuf]) -> Result<Leaving, BuildError> {
+    let mut leaving = Leaving::default();
     for set in sets(out)?.into_iter().filter(|set| !staying.contains(set)) {
-        if State::load(&set)?.left.is_none() {
-            leaving.push(set);
+        match State::load(&set) {
+            Ok(state) if state.left.is_some() => {}
+            Ok(_) => leaving.sets.push(set),
+            Err(error) => leaving.unretired.push(Unretired { out: set, error: Arc::new(error) }),
         }
     }
     Ok(leaving)

@@ -32,7 +32,7 @@ use crate::{
     files,
     inventory::{self, PATCH_FOLDER},
     links::Linker,
-    lock::Lock,
+    lock::{Describing, Lock},
     outbox,
     plan::{Plan, StoredPosition},
     settings::{HubUrl, Settings},
@@ -84,7 +84,7 @@ pub(super) fn publish(
     state.outbox = outbox;
     if let Some(before) = before {
         (state.notified_on, state.changes_on) = (before.notified_on, before.changes_on);
-        state.dumped = before.dumped;
+        (state.dumped, state.swept) = (before.dumped, before.swept);
     }
     state.save(lock)?;
     settle(lock)?;
@@ -192,24 +192,48 @@ impl<'a> Run<'a> {
         self.before.into_iter().flat_map(|state| &state.documents).find(|record| record.url == url)
     }
 
-    /// Dumps go on being there, unless their changes are told anew; their archive may change.
+    /// Dumps go on being there, unless their changes are told anew; their archive may change. A dump that was cut short, or a hand, may have left other files
+    /// than those on record: a dump is told of as it is now, and no more once a document of it is gone.
     fn dumps(&mut self) -> Result<(), BuildError> {
         let Some(before) =
             self.before.filter(|before| before.settings.base_url == self.plan.settings.base_url)
         else {
             return Ok(());
         };
-        let goes_on = |record: &&DocumentRecord| match record.capability {
-            Capability::ResourceDump => true,
-            Capability::ChangeDump => self.plan.position.is_some(),
-            _ => false,
-        };
-        let (changed, kept): (Vec<_>, Vec<_>) =
-            before.documents.iter().filter(goes_on).cloned().partition(|record| {
-                record.capability == Capability::ChangeDump && record.part == Part::Index
-            });
-        self.done.records.extend(kept);
-        for DocumentRecord { path, url, capability, part, .. } in changed {
+        self.resource_dump(before);
+        if self.plan.position.is_some() {
+            self.change_dump(before)?;
+        }
+        self.archive("resourcedump", &Capability::ResourceDumpArchive)
+    }
+
+    fn resource_dump(&mut self, before: &State) {
+        let capability = Capability::ResourceDump;
+        let of_dump = || before.documents.iter().filter(|record| record.capability == capability);
+        if of_dump().all(|record| is_in_place(self.out, record)) {
+            self.done.records.extend(of_dump().cloned());
+        } else if let Some(top) = of_dump().find(|record| !matches!(record.part, Part::Component { .. })) {
+            let top = Location { path: top.path.clone(), url: top.url.clone() };
+            if let Err(error) = self.note_as_it_is(top, &capability) {
+                self.leave_out(&capability, &error);
+            }
+        }
+    }
+
+    fn change_dump(&mut self, before: &State) -> Result<(), BuildError> {
+        let of_dump = || before.documents.iter().filter(|record| record.capability == Capability::ChangeDump);
+        // Of one that cannot be looked at nobody knows that it is gone.
+        let is_there = |record: &DocumentRecord| self.out.join(&record.path).try_exists().unwrap_or(true);
+        if let Some(gone) = of_dump().find(|record| !is_there(record)) {
+            tracing::warn!(gone = gone.path, "the Change Dump is told of no more");
+            return Ok(());
+        }
+        let (tops, parts): (Vec<_>, Vec<_>) =
+            of_dump().cloned().partition(|record| record.part == Part::Index);
+        for DocumentRecord { path, url, capability, part, .. } in parts {
+            self.note(Location { path, url }, capability, part)?;
+        }
+        for DocumentRecord { path, url, capability, part, .. } in tops {
             if let Some(before) = self.plan.archive {
                 let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
                 ChangeDumps::new(&self.documents()).archive(&mut sink, before, self.plan.started)?;
@@ -217,7 +241,7 @@ impl<'a> Run<'a> {
             self.archive("changedump", &Capability::ChangeDumpArchive)?;
             self.note(Location { path, url }, capability, part)?;
         }
-        self.archive("resourcedump", &Capability::ResourceDumpArchive)
+        Ok(())
     }
 
     /// Takes down the archive of a series, if there is one. Where nothing is being archived, one that cannot be read is in nobody's way: it is told of
@@ -225,9 +249,7 @@ impl<'a> Run<'a> {
     fn archive(&mut self, stem: &str, capability: &Capability) -> Result<(), BuildError> {
         match self.note_archive(stem, capability) {
             Err(error) if self.plan.archive.is_none() => {
-                tracing::warn!(%error, "an archive is told of no more");
-                self.done.records.retain(|record| record.capability != *capability);
-                self.done.written.retain(|written| written.capability != *capability);
+                self.leave_out(capability, &error);
                 Ok(())
             }
             noted => noted,
@@ -235,18 +257,28 @@ impl<'a> Run<'a> {
     }
 
     fn note_archive(&mut self, stem: &str, capability: &Capability) -> Result<(), BuildError> {
-        let name = format!("{stem}-archive.xml");
-        let top = self.site.place(&format!("{DOCUMENT_FOLDER}/{name}"));
-        let unreadable = |source| build::BuildError::Published { name: name.clone(), source };
-        let archive = match File::open(self.out.join(&top.path)) {
+        self.note_as_it_is(self.site.place(&format!("{DOCUMENT_FOLDER}/{stem}-archive.xml")), capability)
+    }
+
+    /// Tells no more of the documents of a kind.
+    fn leave_out(&mut self, capability: &Capability, error: &BuildError) {
+        tracing::warn!(%error, "{} is told of no more", capability.name());
+        self.done.records.retain(|record| record.capability != *capability);
+        self.done.written.retain(|written| written.capability != *capability);
+    }
+
+    /// Takes down what a document says now, if it is there, and, where that is an index, those that it leads to.
+    fn note_as_it_is(&mut self, top: Location, capability: &Capability) -> Result<(), BuildError> {
+        let unreadable = |source| build::BuildError::Published { name: top.path.clone(), source };
+        let document = match File::open(self.out.join(&top.path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(unreadable(ReadError::Io(error)).into()),
             Ok(file) => Reader::new(BufReader::new(file)).map_err(unreadable)?,
         };
-        if archive.header().root == Root::UrlSet {
+        if document.header().root == Root::UrlSet {
             return self.note(top, capability.clone(), Part::Whole);
         }
-        for entry in archive {
+        for entry in document {
             let url = entry.map_err(unreadable)?.loc;
             let Some(path) = url.strip_prefix(self.site.base().as_str()).map(str::to_owned) else { continue };
             let part = Part::Component { index: top.url.clone() };
@@ -278,9 +310,12 @@ impl<'a> Run<'a> {
         self.replace(&list)
     }
 
-    /// Leads to all sets of the site.
+    /// Leads to all sets of the site. Of two that are built at once for the first time neither may know of the other; who [describes](describe) the site
+    /// after its own build is through sees all that are there by then.
     fn source_description(&mut self) -> Result<(), BuildError> {
         let settings = &self.plan.settings;
+        let shared = self.out.parent().filter(|_| settings.root.is_some());
+        let _describing = shared.map(Describing::acquire).transpose()?;
         let sets = sets::described(settings, self.out)?;
         self.replace(&documents::source_description(self.site, settings.source_described_by(), sets)?)
     }

@@ -638,3 +638,83 @@ fn a_change_dump_that_is_cut_short_when_somebody_may_have_seen_it_is_under_way_u
         acts += 1;
     }
 }
+
+#[test]
+fn a_build_after_a_dump_that_was_cut_short_anywhere_tells_of_what_is_there_and_hubs_can_be_told() {
+    for what in [Dump::Resources, Dump::Changes] {
+        let mut has_been_replaced = false;
+        for acts in 0.. {
+            // The dump has one name, and nobody makes it again.
+            let place = Place::with(Rules::default());
+            place.put("a", "1");
+            place.build().unwrap();
+            for content in ["22", "333"] {
+                place.put("a", content);
+                place.build().unwrap();
+                cut_short_after((content == "333").then_some(acts));
+                let dumped = dump(&place.out(), what);
+                cut_short_after(None);
+                assert!(content == "333" || dumped.is_ok());
+            }
+            let state = || State::load(&place.out()).unwrap();
+            let are_in_place =
+                |state: &State| state.documents.iter().all(|record| is_in_place(&place.out(), record));
+            let was_cut_short = !are_in_place(&state());
+            has_been_replaced |= was_cut_short;
+            place.build().unwrap();
+            assert!(are_in_place(&state()), "{what:?} after {acts} acts");
+            assert!(state().document(&what.capability()).is_some(), "{what:?} after {acts} acts");
+            if has_been_replaced && !was_cut_short {
+                break;
+            }
+            assert!(acts < 100, "a dump is through some time");
+        }
+    }
+}
+
+#[test]
+fn a_dump_that_somebody_removed_is_told_of_no_more_and_in_the_way_of_nothing() {
+    for (what, name) in [
+        (Dump::Resources, "resourcedump.xml"),
+        (Dump::Changes, "changedump.xml"),
+        (Dump::Changes, "changedump-1.xml"),
+    ] {
+        let place = Place::with(Rules::default());
+        place.put("a", "1");
+        place.build().unwrap();
+        place.put("a", "22");
+        place.build().unwrap();
+        dump(&place.out(), what).unwrap();
+        fs::remove_file(place.out().join("resync").join(name)).unwrap();
+        let written = place.build().unwrap().written;
+        assert!(written.iter().any(|document| document.capability == Capability::CapabilityList), "{name}");
+        let state = State::load(&place.out()).unwrap();
+        assert!(state.document(&what.capability()).is_none(), "{name}");
+        let list = place.read("resync/capabilitylist.xml");
+        assert!(list.entries().iter().all(|entry| entry.capability() != Some(&what.capability())), "{name}");
+    }
+}
+
+#[test]
+fn it_is_known_when_a_dump_comes_due_or_may_be_tried_again_though_nothing_changes() {
+    let hour = Duration::from_secs(3600);
+    let place = Place::with(Rules { resource_dump_seconds: Some(hour.as_secs()), ..Rules::default() });
+    place.put("a", "1");
+    let built = place.build().unwrap();
+    assert_eq!((built.dump_is_due, built.next_dump), (false, None), "the dump holds all that is told");
+    place.put("a", "22");
+    let before = Instant::now();
+    let built = place.build_again(&["a"], Pace::Swift);
+    let waits = built.next_dump.unwrap().duration_since(before);
+    assert!(!built.dump_is_due && waits <= hour && waits > hour / 2, "{waits:?}");
+
+    fs::remove_file(place.out().join("resync/resourcedump.xml")).unwrap();
+    // Where the top of the dump is to lie there is a folder.
+    fs::create_dir(place.out().join("resync/resourcedump.xml")).unwrap();
+    let mut rest = Rest::default();
+    place.build_again(&[], Pace::Swift);
+    let besides = make_due_dumps_again(&place.out(), None, &mut rest);
+    assert_eq!(besides.undone.len(), 1);
+    let waits = besides.next_dump.unwrap().duration_since(before);
+    assert!(waits >= Duration::from_secs(60) && waits < hour / 2, "{waits:?}");
+}

@@ -113,6 +113,8 @@ pub struct Besides {
     pub undone: Vec<Undone>,
     /// Whether a dump is due that was left to who makes it beside the builds.
     pub(super) dump_is_due: bool,
+    /// When the next one comes due of those that are not due now, or that rest, even should nothing change until then.
+    pub(crate) next_dump: Option<Instant>,
 }
 
 /// Archives what is of an age for it.
@@ -133,8 +135,12 @@ pub(super) fn dumps(
     tell: &dyn Fn(Progress),
 ) -> Besides {
     let mut besides = Besides::default();
-    if Plan::is_kept(out) {
-        // It is the next thing that may happen here.
+    let wants_none = |state: State| {
+        let rules = state.settings.rules;
+        rules.resource_dump_seconds.is_none() && rules.change_dump_seconds.is_none()
+    };
+    // A plan that is kept is the next thing that may be carried out here.
+    if Plan::is_kept(out) || State::load(out).is_ok_and(wants_none) {
         return besides;
     }
     for what in [Dump::Resources, Dump::Changes] {
@@ -160,7 +166,18 @@ pub(super) fn dumps(
             Err(error) => besides.undone.push(Undone::of(Upkeep::Dump(what), error)),
         }
     }
+    besides.next_dump = State::load(out).ok().and_then(|state| next_dump(&state, rest));
     besides
+}
+
+fn next_dump(state: &State, rest: &mut Rest) -> Option<Instant> {
+    let now = Instant::now();
+    let next = [Dump::Resources, Dump::Changes].into_iter().filter_map(|what| {
+        let due = now.checked_add(due_in(state, what)?)?;
+        let at = rest.of(what).until.map_or(due, |until| due.max(until));
+        (at > now).then_some(at)
+    });
+    next.min()
 }
 
 /// What was written; none where the dump waits for the next build.
@@ -249,24 +266,30 @@ fn closed_up_to(lock: &Lock, state: &State, stem: &str, moment: DateTime) -> Res
 
 /// Whether the last dump is old and there is something that it does not hold.
 fn is_due(state: &State, what: Dump) -> bool {
+    due_in(state, what) == Some(Duration::ZERO)
+}
+
+/// In how long that is so if nothing else changes.
+fn due_in(state: &State, what: Dump) -> Option<Duration> {
     let rules = state.settings.rules;
     // It may have been packed for hours, in which changes were told that it does not hold.
     let (every, told) = match what {
         Dump::Resources => (rules.resource_dump_seconds, state.dumped.resources),
         Dump::Changes => (rules.change_dump_seconds, state.dumped.changes),
     };
-    let (Some(every), Some(series)) = (every.map(Duration::from_secs), &state.series) else {
-        return false;
-    };
+    let (every, series) = (every.map(Duration::from_secs)?, state.series.as_ref()?);
     // An index is also written when something moves to the archive.
     let is_of_its_kind =
         |record: &&DocumentRecord| record.capability == what.capability() && record.part != Part::Index;
     let of_its_kind = state.documents.iter().filter(is_of_its_kind);
-    match (of_its_kind.map(|record| record.changed).max(), what) {
-        (Some(last), _) => series.until > told.unwrap_or(last) && elapsed(last, DateTime::now()) >= every,
+    let last = of_its_kind.map(|record| record.changed).max();
+    let is_new = match (last, what) {
+        (Some(last), _) => series.until > told.unwrap_or(last),
         (None, Dump::Resources) => state.resources > 0,
         (None, Dump::Changes) => series.position.document > 1 || series.position.entries > 0,
-    }
+    };
+    let rests = last.map_or(Duration::ZERO, |last| every.saturating_sub(elapsed(last, DateTime::now())));
+    is_new.then_some(rests)
 }
 
 #[cfg(test)]

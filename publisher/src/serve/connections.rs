@@ -1,4 +1,4 @@
-//! Connections: bounded in number, in the time and size of a request's header, and ended gracefully.
+//! Connections: bounded in number, in the time and size of a request's header, in the time that a client takes nothing, and ended gracefully.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -15,6 +15,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use super::patience::Patient;
+
 /// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -27,6 +29,8 @@ pub(super) struct Limits {
     pub(super) header_time: Duration,
     /// Bytes of a header.
     pub(super) header_size: usize,
+    /// How long a client may take nothing of its answer.
+    pub(super) write_time: Duration,
     /// How long requests under way may take when the server stops.
     pub(super) drain: Duration,
 }
@@ -89,7 +93,10 @@ fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(limits.header_size)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(
+            TokioIo::new(Patient::new(stream, limits.write_time)),
+            TowerToHyperService::new(router),
+        )
 }
 
 #[cfg(test)]
@@ -121,14 +128,22 @@ mod tests {
             "done"
         };
         let router = Router::new().route("/", get(answer)).with_state(reports);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(serve(listener, router, limits, async { drop(shutdown.await) }));
+        let (address, serving) = start_with(router, limits, shutdown).await;
         (address, requests, serving)
     }
 
+    async fn start_with(
+        router: Router,
+        limits: Limits,
+        shutdown: oneshot::Receiver<()>,
+    ) -> (std::net::SocketAddr, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (address, tokio::spawn(serve(listener, router, limits, async { drop(shutdown.await) })))
+    }
+
     fn limits() -> Limits {
-        Limits { connections: 16, header_time: LONG, header_size: 16 * 1024, drain: LONG }
+        Limits { connections: 16, header_time: LONG, header_size: 16 * 1024, write_time: LONG, drain: LONG }
     }
 
     async fn rest(stream: &mut TcpStream) -> String {
@@ -145,6 +160,21 @@ mod tests {
         let mut slow = TcpStream::connect(address).await.unwrap();
         slow.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ").await.unwrap();
         assert!(!rest(&mut slow).await.contains("200 OK"));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_of_its_answer_is_sent_away_and_another_gets_its_place() {
+        let (_stop, stopped) = oneshot::channel();
+        let router = Router::new()
+            .route("/large", get(async || vec![b'x'; 32 * 1024 * 1024]))
+            .route("/", get(async || "done"));
+        let limits = Limits { connections: 1, write_time: Duration::from_millis(50), ..limits() };
+        let (address, _serving) = start_with(router, limits, stopped).await;
+        let mut idle = TcpStream::connect(address).await.unwrap();
+        idle.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let mut next = TcpStream::connect(address).await.unwrap();
+        next.write_all(REQUEST).await.unwrap();
+        assert!(rest(&mut next).await.ends_with("done"));
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 use watcher::{Config, ErrorKind, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::Report;
-use crate::publish::OWN_FOLDERS;
+use crate::{blocking::unblocked, publish::OWN_FOLDERS};
 
 /// More names than this are not kept apart: all files are looked at.
 const MOST_PATHS: usize = 100_000;
@@ -49,6 +49,13 @@ impl Heard {
 
 /// Who listens to one collection, and keeps what was heard.
 pub(super) struct Listener {
+    hearing: Hearing,
+    ear: Option<Ear>,
+}
+
+/// What is listened to, and who hears of it.
+#[derive(Clone)]
+struct Hearing {
     /// The folder of the set's documents, for reports.
     out: PathBuf,
     directory: PathBuf,
@@ -57,7 +64,6 @@ pub(super) struct Listener {
     heard: Arc<Mutex<Heard>>,
     changed: Arc<Notify>,
     report: mpsc::UnboundedSender<Report>,
-    ear: Option<Ear>,
 }
 
 /// Events end when this is dropped.
@@ -85,40 +91,58 @@ impl Listener {
         report: mpsc::UnboundedSender<Report>,
     ) -> Self {
         let heard = Arc::new(Mutex::new(Heard::Everywhere));
-        Self { out, directory, outs, heard, changed, report, ear: None }
+        Self { hearing: Hearing { out, directory, outs, heard, changed, report }, ear: None }
     }
 
     /// What was heard; from now on it is this.
     pub(super) fn replace(&self, heard: Heard) -> Heard {
-        std::mem::replace(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner), heard)
+        std::mem::replace(&mut self.hearing.heard.lock().unwrap_or_else(PoisonError::into_inner), heard)
     }
 
     /// Listens to the folder that the collection's name stands for now, if that is not being done; reports where it cannot be.
-    pub(super) fn listen(&mut self) {
-        if let Err(error) = self.listen_to_the_present() {
-            // Who listens no more has ended the watch.
-            let _ = self.report.send(Report::Blind(self.out.clone(), error.to_string()));
-        }
+    pub(super) async fn listen(&mut self) {
+        self.change(Hearing::listen).await;
     }
 
     /// Tries once more to hear all that is there, where that was impossible.
-    pub(super) fn listen_again(&mut self) {
-        if let Some(deaf) = self.ear.take_if(|ear| ear.is_deaf.load(Ordering::Relaxed)) {
-            self.listen();
-            // Some is more than nothing.
-            self.ear.get_or_insert(deaf);
-        } else {
-            self.listen();
+    pub(super) async fn listen_again(&mut self) {
+        self.change(Hearing::listen_again).await;
+    }
+
+    /// Every folder is asked for, which takes long where there are many.
+    async fn change(&mut self, change: fn(&Hearing, Option<Ear>) -> Option<Ear>) {
+        let (hearing, ear) = (self.hearing.clone(), self.ear.take());
+        self.ear = unblocked(move || change(&hearing, ear)).await;
+    }
+}
+
+impl Hearing {
+    fn listen(&self, ear: Option<Ear>) -> Option<Ear> {
+        match self.listen_to_the_present(ear) {
+            Ok(ear) => Some(ear),
+            Err(error) => {
+                // Who listens no more has ended the watch.
+                let _ = self.report.send(Report::Blind(self.out.clone(), error.to_string()));
+                None
+            }
         }
     }
 
-    fn listen_to_the_present(&mut self) -> watcher::Result<()> {
-        let at = Place::of(&self.directory).map_err(watcher::Error::io);
-        if at.as_ref().ok() == self.ear.as_ref().map(|ear| &ear.at) && at.is_ok() {
-            return Ok(());
+    fn listen_again(&self, ear: Option<Ear>) -> Option<Ear> {
+        match ear {
+            // Some is more than nothing.
+            Some(deaf) if deaf.is_deaf.load(Ordering::Relaxed) => self.listen(None).or(Some(deaf)),
+            ear => self.listen(ear),
         }
-        self.ear = None;
-        let at = at?;
+    }
+
+    fn listen_to_the_present(&self, ear: Option<Ear>) -> watcher::Result<Ear> {
+        let at = Place::of(&self.directory).map_err(watcher::Error::io)?;
+        if let Some(ear) = ear
+            && ear.at == at
+        {
+            return Ok(ear);
+        }
         let is_deaf = Arc::new(AtomicBool::new(false));
         let own: Vec<_> = self.outs.iter().map(|out| real(out)).collect();
         let (heard, changed, folder) = (Arc::clone(&self.heard), Arc::clone(&self.changed), at.path.clone());
@@ -138,8 +162,7 @@ impl Listener {
         // A link to a folder is no resource, and the folder itself would be heard of under the name of the link only.
         let mut watcher = RecommendedWatcher::new(hear, Config::default().with_follow_symlinks(false))?;
         watcher.watch(&at.path, RecursiveMode::Recursive)?;
-        self.ear = Some(Ear { at, is_deaf, _watcher: watcher });
-        Ok(())
+        Ok(Ear { at, is_deaf, _watcher: watcher })
     }
 }
 
@@ -243,7 +266,7 @@ mod tests {
             self.listener.replace(Heard::nothing());
             fs::write(self.path("data").join(name), "x").unwrap();
             let is_named = || {
-                let heard = self.listener.heard.lock().unwrap();
+                let heard = self.listener.hearing.heard.lock().unwrap();
                 matches!(&*heard, Heard::At(paths) if paths.contains(Path::new(name)))
             };
             let heard = async {
@@ -258,11 +281,11 @@ mod tests {
     #[tokio::test]
     async fn a_folder_that_was_not_there_or_was_replaced_is_listened_to_when_it_is_there() {
         let mut place = Place::new();
-        place.listener.listen();
+        place.listener.listen().await;
         assert!(matches!(place.reports.try_recv(), Ok(Report::Blind(..))));
         for round in 0..2 {
             fs::create_dir(place.path("data")).unwrap();
-            place.listener.listen();
+            place.listener.listen().await;
             assert!(place.hears_of("a").await, "round {round}");
             fs::rename(place.path("data"), place.path(&format!("old{round}"))).unwrap();
         }
@@ -277,7 +300,7 @@ mod tests {
         for name in ["a", "z", "zz"] {
             std::os::unix::fs::symlink("real", place.path("data").join(name)).unwrap();
         }
-        place.listener.listen();
+        place.listener.listen().await;
         assert!(place.hears_of("real/x").await);
     }
 }

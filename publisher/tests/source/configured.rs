@@ -2,8 +2,10 @@
 
 use std::{
     fs,
-    io::Read as _,
+    io::{Read as _, Write as _},
+    net::TcpListener,
     path::{Path, PathBuf},
+    process::Stdio,
 };
 
 use resync_core::{
@@ -12,8 +14,8 @@ use resync_core::{
 };
 
 use crate::{
-    notifying::told,
-    support::{BASE, Hub, Place, Run, Server, program, run, text},
+    notifying::{everything_created, told, until_end_of_document},
+    support::{ACCEPTED, BASE, Heard, Hub, Place, Run, Server, program, run, text},
 };
 
 /// A place whose folder holds a `source.toml`.
@@ -54,6 +56,13 @@ fn document(place: &Place, path: &str) -> Document {
 
 fn locs(document: &Document) -> Vec<&str> {
     document.entries().iter().map(|entry| entry.loc.as_str()).collect()
+}
+
+/// The next Framework Notifications of both sets, which are told at once.
+fn next_of_both(hub: &Hub) -> [Heard; 2] {
+    let mut heard = [hub.next(), hub.next()];
+    heard.sort_by_key(|heard| !heard.headers["link"].contains("/articles/resync/framework/>"));
+    heard
 }
 
 #[test]
@@ -152,7 +161,7 @@ fn fn002_fn004_cn002_each_set_has_its_channels_and_a_new_set_is_told_on_all_of_t
     assert!(hub.next().headers["link"].contains("articles/resync/framework/>; rel=\"self\""));
     configured(&place, &both);
     publish();
-    let (articles, images) = (hub.next(), hub.next());
+    let [articles, images] = next_of_both(&hub);
     assert!(articles.headers["link"].contains("/articles/resync/framework/>; rel=\"self\""));
     assert_eq!(told(&articles), [(Change::Updated, Capability::Description)]);
     assert!(images.headers["link"].contains("/images/resync/framework/>; rel=\"self\""));
@@ -196,6 +205,23 @@ fn a_set_that_cannot_be_built_keeps_no_other_from_being_published_and_told() {
 }
 
 #[test]
+fn a_set_whose_hub_is_slow_keeps_no_other_waiting() {
+    let (place, quick) = (Place::new(), Hub::start());
+    with_images(&place);
+    let slow = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("\"http://{}/websub/\"", slow.local_addr().unwrap());
+    let config = configured(&place, &format!("{}hubs = \"{}\"\n", two_sets(&url), quick.url()));
+    run(&["build", "--config", text(&config)]).succeeded();
+    let child = program(&["notify", "--config", text(&config)]).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stream, _) = slow.accept().unwrap();
+    until_end_of_document(&mut stream);
+    assert_eq!(told(&quick.next()), everything_created(), "the slow one has not answered yet");
+    stream.write_all(ACCEPTED.as_bytes()).unwrap();
+    let said = Run::from(child.wait_with_output().unwrap()).succeeded().out;
+    assert!(said.starts_with("articles: 1 notification") && said.contains("\nimages: 1 "), "{said}");
+}
+
+#[test]
 fn a_token_without_url_is_refused_where_the_sets_have_different_hubs() {
     let (place, one, other) = (Place::new(), Hub::start(), Hub::start());
     with_images(&place);
@@ -228,7 +254,7 @@ fn rs070_fn010_a_set_that_leaves_the_configuration_is_told_of_as_deleted_and_the
     publish();
     assert_eq!(locs(&document(&place, ".well-known/resourcesync")).len(), 1);
     assert!(!place.out().join("images/resync").exists());
-    let (articles, images) = (hub.next(), hub.next());
+    let [articles, images] = next_of_both(&hub);
     assert_eq!(told(&articles), [(Change::Updated, Capability::Description)]);
     assert!(images.headers["link"].contains("/images/resync/framework/>; rel=\"self\""));
     let expected =
@@ -239,8 +265,9 @@ fn rs070_fn010_a_set_that_leaves_the_configuration_is_told_of_as_deleted_and_the
     hub.heard_nothing_more();
     configured(&place, &both);
     publish();
-    assert_eq!(told(&hub.next()), [(Change::Updated, Capability::Description)]);
-    assert_eq!(told(&hub.next()).len(), 4, "it is a new one");
+    let [articles, images] = next_of_both(&hub);
+    assert_eq!(told(&articles), [(Change::Updated, Capability::Description)]);
+    assert_eq!(told(&images).len(), 4, "it is a new one");
 }
 
 #[test]
@@ -358,6 +385,30 @@ fn the_damaged_state_of_one_set_is_named_and_stops_no_other() {
     assert_eq!(told(&hub.next()).len(), 4, "of every document once more");
     assert_eq!(server.get("/one.png").status, 200);
     crate::support::run(&["check", text(&place.out())]).succeeded();
+}
+
+#[test]
+fn a_set_that_is_to_leave_and_whose_state_is_damaged_is_named_and_stops_no_other() {
+    let place = Place::new();
+    with_images(&place);
+    let both = two_sets("");
+    let config = configured(&place, &both);
+    let build = |config: &Path| run(&["build", "--config", text(config)]);
+    build(&config).succeeded();
+    let images = place.out().join("images");
+    fs::write(images.join(".resync-source/state.json"), "{").unwrap();
+    let one = both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]");
+    configured(&place, &one);
+    place.put("a.txt", "changed");
+    let built = build(&config).failed_with(1, "error: images: the configuration names this set no more");
+    assert!(built.out.starts_with("articles: 1 resource, 7 B: 1 updated"), "{}", built.out);
+    assert!(images.join("resync/resourcelist.xml").exists());
+    let other = config.with_file_name("other.toml");
+    fs::write(&other, one).unwrap();
+    build(&other).failed_with(64, "--take-over");
+    fs::remove_dir_all(&images).unwrap();
+    build(&config).succeeded();
+    assert_eq!(locs(&document(&place, ".well-known/resourcesync")).len(), 1);
 }
 
 #[test]

@@ -274,3 +274,34 @@ fn a_dump_that_fails_keeps_no_set_from_being_published_and_no_hub_from_being_tol
     let third = publish(&[]).succeeded();
     assert!(third.out.contains("Resource Dump"), "{}", third.out);
 }
+
+#[test]
+fn hubs_go_on_being_told_after_a_dump_that_was_killed_before_it_was_on_record() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let content = format!(
+        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{}\"\n[resource_dump]\nkeep = 1\n",
+        hub.url()
+    );
+    let config = configured(&place, &content);
+    let command = |verb: &str| run(&[verb, "--config", text(&config)]);
+    command("dump").succeeded();
+    command("publish").succeeded();
+    hub.next();
+    place.put("a.txt", "changed");
+    command("publish").succeeded();
+    hub.next();
+    let state = place.out().join(".resync-source/state.json");
+    let before = std::fs::read(&state).unwrap();
+    command("dump").succeeded();
+    std::fs::write(&state, before).unwrap();
+    command("notify").failed_with(1, "run `resync-source build` again");
+    let status = command("status").succeeded();
+    assert!(status.out.contains("resourcedump.xml` is not what the last build wrote"), "{}", status.out);
+    place.put("a.txt", "changed again");
+    command("publish").succeeded();
+    assert!(hub.next_of_any().is_of_changes(), "nothing was told in vain before");
+    let is_of_the_dump = |(_, capability): &(Change, Capability)| *capability == Capability::ResourceDump;
+    assert!(told(&hub.next()).iter().any(is_of_the_dump));
+    assert!(!command("status").succeeded().out.contains("since "));
+    run(&["check", text(&place.out())]).succeeded();
+}

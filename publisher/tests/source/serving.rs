@@ -1,6 +1,10 @@
 //! `resync-source serve`: documents, files and the topic URI as bytes on a socket.
 
-use std::{fs, io::Read as _};
+use std::{
+    fs,
+    io::Read as _,
+    time::{Duration, SystemTime},
+};
 
 use crate::support::{BASE, Hub, Place, Server};
 
@@ -15,10 +19,17 @@ fn served() -> (Place, Hub, Server) {
     (place, hub, server)
 }
 
+/// Makes a file one that was modified an hour ago.
+fn age(path: &std::path::Path) {
+    let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    fs::File::options().write(true).open(path).unwrap().set_modified(hour_ago).unwrap();
+}
+
 #[test]
 fn rs052_documents_are_served_as_xml_with_the_bytes_that_were_built() {
     let (place, _hub, server) = served();
     for (path, bytes) in place.documents() {
+        age(&place.out().join(&path));
         let answer = server.get(&format!("/data/{path}"));
         assert_eq!((answer.status, answer.header("content-type")), (200, "application/xml"), "{path}");
         assert_eq!(answer.body, bytes);
@@ -82,6 +93,7 @@ fn a_build_beside_a_running_server_is_seen_at_once() {
 #[test]
 fn conditional_requests_get_304_until_the_content_changes() {
     let (place, _hub, server) = served();
+    age(&place.collection().join("sub/b c.xml"));
     let first = server.get(RESOURCE);
     let tag = format!("If-None-Match: {}\r\n", first.header("etag"));
     let again = server.ask("GET", RESOURCE, &tag);
@@ -90,6 +102,32 @@ fn conditional_requests_get_304_until_the_content_changes() {
     assert_eq!(server.ask("GET", RESOURCE, &since).status, 304);
     place.put("sub/b c.xml", "<bb/>");
     assert_eq!(server.ask("GET", RESOURCE, &format!("{tag}{since}")).body, b"<bb/>");
+}
+
+#[test]
+fn what_was_modified_a_moment_ago_is_known_by_its_tag_alone_since_the_same_second_may_bring_another_version()
+{
+    let (place, hub, server) = served();
+    let list = "/data/resync/changelist-1.xml";
+    let an_hour_hence = SystemTime::now() + Duration::from_secs(3600);
+    // Two versions of one second, as a watch may write them.
+    let is_of = |nanoseconds: u64| {
+        let path = place.out().join("resync/changelist-1.xml");
+        let time = an_hour_hence + Duration::from_nanos(nanoseconds);
+        fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    };
+    is_of(0);
+    let first = server.get(list);
+    assert_eq!(first.header("last-modified"), "");
+    let tag = format!("If-None-Match: {}\r\n", first.header("etag"));
+    assert_eq!(server.ask("GET", list, &tag).status, 304);
+    place.put("new.txt", "new");
+    place.build(&["--hub", &hub.url()]).succeeded();
+    is_of(1);
+    for since in ["Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"] {
+        let answer = server.ask("GET", list, &format!("If-Modified-Since: {since}\r\n"));
+        assert!(answer.status == 200 && answer.body != first.body, "{since}");
+    }
 }
 
 #[test]

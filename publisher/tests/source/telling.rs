@@ -144,6 +144,35 @@ fn what_waits_while_the_hub_is_away_is_told_in_order_each_once_and_status_says_w
 }
 
 #[test]
+fn what_has_waited_for_more_than_a_week_is_left_out_and_status_says_so() {
+    let (place, hub) = known();
+    hub.answers(AWAY);
+    let publish_in_vain = |content: &str| {
+        place.put("a.txt", content);
+        publish(&place).failed_with(1, "503");
+        hub.next();
+    };
+    publish_in_vain("one");
+    let outbox = place.out().join(".resync-source/outbox");
+    let first = std::fs::read_dir(&outbox).unwrap().next().unwrap().unwrap().path();
+    let eight_days_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(8 * 24 * 60 * 60);
+    std::fs::File::options().write(true).open(&first).unwrap().set_modified(eight_days_ago).unwrap();
+    publish_in_vain("second");
+    let status = run(&["status", "--out", text(&place.out())]).succeeded();
+    let words = "left out after a week: 1 notification of changed resources";
+    assert!(status.out.contains("waiting: 1 notification") && status.out.contains(words), "{}", status.out);
+    assert!(!first.exists());
+    hub.answers(ACCEPTED);
+    place.notify().succeeded();
+    let heard = hub.next_of_any();
+    assert!(heard.is_of_changes());
+    let length = document(&heard).entries()[0].metadata.as_ref().unwrap().length;
+    assert_eq!(length, Some(6), "it is the second");
+    hub.next();
+    hub.heard_nothing_more();
+}
+
+#[test]
 fn a_change_notification_whose_answer_was_lost_is_repeated_with_the_same_bytes_and_key() {
     let (place, hub) = known();
     place.put("a.txt", "one");

@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader},
-    process::{Child, Stdio},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::mpsc::channel,
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -16,6 +19,7 @@ use resync_publisher::{
     BaseUrl, HubUrl, Settings,
     watch::{Patience, watch},
 };
+use tokio::sync::oneshot;
 
 use crate::{
     configured::configured,
@@ -122,6 +126,36 @@ fn cn013_a_burst_of_10_000_files_arrives_whole() {
     }
 }
 
+/// A watch in this process, which ends when the first value is dropped.
+fn watch_here(sets: Vec<(PathBuf, Settings)>, patience: Patience) -> (oneshot::Sender<()>, JoinHandle<()>) {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let watching = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let stopped = async { drop(stopped.await) };
+        runtime.block_on(watch(sets, None, Vec::new(), patience, stopped, drop)).unwrap();
+    });
+    (stop, watching)
+}
+
+#[test]
+fn a_set_whose_build_takes_long_keeps_no_other_waiting() {
+    let (slow, quick, hub) = (Place::new(), Place::new(), Hub::start());
+    slow.build(&[]).succeeded();
+    // Somebody else works on its site.
+    let lock = std::fs::File::open(slow.out().join(".resync-source/lock")).unwrap();
+    lock.lock().unwrap();
+    let sets = [&slow, &quick].map(|place| {
+        let settings = Settings::new(place.collection(), BaseUrl::parse(BASE).unwrap());
+        (place.out(), settings.hub(HubUrl::parse(&hub.url()).unwrap()))
+    });
+    let (stop, watching) = watch_here(sets.into(), Patience::default());
+    hub.next();
+    quick.put("new", "x");
+    assert_eq!(next_changes(&hub), [(Change::Created, "new".to_owned())]);
+    drop((lock, stop));
+    watching.join().unwrap();
+}
+
 #[test]
 fn a_hub_that_is_away_keeps_no_other_waiting() {
     let (place, hub, away) = (Place::new(), Hub::start(), Hub::start());
@@ -133,13 +167,7 @@ fn a_hub_that_is_away_keeps_no_other_waiting() {
         });
     // Nobody waits for its end.
     let patience = Patience { first_pause: Duration::from_secs(3600), ..Patience::default() };
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let sets = vec![(place.out(), settings)];
-    let watching = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let stopped = async { drop(stopped.await) };
-        runtime.block_on(watch(sets, None, Vec::new(), patience, stopped, drop)).unwrap();
-    });
+    let (stop, watching) = watch_here(vec![(place.out(), settings)], patience);
     hub.next();
     away.next();
     for name in ["one", "two"] {
@@ -183,6 +211,26 @@ fn a_change_is_told_before_the_dump_that_is_due_is_made() {
 }
 
 #[test]
+fn a_dump_that_comes_due_is_made_though_nothing_changes_any_more() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let config = configured(
+        &place,
+        &format!(
+            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{}\"\n[resource_dump]\nevery = \"6s\"\n",
+            hub.url()
+        ),
+    );
+    let _watch = Watch::of(&["--config", text(&config)], &hub);
+    let is_of_the_dump = |(_, capability): &(Change, Capability)| *capability == Capability::ResourceDump;
+    let is_dumped =
+        || std::iter::repeat_with(|| told(&hub.next())).any(|told| told.iter().any(is_of_the_dump));
+    assert!(is_dumped());
+    place.put("a.txt", "changed");
+    assert_eq!(next_changes(&hub), [(Change::Updated, "a.txt".to_owned())]);
+    assert!(is_dumped(), "6 s after the one before");
+}
+
+#[test]
 fn a_watch_ends_once_its_site_is_that_of_another_configuration() {
     let (place, hub) = (Place::new(), Hub::start());
     let [one, other] = ["one.toml", "other.toml"].map(|name| place.out().with_file_name(name));
@@ -201,4 +249,26 @@ fn a_watch_ends_once_its_site_is_that_of_another_configuration() {
     run(&["build", "--config", text(&other)]).succeeded();
     place.put("newer", "x");
     assert_eq!(watch.child.wait().unwrap().code(), Some(64));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_watch_that_is_stopped_during_its_first_build_ends_within_seconds() {
+    let place = Place::new();
+    place.build(&[]).succeeded();
+    // Somebody else works on the site, so the build is not through before that.
+    let lock = std::fs::File::open(place.out().join(".resync-source/lock")).unwrap();
+    lock.lock().unwrap();
+    let mut watch = program(&["watch", "--out", text(&place.out())]);
+    let mut child = watch.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("which works on this site"), "{line}");
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let (ended, has_ended) = channel();
+    std::thread::spawn(move || ended.send(child.wait()));
+    let status = has_ended.recv_timeout(Duration::from_secs(20));
+    drop(lock);
+    assert!(status.expect("it does not wait for its build").unwrap().success());
 }

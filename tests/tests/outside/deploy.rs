@@ -54,6 +54,18 @@ fn the_unit_exposes_little() {
 }
 
 #[test]
+fn systemd_understands_the_units_of_a_source_and_of_a_destination_and_they_expose_little() {
+    for program in ["resync-source", "resync-destination"] {
+        let unit = read(&format!("deploy/{program}.service"));
+        let installed = setting(&unit, "ExecStart").split(' ').next().unwrap();
+        let unit = unit.replace(installed, binary(program).to_str().unwrap());
+        assert_eq!(complaints(&unit), "", "{program}");
+        let verdict = security(&unit);
+        assert!(verdict.status.success(), "{}", text(&verdict));
+    }
+}
+
+#[test]
 fn systemd_would_find_an_unprotected_unit_too_exposed() {
     let hardening = ["Protect", "Private", "Restrict", "SystemCall", "Capability", "DynamicUser"];
     let bare: String = runnable_unit()
