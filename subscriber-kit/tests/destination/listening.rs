@@ -545,6 +545,45 @@ async fn a_set_without_a_channel_is_named() {
     assert!(matches!(result, Err(ListenError::NoChannel { .. })));
 }
 
+/// A Source with two sets, of which one Capability List is at `/b` and the other one is all that is described.
+async fn source_of_two_sets(hub: &Hub) -> Source {
+    let source = source(hub, &[("/a", "1")]).await;
+    let other = String::from_utf8(source.page("/capabilitylist.xml")).unwrap();
+    let (_, other) = other.split_once("\r\n\r\n").unwrap();
+    source.put("/b", other.replace("/resourcelist.xml", "/b.xml").as_bytes());
+    source.resource_list("/b.xml", &[source.resource("/b-file", b"1")]);
+    source
+}
+
+#[tokio::test]
+async fn a_copy_of_a_set_that_is_no_longer_named_becomes_no_copy_of_another_one() {
+    let mut hub = Hub::start().await;
+    let source = source_of_two_sets(&hub).await;
+    let directory = tempfile::tempdir().unwrap();
+    let options = || {
+        let mut options = options(&source, directory.path());
+        options.source = source.url("/b");
+        options.poll = Duration::from_millis(300);
+        options
+    };
+    let mut destination = Destination::start(options());
+    hub.accept(600).await;
+    destination.synchronised().await;
+    assert_eq!(files(directory.path()), expected(&[("b-file", "1")]));
+
+    source.remove("/b");
+    for _ in 0..3 {
+        destination.synchronised().await;
+    }
+    assert_eq!(files(directory.path()), expected(&[("b-file", "1")]));
+    destination.stop().await;
+
+    let again = listen(options(), |_| {}, std::future::pending());
+    let ended = tokio::time::timeout(PATIENCE, again).await.unwrap().unwrap_err().to_string();
+    assert!(ended.contains(&source.url("/b")) && ended.contains("/capabilitylist.xml"), "{ended}");
+    assert_eq!(files(directory.path()), expected(&[("b-file", "1")]));
+}
+
 #[tokio::test]
 async fn a_shutdown_does_not_wait_for_a_source_that_is_silent() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -101,6 +101,20 @@ async fn a_topic_that_is_not_there_is_told_of_and_tried_again_and_ends_no_other(
 }
 
 #[tokio::test]
+async fn w134_a_topic_that_is_away_is_renewed_and_not_replaced_by_a_source_at_its_host() {
+    let (mut hub, other) = (Hub::start().await, Hub::start().await);
+    let source = Source::start().await;
+    source.announce(Some(&other.url()));
+    topic(&source, "/blog", &hub, "/blog");
+    let state = tempfile::tempdir().unwrap();
+    let relay = Relay::of(&[source.url("/blog")], state.path());
+    hub.accept(3).await;
+    source.raw("/blog", status("503 Service Unavailable", ""));
+    assert_eq!(hub.form().await.parameter("hub.mode").as_deref(), Some("subscribe"));
+    relay.stop().await;
+}
+
+#[tokio::test]
 async fn when_no_topic_can_be_had_that_is_said() {
     let source = Source::start().await;
     source.raw("/blog", status("404 Not Found", ""));
