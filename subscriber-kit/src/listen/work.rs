@@ -76,7 +76,7 @@ pub(super) struct Work {
     pause: Pause,
     active_until: Option<DateTime>,
     chain: Chain,
-    /// The chain as far as the running synchronisation found out what was missing.
+    /// The chain as it was when the running synchronisation began.
     chain_then: Chain,
     unsaved: Unsaved,
 }
@@ -97,7 +97,7 @@ impl Work {
     ) -> Result<Self, ListenError> {
         let channel = mirror.channel().cloned();
         let channel = channel.ok_or_else(|| ListenError::NoChannel { set: mirror.set.name() })?;
-        let chain = Chain::from(subscriptions.told_until());
+        let chain = Chain::from(subscriptions.told_until(), DateTime::now());
         Ok(Self {
             channel: watch::Sender::new(channel),
             subscriptions,
@@ -216,7 +216,9 @@ impl Work {
     /// Change List has them all; what is late may still come first.
     fn told(&mut self, interval: Interval, skipped: bool, events: &mut (impl FnMut(Event) + Send)) {
         let look = if skipped { Look::UnlessInStep } else { Look::Changes };
-        let Link::Ahead { told_until } = self.chain.take(interval) else { return self.ask(look) };
+        let Link::Ahead { told_until } = self.chain.take(interval, DateTime::now()) else {
+            return self.ask(look);
+        };
         let from = interval.from;
         tracing::warn!(%told_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
         events(Event::Gap { told_until, from });
@@ -227,7 +229,6 @@ impl Work {
     fn start(&mut self) {
         self.due = None;
         self.chain_then = self.chain.clone();
-        self.chain_then.repair();
         self.handled.append(&mut self.waiting);
         let mut mirror = self.mirror.clone();
         let again = std::mem::take(&mut self.discover_again);
@@ -274,14 +275,17 @@ impl Work {
     ) {
         match result {
             Ok(report) => {
+                let is_repaired = self.repaired(&report).await;
                 if report.may_mend {
                     // A baseline would compare every file again for the few that failed.
                     let look = if report.is_remembered { Look::Changes } else { self.running_look };
                     self.try_again(look, LONGEST_MENDING);
-                } else {
+                } else if is_repaired {
                     self.pause.is_over();
+                } else {
+                    tracing::info!("the lists do not reach to where a gap ends: they are asked again");
+                    self.try_again(Look::Changes, LONGEST_MENDING);
                 }
-                self.repaired().await;
                 self.handled(report.may_mend).await;
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
@@ -295,14 +299,20 @@ impl Work {
         }
     }
 
-    /// What was missing when the synchronisation began is known now; what came meanwhile is not.
-    async fn repaired(&mut self) {
+    /// What was missing when the synchronisation began is known now, as far as the lists reach; what came meanwhile is not.
+    /// Whether all of it is.
+    async fn repaired(&mut self, report: &Report) -> bool {
+        // Lists that do not say how far they reach, and leave nothing in doubt, are all there is.
+        if report.reached.is_some() || report.uncertain.is_none() {
+            self.chain_then.repair(report.reached);
+        }
         let known = self.chain_then.until();
         if self.chain.has_gap() && known > self.chain.until() {
             self.chain.skip_to(known);
         }
         let kept = self.subscriptions.remember_told(known).await;
         self.saved(kept);
+        !self.chain_then.has_gap()
     }
 
     /// What was handled is done with, but for what the hook is to hear of. What the copy may not be in step with waits for

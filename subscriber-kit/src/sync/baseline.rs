@@ -256,6 +256,7 @@ impl Work<'_> {
             Unity::Mixed(_) | Unity::Untold(_) => false,
         };
         report.uncertain = unity.doubt();
+        report.reached = point.as_ref().map(|point| point.since);
         report.seams = Box::new(seams);
         if !report.may_mend && is_settled {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
@@ -333,6 +334,7 @@ impl Work<'_> {
         let collector = self.lists.take_told(collector, &point)?;
         let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
         report.uncertain = gap.or_else(|| standing.uncertain.clone());
+        report.reached = Some(point.since);
         report.seams = Box::new(seams.and(&holes, &joins, now));
         report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
         let doubt = report.uncertain.clone();

@@ -293,6 +293,28 @@ async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_li
 }
 
 #[tokio::test]
+async fn cn016_a_gap_stays_open_until_the_change_list_reaches_to_where_it_ends() {
+    let mut hub = Hub::start().await;
+    let source = source_of_changes(&hub).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+    let first = of_minute(&source, "/a", "2", 1);
+    assert_eq!(at.deliver("a.1", &first).await.status(), 204);
+    assert_eq!(destination.synchronised().await.updated, 1);
+
+    // The second one is lost, and the list is late.
+    assert_eq!(at.deliver("a.2", &of_minute(&source, "/c", "1", 3)).await.status(), 204);
+    while !matches!(destination.event().await, Event::Gap { .. }) {}
+    assert_eq!(destination.synchronised().await.created, 1);
+    change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/c", "1", 3)]);
+    while destination.synchronised().await.created == 0 {}
+    assert_eq!(files(directory.path()), expected(&[("a", "2"), ("b", "1"), ("c", "1")]));
+    destination.stop().await;
+}
+
+#[tokio::test]
 async fn cn001_what_the_change_list_does_not_have_yet_is_taken_from_the_notification() {
     let mut hub = Hub::start().await;
     let source = source_of_changes(&hub).await;
