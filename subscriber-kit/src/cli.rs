@@ -234,7 +234,16 @@ impl Listen {
         if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
             return Err("--set, --base and --state are for one copy: give a Capability List as the URL, and leave the state in each directory".to_owned());
         }
+        self.service.manners.tell_one_source(&self.url)?;
         Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
+    }
+}
+
+impl Subscribe {
+    /// What is to be subscribed to.
+    pub(crate) fn topics(&self) -> Result<Vec<String>, String> {
+        self.service.manners.tell_one_source(&self.topics)?;
+        Ok(self.topics.clone())
     }
 }
 
@@ -284,6 +293,17 @@ pub(crate) struct Manners {
 pub(crate) type Header = (HeaderName, HeaderValue);
 
 impl Manners {
+    /// Refuses to tell the secrets of one Source to another one.
+    fn tell_one_source(&self, sources: &[String]) -> Result<(), String> {
+        let has_secrets = self.token.is_some() || !self.header.is_empty();
+        let mut origins = sources.iter().filter_map(|url| Url::parse(url).ok()).map(|url| url.origin());
+        let first = origins.next();
+        if has_secrets && origins.any(|origin| Some(origin) != first) {
+            return Err("--token and --header are for one Source, and these URLs are of several origins, each of which would get them: give each origin a process of its own".to_owned());
+        }
+        Ok(())
+    }
+
     /// For these Sources.
     pub(crate) fn client_options<'u>(&self, sources: impl IntoIterator<Item = &'u String>) -> ClientOptions {
         let sources = sources.into_iter().filter_map(|url| Url::parse(url).ok());
@@ -458,6 +478,24 @@ mod tests {
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
         let (ours, theirs) = (copy.manners.client_options([]), ClientOptions::default());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    #[test]
+    fn the_secret_of_one_source_is_told_to_no_other() {
+        let parse = |arguments: &str| Cli::parse_from(arguments.split(' ')).command;
+        let copies = |second: &str, secret: &str| {
+            let line = format!("x listen http://a.example/1 {second} --into 1 --into 2 {secret}");
+            let Command::Listen(listen) = parse(&line) else { panic!("it is no other command") };
+            listen.copies()
+        };
+        for secret in ["--token=t0ken", "--header=X-Key:t0ken"] {
+            assert!(copies("http://b.example/", secret).is_err_and(|text| !text.contains("t0ken")));
+            assert!(copies("http://a.example/2", secret).is_ok());
+            let line = format!("x subscribe http://a.example/ http://b.example/ --state s {secret}");
+            let Command::Subscribe(subscribe) = parse(&line) else { panic!("it is no other command") };
+            assert!(subscribe.topics().is_err());
+        }
+        assert!(copies("http://b.example/", "--poll=1h").is_ok());
     }
 
     #[test]

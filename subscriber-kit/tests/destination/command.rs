@@ -119,6 +119,7 @@ async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
         (2, vec!["discover"]),
         (2, vec!["mirror", &nothing.url("/")]),
         (2, vec!["listen", &nothing.url("/"), "--into", into, "--lease", "soon"]),
+        (2, vec!["subscribe", &nothing.url("/"), "http://127.0.0.2/", "--state", into, "--token", "t0ken"]),
         (64, vec!["discover", "example.org"]),
         (64, vec!["discover", "ftp://example.org/"]),
         (64, vec!["audit", &nothing.url("/"), in_a_file.to_str().unwrap()]),
