@@ -1,11 +1,12 @@
 //! What is copied from where: found at the start, and again whenever it may have moved.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use url::Url;
 
 use super::{Event, ListenError, ListenOptions};
-use crate::discover::{Channel, Known, Set, discover};
+use crate::discover::{Channel, DiscoverError, Known, Set, discover};
 use crate::fetch::Client;
 use crate::notification::changes;
 use crate::pause::{LONGEST_RETRY, Pause};
@@ -49,7 +50,7 @@ impl Mirror {
                 tracing::warn!(%error, "the Source is away: what was found before is used");
                 return Self::new(options, client, base, set, state, false);
             }
-            let retry_in = pause.after_failure(LONGEST_RETRY);
+            let retry_in = pause.after_failure(LONGEST_RETRY).max(error.rest().unwrap_or_default());
             tracing::warn!(%error, ?retry_in, "the Source is away");
             events(Event::SyncFailed { cause: error.to_string(), retry_in });
             tokio::time::sleep(retry_in).await;
@@ -155,6 +156,14 @@ fn offer_of(set: &Set, options: &SyncOptions) -> Result<Offer, ListenError> {
 }
 
 impl ListenError {
+    /// How long the Source asks to be left alone, if it does.
+    fn rest(&self) -> Option<Duration> {
+        match self {
+            Self::Discover(DiscoverError::Fetch(error)) => error.rest(),
+            _ => None,
+        }
+    }
+
     fn is_transient(&self) -> bool {
         match self {
             Self::Discover(error) => error.is_transient(),

@@ -293,7 +293,7 @@ impl Work {
             }
             // The notifications stay in `handled`, unacknowledged, for the next try.
             Err(error) => {
-                let retry_in = self.try_again(self.running_look, LONGEST_RETRY);
+                let retry_in = self.try_again_after(error.rest(), self.running_look, LONGEST_RETRY);
                 events(Event::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
@@ -350,7 +350,12 @@ impl Work {
 
     /// A look as close as this, after a pause. A notification that came meanwhile asks for an earlier one.
     fn try_again(&mut self, look: Look, longest: Duration) -> Duration {
-        let pause = self.pause.after_failure(longest);
+        self.try_again_after(None, look, longest)
+    }
+
+    /// The same, but not before the Source wants to be asked again.
+    fn try_again_after(&mut self, rest: Option<Duration>, look: Look, longest: Duration) -> Duration {
+        let pause = self.pause.after_failure(longest).max(rest.unwrap_or_default());
         self.look = self.look.max(look);
         self.due = self.due.or(Some(Instant::now() + pause));
         pause

@@ -12,7 +12,7 @@ use super::content::{Content, MOST_HELD, Space};
 use super::folder::Room;
 use super::local::Facts;
 use super::{Authority, PathError, SyncOptions};
-use crate::fetch::{Answer, Client, FetchError, Follow, Rest, Validators};
+use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Rest, Validators};
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]
@@ -190,7 +190,7 @@ impl Transfer<'_> {
                 Err(ResourceError::Fetch(FetchError::Status { status: 416, .. })) if was_part => {}
                 Err(ResourceError::Fetch(error)) if error.is_transient() && retries > 0 => {
                     tracing::debug!(%error, url = %self.url, "a resource is asked for again");
-                    retries -= 1;
+                    retries -= u32::from(error.is_a_try());
                     tokio::time::sleep(error.pause(pause)).await;
                     pause *= 2;
                 }
@@ -205,19 +205,23 @@ impl Transfer<'_> {
         follow: Follow,
         part: &mut Option<Part>,
     ) -> Result<Came, ResourceError> {
-        let limit = self.client.options().resource_timeout;
-        if let Ok(result) = tokio::time::timeout(limit, self.once(url, follow, part)).await {
-            return result;
-        }
-        // What was being written when the time was over is not known.
-        *part = None;
-        Err(FetchError::Timeout { url: url.clone() }.into())
+        let mut deadline = Deadline::after(self.client.options().resource_timeout);
+        let rest = part.as_ref().and_then(|part| Rest::of(part.length, &part.validators));
+        let answer = self.client.get_rest(url, follow, rest.as_ref(), &mut deadline).await?;
+        deadline.meet(url, self.once(url, answer, part)).await.unwrap_or_else(|late| {
+            // What was being written when the time was over is not known.
+            *part = None;
+            Err(late.into())
+        })
     }
 
     /// What came before the connection was cut stays in `part`.
-    async fn once(&self, url: &Url, follow: Follow, part: &mut Option<Part>) -> Result<Came, ResourceError> {
-        let rest = part.as_ref().and_then(|part| Rest::of(part.length, &part.validators));
-        let mut answer = self.client.get_rest(url, follow, rest.as_ref()).await?;
+    async fn once(
+        &self,
+        url: &Url,
+        mut answer: Answer,
+        part: &mut Option<Part>,
+    ) -> Result<Came, ResourceError> {
         let whole = answer.length.map(|length| length.saturating_add(answer.start));
         self.check_announced(whole)?;
         // What is held in memory is checked when it is written.

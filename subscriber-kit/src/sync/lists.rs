@@ -284,16 +284,17 @@ impl Lists<'_> {
 
     async fn insist(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, SyncError> {
         let (mut pause, folder) = (self.options.retry_pause, self.room.folder());
-        for _ in 0..self.options.retries {
+        let mut retries = self.options.retries;
+        loop {
             let error = match self.client.document_unless(url, known, &folder).await {
-                Err(error) if error.is_transient() => error,
+                Err(error) if error.is_transient() && retries > 0 => error,
                 result => return Ok(result?),
             };
+            retries -= u32::from(error.is_a_try());
             tracing::debug!(%error, "a list is asked for again");
             tokio::time::sleep(error.pause(pause)).await;
             pause = (pause * 2).min(Duration::from_secs(30));
         }
-        Ok(self.client.document_unless(url, known, &folder).await?)
     }
 }
 
