@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use http::{HeaderName, HeaderValue};
 use resync_core::datetime::DateTime;
+use resync_subscriber_kit::callback::CallbackOptions;
 use resync_subscriber_kit::fetch::{ClientOptions, Credentials, Reach};
 use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::service::ServiceOptions;
@@ -213,6 +215,10 @@ pub(crate) struct Service {
     /// How long that command may take for one notification; 0s for as long as it likes
     #[arg(long, env = "RESYNC_DESTINATION_EXEC_TIMEOUT", default_value = "10m", value_parser = duration_or_zero)]
     pub(crate) exec_timeout: Duration,
+    /// The largest notification that is taken, up to 512 MiB
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_NOTIFICATION_SIZE", default_value = "1 MiB", value_name = "SIZE",
+          value_parser = notification_size)]
+    pub(crate) max_notification_size: ByteSize,
     /// Unsubscribe at the end; otherwise the hub keeps trying until the lease ends
     #[arg(long, env = "RESYNC_DESTINATION_UNSUBSCRIBE_ON_EXIT")]
     pub(crate) unsubscribe_on_exit: bool,
@@ -258,8 +264,9 @@ impl Service {
             rotate_secret_after: unless_zero(self.rotate_secret),
             hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
             unsubscribe_on_exit: self.unsubscribe_on_exit,
+            callback: CallbackOptions::default()
+                .taking(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),
             client: self.manners.client_options(sources),
-            ..ServiceOptions::default()
         }
     }
 }
@@ -438,6 +445,12 @@ fn header(text: &str) -> Result<Header, String> {
         value.trim().parse().map_err(|_| "its value has characters that no header may have".to_owned())?;
     value.set_sensitive(true);
     Ok((name, value))
+}
+
+/// Each is held in memory, and the inbox has no records of gigabytes.
+fn notification_size(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse()?;
+    if size > ByteSize::mib(512) { Err("at most 512 MiB are taken".to_owned()) } else { Ok(size) }
 }
 
 pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, humantime::DurationError> {

@@ -349,6 +349,19 @@ async fn listen_tells_programs_what_happens_in_json_and_hears_its_configuration(
     assert_eq!(files(&into), expected(&[("a", "1"), ("b/c", "2")]));
 }
 
+#[tokio::test]
+async fn a_notification_of_more_than_a_mebibyte_is_taken_where_that_is_allowed() {
+    let mut hub = Hub::start().await;
+    let source = source(Some(&hub)).await;
+    let (url, state) = (source.url("/"), tempfile::tempdir().unwrap());
+    let state = state.path().to_str().unwrap();
+    let arguments =
+        ["subscribe", &url, "--state", state, "--exec", "true", "--max-notification-size", "2 MiB"];
+    let _relaying = Listening::start_with(&arguments, "127.0.0.1:0");
+    let at = hub.accept(600).await;
+    assert_eq!(at.deliver("a.1", &"x".repeat(3 << 19)).await.status(), 204);
+}
+
 async fn last_notification(into: &str) -> serde_json::Value {
     let status = run(&["status", "--into", into, "--json"]).await;
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
