@@ -74,11 +74,12 @@ impl Mirror {
         Ok(Self { client, wanted, set, offer, base, target, options, is_current })
     }
 
-    /// Where the set's notifications come from; `None` without a hub. What changed is told there, so that the channel
-    /// of changes serves where a Source has no framework channel.
-    pub(super) fn channel(&self) -> Option<&Channel> {
-        let channels = [&self.set.framework_channel, &self.set.change_channel];
-        channels.into_iter().flatten().find(|channel| !channel.hubs.is_empty())
+    /// Where the set's notifications come from, of lists and of changes; none without a hub.
+    pub(super) fn channels(&self) -> Vec<Channel> {
+        let channels = [&self.set.framework_channel, &self.set.change_channel].into_iter().flatten();
+        let mut wanted: Vec<Channel> = channels.filter(|one| !one.hubs.is_empty()).cloned().collect();
+        wanted.dedup();
+        wanted
     }
 
     /// What a later run may begin from.

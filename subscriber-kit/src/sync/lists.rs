@@ -159,7 +159,11 @@ impl Lists<'_> {
     async fn once(&self, root: Fetched) -> Result<Snapshot, SyncError> {
         let mut listing = self.listing(root).await?;
         let begin = listing.at.filter(|_| listing.unity == Unity::One).map(Point::at);
-        let (Some(root), Some(begin)) = (self.changes, &begin) else { return listing.end(begin).await };
+        let Some(begin) = &begin else { return listing.end(None).await };
+        let Some(root) = self.changes else {
+            listing.collector = self.take_told(listing.collector, begin)?;
+            return listing.end(Some(begin.clone())).await;
+        };
         let changes = Changes { lists: self, root, gap: Gap::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
             Ok(Reached { collector, point, holes, joins, gap }) => {
