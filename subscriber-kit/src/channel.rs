@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::discover::Channel;
@@ -76,6 +76,62 @@ async fn keep_each(
             Some((_, Ok(never))) => match never {},
             // There are no channels.
             None => std::future::pending().await,
+        }
+    }
+}
+
+/// Which channels several topics want, so that what none of them wants is left, and nothing else.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    subscriber: Subscriber,
+    subscriptions: Subscriptions,
+    /// Whether these topics are all that the state is for.
+    are_all: bool,
+    topics: Mutex<Topics>,
+}
+
+#[derive(Debug)]
+struct Topics {
+    /// Of each topic, once it was found.
+    channels: Vec<Option<Vec<Channel>>>,
+    /// What one of them wanted before.
+    dropped: Vec<Channel>,
+    leaving: JoinSet<()>,
+}
+
+impl Wanted {
+    /// One topic, beside others of which nothing is known here.
+    pub(crate) fn by_one(subscriber: &Subscriber, subscriptions: &Subscriptions) -> Self {
+        Self::new(subscriber, subscriptions, 1, false)
+    }
+
+    /// So many topics: once all are found, everything else in the state is of a run before, and left too.
+    pub(crate) fn by_all(subscriber: &Subscriber, subscriptions: &Subscriptions, topics: usize) -> Self {
+        Self::new(subscriber, subscriptions, topics, true)
+    }
+
+    fn new(subscriber: &Subscriber, subscriptions: &Subscriptions, topics: usize, are_all: bool) -> Self {
+        let (subscriber, subscriptions) = (subscriber.clone(), subscriptions.clone());
+        let channels = vec![None; topics];
+        let topics = Topics { channels, dropped: Vec::new(), leaving: JoinSet::new() };
+        Self { subscriber, subscriptions, are_all, topics: Mutex::new(topics) }
+    }
+
+    /// The topic of this number wants these channels from now on. None of them is being left any more when this returns.
+    pub(crate) async fn set(&self, number: usize, channels: &[Channel]) {
+        let mut topics = self.topics.lock().await;
+        let before = topics.channels[number].replace(channels.to_vec());
+        topics.dropped.extend(before.unwrap_or_default());
+        topics.leaving.shutdown().await;
+        let wanted: Vec<Channel> = topics.channels.iter().flatten().flatten().cloned().collect();
+        topics.dropped.retain(|channel| !wanted.contains(channel));
+        let unwanted = if self.are_all && topics.channels.iter().all(Option::is_some) {
+            self.subscriptions.not_of(&wanted)
+        } else {
+            self.subscriptions.only_of(&topics.dropped, &wanted)
+        };
+        for id in unwanted {
+            topics.leaving.spawn(leave(self.subscriber.clone(), id));
         }
     }
 }
