@@ -168,8 +168,8 @@ impl Client {
         answer.ok_or_else(|| FetchError::of_status(url, 304))
     }
 
-    /// The same, but `None` if what is there is still what `known` says.
-    async fn get_unless(
+    /// The same of the whole, but `None` if what is there is still what `known` says.
+    pub(crate) async fn get_unless(
         &self,
         url: &Url,
         follow: Follow,
