@@ -92,6 +92,15 @@ impl Default for CallbackOptions {
     }
 }
 
+impl CallbackOptions {
+    /// The same for bodies of up to `max_body` bytes, of which at least four may wait.
+    #[must_use]
+    pub fn taking(self, max_body: usize) -> Self {
+        let max_waiting_bytes = self.max_waiting_bytes.max((max_body as u64).saturating_mul(4));
+        Self { max_body, max_waiting_bytes, ..self }
+    }
+}
+
 /// The handler for a hub's requests. Cheap to clone; clones share everything.
 ///
 /// | request | answer |
@@ -242,7 +251,7 @@ impl Shared {
         if known.ended {
             return Err(Refusal::Ended);
         }
-        let body = self.read(headers, body).await?;
+        let body = self.read(&known.topic, headers, body).await?;
         let body = signed(headers, &known.secrets, &body).map_err(Refusal::BadSignature)?;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let arrival = Arrival {
@@ -266,7 +275,7 @@ impl Shared {
         })
     }
 
-    async fn read<B>(&self, headers: &HeaderMap, body: B) -> Result<Bytes, Refusal>
+    async fn read<B>(&self, topic: &TopicUrl, headers: &HeaderMap, body: B) -> Result<Bytes, Refusal>
     where
         B: http_body::Body + Send,
         B::Data: Send,
@@ -275,13 +284,22 @@ impl Shared {
         let max = self.options.max_body;
         let announced =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let too_large = || {
+            tracing::warn!(
+                topic = topic.as_str(),
+                length = announced,
+                max,
+                "a notification is too large to be taken"
+            );
+            Err(Refusal::TooLarge)
+        };
         if announced.is_some_and(|length| length > max as u64) {
-            return Err(Refusal::TooLarge);
+            return too_large();
         }
         let collected = tokio::time::timeout(self.options.body_timeout, Limited::new(body, max).collect());
         match collected.await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
             Ok(Err(_)) => Err(Refusal::CutOff),
             Err(_elapsed) => Err(Refusal::TooSlow),
         }

@@ -1,13 +1,17 @@
-//! Staying subscribed to a channel: at one of its hubs, whichever serves, and at its new place when it moves.
+//! Staying subscribed to channels: each at one of its hubs, whichever serves, and at its new place when it moves.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::discover::Channel;
+use crate::pause::LONGEST_RETRY;
 use crate::state::{SubscriptionId, Subscriptions};
 use crate::subscriber::{SubscribeError, Subscriber, jittered};
 
@@ -17,31 +21,117 @@ const HUB_TRIES: u32 = 3;
 /// How often a hub is asked in vain to end a subscription, before that is left to the lease.
 const LEAVE_TRIES: u32 = 5;
 
-/// Keeps a subscription to the channel, and to the one it becomes: subscriptions to what is no part of it any
+/// Keeps a subscription to each of the channels, and to those they become: subscriptions to what is no part of them any
 /// more are ended, also those of a run before. `on_lease` hears of every lease that was granted.
 ///
 /// # Errors
-/// When every hub of the channel refuses for good.
+/// When every hub of every channel refuses for good.
 pub(crate) async fn follow(
     subscriber: &Subscriber,
     subscriptions: &Subscriptions,
-    mut channel: watch::Receiver<Channel>,
-    mut on_lease: impl FnMut(&TopicUrl, DateTime),
+    mut channels: watch::Receiver<Vec<Channel>>,
+    on_lease: impl Fn(&TopicUrl, DateTime),
 ) -> Result<Infallible, SubscribeError> {
     let mut leaving = JoinSet::new();
     loop {
-        let now = channel.borrow_and_update().clone();
+        let now = channels.borrow_and_update().clone();
         // One that was being left may be wanted again.
         leaving.shutdown().await;
         for id in subscriptions.not_of(&now) {
             leaving.spawn(leave(subscriber.clone(), id));
         }
         tokio::select! {
-            result = keep_at_some_hub(subscriber, subscriptions, &now, &mut on_lease) => return result,
-            Ok(()) = channel.changed() => {
-                let topic = channel.borrow().topic.clone();
-                tracing::info!(topic = topic.as_str(), "the Source moved its channel: it is followed");
+            result = keep_each(subscriber, subscriptions, &now, &on_lease) => return result,
+            Ok(()) = channels.changed() => {
+                let topics: Vec<_> = channels.borrow().iter().map(|one| one.topic.as_str().to_owned()).collect();
+                tracing::info!(?topics, "the Source moved its channels: they are followed");
             }
+        }
+    }
+}
+
+/// Keeps each of the channels. One whose hubs refuse for good is tried again as long as there are others.
+async fn keep_each(
+    subscriber: &Subscriber,
+    subscriptions: &Subscriptions,
+    channels: &[Channel],
+    on_lease: &impl Fn(&TopicUrl, DateTime),
+) -> Result<Infallible, SubscribeError> {
+    let keep = |number: usize, pause| async move {
+        tokio::time::sleep(pause).await;
+        (number, keep_at_some_hub(subscriber, subscriptions, &channels[number], on_lease).await)
+    };
+    let mut refused = BTreeSet::new();
+    let mut keeping: FuturesUnordered<_> =
+        (0..channels.len()).map(|number| keep(number, Duration::ZERO)).collect();
+    loop {
+        match keeping.next().await {
+            Some((number, Err(error))) => {
+                refused.insert(number);
+                if refused.len() == channels.len() {
+                    return Err(error);
+                }
+                keeping.push(keep(number, jittered(LONGEST_RETRY)));
+            }
+            Some((_, Ok(never))) => match never {},
+            // There are no channels.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Which channels several topics want, so that what none of them wants is left, and nothing else.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    subscriber: Subscriber,
+    subscriptions: Subscriptions,
+    /// Whether these topics are all that the state is for.
+    are_all: bool,
+    topics: Mutex<Topics>,
+}
+
+#[derive(Debug)]
+struct Topics {
+    /// Of each topic, once it was found.
+    channels: Vec<Option<Vec<Channel>>>,
+    /// What one of them wanted before.
+    dropped: Vec<Channel>,
+    leaving: JoinSet<()>,
+}
+
+impl Wanted {
+    /// One topic, beside others of which nothing is known here.
+    pub(crate) fn by_one(subscriber: &Subscriber, subscriptions: &Subscriptions) -> Self {
+        Self::new(subscriber, subscriptions, 1, false)
+    }
+
+    /// So many topics: once all are found, everything else in the state is of a run before, and left too.
+    pub(crate) fn by_all(subscriber: &Subscriber, subscriptions: &Subscriptions, topics: usize) -> Self {
+        Self::new(subscriber, subscriptions, topics, true)
+    }
+
+    fn new(subscriber: &Subscriber, subscriptions: &Subscriptions, topics: usize, are_all: bool) -> Self {
+        let (subscriber, subscriptions) = (subscriber.clone(), subscriptions.clone());
+        let channels = vec![None; topics];
+        let topics = Topics { channels, dropped: Vec::new(), leaving: JoinSet::new() };
+        Self { subscriber, subscriptions, are_all, topics: Mutex::new(topics) }
+    }
+
+    /// The topic of this number wants these channels from now on. None of them is being left any more when this returns.
+    pub(crate) async fn set(&self, number: usize, channels: &[Channel]) {
+        let mut topics = self.topics.lock().await;
+        let before = topics.channels[number].replace(channels.to_vec());
+        topics.dropped.extend(before.unwrap_or_default());
+        topics.leaving.shutdown().await;
+        let wanted: Vec<Channel> = topics.channels.iter().flatten().flatten().cloned().collect();
+        topics.dropped.retain(|channel| !wanted.contains(channel));
+        let unwanted = if self.are_all && topics.channels.iter().all(Option::is_some) {
+            self.subscriptions.not_of(&wanted)
+        } else {
+            self.subscriptions.only_of(&topics.dropped, &wanted)
+        };
+        for id in unwanted {
+            topics.leaving.spawn(leave(self.subscriber.clone(), id));
         }
     }
 }
@@ -51,7 +141,7 @@ pub(crate) async fn keep_at_some_hub(
     subscriber: &Subscriber,
     subscriptions: &Subscriptions,
     channel: &Channel,
-    mut on_lease: impl FnMut(&TopicUrl, DateTime),
+    on_lease: impl Fn(&TopicUrl, DateTime),
 ) -> Result<Infallible, SubscribeError> {
     let hubs = channel.hubs_by_preference();
     let tries = if hubs.len() > 1 { HUB_TRIES } else { u32::MAX };

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use http::{HeaderName, HeaderValue};
 use resync_core::datetime::DateTime;
+use resync_subscriber_kit::callback::CallbackOptions;
 use resync_subscriber_kit::fetch::{ClientOptions, Credentials, Reach};
 use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::service::ServiceOptions;
@@ -213,6 +215,10 @@ pub(crate) struct Service {
     /// How long that command may take for one notification; 0s for as long as it likes
     #[arg(long, env = "RESYNC_DESTINATION_EXEC_TIMEOUT", default_value = "10m", value_parser = duration_or_zero)]
     pub(crate) exec_timeout: Duration,
+    /// The largest notification that is taken, up to 512 MiB
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_NOTIFICATION_SIZE", default_value = "1 MiB", value_name = "SIZE",
+          value_parser = notification_size)]
+    pub(crate) max_notification_size: ByteSize,
     /// Unsubscribe at the end; otherwise the hub keeps trying until the lease ends
     #[arg(long, env = "RESYNC_DESTINATION_UNSUBSCRIBE_ON_EXIT")]
     pub(crate) unsubscribe_on_exit: bool,
@@ -234,7 +240,16 @@ impl Listen {
         if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
             return Err("--set, --base and --state are for one copy: give a Capability List as the URL, and leave the state in each directory".to_owned());
         }
+        self.service.manners.tell_one_source(&self.url)?;
         Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
+    }
+}
+
+impl Subscribe {
+    /// What is to be subscribed to.
+    pub(crate) fn topics(&self) -> Result<Vec<String>, String> {
+        self.service.manners.tell_one_source(&self.topics)?;
+        Ok(self.topics.clone())
     }
 }
 
@@ -249,8 +264,9 @@ impl Service {
             rotate_secret_after: unless_zero(self.rotate_secret),
             hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
             unsubscribe_on_exit: self.unsubscribe_on_exit,
+            callback: CallbackOptions::default()
+                .taking(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),
             client: self.manners.client_options(sources),
-            ..ServiceOptions::default()
         }
     }
 }
@@ -284,6 +300,17 @@ pub(crate) struct Manners {
 pub(crate) type Header = (HeaderName, HeaderValue);
 
 impl Manners {
+    /// Refuses to tell the secrets of one Source to another one.
+    fn tell_one_source(&self, sources: &[String]) -> Result<(), String> {
+        let has_secrets = self.token.is_some() || !self.header.is_empty();
+        let mut origins = sources.iter().filter_map(|url| Url::parse(url).ok()).map(|url| url.origin());
+        let first = origins.next();
+        if has_secrets && origins.any(|origin| Some(origin) != first) {
+            return Err("--token and --header are for one Source, and these URLs are of several origins, each of which would get them: give each origin a process of its own".to_owned());
+        }
+        Ok(())
+    }
+
     /// For these Sources.
     pub(crate) fn client_options<'u>(&self, sources: impl IntoIterator<Item = &'u String>) -> ClientOptions {
         let sources = sources.into_iter().filter_map(|url| Url::parse(url).ok());
@@ -420,6 +447,12 @@ fn header(text: &str) -> Result<Header, String> {
     Ok((name, value))
 }
 
+/// Each is held in memory, and the inbox has no records of gigabytes.
+fn notification_size(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse()?;
+    if size > ByteSize::mib(512) { Err("at most 512 MiB are taken".to_owned()) } else { Ok(size) }
+}
+
 pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, humantime::DurationError> {
     if text == "0" { Ok(Duration::ZERO) } else { humantime::parse_duration(text) }
 }
@@ -458,6 +491,24 @@ mod tests {
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
         let (ours, theirs) = (copy.manners.client_options([]), ClientOptions::default());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    #[test]
+    fn the_secret_of_one_source_is_told_to_no_other() {
+        let parse = |arguments: &str| Cli::parse_from(arguments.split(' ')).command;
+        let copies = |second: &str, secret: &str| {
+            let line = format!("x listen http://a.example/1 {second} --into 1 --into 2 {secret}");
+            let Command::Listen(listen) = parse(&line) else { panic!("it is no other command") };
+            listen.copies()
+        };
+        for secret in ["--token=t0ken", "--header=X-Key:t0ken"] {
+            assert!(copies("http://b.example/", secret).is_err_and(|text| !text.contains("t0ken")));
+            assert!(copies("http://a.example/2", secret).is_ok());
+            let line = format!("x subscribe http://a.example/ http://b.example/ --state s {secret}");
+            let Command::Subscribe(subscribe) = parse(&line) else { panic!("it is no other command") };
+            assert!(subscribe.topics().is_err());
+        }
+        assert!(copies("http://b.example/", "--poll=1h").is_ok());
     }
 
     #[test]

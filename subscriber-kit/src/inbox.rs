@@ -247,6 +247,11 @@ impl Left {
         self.body.body().len() as u64
     }
 
+    /// Of its subscription.
+    pub(crate) fn token(&self) -> &str {
+        &self.taken.token
+    }
+
     /// To hand it over again; `None` when its subscription is unknown.
     pub(crate) fn deliver(self, subscriptions: &Subscriptions) -> Option<Delivery> {
         let bytes = self.bytes();

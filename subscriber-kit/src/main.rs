@@ -244,8 +244,9 @@ async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
 }
 
 async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
-    let service = flags.service.options(&flags.topics);
-    let mut options = RelayOptions::new(flags.topics, flags.state);
+    let topics = flags.topics().map_err(|text| Failure { code: USAGE, text })?;
+    let service = flags.service.options(&topics);
+    let mut options = RelayOptions::new(topics, flags.state);
     options.service = service;
     let shutdown = shutdown_signal()?;
     let has_hook = options.service.hook.is_some();

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use url::Url;
 
+use crate::channel::Wanted;
 use crate::discover::DiscoverError;
 use crate::fetch::{Client, FetchError};
 use crate::hook::Heard;
@@ -23,7 +25,7 @@ use crate::hook_queue::{HookQueue, Told};
 use crate::inbox::{Deliveries, Receipt};
 use crate::service::{Party, Service, ServiceOptions};
 use crate::state::{StateError, Subscriptions};
-use crate::topic::{TopicError, TopicEvent, keep_topic};
+use crate::topic::{TopicError, TopicEvent, keep_one_of};
 
 /// How many notifications wait for a hook; more stay in the callback's channel, and when that is full the hub waits.
 const MAX_WAITING: usize = 4096;
@@ -136,7 +138,8 @@ impl RelayError {
 /// Subscribes to all topics and hands over their notifications until `shutdown` ends. `events` hears what happens; where
 /// there is no hook, a notification is done when it has heard of it, and open when it could not.
 ///
-/// Each topic is kept by itself (see [`keep_topic`]): one that is away, or whose hubs refuse, is told of and tried again.
+/// Each topic is kept by itself (see [`keep_topic`](crate::topic::keep_topic)): one that is away, or whose hubs refuse, is told
+/// of and tried again. Once all are found, what the state still holds of others is unsubscribed.
 ///
 /// # Errors
 /// [`RelayError`]: a topic that is no URL; when no topic can be subscribed to and none may mend by itself; and when `events`
@@ -177,12 +180,15 @@ type News = mpsc::UnboundedReceiver<(usize, TopicEvent)>;
 fn keep_all(topics: &[String], client: &Client, party: &Party) -> (JoinSet<Infallible>, News) {
     let (tell, news) = mpsc::unbounded_channel();
     let mut keeping = JoinSet::new();
+    let wanted = Arc::new(Wanted::by_all(&party.subscriber, &party.subscriptions, topics.len()));
     for (number, topic) in topics.iter().cloned().enumerate() {
-        let (client, party, tell) = (client.clone(), party.clone(), tell.clone());
+        let (client, party, tell, wanted) =
+            (client.clone(), party.clone(), tell.clone(), Arc::clone(&wanted));
         keeping.spawn(async move {
             // Who hears of it ends with these tasks.
-            let tell = |event| drop(tell.send((number, event)));
-            keep_topic(&client, &party.subscriber, &party.subscriptions, &topic, tell).await
+            let mut tell = |event| drop(tell.send((number, event)));
+            let Party { subscriptions, subscriber } = &party;
+            keep_one_of(&client, subscriber, subscriptions, &topic, (&wanted, number), &mut tell).await
         });
     }
     (keeping, news)

@@ -166,9 +166,9 @@ impl Subscriptions {
         self.ids_of(|_| true)
     }
 
-    /// Those of them that are no part of this channel.
-    pub(crate) fn not_of(&self, channel: &Channel) -> Vec<SubscriptionId> {
-        self.ids_of(|record| !channel.is_of(record))
+    /// Those of them that are no part of these channels.
+    pub(crate) fn not_of(&self, channels: &[Channel]) -> Vec<SubscriptionId> {
+        self.ids_of(|record| !channels.iter().any(|channel| channel.is_of(record)))
     }
 
     /// Those that are active, of the channels as they were `before` and not as they are `now`.

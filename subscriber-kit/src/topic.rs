@@ -8,10 +8,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::channel::{keep_at_some_hub, leave};
+use crate::channel::{Wanted, keep_at_some_hub};
 use crate::discover::{Channel, DiscoverError, channels};
 use crate::fetch::Client;
 use crate::pause::{LONGEST_RETRY, Pause, at, ended, sooner};
@@ -75,18 +74,25 @@ pub async fn keep_topic(
     url: &str,
     mut events: impl FnMut(TopicEvent) + Send,
 ) -> Infallible {
+    let wanted = Wanted::by_one(subscriber, subscriptions);
+    keep_one_of(client, subscriber, subscriptions, url, (&wanted, 0), &mut events).await
+}
+
+/// As [`keep_topic`], for one of several topics that may want the same channels.
+pub(crate) async fn keep_one_of(
+    client: &Client,
+    subscriber: &Subscriber,
+    subscriptions: &Subscriptions,
+    url: &str,
+    (wanted, number): (&Wanted, usize),
+    events: &mut (impl FnMut(TopicEvent) + Send),
+) -> Infallible {
     let topic = Topic { client, subscriber, subscriptions, url };
     let mut pause = Pause::default();
-    let mut leaving = JoinSet::new();
-    let mut now = topic.find_patiently(&mut pause, &mut events).await;
+    let mut now = topic.find_patiently(&mut pause, events).await;
     loop {
-        let before = std::mem::take(&mut now);
-        now = topic.keep(&before, &mut pause, &mut events).await;
-        // One that was being left may be wanted again.
-        leaving.shutdown().await;
-        for id in subscriptions.only_of(&before, &now) {
-            leaving.spawn(leave(subscriber.clone(), id));
-        }
+        wanted.set(number, &now).await;
+        now = topic.keep(&now, &mut pause, events).await;
     }
 }
 

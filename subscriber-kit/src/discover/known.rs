@@ -24,11 +24,17 @@ pub(crate) struct Known {
     change_dump: Option<String>,
     topic: Option<String>,
     hubs: Vec<String>,
+    /// The channel of changes.
+    #[serde(default)]
+    change_topic: Option<String>,
+    #[serde(default)]
+    change_hubs: Vec<String>,
 }
 
 impl Known {
     pub(crate) fn new(source: &str, wanted_set: Option<&str>, base: &Url, set: &Set) -> Self {
-        let channel = set.framework_channel.as_ref().or(set.change_channel.as_ref());
+        let (topic, hubs) = written(set.framework_channel.as_ref());
+        let (change_topic, change_hubs) = written(set.change_channel.as_ref());
         let named = |capability| set.named(&capability).map(Url::to_string);
         Self {
             source: source.to_owned(),
@@ -39,8 +45,10 @@ impl Known {
             change_list: named(Capability::ChangeList),
             resource_dump: named(Capability::ResourceDump),
             change_dump: named(Capability::ChangeDump),
-            topic: channel.map(|channel| channel.topic.as_str().to_owned()),
-            hubs: channel.map_or_else(Vec::new, |one| one.hubs.iter().map(Url::to_string).collect()),
+            topic,
+            hubs,
+            change_topic,
+            change_hubs,
         }
     }
 
@@ -50,8 +58,6 @@ impl Known {
             return None;
         }
         let url = |text: &Option<String>| text.as_deref().and_then(|text| Url::parse(text).ok());
-        let topic = self.topic.as_deref().and_then(|topic| TopicUrl::parse(topic).ok());
-        let hubs = self.hubs.iter().filter_map(|hub| Url::parse(hub).ok()).collect();
         let named = [
             (Capability::ChangeList, &self.change_list),
             (Capability::ResourceDump, &self.resource_dump),
@@ -59,14 +65,24 @@ impl Known {
         ];
         let set = Set {
             capability_list: url(&self.capability_list),
-            framework_channel: topic.map(|topic| Channel { topic, hubs }),
+            framework_channel: read(self.topic.as_deref(), &self.hubs),
             capabilities: named.into_iter().filter_map(|(name, place)| Some((name, url(place)?))).collect(),
             resource_list: url(&self.resource_list),
-            change_channel: None,
+            change_channel: read(self.change_topic.as_deref(), &self.change_hubs),
             described_by: None,
         };
         Some((Url::parse(&self.base).ok()?, set))
     }
+}
+
+fn written(channel: Option<&Channel>) -> (Option<String>, Vec<String>) {
+    let hubs = channel.map(|channel| channel.hubs.iter().map(Url::to_string).collect());
+    (channel.map(|channel| channel.topic.as_str().to_owned()), hubs.unwrap_or_default())
+}
+
+fn read(topic: Option<&str>, hubs: &[String]) -> Option<Channel> {
+    let topic = topic.and_then(|topic| TopicUrl::parse(topic).ok())?;
+    Some(Channel { topic, hubs: hubs.iter().filter_map(|hub| Url::parse(hub).ok()).collect() })
 }
 
 #[cfg(test)]
@@ -80,9 +96,12 @@ mod tests {
             topic: TopicUrl::parse("http://a.example/topic").unwrap(),
             hubs: vec![url("https://h.example/")],
         };
+        let of_changes =
+            Channel { topic: TopicUrl::parse("http://a.example/changes").unwrap(), ..channel.clone() };
         let set = Set {
             capability_list: Some(url("http://a.example/cl.xml")),
             framework_channel: Some(channel.clone()),
+            change_channel: Some(of_changes.clone()),
             ..Set::bare(url("http://a.example/rl.xml"))
         };
         let known = Known::new("http://a.example", None, &url("http://a.example/data/"), &set);
@@ -90,7 +109,7 @@ mod tests {
         let (base, found) = kept.recall("http://a.example", None).unwrap();
         assert_eq!(base.as_str(), "http://a.example/data/");
         assert_eq!((found.name(), found.resource_list), (set.name(), set.resource_list));
-        assert_eq!(found.framework_channel, Some(channel));
+        assert_eq!((found.framework_channel, found.change_channel), (Some(channel), Some(of_changes)));
         assert!(kept.recall("http://b.example", None).is_none());
         assert!(kept.recall("http://a.example", Some("two")).is_none());
     }

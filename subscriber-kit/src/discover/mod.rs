@@ -3,7 +3,8 @@
 //! The search goes by RS-160 and RS-164: the URL itself if it is a ResourceSync document, else what its
 //! `Link: rel="resourcesync"` header or its HTML `<link>` says (RS-161, RS-165), else the well-known places of
 //! its directory and its host, else the Resource Lists among the Sitemaps of the host's robots.txt (RS-162,
-//! RS-163), else the usual names of lists and Sitemaps.
+//! RS-163), else the usual names of lists and Sitemaps. A document that is named and away, or gone, ends the search: what
+//! is found elsewhere may be another set.
 
 mod hints;
 mod known;
@@ -132,12 +133,16 @@ struct Search<'c> {
 }
 
 impl Search<'_> {
-    /// The given URL: if not even the server answers, further places on it need no try.
+    /// The given URL: if it is away, or not even the server answers, further places are none to try.
     async fn explicit(&mut self, url: &Url) -> Result<Option<Source>, DiscoverError> {
         match self.client.document(url).await {
             Ok(fetched) => self.follow(url, fetched).await,
-            Err(error @ FetchError::Status { .. }) => {
-                self.note(url, &error, error.is_transient());
+            Err(error @ FetchError::Status { .. }) if !error.is_transient() => {
+                self.note(url, &error, false);
+                if names_a_document(url) {
+                    let tried = std::mem::take(&mut self.tried);
+                    return Err(DiscoverError::NothingFound { url: url.clone(), tried });
+                }
                 Ok(None)
             }
             Err(error) => Err(error.into()),
@@ -202,11 +207,14 @@ impl Search<'_> {
                     source.sets.extend(new);
                 }
                 Ok(_) => {}
-                Err(unfit) => self.note(&sitemap, &unfit.reason, unfit.may_mend),
+                // It may be the list of another set.
+                Err(unfit) if unfit.may_mend => source.cannot_read(sitemap, unfit),
+                Err(unfit) => self.note(&sitemap, &unfit.reason, false),
             }
         }
         if source.sets.is_empty() {
-            self.note(&place, &"it names no Resource List", false);
+            self.note(&place, &"it names no Resource List that can be read", false);
+            self.tried.append(&mut source.unreadable);
             return None;
         }
         Some(source)

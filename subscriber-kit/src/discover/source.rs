@@ -107,6 +107,17 @@ pub enum DiscoverError {
         /// Their names: the URLs of their Capability Lists.
         sets: Vec<String>,
     },
+    /// None was chosen, and the only set that can be read need not be the one that is meant.
+    #[error(
+        "the Source has sets that cannot be read, so that the one that can be need not be the one you mean; choose it with --set:\n  {readable}\nor mend:{}",
+        list(sets)
+    )]
+    UnreadableSets {
+        /// The name of the set that can be read.
+        readable: String,
+        /// Those that cannot.
+        sets: Vec<Unreadable>,
+    },
     /// The chosen set does not exist, or the choice fits several.
     #[error("{wanted:?} names {} of the Source's sets; they are:\n  {}", if *several { "several" } else { "none" }, sets.join("\n  "))]
     UnknownSet {
@@ -128,7 +139,9 @@ impl DiscoverError {
         match self {
             Self::Fetch(error) => error.is_transient(),
             Self::NothingFound { tried, .. } => tried.iter().any(|place| place.may_mend),
-            Self::NoReadableSet { sets } => sets.iter().any(|set| set.may_mend),
+            Self::NoReadableSet { sets } | Self::UnreadableSets { sets, .. } => {
+                sets.iter().any(|set| set.may_mend)
+            }
             Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
             Self::Url { .. } | Self::NoHub { .. } | Self::SeveralSets { .. } => false,
         }
@@ -145,15 +158,23 @@ fn list(places: &[Unreadable]) -> String {
 
 impl Source {
     /// The set that `wanted` names (its Capability List's URL or a part of it that no other set has), or the
-    /// only one.
+    /// only one, if that is certain: where others cannot be read, only a list that was asked for itself is.
     ///
     /// # Errors
-    /// [`DiscoverError::SeveralSets`] and [`DiscoverError::UnknownSet`], both with the names to choose from.
+    /// [`DiscoverError::SeveralSets`], [`DiscoverError::UnreadableSets`] and [`DiscoverError::UnknownSet`], all with the
+    /// names to choose from.
     pub fn choose(&self, wanted: Option<&str>) -> Result<&Set, DiscoverError> {
         let names = || self.sets.iter().map(Set::name).collect();
         let Some(wanted) = wanted else {
+            let is_certain = |only: &Set| {
+                self.unreadable.is_empty() || only.resource_list.as_ref() == Some(&self.found_at)
+            };
             return match self.sets.as_slice() {
-                [only] => Ok(only),
+                [only] if is_certain(only) => Ok(only),
+                [only] => Err(DiscoverError::UnreadableSets {
+                    readable: only.name(),
+                    sets: self.unreadable.clone(),
+                }),
                 _ => Err(DiscoverError::SeveralSets { sets: names() }),
             };
         };
@@ -166,10 +187,15 @@ impl Source {
             _ => Err(DiscoverError::UnknownSet {
                 wanted: wanted.to_owned(),
                 several: fitting.len() > 1,
-                unreadable: self.unreadable.iter().any(|set| set.may_mend),
+                unreadable: self.may_mend(),
                 sets: names(),
             }),
         }
+    }
+
+    /// Whether sets that cannot be read may be readable a little later.
+    pub(crate) fn may_mend(&self) -> bool {
+        self.unreadable.iter().any(|set| set.may_mend)
     }
 }
 
@@ -179,6 +205,14 @@ impl Set {
     pub fn name(&self) -> String {
         let url = self.capability_list.as_ref().or(self.resource_list.as_ref());
         url.map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Whether it is the set of that name, which was that of its Resource List if no Capability List could be read. A Source
+    /// that moves to https moves its sets with it.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        let without_scheme = |url: &str| url.split_once("://").map(|(_, rest)| rest.to_owned());
+        let names = self.capability_list.iter().chain(&self.resource_list);
+        names.map(Url::as_str).any(|own| without_scheme(own) == without_scheme(name))
     }
 
     /// Whether its Capability List names this.

@@ -8,7 +8,7 @@ use resync_core::websub::link_header::LinkHeader;
 use url::Url;
 
 use super::{Channel, DiscoverError, discover};
-use crate::fetch::{Client, Fetched};
+use crate::fetch::{Client, FetchError, Fetched};
 
 /// How much of a topic is looked through for links, in bytes.
 const MAX_LOOKED_THROUGH: u64 = 512 * 1024;
@@ -25,7 +25,10 @@ pub async fn channels(client: &Client, url: &str) -> Result<Vec<Channel>, Discov
     let parsed = Url::parse(url).map_err(|reason| DiscoverError::Url { text: url.to_owned(), reason })?;
     let fetched = match client.document(&parsed).await {
         Ok(fetched) => fetched,
-        Err(crate::fetch::FetchError::Status { .. }) => return of_source(client, url).await,
+        // A Source at the same host is no substitute for a topic that is away.
+        Err(error @ FetchError::Status { .. }) if !error.is_transient() => {
+            return of_source(client, url).await;
+        }
         Err(error) => return Err(error.into()),
     };
     match topic(fetched) {

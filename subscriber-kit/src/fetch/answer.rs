@@ -76,6 +76,11 @@ impl Validators {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/")).or(self.last_modified.as_deref())
     }
 
+    /// Whether there is anything to ask by.
+    pub(crate) fn are_given(&self) -> bool {
+        self.etag.is_some() || self.last_modified.is_some()
+    }
+
     /// Only one of the two, since a server must disregard the weaker one if it knows the other.
     pub(super) fn conditions(&self) -> HeaderMap {
         let value = |text: &Option<String>| text.as_deref().and_then(|text| HeaderValue::from_str(text).ok());

@@ -87,6 +87,14 @@ pub enum FetchError {
         /// How long it asks to be left alone.
         retry_after: Option<Duration>,
     },
+    /// The host asked to be left alone, and was not asked.
+    #[error("{url} was not asked for: its host asks to be left alone for {} s more", left.as_secs() + 1)]
+    Resting {
+        /// What was wanted.
+        url: Url,
+        /// For how much longer.
+        left: Duration,
+    },
     /// The body is larger than allowed.
     #[error("{url} is larger than {max} bytes")]
     TooLarge {
@@ -128,7 +136,11 @@ impl FetchError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Network { .. } | Self::Timeout { .. } | Self::TooSlow { .. } | Self::CutOff { .. } => true,
+            Self::Network { .. }
+            | Self::Timeout { .. }
+            | Self::TooSlow { .. }
+            | Self::Resting { .. }
+            | Self::CutOff { .. } => true,
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
             _ => false,
         }
@@ -140,10 +152,23 @@ impl FetchError {
 
     /// How long to wait before the next try: `pause`, or longer if the server asks for that, but not for ever.
     pub(crate) fn pause(&self, pause: Duration) -> Duration {
+        self.rest().map_or(pause, |rest| pause.max(rest))
+    }
+
+    /// How long the host asks to be left alone, and is.
+    pub(crate) fn rest(&self) -> Option<Duration> {
         match self {
-            Self::Status { retry_after: Some(asked), .. } => pause.max((*asked).min(LONGEST_WAIT)),
-            _ => pause,
+            Self::Status { retry_after: Some(asked), .. } if self.is_transient() => {
+                Some((*asked).min(LONGEST_WAIT))
+            }
+            Self::Resting { left, .. } => Some(*left),
+            _ => None,
         }
+    }
+
+    /// Whether the server was asked at all, so that the next try is one more.
+    pub(crate) fn is_a_try(&self) -> bool {
+        !matches!(self, Self::Resting { .. })
     }
 
     /// Whether the server answered, and what it answered is of no use and stays so.

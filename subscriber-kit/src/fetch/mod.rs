@@ -2,6 +2,7 @@
 
 mod answer;
 mod credentials;
+mod deadline;
 mod error;
 mod reach;
 mod turns;
@@ -23,6 +24,7 @@ use url::Url;
 pub(crate) use answer::{Answer, Rest, Validators};
 use answer::{range_start, retry_after, text};
 pub use credentials::Credentials;
+pub(crate) use deadline::Deadline;
 pub use error::FetchError;
 use error::root_cause;
 pub use reach::Reach;
@@ -48,9 +50,10 @@ pub struct ClientOptions {
     /// How many bytes a second a body must bring on average, once `idle_timeout` has passed: a server that
     /// sends a byte now and then is never silent and never done.
     pub min_rate: u64,
-    /// How long one document may take as a whole.
+    /// How long one document may take as a whole, once it is asked for: waiting for a place at its host is not the server's
+    /// slowness.
     pub document_timeout: Duration,
-    /// How long one resource may take as a whole.
+    /// How long one resource may take as a whole, likewise.
     pub resource_timeout: Duration,
     /// How many redirects one request may go through.
     pub max_redirects: usize,
@@ -158,30 +161,39 @@ impl Client {
         url: &Url,
         follow: Follow,
         rest: Option<&Rest>,
+        deadline: &mut Deadline,
     ) -> Result<Answer, FetchError> {
-        let answer = self.ask(url, follow, rest.map(Rest::headers).unwrap_or_default()).await?;
+        let answer = self.ask(url, follow, rest.map(Rest::headers).unwrap_or_default(), deadline).await?;
         // A 304 to a question without a condition.
         answer.ok_or_else(|| FetchError::of_status(url, 304))
     }
 
-    /// The same, but `None` if what is there is still what `known` says.
-    async fn get_unless(
+    /// The same of the whole, but `None` if what is there is still what `known` says.
+    pub(crate) async fn get_unless(
         &self,
         url: &Url,
         follow: Follow,
         known: Option<&Validators>,
+        deadline: &mut Deadline,
     ) -> Result<Option<Answer>, FetchError> {
-        self.ask(url, follow, known.map(Validators::conditions).unwrap_or_default()).await
+        self.ask(url, follow, known.map(Validators::conditions).unwrap_or_default(), deadline).await
     }
 
-    async fn ask(&self, url: &Url, follow: Follow, headers: HeaderMap) -> Result<Option<Answer>, FetchError> {
+    async fn ask(
+        &self,
+        url: &Url,
+        follow: Follow,
+        headers: HeaderMap,
+        deadline: &mut Deadline,
+    ) -> Result<Option<Answer>, FetchError> {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
             self.options.reach.check(&at)?;
-            let turn = self.turns.take(&at).await;
+            let turn = deadline.without(self.turns.take(&at)).await;
+            let turn = turn.map_err(|left| FetchError::Resting { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
-            let sent = request.headers(self.options.credentials.of(&at)).send().await;
+            let sent = deadline.meet(&at, request.headers(self.options.credentials.of(&at)).send()).await?;
             let response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
             let status = response.status();
             if is_redirect(status) {
@@ -204,7 +216,11 @@ impl Client {
             };
             let Some(start) = start else {
                 let retry_after = text(response.headers(), &RETRY_AFTER).and_then(retry_after);
-                return Err(FetchError::Status { url: at, status: status.as_u16(), retry_after });
+                let error = FetchError::Status { url: at.clone(), status: status.as_u16(), retry_after };
+                if let Some(rest) = error.rest() {
+                    self.turns.rest(&at, rest);
+                }
+                return Err(error);
             };
             return Ok(Some(Answer::new(at, response, start, turn, &self.options)));
         }
@@ -228,51 +244,11 @@ impl Client {
         known: Option<&Validators>,
         folder: &Path,
     ) -> Result<Option<Fetched>, FetchError> {
-        let whole = tokio::time::timeout(self.options.document_timeout, self.spool(url, known, folder)).await;
-        whole.unwrap_or_else(|_| Err(FetchError::Timeout { url: url.clone() }))
-    }
-
-    async fn spool(
-        &self,
-        url: &Url,
-        known: Option<&Validators>,
-        folder: &Path,
-    ) -> Result<Option<Fetched>, FetchError> {
-        let too_large = || FetchError::TooLarge { url: url.clone(), max: MAX_DOCUMENT_BYTES };
-        let no_file =
-            |error: std::io::Error| FetchError::Spool { url: url.clone(), reason: error.to_string() };
-        let Some(mut answer) = self.get_unless(url, Follow::Anywhere, known).await? else { return Ok(None) };
-        if answer.length.is_some_and(|length| length > MAX_DOCUMENT_BYTES) {
-            return Err(too_large());
+        let mut deadline = Deadline::after(self.options.document_timeout);
+        match self.get_unless(url, Follow::Anywhere, known, &mut deadline).await? {
+            Some(answer) => deadline.meet(url, spool(url, answer, folder)).await?.map(Some),
+            None => Ok(None),
         }
-        // Where it cannot be told how much is free, writing will tell.
-        if let (Some(needed), Ok(free)) = (answer.length, free_space(folder))
-            && needed > free
-        {
-            return Err(FetchError::NoSpace { url: url.clone(), needed, free });
-        }
-        let mut file = tempfile::tempfile_in(folder).map_err(no_file)?;
-        let mut hasher = Hasher::new([Algorithm::Sha256]);
-        let mut length = 0;
-        while let Some(chunk) = answer.chunk().await? {
-            length += chunk.len() as u64;
-            if length > MAX_DOCUMENT_BYTES {
-                return Err(too_large());
-            }
-            hasher.update(&chunk);
-            file.write_all(&chunk).map_err(no_file)?;
-        }
-        file.seek(SeekFrom::Start(0)).map_err(no_file)?;
-        let Answer { url, links, content_type, validators, .. } = answer;
-        Ok(Some(Fetched {
-            url,
-            links,
-            content_type,
-            validators,
-            length,
-            digest: hasher.finish().to_string(),
-            file,
-        }))
     }
 
     /// POST of a form, sent again at the target of a 307 or 308 (W-093). Every final status is an answer.
@@ -298,6 +274,35 @@ impl Client {
             max: self.options.max_redirects,
         })
     }
+}
+
+/// Reads a document to its end.
+async fn spool(url: &Url, mut answer: Answer, folder: &Path) -> Result<Fetched, FetchError> {
+    let too_large = || FetchError::TooLarge { url: url.clone(), max: MAX_DOCUMENT_BYTES };
+    let no_file = |error: std::io::Error| FetchError::Spool { url: url.clone(), reason: error.to_string() };
+    if answer.length.is_some_and(|length| length > MAX_DOCUMENT_BYTES) {
+        return Err(too_large());
+    }
+    // Where it cannot be told how much is free, writing will tell.
+    if let (Some(needed), Ok(free)) = (answer.length, free_space(folder))
+        && needed > free
+    {
+        return Err(FetchError::NoSpace { url: url.clone(), needed, free });
+    }
+    let mut file = tempfile::tempfile_in(folder).map_err(no_file)?;
+    let mut hasher = Hasher::new([Algorithm::Sha256]);
+    let mut length = 0;
+    while let Some(chunk) = answer.chunk().await? {
+        length += chunk.len() as u64;
+        if length > MAX_DOCUMENT_BYTES {
+            return Err(too_large());
+        }
+        hasher.update(&chunk);
+        file.write_all(&chunk).map_err(no_file)?;
+    }
+    file.seek(SeekFrom::Start(0)).map_err(no_file)?;
+    let Answer { url, links, content_type, validators, .. } = answer;
+    Ok(Fetched { url, links, content_type, validators, length, digest: hasher.finish().to_string(), file })
 }
 
 fn tls_config() -> Result<rustls::ClientConfig, FetchError> {

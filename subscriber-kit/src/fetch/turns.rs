@@ -1,4 +1,5 @@
-//! Who may ask a host now: a bounded number at a time, one after another with a pause if that is asked for.
+//! Who may ask a host now: a bounded number at a time, one after another with a pause if that is asked for, and nobody
+//! while the host asks to be left alone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,8 @@ pub(super) struct Turns {
 struct Host {
     places: Arc<Semaphore>,
     next: Instant,
+    /// Until when it asked to be left alone.
+    rests_until: Instant,
 }
 
 /// A request under way.
@@ -36,10 +39,14 @@ impl Turns {
     }
 
     /// Waits for a place at the host of `url`, and for its moment.
-    pub(super) async fn take(&self, url: &Url) -> Turn {
-        let places = Arc::clone(&self.with_host(url, |host| Arc::clone(&host.places)));
+    ///
+    /// # Errors
+    /// How much longer the host is to be left alone.
+    pub(super) async fn take(&self, url: &Url) -> Result<Turn, Duration> {
+        let places = self.with_host(url, |host| Arc::clone(&host.places));
         // The semaphore is never closed.
         let place = places.acquire_owned().await.ok();
+        self.is_awake(url)?;
         if !self.delay.is_zero() {
             let moment = self.with_host(url, |host| {
                 let moment = host.next.max(Instant::now());
@@ -47,17 +54,35 @@ impl Turns {
                 moment
             });
             tokio::time::sleep_until(moment).await;
+            self.is_awake(url)?;
         }
-        Turn { _place: place }
+        Ok(Turn { _place: place })
+    }
+
+    /// The host asks to be left alone for so long.
+    pub(super) fn rest(&self, url: &Url, time: Duration) {
+        let until = Instant::now() + time;
+        self.with_host(url, |host| host.rests_until = host.rests_until.max(until));
+    }
+
+    fn is_awake(&self, url: &Url) -> Result<(), Duration> {
+        let left = self.with_host(url, |host| host.rests_until.saturating_duration_since(Instant::now()));
+        if left.is_zero() { Ok(()) } else { Err(left) }
     }
 
     fn with_host<R>(&self, url: &Url, take: impl FnOnce(&mut Host) -> R) -> R {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if hosts.len() >= MAX_HOSTS {
             let now = Instant::now();
-            hosts.retain(|_, host| host.places.available_permits() < self.per_host || host.next > now);
+            let is_idle = |host: &Host| {
+                host.places.available_permits() == self.per_host && host.next.max(host.rests_until) <= now
+            };
+            hosts.retain(|_, host| !is_idle(host));
         }
-        let new = || Host { places: Arc::new(Semaphore::new(self.per_host)), next: Instant::now() };
+        let new = || {
+            let (places, now) = (Arc::new(Semaphore::new(self.per_host)), Instant::now());
+            Host { places, next: now, rests_until: now }
+        };
         take(hosts.entry(url.origin()).or_insert_with(new))
     }
 }
@@ -75,23 +100,40 @@ mod tests {
         let turns = Turns::new(8, Duration::from_secs(2));
         let begun = Instant::now();
         for _ in 0..4 {
-            turns.take(&url("http://a.example/x")).await;
+            turns.take(&url("http://a.example/x")).await.unwrap();
         }
         assert_eq!(begun.elapsed(), Duration::from_secs(6));
-        turns.take(&url("http://b.example/x")).await;
+        turns.take(&url("http://b.example/x")).await.unwrap();
         assert_eq!(begun.elapsed(), Duration::from_secs(6));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_host_is_asked_by_so_many_at_a_time_and_not_more() {
         let turns = Turns::new(2, Duration::ZERO);
-        let first = turns.take(&url("http://a.example/1")).await;
-        let _second = turns.take(&url("http://a.example/2")).await;
+        let first = turns.take(&url("http://a.example/1")).await.unwrap();
+        let _second = turns.take(&url("http://a.example/2")).await.unwrap();
         let place = url("http://a.example/3");
         let third = turns.take(&place);
         tokio::pin!(third);
         assert!(tokio::time::timeout(Duration::from_secs(9), &mut third).await.is_err());
         drop(first);
-        third.await;
+        third.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_asks_to_be_left_alone_is_asked_by_nobody_until_then() {
+        let turns = Turns::new(1, Duration::ZERO);
+        let (resting, other) = (url("http://a.example/x"), url("http://b.example/x"));
+        let under_way = turns.take(&resting).await.unwrap();
+        let waiting = turns.take(&resting);
+        tokio::pin!(waiting);
+        assert!(tokio::time::timeout(Duration::from_secs(1), &mut waiting).await.is_err());
+        turns.rest(&resting, Duration::from_secs(60));
+        turns.rest(&resting, Duration::from_secs(9));
+        drop(under_way);
+        assert_eq!(waiting.await.unwrap_err(), Duration::from_secs(60), "also who waited before");
+        assert!(turns.take(&other).await.is_ok());
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(turns.take(&resting).await.is_ok());
     }
 }

@@ -7,6 +7,10 @@ use resync_core::datetime::DateTime;
 
 use crate::notification::Interval;
 
+/// How much later than here it may be at the Source, in milliseconds. What is told of a later time is not believed, or all
+/// that comes until then would be known already.
+const CLOCKS_APART: i64 = 60_000;
+
 /// How far the notifications have told without a gap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chain {
@@ -31,11 +35,12 @@ pub(super) enum Link {
 
 impl Chain {
     /// Goes on from an earlier run.
-    pub(super) fn from(until: Option<DateTime>) -> Self {
-        Self { until, ahead: BTreeSet::new() }
+    pub(super) fn from(until: Option<DateTime>, now: DateTime) -> Self {
+        Self { until: until.map(|until| believable(until, now)), ahead: BTreeSet::new() }
     }
 
-    pub(super) fn take(&mut self, Interval { from, until }: Interval) -> Link {
+    pub(super) fn take(&mut self, Interval { from, until }: Interval, now: DateTime) -> Link {
+        let (from, until) = (believable(from, now), believable(until, now));
         match self.until {
             Some(told_until) if until <= told_until => Link::Known,
             Some(told_until) if from > told_until => {
@@ -65,11 +70,14 @@ impl Chain {
         !self.ahead.is_empty()
     }
 
-    /// Whatever was missing was found out otherwise, of all that came until now.
-    pub(super) fn repair(&mut self) {
-        let last = self.ahead.iter().map(|(_, until)| *until).max();
-        self.until = self.until.max(last);
-        self.ahead.clear();
+    /// Whatever was missing was found out otherwise, as far as the lists reach; of all that came, where they do not say how
+    /// far that is.
+    pub(super) fn repair(&mut self, reached: Option<DateTime>) {
+        while let Some(&(from, _)) = self.ahead.first()
+            && reached.is_none_or(|reached| from <= reached)
+        {
+            self.skip_to(Some(from));
+        }
     }
 
     /// Goes on from here; what came before its turn may now have it.
@@ -82,6 +90,11 @@ impl Chain {
     pub(super) fn until(&self) -> Option<DateTime> {
         self.until
     }
+}
+
+fn believable(at: DateTime, now: DateTime) -> DateTime {
+    let latest = now.unix_millis().saturating_add(CLOCKS_APART);
+    if at.unix_millis() > latest { now } else { at }
 }
 
 #[cfg(test)]
@@ -99,24 +112,40 @@ mod tests {
     #[test]
     fn cn008_one_notification_follows_the_other_and_the_first_begins_anywhere() {
         let mut chain = Chain::default();
+        let mut take = |from, until| chain.take(interval(from, until), minute(59));
         for (from, until) in [(7, 9), (9, 10), (10, 20)] {
-            assert_eq!(chain.take(interval(from, until)), Link::Next);
+            assert_eq!(take(from, until), Link::Next);
         }
-        assert_eq!(chain.take(interval(9, 10)), Link::Known, "it came twice");
-        assert_eq!(chain.take(interval(19, 21)), Link::Next, "a part of it is known");
+        assert_eq!(take(9, 10), Link::Known, "it came twice");
+        assert_eq!(take(19, 21), Link::Next, "a part of it is known");
         assert!(!chain.has_gap());
     }
 
     #[test]
     fn cn016_what_comes_out_of_order_closes_its_gap_and_what_never_comes_is_repaired() {
-        let mut chain = Chain::from(Some(minute(5)));
-        assert_eq!(chain.take(interval(6, 7)), Link::Ahead { told_until: minute(5) });
-        assert_eq!(chain.take(interval(8, 9)), Link::Ahead { told_until: minute(5) });
-        assert_eq!(chain.take(interval(5, 6)), Link::Next);
+        let now = minute(59);
+        let mut chain = Chain::from(Some(minute(5)), now);
+        assert_eq!(chain.take(interval(6, 7), now), Link::Ahead { told_until: minute(5) });
+        assert_eq!(chain.take(interval(8, 9), now), Link::Ahead { told_until: minute(5) });
+        assert_eq!(chain.take(interval(5, 6), now), Link::Next);
         assert_eq!((chain.until(), chain.has_gap()), (Some(minute(7)), true));
-        chain.repair();
+        chain.repair(Some(minute(7)));
+        assert!(chain.has_gap(), "the lists do not reach to where the gap ends");
+        chain.repair(Some(minute(8)));
         assert_eq!((chain.until(), chain.has_gap()), (Some(minute(9)), false));
-        assert_eq!(chain.take(interval(9, 10)), Link::Next);
+        assert_eq!(chain.take(interval(9, 10), now), Link::Next);
+        chain.take(interval(20, 21), now);
+        chain.repair(None);
+        assert_eq!((chain.until(), chain.has_gap()), (Some(minute(21)), false));
+    }
+
+    #[test]
+    fn cn008_a_time_to_come_makes_nothing_known_that_is_told_until_then() {
+        let mut chain = Chain::default();
+        assert_eq!(chain.take(interval(1, 50), minute(2)), Link::Next);
+        assert_eq!(chain.until(), Some(minute(2)));
+        assert_eq!(chain.take(interval(2, 4), minute(3)), Link::Next, "clocks may be apart a little");
+        assert_eq!(Chain::from(Some(minute(50)), minute(5)).until(), Some(minute(5)), "nor after a restart");
     }
 
     proptest::proptest! {
@@ -129,9 +158,9 @@ mod tests {
             let mut numbers: Vec<u32> = (0..count).collect();
             fastrand::Rng::with_seed(u64::from(order[0])).shuffle(&mut numbers);
             let at = |number: u32| DateTime::from_unix_millis(i64::from(number) * 1000).unwrap();
-            let mut chain = Chain::from(Some(at(0)));
+            let mut chain = Chain::from(Some(at(0)), at(count));
             for number in numbers {
-                chain.take(Interval { from: at(number), until: at(number + 1) });
+                chain.take(Interval { from: at(number), until: at(number + 1) }, at(count));
             }
             proptest::prop_assert_eq!(chain.until(), Some(at(count)));
             proptest::prop_assert!(!chain.has_gap());

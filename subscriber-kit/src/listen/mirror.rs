@@ -1,11 +1,12 @@
 //! What is copied from where: found at the start, and again whenever it may have moved.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use url::Url;
 
 use super::{Event, ListenError, ListenOptions};
-use crate::discover::{Channel, Known, Set, discover};
+use crate::discover::{Channel, DiscoverError, Known, Set, discover};
 use crate::fetch::Client;
 use crate::notification::changes;
 use crate::pause::{LONGEST_RETRY, Pause};
@@ -16,8 +17,7 @@ use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, blocking,
 #[derive(Clone, Debug)]
 pub(super) struct Mirror {
     client: Client,
-    source: String,
-    wanted_set: Option<String>,
+    wanted: Wanted,
     pub(super) set: Set,
     offer: Offer,
     base: Url,
@@ -37,19 +37,20 @@ impl Mirror {
         events: &mut (impl FnMut(Event) + Send),
     ) -> Result<Self, ListenError> {
         let mut pause = Pause::default();
+        let known = subscriptions.known_discovery();
+        let known = known.and_then(|known| known.recall(&options.source, options.set.as_deref()));
         loop {
-            let error = match search(&client, &options.source, options.set.as_deref()).await {
+            let wanted = Wanted::new(options, known.as_ref().map(|(_, set)| set.name()));
+            let error = match wanted.search(&client).await {
                 Ok((base, set)) => return Self::new(options, client, base, set, state, true),
                 Err(error) if error.is_transient() => error,
                 Err(error) => return Err(error),
             };
-            let known = subscriptions.known_discovery();
-            let known = known.and_then(|known| known.recall(&options.source, options.set.as_deref()));
             if let Some((base, set)) = known {
                 tracing::warn!(%error, "the Source is away: what was found before is used");
                 return Self::new(options, client, base, set, state, false);
             }
-            let retry_in = pause.after_failure(LONGEST_RETRY);
+            let retry_in = pause.after_failure(LONGEST_RETRY).max(error.rest().unwrap_or_default());
             tracing::warn!(%error, ?retry_in, "the Source is away");
             events(Event::SyncFailed { cause: error.to_string(), retry_in });
             tokio::time::sleep(retry_in).await;
@@ -68,26 +69,27 @@ impl Mirror {
         let no_directory = |source| ListenError::Directory { directory: options.into.clone(), source };
         let stands_for = options.base.clone().unwrap_or_else(|| base.clone());
         let target = Target::open(&options.into, stands_for).map_err(no_directory)?.with_state(state);
-        let (source, wanted_set) = (options.source.clone(), options.set.clone());
+        let wanted = Wanted::new(options, Some(set.name()));
         let options = options.sync.clone();
-        Ok(Self { client, source, wanted_set, set, offer, base, target, options, is_current })
+        Ok(Self { client, wanted, set, offer, base, target, options, is_current })
     }
 
-    /// Where the set's notifications come from; `None` without a hub. What changed is told there, so that the channel
-    /// of changes serves where a Source has no framework channel.
-    pub(super) fn channel(&self) -> Option<&Channel> {
-        let channels = [&self.set.framework_channel, &self.set.change_channel];
-        channels.into_iter().flatten().find(|channel| !channel.hubs.is_empty())
+    /// Where the set's notifications come from, of lists and of changes; none without a hub.
+    pub(super) fn channels(&self) -> Vec<Channel> {
+        let channels = [&self.set.framework_channel, &self.set.change_channel].into_iter().flatten();
+        let mut wanted: Vec<Channel> = channels.filter(|one| !one.hubs.is_empty()).cloned().collect();
+        wanted.dedup();
+        wanted
     }
 
     /// What a later run may begin from.
     pub(super) fn known(&self) -> Known {
-        Known::new(&self.source, self.wanted_set.as_deref(), &self.base, &self.set)
+        Known::new(&self.wanted.source, self.wanted.set.as_deref(), &self.base, &self.set)
     }
 
     /// Where the lists are may have changed; while that cannot be found out, the known ones are used.
     pub(super) async fn find_again(&mut self) {
-        let found = search(&self.client, &self.source, self.wanted_set.as_deref()).await;
+        let found = self.wanted.search(&self.client).await;
         let found = found.and_then(|(_, set)| Ok((offer_of(&set, &self.options)?, set)));
         self.is_current = found.is_ok();
         match found {
@@ -112,10 +114,38 @@ impl Mirror {
     }
 }
 
-async fn search(client: &Client, source: &str, set: Option<&str>) -> Result<(Url, Set), ListenError> {
-    let found = discover(client, source).await?;
-    let set = found.choose(set)?.clone();
-    Ok((found.base, set))
+/// What to look for.
+#[derive(Clone, Debug)]
+struct Wanted {
+    source: String,
+    set: Option<String>,
+    directory: PathBuf,
+    /// The set that the copy is of, once that is known: it becomes no copy of another one.
+    name: Option<String>,
+}
+
+impl Wanted {
+    fn new(options: &ListenOptions, name: Option<String>) -> Self {
+        let (source, set, directory) = (options.source.clone(), options.set.clone(), options.into.clone());
+        Self { source, set, directory, name }
+    }
+
+    async fn search(&self, client: &Client) -> Result<(Url, Set), ListenError> {
+        let found = discover(client, &self.source).await?;
+        let set = match &self.name {
+            None => found.choose(self.set.as_deref())?,
+            Some(name) => {
+                let is_the_one = found.sets.iter().find(|set| set.is_called(name));
+                is_the_one.ok_or_else(|| ListenError::OtherSet {
+                    directory: self.directory.clone(),
+                    set: name.clone(),
+                    sets: found.sets.iter().map(Set::name).collect(),
+                    may_mend: found.may_mend(),
+                })?
+            }
+        };
+        Ok((found.base.clone(), set.clone()))
+    }
 }
 
 fn offer_of(set: &Set, options: &SyncOptions) -> Result<Offer, ListenError> {
@@ -127,7 +157,19 @@ fn offer_of(set: &Set, options: &SyncOptions) -> Result<Offer, ListenError> {
 }
 
 impl ListenError {
+    /// How long the Source asks to be left alone, if it does.
+    fn rest(&self) -> Option<Duration> {
+        match self {
+            Self::Discover(DiscoverError::Fetch(error)) => error.rest(),
+            _ => None,
+        }
+    }
+
     fn is_transient(&self) -> bool {
-        matches!(self, Self::Discover(error) if error.is_transient())
+        match self {
+            Self::Discover(error) => error.is_transient(),
+            Self::OtherSet { may_mend, .. } => *may_mend,
+            _ => false,
+        }
     }
 }

@@ -155,6 +155,22 @@ pub enum ListenError {
         /// The set.
         set: String,
     },
+    /// The Source no longer names the set that the directory is a copy of.
+    #[error(
+        "{} is a copy of the set {set}, which the Source does not name now; it names:\n  {}\ngive another directory for another set",
+        directory.display(),
+        sets.join("\n  ")
+    )]
+    OtherSet {
+        /// The directory.
+        directory: PathBuf,
+        /// The set that it is a copy of.
+        set: String,
+        /// The sets that can be read.
+        sets: Vec<String>,
+        /// Whether it may be one that cannot be read at this moment.
+        may_mend: bool,
+    },
     /// The set has no framework channel.
     #[error(
         "the set {set} has no framework notification channel with a hub: use `resync-destination sync` from a timer instead"

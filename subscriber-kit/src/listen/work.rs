@@ -1,5 +1,6 @@
 //! The work of a copy that stays in step: what is due, what runs, what is remembered.
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ struct Waiting {
 /// What is to be done and what is being done.
 pub(super) struct Work {
     mirror: Mirror,
-    channel: watch::Sender<Channel>,
+    channels: watch::Sender<Vec<Channel>>,
     subscriptions: Subscriptions,
     poll: Duration,
     /// When the next synchronisation is due, if any is.
@@ -74,9 +75,10 @@ pub(super) struct Work {
     to_tell: HookQueue<Receipt>,
     running: Option<Running>,
     pause: Pause,
-    active_until: Option<DateTime>,
+    /// When the lease of each topic ends.
+    active_until: HashMap<String, DateTime>,
     chain: Chain,
-    /// The chain as far as the running synchronisation found out what was missing.
+    /// The chain as it was when the running synchronisation began.
     chain_then: Chain,
     unsaved: Unsaved,
 }
@@ -95,11 +97,13 @@ impl Work {
         subscriptions: Subscriptions,
         options: &ListenOptions,
     ) -> Result<Self, ListenError> {
-        let channel = mirror.channel().cloned();
-        let channel = channel.ok_or_else(|| ListenError::NoChannel { set: mirror.set.name() })?;
-        let chain = Chain::from(subscriptions.told_until());
+        let channels = mirror.channels();
+        if channels.is_empty() {
+            return Err(ListenError::NoChannel { set: mirror.set.name() });
+        }
+        let chain = Chain::from(subscriptions.told_until(), DateTime::now());
         Ok(Self {
-            channel: watch::Sender::new(channel),
+            channels: watch::Sender::new(channels),
             subscriptions,
             poll: options.poll,
             due: Some(Instant::now() + FIRST_PATIENCE),
@@ -112,7 +116,7 @@ impl Work {
             to_tell: HookQueue::new(options.service.hook.clone()),
             running: None,
             pause: Pause::default(),
-            active_until: None,
+            active_until: HashMap::new(),
             chain_then: chain.clone(),
             chain,
             unsaved: Unsaved::default(),
@@ -127,7 +131,7 @@ impl Work {
     ) -> Result<(), ListenError> {
         let subscriptions = self.subscriptions.clone();
         let (granted, mut leases) = mpsc::unbounded_channel();
-        let keep = follow(subscriber, &subscriptions, self.channel.subscribe(), move |topic, until| {
+        let keep = follow(subscriber, &subscriptions, self.channels.subscribe(), move |topic, until| {
             // The receiver lives as long as this loop.
             let _ = granted.send((topic.clone(), until));
         });
@@ -167,12 +171,18 @@ impl Work {
         self.due = Some(Instant::now());
     }
 
-    /// What changed while no lease ran was not told, so a new beginning asks for a look; a renewal does not.
+    /// What changed while no lease ran was not told, so a new beginning asks for a look; a renewal does not. One look serves
+    /// all channels, where the others begin soon.
     fn subscribed(&mut self, topic: TopicUrl, until: DateTime, events: &mut (impl FnMut(Event) + Send)) {
-        if self.active_until.is_none_or(|before| before <= DateTime::now()) {
-            self.ask(Look::UnlessInStep);
+        let (now, before) = (DateTime::now(), self.active_until.insert(topic.as_str().to_owned(), until));
+        if before.is_none_or(|before| before <= now) {
+            let is_active =
+                |one: &Channel| self.active_until.get(one.topic.as_str()).is_some_and(|at| *at > now);
+            let patience =
+                if self.channels.borrow().iter().all(is_active) { Duration::ZERO } else { FIRST_PATIENCE };
+            self.look = self.look.max(Look::UnlessInStep);
+            self.due = Some(sooner(self.due, Instant::now() + patience));
         }
-        self.active_until = Some(until);
         events(Event::Subscribed { topic, until });
     }
 
@@ -182,8 +192,7 @@ impl Work {
 
     async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(Event) + Send)) {
         let meaning = meaning(delivery.body.body(), &self.mirror.set);
-        let tells_of_changes =
-            matches!(meaning, Ok(Meaning::Told(_) | Meaning::Changes)) && self.mirror.tells_of_changes();
+        let tells_of_changes = matches!(meaning, Ok(Meaning::Told(_) | Meaning::Changes));
         match meaning {
             // What was skipped may have been of use.
             Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => self.ask(Look::UnlessInStep),
@@ -213,21 +222,22 @@ impl Work {
     }
 
     /// Resources changed, and others of which nothing was told if the interval does not follow the last (CN-016). The
-    /// Change List has them all; what is late may still come first.
+    /// Change List has them all, or else the next Resource List; what is late may still come first.
     fn told(&mut self, interval: Interval, skipped: bool, events: &mut (impl FnMut(Event) + Send)) {
         let look = if skipped { Look::UnlessInStep } else { Look::Changes };
-        let Link::Ahead { told_until } = self.chain.take(interval) else { return self.ask(look) };
+        let Link::Ahead { told_until } = self.chain.take(interval, DateTime::now()) else {
+            return self.ask(look);
+        };
         let from = interval.from;
         tracing::warn!(%told_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
         events(Event::Gap { told_until, from });
-        self.look = self.look.max(if self.mirror.tells_of_changes() { look } else { Look::Everything });
+        self.look = self.look.max(if self.mirror.tells_of_changes() { look } else { Look::UnlessInStep });
         self.due = Some(sooner(self.due, Instant::now() + REORDERING));
     }
 
     fn start(&mut self) {
         self.due = None;
         self.chain_then = self.chain.clone();
-        self.chain_then.repair();
         self.handled.append(&mut self.waiting);
         let mut mirror = self.mirror.clone();
         let again = std::mem::take(&mut self.discover_again);
@@ -252,16 +262,16 @@ impl Work {
             self.discover_again = true;
             return;
         }
-        if let Some(channel) = self.mirror.channel().cloned() {
-            let moved = self.channel.send_if_modified(|known| std::mem::replace(known, channel) != *known);
-            if moved {
-                // Until the new one is active nothing is told.
-                self.active_until = None;
-            }
-        } else {
-            // A restart must find the known one too, so this look is not remembered.
-            tracing::warn!("the Source no longer names a channel: the known one is kept");
+        let channels = self.mirror.channels();
+        if channels.is_empty() {
+            // A restart must find the known ones too, so this look is not remembered.
+            tracing::warn!("the Source no longer names a channel: the known ones are kept");
             return;
+        }
+        let moved = self.channels.send_if_modified(|known| std::mem::replace(known, channels) != *known);
+        if moved {
+            // Until the new ones are active nothing is told.
+            self.active_until.clear();
         }
         let kept = self.subscriptions.remember_discovery(self.mirror.known()).await;
         self.saved(kept);
@@ -274,14 +284,17 @@ impl Work {
     ) {
         match result {
             Ok(report) => {
+                let is_repaired = self.repaired(&report).await;
                 if report.may_mend {
                     // A baseline would compare every file again for the few that failed.
                     let look = if report.is_remembered { Look::Changes } else { self.running_look };
                     self.try_again(look, LONGEST_MENDING);
-                } else {
+                } else if is_repaired {
                     self.pause.is_over();
+                } else {
+                    tracing::info!("the lists do not reach to where a gap ends: they are asked again");
+                    self.try_again(Look::Changes, LONGEST_MENDING);
                 }
-                self.repaired().await;
                 self.handled(report.may_mend).await;
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
@@ -289,20 +302,26 @@ impl Work {
             }
             // The notifications stay in `handled`, unacknowledged, for the next try.
             Err(error) => {
-                let retry_in = self.try_again(self.running_look, LONGEST_RETRY);
+                let retry_in = self.try_again_after(error.rest(), self.running_look, LONGEST_RETRY);
                 events(Event::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
     }
 
-    /// What was missing when the synchronisation began is known now; what came meanwhile is not.
-    async fn repaired(&mut self) {
+    /// What was missing when the synchronisation began is known now, as far as the lists reach; what came meanwhile is not.
+    /// Whether all of it is.
+    async fn repaired(&mut self, report: &Report) -> bool {
+        // Lists that do not say how far they reach, and leave nothing in doubt, are all there is.
+        if report.reached.is_some() || report.uncertain.is_none() {
+            self.chain_then.repair(report.reached);
+        }
         let known = self.chain_then.until();
         if self.chain.has_gap() && known > self.chain.until() {
             self.chain.skip_to(known);
         }
         let kept = self.subscriptions.remember_told(known).await;
         self.saved(kept);
+        !self.chain_then.has_gap()
     }
 
     /// What was handled is done with, but for what the hook is to hear of. What the copy may not be in step with waits for
@@ -340,7 +359,12 @@ impl Work {
 
     /// A look as close as this, after a pause. A notification that came meanwhile asks for an earlier one.
     fn try_again(&mut self, look: Look, longest: Duration) -> Duration {
-        let pause = self.pause.after_failure(longest);
+        self.try_again_after(None, look, longest)
+    }
+
+    /// The same, but not before the Source wants to be asked again.
+    fn try_again_after(&mut self, rest: Option<Duration>, look: Look, longest: Duration) -> Duration {
+        let pause = self.pause.after_failure(longest).max(rest.unwrap_or_default());
         self.look = self.look.max(look);
         self.due = self.due.or(Some(Instant::now() + pause));
         pause

@@ -15,6 +15,10 @@ use crate::inbox::{Handled, Window};
 /// The form that this program writes.
 pub(super) const FORMAT: u32 = 1;
 
+/// For how long a subscription that is over may be made again as it was, in milliseconds. No lease that a hub still serves
+/// is that old.
+const FORGOTTEN_AFTER: i64 = 30 * 24 * 3_600_000;
+
 /// Everything that is remembered; also the form on disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,7 +104,24 @@ pub(super) fn note_handled(windows: &HashMap<String, Window>, book: &mut Book) {
     }
 }
 
+impl Book {
+    /// Forgets the subscriptions that nobody asked for since long before `now` and that are not needed; how many.
+    pub(super) fn forget(&mut self, now: DateTime, is_needed: impl Fn(&str) -> bool) -> usize {
+        let before = self.subscriptions.len();
+        let is_old =
+            |record: &Record| record.last_wanted().saturating_add(FORGOTTEN_AFTER) < now.unix_millis();
+        self.subscriptions.retain(|record| !is_old(record) || is_needed(&record.token));
+        before - self.subscriptions.len()
+    }
+}
+
 impl Record {
+    /// When its lease or the last request for it ends (milliseconds since 1970).
+    fn last_wanted(&self) -> i64 {
+        let asked_until = self.pending.map(|pending| pending.until_unix_millis);
+        self.expires_unix_millis.max(asked_until).unwrap_or(self.secret_since)
+    }
+
     pub(super) fn new(topic: TopicUrl, hub: String) -> Self {
         let token = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         Self {

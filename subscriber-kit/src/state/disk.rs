@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::book::{Book, FORMAT};
-use super::{LastSync, StateError};
+use super::{LastSync, StateError, journal};
 
 /// What every state folder holds, so that no copy takes it for a part of itself. Its beginning is that of
 /// [`STATE_FOLDER`], so that no Source can name it.
@@ -73,9 +73,13 @@ pub(super) fn write_alone(folder: &Path, last: LastSync) -> Result<(), StateErro
 /// Removes what processes that were killed left unfinished. What cannot be removed is in nobody's way.
 pub(super) fn sweep(folder: &Path) {
     let Ok(found) = std::fs::read_dir(folder) else { return };
-    for file in
-        found.flatten().filter(|file| file.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()))
-    {
+    let is_unfinished = |file: &std::fs::DirEntry| {
+        let name = file.file_name();
+        [UNFINISHED, journal::UNFINISHED]
+            .iter()
+            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+    };
+    for file in found.flatten().filter(is_unfinished) {
         let written = file.metadata().and_then(|data| data.modified()).ok();
         if written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT_AFTER) {
             let _ = std::fs::remove_file(file.path());

@@ -21,6 +21,8 @@ use resync_core::websub::signature::{SignatureMethod, SignedBody, SigningKey};
 use serde::{Deserialize, Serialize};
 
 pub(super) const FILE_NAME: &str = "inbox.journal";
+/// How the name of a file begins that is being written anew.
+pub(super) const UNFINISHED: &str = ".inbox-";
 const MAGIC: &str = "resync-destination inbox 1 ";
 const FRAME: usize = 8;
 
@@ -369,7 +371,7 @@ fn rewrite(
     open: &BTreeMap<u64, Place>,
 ) -> io::Result<(File, u64, BTreeMap<u64, Place>)> {
     let folder = folder_of(path);
-    let mut new = tempfile::Builder::new().prefix(".inbox-").tempfile_in(folder)?;
+    let mut new = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     let head = header(key);
     new.write_all(&head)?;
     let mut length = head.len() as u64;

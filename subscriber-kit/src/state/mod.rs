@@ -141,9 +141,18 @@ impl Subscriptions {
         let path = folder.join(journal::FILE_NAME);
         let (opened, events) = Journal::open(folder).map_err(io_error(&path, "read"))?;
         let is_new = events.is_empty();
-        let (windows, left) = resume(&book.subscriptions, events);
-        if !is_new {
-            note_handled(&windows, &mut book);
+        let (windows, mut left) = resume(&book.subscriptions, events);
+        let is_known = |one: &Left| book.subscriptions.iter().any(|record| record.token == one.token());
+        let closed = left.extract_if(.., |one| !is_known(one)).count();
+        if closed > 0 {
+            tracing::warn!(
+                closed,
+                "notifications of subscriptions that the state does not know are given up"
+            );
+        }
+        note_handled(&windows, &mut book);
+        let forgotten = book.forget(DateTime::now(), |token| left.iter().any(|one| one.token() == token));
+        if !is_new || forgotten > 0 {
             write(folder, &book)?;
         }
         let open: Vec<u64> = left.iter().map(Left::number).collect();
@@ -449,6 +458,25 @@ mod tests {
         assert_eq!(second.with(&id.0, |record| record.secret.as_bytes().to_vec()), secret);
         assert_eq!(second.get(&id).unwrap().last.unwrap().offset, 9);
         assert!(second.with_window(&id.0, |window| window.standing(identity).is_some()));
+    }
+
+    #[tokio::test]
+    async fn a_subscription_that_is_long_over_is_forgotten_and_one_that_may_be_made_again_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Subscriptions::open(folder.path()).unwrap();
+        let day = 24 * 3_600_000;
+        let ages = [("http://a.example/", 29), ("http://b.example/", 31)];
+        for (topic, days) in ages {
+            let id = first.add(&TopicUrl::parse(topic).unwrap(), &hub()).await.unwrap();
+            let ended = DateTime::now().unix_millis() - days * day;
+            let age = move |book: &mut Book| book.record(&id.0).unwrap().expires_unix_millis = Some(ended);
+            first.update(age).await.unwrap();
+        }
+        drop(first);
+        let second = Subscriptions::open(folder.path()).unwrap();
+        let topics =
+            |book: &Book| book.subscriptions.iter().map(|one| one.topic.to_string()).collect::<Vec<_>>();
+        assert_eq!(second.with_book(topics), [ages[0].0]);
     }
 
     #[tokio::test]

@@ -170,16 +170,16 @@ impl<'s> Work<'s> {
 
 impl Work<'_> {
     async fn run(&self, look: Look) -> Result<Report, SyncError> {
-        let standing = self.beginning(look).await?;
-        let standing = standing.filter(|_| self.lists.changes.is_some());
+        let left = self.beginning(look).await?;
+        let standing = left.as_ref().filter(|_| self.lists.changes.is_some());
         let now = DateTime::now();
         let is_from_elsewhere = self.options.from.is_some();
-        let gap = match &standing {
+        let gap = match standing {
             Some(standing) if !is_from_elsewhere => standing.seams.gap(now),
             _ => Gap::Refused,
         };
         // Where changes are missing, a newer list has the first word, unless it rests.
-        if let (Look::Changes, Some(standing)) = (look, &standing)
+        if let (Look::Changes, Some(standing)) = (look, standing)
             && (standing.uncertain.is_none() || gap == Gap::Tolerated)
             && let Some(report) = Box::pin(self.incremental(standing, standing.seams, gap)).await?
         {
@@ -194,7 +194,7 @@ impl Work<'_> {
         });
         let seen =
             enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
-        let snapshot = match (self.lists.read(seen).await?, enough, &standing) {
+        let snapshot = match (self.lists.read(seen).await?, enough, standing) {
             (Reading::New(snapshot), ..) => *snapshot,
             (Reading::Known, _, Some(standing)) => {
                 // The point is later than the list; one from elsewhere may not be. What is missing since, the list does not
@@ -218,7 +218,16 @@ impl Work<'_> {
             {
                 self.lists.read_anew().await?
             }
-            (Reading::Known, Some(settled), None) => return Ok(settled.report.clone().repeated()),
+            (Reading::Known, Some(settled), None) => {
+                // Where nothing else tells of changes, the notifications do until the next list.
+                if let Some(left) = left.as_ref().filter(|_| !self.lists.told.is_empty())
+                    && let Some(report) = Box::pin(self.incremental(left, left.seams, Gap::Refused)).await?
+                {
+                    return Ok(report);
+                }
+                let reached = left.as_ref().map(|left| left.point.since);
+                return Ok(Report { reached, ..settled.report.clone().repeated() });
+            }
             // Only what was seen can be known.
             (Reading::Known, None, None) => return Ok(Report::default()),
         };
@@ -256,6 +265,7 @@ impl Work<'_> {
             Unity::Mixed(_) | Unity::Untold(_) => false,
         };
         report.uncertain = unity.doubt();
+        report.reached = point.as_ref().map(|point| point.since);
         report.seams = Box::new(seams);
         if !report.may_mend && is_settled {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
@@ -302,14 +312,13 @@ impl Work<'_> {
     }
 
     /// Deals with what changed since the last run, of which these `seams` are known now; `None` where changes were lost and
-    /// that is not tolerated (RS-197).
+    /// that is not tolerated (RS-197). Without lists of changes that is what notifications told of.
     async fn incremental(
         &self,
         standing: &Standing,
         seams: Seams,
         gap: Gap,
     ) -> Result<Option<Report>, SyncError> {
-        let Some(root) = self.lists.changes else { return Ok(None) };
         let mut collector = Collector::new(&self.lists, self.lists.room.scratch()?);
         let now = DateTime::now();
         let (resting, due): (Vec<_>, Vec<_>) = standing.undone.iter().partition(|one| one.rests_at(now));
@@ -317,8 +326,14 @@ impl Work<'_> {
         for undone in due {
             again.extend(collector.again(&undone.line)?.map(|number| (undone, number)));
         }
-        let changes = Changes { lists: &self.lists, root, gap };
-        let reached = match Box::pin(changes.since(collector, &standing.point)).await {
+        let reached = match self.lists.changes {
+            None => Ok(Reached::nothing(collector, &standing.point)),
+            Some(root) => {
+                let changes = Changes { lists: &self.lists, root, gap };
+                Box::pin(changes.since(collector, &standing.point)).await
+            }
+        };
+        let reached = match reached {
             Ok(reached) => reached,
             Err(error @ (SyncError::LostChanges { .. } | SyncError::PackageFormat { .. })) => {
                 tracing::warn!(%error, "changes were lost: the Resource List is asked for");
@@ -333,6 +348,7 @@ impl Work<'_> {
         let collector = self.lists.take_told(collector, &point)?;
         let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
         report.uncertain = gap.or_else(|| standing.uncertain.clone());
+        report.reached = Some(point.since);
         report.seams = Box::new(seams.and(&holes, &joins, now));
         report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
         let doubt = report.uncertain.clone();

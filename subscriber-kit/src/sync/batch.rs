@@ -17,7 +17,7 @@ use super::content::{Content, MOST_HELD, Space};
 use super::download::Came;
 use super::folder::Room;
 use super::local::{Facts, hash_file};
-use super::memory::{Known, Stamp};
+use super::memory::{Known, Sent, Stamp};
 use super::path::Ways;
 use super::put::Placing;
 
@@ -44,6 +44,8 @@ pub(crate) struct Ready {
     length: u64,
     modified: Option<SystemTime>,
     hashes: Hashes,
+    /// Where the list proves nothing.
+    sent: Option<Box<Sent>>,
     /// Whether the list gives a hash, by which it is another file than the one in its place.
     is_proven: bool,
 }
@@ -53,8 +55,8 @@ pub(crate) struct Ready {
 pub(crate) enum Written {
     /// With what is now known of the file.
     Replaced(Option<Known>),
-    /// The same bytes were there already, so the file was left alone.
-    Identical,
+    /// The same bytes were there already, so the file was left alone; with what is now known of it.
+    Identical(Option<Known>),
 }
 
 /// A file that only has to be made durable and renamed.
@@ -63,15 +65,17 @@ struct Prepared {
     /// `None` where the same bytes are there already.
     file: Option<NamedTempFile>,
     hashes: Hashes,
+    sent: Option<Box<Sent>>,
 }
 
 impl Ready {
     /// What came is what the list tells of this file. It was modified when the list says, or else the server.
     pub(crate) fn new(came: Came, facts: &Facts, relative: &Path) -> Self {
-        let Came { content, length, hashes, modified } = came;
+        let Came { content, length, hashes, modified, sent } = came;
+        let sent = sent.filter(|_| facts.prove_nothing());
         let modified = facts.modified.map(DateTime::to_system_time).or(modified);
         let is_proven = facts.algorithm().is_some();
-        Self { relative: relative.to_owned(), content, length, modified, hashes, is_proven }
+        Self { relative: relative.to_owned(), content, length, modified, hashes, sent, is_proven }
     }
 
     /// How many bytes of memory it takes.
@@ -83,7 +87,7 @@ impl Ready {
     fn prepare(self, placing: &Placing, space: &mut Space<'_>) -> Result<Prepared, ResourceError> {
         let is_new =
             self.is_proven || !placing.can_be_reached(&self.relative)? || !self.is_identical(placing)?;
-        let Self { relative, content, modified, hashes, .. } = self;
+        let Self { relative, content, modified, hashes, sent, .. } = self;
         let file = if is_new { Some(content.into_file(space)?) } else { None };
         if let Some(modified) = modified {
             // The time is all that the next comparison may have to go by.
@@ -94,7 +98,7 @@ impl Ready {
                 there.set_modified(modified)?;
             }
         }
-        Ok(Prepared { relative, file, hashes })
+        Ok(Prepared { relative, file, hashes, sent })
     }
 
     fn is_identical(&self, placing: &Placing) -> std::io::Result<bool> {
@@ -108,15 +112,21 @@ impl Ready {
 impl Prepared {
     /// Renames the durable file to its place; gives what is then known of it.
     fn put(self, placing: &Placing, ways: &mut Ways, is_durable: bool) -> Result<Written, ResourceError> {
-        let Self { relative, file, hashes } = self;
-        let Some(file) = file else { return Ok(Written::Identical) };
+        let Self { relative, file, hashes, sent } = self;
+        // What cannot be looked at now is read again when it is next compared.
+        let known = |data: std::io::Result<std::fs::Metadata>| {
+            let stamp = data.and_then(|data| Stamp::of(&data)).ok();
+            stamp.map(|stamp| Known { stamp, hashes, sent })
+        };
+        let Some(file) = file else {
+            let there = placing.directory.join(&relative);
+            return Ok(Written::Identical(known(there.symlink_metadata())));
+        };
         if !is_durable {
             placing.folder.sync_file(file.as_file())?;
         }
         let file = placing.put(file, &relative, ways)?;
-        // What cannot be looked at now is read again when it is next compared.
-        let stamp = file.metadata().and_then(|data| Stamp::of(&data)).ok();
-        Ok(Written::Replaced(stamp.map(|stamp| Known { stamp, hashes })))
+        Ok(Written::Replaced(known(file.metadata())))
     }
 }
 

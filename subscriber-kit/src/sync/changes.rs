@@ -78,6 +78,13 @@ pub(crate) struct Reached {
     pub(crate) gap: Option<String>,
 }
 
+impl Reached {
+    /// There is nothing new since `point`.
+    pub(crate) fn nothing(collector: Collector, point: &Point) -> Self {
+        Self { collector, point: point.clone(), holes: Vec::new(), joins: Vec::new(), gap: None }
+    }
+}
+
 impl Changes<'_> {
     /// Hands every change since `point` to the collector, oldest first.
     pub(crate) async fn since(&self, collector: Collector, point: &Point) -> Result<Reached, SyncError> {
@@ -87,10 +94,7 @@ impl Changes<'_> {
         };
         let fetched = match self.lists.fetch(&url, Some(&open.validators)).await {
             Ok(Some(fetched)) if fetched.digest != open.digest => fetched,
-            Ok(_) => {
-                let (point, holes, joins) = (point.clone(), Vec::new(), Vec::new());
-                return Ok(Reached { collector, point, holes, joins, gap: None });
-            }
+            Ok(_) => return Ok(Reached::nothing(collector, point)),
             // The list was moved or withdrawn; its index tells.
             Err(SyncError::Fetch(FetchError::Status { status: 403 | 404 | 410, .. })) => {
                 return self.walk(collector, point.since, self.root).await;

@@ -11,8 +11,9 @@ use url::Url;
 use super::content::{Content, MOST_HELD, Space};
 use super::folder::Room;
 use super::local::Facts;
+use super::memory::Sent;
 use super::{Authority, PathError, SyncOptions};
-use crate::fetch::{Answer, Client, FetchError, Follow, Rest, Validators};
+use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Rest, Validators};
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,11 @@ impl ResourceError {
         matches!(self, Self::Fetch(error) if error.is_transient())
     }
 
+    /// Whether the Source says that it still sends what is here.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        matches!(self, Self::Fetch(FetchError::Status { status: 304, .. }))
+    }
+
     /// Whether the Source says that there is nothing, which no setting of this Destination mends.
     pub(crate) fn is_not_there(&self) -> bool {
         matches!(self, Self::Fetch(FetchError::Status { status: 404 | 410, .. }))
@@ -134,6 +140,8 @@ pub(crate) struct Transfer<'s> {
     /// Where it came from (RS-180), to be asked when neither a mirror nor the Source has it.
     pub(crate) via: Option<&'s Url>,
     pub(crate) facts: &'s Facts,
+    /// What is here already: if the Source still sends that, it need not come.
+    pub(crate) unless: Option<&'s Validators>,
     /// Counts every byte that came, also of tries that failed.
     pub(crate) bytes: &'s AtomicU64,
 }
@@ -145,6 +153,8 @@ pub(crate) struct Came {
     pub(crate) hashes: Hashes,
     /// When it was modified, as the server says.
     pub(crate) modified: Option<SystemTime>,
+    /// By what the server tells whether it is still the same.
+    pub(crate) sent: Option<Box<Sent>>,
 }
 
 impl Transfer<'_> {
@@ -190,7 +200,7 @@ impl Transfer<'_> {
                 Err(ResourceError::Fetch(FetchError::Status { status: 416, .. })) if was_part => {}
                 Err(ResourceError::Fetch(error)) if error.is_transient() && retries > 0 => {
                     tracing::debug!(%error, url = %self.url, "a resource is asked for again");
-                    retries -= 1;
+                    retries -= u32::from(error.is_a_try());
                     tokio::time::sleep(error.pause(pause)).await;
                     pause *= 2;
                 }
@@ -205,19 +215,29 @@ impl Transfer<'_> {
         follow: Follow,
         part: &mut Option<Part>,
     ) -> Result<Came, ResourceError> {
-        let limit = self.client.options().resource_timeout;
-        if let Ok(result) = tokio::time::timeout(limit, self.once(url, follow, part)).await {
-            return result;
-        }
-        // What was being written when the time was over is not known.
-        *part = None;
-        Err(FetchError::Timeout { url: url.clone() }.into())
+        let mut deadline = Deadline::after(self.client.options().resource_timeout);
+        let rest = part.as_ref().and_then(|part| Rest::of(part.length, &part.validators));
+        let answer = match self.unless.filter(|_| rest.is_none()) {
+            None => self.client.get_rest(url, follow, rest.as_ref(), &mut deadline).await?,
+            Some(known) => {
+                let answer = self.client.get_unless(url, follow, Some(known), &mut deadline).await?;
+                answer.ok_or_else(|| FetchError::of_status(url, 304))?
+            }
+        };
+        deadline.meet(url, self.once(url, answer, part)).await.unwrap_or_else(|late| {
+            // What was being written when the time was over is not known.
+            *part = None;
+            Err(late.into())
+        })
     }
 
     /// What came before the connection was cut stays in `part`.
-    async fn once(&self, url: &Url, follow: Follow, part: &mut Option<Part>) -> Result<Came, ResourceError> {
-        let rest = part.as_ref().and_then(|part| Rest::of(part.length, &part.validators));
-        let mut answer = self.client.get_rest(url, follow, rest.as_ref()).await?;
+    async fn once(
+        &self,
+        url: &Url,
+        mut answer: Answer,
+        part: &mut Option<Part>,
+    ) -> Result<Came, ResourceError> {
         let whole = answer.length.map(|length| length.saturating_add(answer.start));
         self.check_announced(whole)?;
         // What is held in memory is checked when it is written.
@@ -240,11 +260,13 @@ impl Transfer<'_> {
         if let Some(part) = part.as_mut() {
             self.take(&mut answer, part).await?;
         }
-        let Some(Part { file, held, hasher, length, modified, .. }) = part.take() else {
+        let Some(Part { file, held, hasher, length, validators, modified }) = part.take() else {
             return Err(std::io::Error::other("a download without content").into());
         };
         let content = file.map_or(Content::Held(held), Content::File);
-        let came = Came { content, length, hashes: hasher.finish(), modified };
+        let sent = Sent { url: url.to_string(), validators };
+        let sent = sent.validators.are_given().then(|| Box::new(sent));
+        let came = Came { content, length, hashes: hasher.finish(), modified, sent };
         self.check(&came)?;
         Ok(came)
     }

@@ -181,7 +181,7 @@ fn put_into(filled: &mut Filled, placing: &Placing, batch: Vec<Ready>) {
         match put {
             Ok(Written::Replaced(known)) => drop(filled.insert(relative, known)),
             // It was not there when it was unpacked.
-            Ok(Written::Identical) => drop(filled.insert(relative, None)),
+            Ok(Written::Identical(_)) => drop(filled.insert(relative, None)),
             Err(error) => {
                 tracing::debug!(path = %relative.display(), %error, "a bitstream cannot be put in place");
             }

@@ -159,7 +159,11 @@ impl Lists<'_> {
     async fn once(&self, root: Fetched) -> Result<Snapshot, SyncError> {
         let mut listing = self.listing(root).await?;
         let begin = listing.at.filter(|_| listing.unity == Unity::One).map(Point::at);
-        let (Some(root), Some(begin)) = (self.changes, &begin) else { return listing.end(begin).await };
+        let Some(begin) = &begin else { return listing.end(None).await };
+        let Some(root) = self.changes else {
+            listing.collector = self.take_told(listing.collector, begin)?;
+            return listing.end(Some(begin.clone())).await;
+        };
         let changes = Changes { lists: self, root, gap: Gap::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
             Ok(Reached { collector, point, holes, joins, gap }) => {
@@ -284,16 +288,17 @@ impl Lists<'_> {
 
     async fn insist(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, SyncError> {
         let (mut pause, folder) = (self.options.retry_pause, self.room.folder());
-        for _ in 0..self.options.retries {
+        let mut retries = self.options.retries;
+        loop {
             let error = match self.client.document_unless(url, known, &folder).await {
-                Err(error) if error.is_transient() => error,
+                Err(error) if error.is_transient() && retries > 0 => error,
                 result => return Ok(result?),
             };
+            retries -= u32::from(error.is_a_try());
             tracing::debug!(%error, "a list is asked for again");
             tokio::time::sleep(error.pause(pause)).await;
             pause = (pause * 2).min(Duration::from_secs(30));
         }
-        Ok(self.client.document_unless(url, known, &folder).await?)
     }
 }
 

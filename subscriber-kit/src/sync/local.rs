@@ -36,6 +36,11 @@ impl Facts {
         Self { length: link.length, hashes: link.hash.clone(), modified: link.modified }
     }
 
+    /// Whether there is nothing by which to tell that a file is the right one.
+    pub(crate) fn prove_nothing(&self) -> bool {
+        self.algorithm().is_none() && self.modified.is_none()
+    }
+
     /// The strongest algorithm the list gives a digest of.
     pub(crate) fn algorithm(&self) -> Option<Algorithm> {
         [Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5]
@@ -110,7 +115,10 @@ pub(crate) fn compare(path: &Path, facts: &Facts, known: Option<&Known>) -> io::
     if let Some(algorithm) = facts.algorithm() {
         return compare_digest(path, &data, facts, algorithm, known);
     }
-    let Some(modified) = facts.modified else { return Ok(Look::of(Local::Unverifiable)) };
+    let Some(modified) = facts.modified else {
+        let known = known.filter(|known| Stamp::of(&data).is_ok_and(|stamp| stamp == known.stamp));
+        return Ok(Look { known: known.cloned(), ..Look::of(Local::Unverifiable) });
+    };
     Ok(Look::of(if same_second(modified, data.modified()?) { Local::Same } else { Local::Different }))
 }
 
@@ -128,7 +136,7 @@ fn compare_digest(
     } else {
         let begun = SystemTime::now();
         let hashes = hash_file(path, algorithm)?;
-        let known = stamp.is_settled_at(begun).then(|| Known { stamp, hashes: hashes.clone() });
+        let known = stamp.is_settled_at(begun).then(|| Known { stamp, hashes: hashes.clone(), sent: None });
         (known, hashes, data.len())
     };
     let same = facts.hashes.compare(&hashes) == Agreement::Same;

@@ -101,6 +101,15 @@ fn nanos(time: SystemTime) -> u128 {
 pub(crate) struct Known {
     pub(crate) stamp: Stamp,
     pub(crate) hashes: Hashes,
+    /// Where the list says nothing to compare it by.
+    pub(crate) sent: Option<Box<Sent>>,
+}
+
+/// By what a server tells whether it still sends the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sent {
+    pub(crate) url: String,
+    pub(crate) validators: Validators,
 }
 
 #[derive(Debug, Default)]
@@ -166,9 +175,14 @@ struct Head {
     settled: Option<Settled>,
 }
 
-/// One line: path, stamp, hashes.
+/// One line: path, stamp, hashes, and by what the server tells whether it still sends the same.
 #[derive(Serialize, Deserialize)]
-struct Line(String, Stamp, String);
+struct Line(
+    String,
+    Stamp,
+    String,
+    #[serde(default, skip_serializing_if = "Option::is_none")] Option<Box<Sent>>,
+);
 
 impl Memory {
     /// What is remembered; nothing if that cannot be read.
@@ -233,14 +247,14 @@ fn read(path: &Path) -> io::Result<Memory> {
 }
 
 fn read_file(line: &[u8]) -> io::Result<(Box<Path>, Known)> {
-    let Line(path, stamp, hashes) = serde_json::from_slice(line)?;
+    let Line(path, stamp, hashes, sent) = serde_json::from_slice(line)?;
     let path = from_bytes(percent_decode_str(&path).collect()).map_err(io::Error::other)?;
-    Ok((PathBuf::from(path).into(), Known { stamp, hashes: Hashes::parse(&hashes) }))
+    Ok((PathBuf::from(path).into(), Known { stamp, hashes: Hashes::parse(&hashes), sent }))
 }
 
 fn write_file(out: &mut impl io::Write, path: &Path, known: &Known) -> io::Result<()> {
     let path = percent_encode(path.as_os_str().as_encoded_bytes(), &IN_PATHS).to_string();
-    write_line(out, &Line(path, known.stamp, known.hashes.to_string()))
+    write_line(out, &Line(path, known.stamp, known.hashes.to_string(), known.sent.clone()))
 }
 
 fn write_line(out: &mut impl io::Write, line: &impl Serialize) -> io::Result<()> {
@@ -264,15 +278,19 @@ mod tests {
         let stamp = Stamp::of(&std::fs::metadata(&file).unwrap()).unwrap();
         let hashes: Hashes = [Digest::of(Algorithm::Sha256, b"x")].into_iter().collect();
         let mut memory = Memory::default();
-        memory.files.insert(Path::new("a\n%/ü").into(), Known { stamp, hashes });
+        let validators = serde_json::from_str(r#"{"etag":"\"one\"","last_modified":null}"#).unwrap();
+        let sent = Some(Box::new(Sent { url: "http://a.example/".to_owned(), validators }));
+        memory.files.insert(Path::new("a\n%/ü").into(), Known { stamp, hashes, sent: sent.clone() });
         memory.save(&folder).unwrap();
         let loaded = Memory::load(&folder);
-        assert_eq!(loaded.files[Path::new("a\n%/ü")].stamp, stamp);
+        let known = &loaded.files[Path::new("a\n%/ü")];
+        assert_eq!((known.stamp, &known.sent), (stamp, &sent));
 
         let newer: Hashes = [Digest::of(Algorithm::Sha256, b"y")].into_iter().collect();
         let mut more = More::new(&folder);
-        more.learn(Path::new("more"), Known { stamp, hashes: newer.clone() }, true);
-        more.learn(Path::new("a\n%/ü"), Known { stamp, hashes: newer.clone() }, false);
+        let known = Known { stamp, hashes: newer.clone(), sent: None };
+        more.learn(Path::new("more"), known.clone(), true);
+        more.learn(Path::new("a\n%/ü"), known, false);
         drop(more);
         let torn = std::fs::read(folder.file(MORE_NAME)).unwrap();
         std::fs::write(folder.file(MORE_NAME), [&torn[..], &torn[..10]].concat()).unwrap();

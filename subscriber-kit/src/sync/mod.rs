@@ -448,6 +448,18 @@ pub enum SyncError {
 }
 
 impl SyncError {
+    /// How long the Source asks to be left alone, if it does.
+    pub(crate) fn rest(&self) -> Option<Duration> {
+        match self {
+            Self::Fetch(error) => error.rest(),
+            Self::PackageFetch { source, .. } => match &**source {
+                ResourceError::Fetch(error) => error.rest(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether a document of the Source is at fault, and not that it is away, or that a bound was reached.
     fn is_about_a_document(&self) -> bool {
         match self {

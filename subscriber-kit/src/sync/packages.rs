@@ -282,6 +282,7 @@ impl Lists<'_> {
             mirrors: &[],
             via: None,
             facts,
+            unless: None,
             bytes: &self.bytes,
         };
         let failed = |source| SyncError::PackageFetch { url: url.clone(), source: Box::new(source) };
@@ -327,7 +328,8 @@ pub(crate) fn bitstream(
     match package.copy(entry, &mut out) {
         Ok(length) => {
             let hashes = out.hasher.finish();
-            Ok(Bitstream::Came(Came { content: Content::File(out.file), length, hashes, modified: None }))
+            let content = Content::File(out.file);
+            Ok(Bitstream::Came(Came { content, length, hashes, modified: None, sent: None }))
         }
         Err(PackageError::Output(_)) if out.is_full => {
             Ok(Bitstream::Refused(ResourceError::TooLarge { max }))

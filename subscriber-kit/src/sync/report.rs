@@ -1,5 +1,6 @@
 //! What a synchronisation did, and what it could not do.
 
+use resync_core::datetime::DateTime;
 use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -84,6 +85,9 @@ pub struct Report {
     /// Whether something came that is not what was told.
     #[serde(skip)]
     pub(crate) mismatched: bool,
+    /// Up to when the lists tell what happened, if they say.
+    #[serde(skip)]
+    pub(crate) reached: Option<DateTime>,
 }
 
 /// What became of one resource.
@@ -175,6 +179,7 @@ impl Report {
             failed: self.failed.saturating_sub(count) + next.failed,
             may_mend: next.may_mend,
             is_remembered: next.is_remembered,
+            reached: next.reached,
             patched: self.patched + next.patched,
             // These are counted over both.
             bytes_fetched: next.bytes_fetched,

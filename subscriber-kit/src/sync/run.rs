@@ -356,12 +356,23 @@ impl<'s> Run<'s> {
         let line = &planned.line;
         let alternate = line.alternate.as_deref().and_then(|place| Url::parse(place).ok());
         let (mirrors, via) = (self.elsewhere(line, &line.mirrors), self.elsewhere(line, line.via.as_slice()));
+        let url = alternate.as_ref().unwrap_or(&planned.url);
+        let sent = look.known.as_ref().and_then(|known| known.sent.clone());
+        let sent = sent.filter(|sent| look.local == Local::Unverifiable && sent.url == url.as_str());
         let transfer = Transfer {
             mirrors: &mirrors,
             via: via.first(),
-            ..self.transfer(alternate.as_ref().unwrap_or(&planned.url), &line.facts)
+            unless: sent.as_ref().map(|sent| &sent.validators).filter(|_| mirrors.is_empty()),
+            ..self.transfer(url, &line.facts)
         };
-        let ready = Ready::new(transfer.run().await?, &line.facts, relative);
+        let came = match transfer.run().await {
+            Err(error) if transfer.unless.is_some() && error.is_unchanged() => {
+                let local::Look { known, hashed, .. } = look;
+                return Ok(Found::Done(Brought { outcome: Outcome::Unchanged, known, hashed }));
+            }
+            came => came?,
+        };
+        let ready = Ready::new(came, &line.facts, relative);
         Ok(Found::New(New { ready, look, is_patched: false }))
     }
 
@@ -374,6 +385,7 @@ impl<'s> Run<'s> {
             mirrors: &[],
             via: None,
             facts,
+            unless: None,
             bytes: &self.lists.bytes,
         }
     }
@@ -412,7 +424,7 @@ impl<'s> Run<'s> {
 impl Brought {
     pub(super) fn of(written: Written, look: &local::Look) -> Self {
         let (outcome, known) = match (written, look.local) {
-            (Written::Identical, _) => (Outcome::Unchanged, None),
+            (Written::Identical(known), _) => (Outcome::Unchanged, known),
             (Written::Replaced(known), Local::Missing) => (Outcome::Created, known),
             (Written::Replaced(known), _) => (Outcome::Updated, known),
         };

@@ -150,5 +150,5 @@ fn patched(
     let Some(new) = apply(&std::fs::read(path)?, patches, is_right) else { return Ok(None) };
     let (length, hashes) = (new.len() as u64, digest(&new));
     let content = Content::of(new, &Room::Copy(Arc::clone(&placing.folder)))?;
-    Ok(Some(Came { content, length, hashes, modified: None }))
+    Ok(Some(Came { content, length, hashes, modified: None, sent: None }))
 }

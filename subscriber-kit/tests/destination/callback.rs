@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::support::{Hub, PATIENCE, Subscribed, client, get, post, send, signature};
@@ -292,6 +293,37 @@ async fn what_was_acknowledged_and_not_done_is_handed_over_first_after_a_restart
         assert_eq!(delivery.content_type.as_deref(), Some("application/xml"));
         delivery.done().await.unwrap();
     }
+}
+
+/// Whose state is kept here.
+async fn kept_in(state: PathBuf, options: CallbackOptions) -> Destination {
+    let subscriptions = Subscriptions::open(&state).unwrap();
+    let (callback, deliveries) = Callback::new(&subscriptions, options);
+    let prefix = format!("http://{}/", mount_in_hyper(callback).await);
+    Destination::subscribed(subscriptions, deliveries, &prefix).await
+}
+
+#[tokio::test]
+async fn what_is_left_open_for_a_state_that_was_moved_away_takes_no_room_and_holds_up_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().to_owned();
+    let first_life = async move {
+        let first = kept_in(state, CallbackOptions::default()).await;
+        assert_eq!(first.at.deliver("a.1", "0123456789").await.status(), 204);
+    };
+    // All that runs ends with its runtime.
+    let life = || tokio::runtime::Runtime::new().unwrap().block_on(first_life);
+    tokio::task::spawn_blocking(life).await.unwrap();
+    std::fs::remove_file(folder.path().join("state.json")).unwrap();
+    let left = folder.path().join(".inbox-left");
+    let hours = std::time::SystemTime::now() - Duration::from_secs(7200);
+    std::fs::File::create(&left).unwrap().set_modified(hours).unwrap();
+
+    let options = CallbackOptions { max_waiting_bytes: 10, ..CallbackOptions::default() };
+    let mut second = kept_in(folder.path().to_owned(), options).await;
+    assert_eq!(second.at.deliver("b.1", "9876543210").await.status(), 204);
+    assert_eq!(second.next_body().await, "9876543210");
+    assert!(!left.exists(), "what a kill left half written is swept");
 }
 
 #[tokio::test]

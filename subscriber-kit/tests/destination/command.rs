@@ -119,6 +119,7 @@ async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
         (2, vec!["discover"]),
         (2, vec!["mirror", &nothing.url("/")]),
         (2, vec!["listen", &nothing.url("/"), "--into", into, "--lease", "soon"]),
+        (2, vec!["subscribe", &nothing.url("/"), "http://127.0.0.2/", "--state", into, "--token", "t0ken"]),
         (64, vec!["discover", "example.org"]),
         (64, vec!["discover", "ftp://example.org/"]),
         (64, vec!["audit", &nothing.url("/"), in_a_file.to_str().unwrap()]),
@@ -346,6 +347,19 @@ async fn listen_tells_programs_what_happens_in_json_and_hears_its_configuration(
     told("notified").await;
     assert_eq!(told("synchronised").await["report"]["created"], 0);
     assert_eq!(files(&into), expected(&[("a", "1"), ("b/c", "2")]));
+}
+
+#[tokio::test]
+async fn a_notification_of_more_than_a_mebibyte_is_taken_where_that_is_allowed() {
+    let mut hub = Hub::start().await;
+    let source = source(Some(&hub)).await;
+    let (url, state) = (source.url("/"), tempfile::tempdir().unwrap());
+    let state = state.path().to_str().unwrap();
+    let arguments =
+        ["subscribe", &url, "--state", state, "--exec", "true", "--max-notification-size", "2 MiB"];
+    let _relaying = Listening::start_with(&arguments, "127.0.0.1:0");
+    let at = hub.accept(600).await;
+    assert_eq!(at.deliver("a.1", &"x".repeat(3 << 19)).await.status(), 204);
 }
 
 async fn last_notification(into: &str) -> serde_json::Value {

@@ -181,3 +181,35 @@ async fn rs160_rs163_the_resource_lists_among_the_sitemaps_of_robots_txt_lead_to
     assert_eq!(set.resource_list.as_ref().unwrap().as_str(), source.url("/lists/rl.xml"));
     assert!(set.framework_channel.is_some());
 }
+
+#[tokio::test]
+async fn rs164_the_one_set_that_can_be_read_is_not_taken_for_one_that_cannot() {
+    let source = announced().await;
+    let lists = ["/capabilitylist.xml", "/away.xml"];
+    let entries = lists.map(|path| entry(&source.url(path), r#"capability="capabilitylist""#));
+    let description = document("urlset", r#"<rs:md capability="description"/>"#, &entries);
+    source.put("/.well-known/resourcesync", description.as_bytes());
+    source.raw("/away.xml", status("503 Service Unavailable", ""));
+    let found = discover(&client(), &source.url("/")).await.unwrap();
+    let error = found.choose(None).unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("/away.xml"), "{error}");
+    assert!(found.choose(Some("capabilitylist.xml")).is_ok());
+
+    // A list that is asked for is the one that is meant.
+    source.remove("/capabilitylist.xml");
+    let found = discover(&client(), &source.url("/resourcelist.xml")).await.unwrap();
+    assert_eq!(found.choose(None).unwrap().name(), source.url("/resourcelist.xml"));
+}
+
+#[tokio::test]
+async fn a_document_that_is_away_or_gone_is_not_replaced_by_what_else_the_host_has() {
+    let source = announced().await;
+    for path in ["/other.xml", "/other"] {
+        source.raw(path, status("503 Service Unavailable", ""));
+        let error = discover(&client(), &source.url(path)).await.unwrap_err();
+        assert!(error.is_transient(), "{path}: {error}");
+    }
+    source.remove("/other.xml");
+    let error = discover(&client(), &source.url("/other.xml")).await.unwrap_err();
+    assert!(matches!(error, DiscoverError::NothingFound { .. }) && !error.is_transient(), "{error}");
+}

@@ -92,6 +92,40 @@ async fn rs096_a_source_with_validators_is_asked_with_a_condition() {
 }
 
 #[tokio::test]
+async fn what_a_list_says_nothing_of_is_asked_for_with_a_condition() {
+    let (sent, version) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(1)));
+    let (counted, now) = (Arc::clone(&sent), Arc::clone(&version));
+    let source = serve(move |request| {
+        if request.target() == "/sitemap.xml" {
+            return ok("", document("urlset", "", &["<url><loc>/a</loc></url>".to_owned()]).as_bytes());
+        }
+        let version = format!("\"{}\"", now.load(Ordering::SeqCst));
+        if request.header("if-none-match") == Some(&version) {
+            return b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n".to_vec();
+        }
+        counted.fetch_add(1, Ordering::SeqCst);
+        ok(&format!("ETag: {version}\r\n"), version.as_bytes())
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let url = |path: &str| Url::parse(&format!("http://{source}{path}")).unwrap();
+    let target = Target::open(directory.path(), url("/")).unwrap();
+    let sync = async || {
+        let offer = Offer::list(url("/sitemap.xml"));
+        let report = baseline(&client(), &offer, &target, &SyncOptions::default()).await.unwrap();
+        (counts(&report), sent.load(Ordering::SeqCst))
+    };
+    assert_eq!(sync().await, ([1, 0, 0, 0, 0], 1));
+    for _ in 0..2 {
+        assert_eq!(sync().await, ([0, 0, 0, 1, 0], 1), "it is still the same");
+    }
+    version.store(2, Ordering::SeqCst);
+    assert_eq!(sync().await, ([0, 1, 0, 0, 0], 2));
+    std::fs::write(directory.path().join("a"), "changed here").unwrap();
+    assert_eq!(sync().await, ([0, 1, 0, 0, 0], 3), "the file is not the one that was sent");
+}
+
+#[tokio::test]
 async fn what_cannot_mend_by_itself_is_not_tried_again_before_there_is_a_new_list() {
     let copy = Copy::start().await;
     let missing = copy.source.entry("/missing", b"x");

@@ -214,21 +214,26 @@ async fn cn016_what_was_skipped_is_made_up_for_by_a_look_though_the_notification
 
 /// A Source with a Change List and a channel that tells of changed resources.
 async fn source_of_changes(hub: &Hub) -> Source {
+    let named = [("/changelist.xml", "changelist"), ("/topic", "change-notification")];
+    let source = source_naming(hub, &named).await;
+    change(&source, &[]);
+    source
+}
+
+/// A Source with a Resource List and these, of which the channels are at the hub.
+async fn source_naming(hub: &Hub, named: &[(&str, &str)]) -> Source {
     let source = Source::start().await;
     source.announce(None);
     publish(&source, &[("/a", "1")]);
-    let named = |path: &str, capability: &str, rest: &str| {
+    let entry = |(path, capability): &(&str, &str)| {
+        let hub = format!(r#"<rs:ln rel="hub" href="{}"/>"#, hub.url());
+        let rest = if capability.ends_with("notification") { hub.as_str() } else { "" };
         format!(r#"<url><loc>{}</loc><rs:md capability="{capability}"/>{rest}</url>"#, source.url(path))
     };
-    let hub = format!(r#"<rs:ln rel="hub" href="{}"/>"#, hub.url());
-    let entries = [
-        named("/resourcelist.xml", "resourcelist", ""),
-        named("/changelist.xml", "changelist", ""),
-        named("/topic", "change-notification", &hub),
-    ];
+    let entries: Vec<String> =
+        [("/resourcelist.xml", "resourcelist")].iter().chain(named).map(entry).collect();
     let root = r#"<rs:md capability="capabilitylist"/>"#;
     source.put("/capabilitylist.xml", support::document("urlset", root, &entries).as_bytes());
-    change(&source, &[]);
     source
 }
 
@@ -293,6 +298,28 @@ async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_li
 }
 
 #[tokio::test]
+async fn cn016_a_gap_stays_open_until_the_change_list_reaches_to_where_it_ends() {
+    let mut hub = Hub::start().await;
+    let source = source_of_changes(&hub).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+    let first = of_minute(&source, "/a", "2", 1);
+    assert_eq!(at.deliver("a.1", &first).await.status(), 204);
+    assert_eq!(destination.synchronised().await.updated, 1);
+
+    // The second one is lost, and the list is late.
+    assert_eq!(at.deliver("a.2", &of_minute(&source, "/c", "1", 3)).await.status(), 204);
+    while !matches!(destination.event().await, Event::Gap { .. }) {}
+    assert_eq!(destination.synchronised().await.created, 1);
+    change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/c", "1", 3)]);
+    while destination.synchronised().await.created == 0 {}
+    assert_eq!(files(directory.path()), expected(&[("a", "2"), ("b", "1"), ("c", "1")]));
+    destination.stop().await;
+}
+
+#[tokio::test]
 async fn cn001_what_the_change_list_does_not_have_yet_is_taken_from_the_notification() {
     let mut hub = Hub::start().await;
     let source = source_of_changes(&hub).await;
@@ -323,6 +350,53 @@ async fn cn001_what_the_change_list_does_not_have_yet_is_taken_from_the_notifica
     assert_eq!(at.deliver("b.1", &second).await.status(), 204);
     assert_eq!(destination.synchronised().await.failed, 0);
     assert_eq!(files(directory.path()), expected(&[("a", "3"), ("b", "2")]));
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn cn001_without_a_change_list_what_notifications_tell_is_done_until_the_next_resource_list() {
+    let mut hub = Hub::start().await;
+    let source = source_naming(&hub, &[("/topic", "change-notification")]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let at = hub.accept(600).await;
+    destination.synchronised().await;
+    assert_eq!(at.deliver("a.1", &of_minute(&source, "/a", "2", 1)).await.status(), 204);
+    assert_eq!(destination.synchronised().await.updated, 1);
+    assert_eq!(at.deliver("a.2", &of_minute(&source, "/b", "1", 2)).await.status(), 204);
+    assert_eq!(destination.synchronised().await.created, 1);
+    assert_eq!(files(directory.path()), expected(&[("a", "2"), ("b", "1")]));
+
+    // What is older than the list is no news.
+    let old = of_minute(&source, "/a", "1", 3).replace("T10:", "T08:");
+    assert_eq!(at.deliver("a.3", &old).await.status(), 204);
+    assert_eq!(destination.synchronised().await.resources, 0);
+    publish(&source, &[("/a", "3")]);
+    assert_eq!(at.deliver("b.1", &source.notification()).await.status(), 204);
+    let report = destination.synchronised().await;
+    assert_eq!((report.updated, report.deleted), (1, 1));
+    assert_eq!(files(directory.path()), expected(&[("a", "3")]));
+    destination.stop().await;
+}
+
+#[tokio::test]
+async fn cn001_fn001_the_channel_of_lists_and_that_of_changes_are_both_followed() {
+    let mut hub = Hub::start().await;
+    let channels = [("/lists", "framework-notification"), ("/changes", "change-notification")];
+    let source = source_naming(&hub, &channels).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut destination = Destination::start(options(&source, directory.path()));
+    let mut both = [hub.accept(600).await, hub.accept(600).await];
+    both.sort_by(|one, other| one.topic.cmp(&other.topic));
+    let [changes, lists] = both;
+    assert_eq!([&changes.topic, &lists.topic], [&source.url("/changes"), &source.url("/lists")]);
+    destination.synchronised().await;
+    assert_eq!(changes.deliver("a.1", &of_minute(&source, "/a", "2", 1)).await.status(), 204);
+    while destination.synchronised().await.updated == 0 {}
+    publish(&source, &[("/b", "1")]);
+    assert_eq!(lists.deliver("b.1", &source.notification()).await.status(), 204);
+    while destination.synchronised().await.deleted == 0 {}
+    assert_eq!(files(directory.path()), expected(&[("b", "1")]));
     destination.stop().await;
 }
 
@@ -543,6 +617,45 @@ async fn a_set_without_a_channel_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let result = listen(options(&source, directory.path()), |_| {}, std::future::pending()).await;
     assert!(matches!(result, Err(ListenError::NoChannel { .. })));
+}
+
+/// A Source with two sets, of which one Capability List is at `/b` and the other one is all that is described.
+async fn source_of_two_sets(hub: &Hub) -> Source {
+    let source = source(hub, &[("/a", "1")]).await;
+    let other = String::from_utf8(source.page("/capabilitylist.xml")).unwrap();
+    let (_, other) = other.split_once("\r\n\r\n").unwrap();
+    source.put("/b", other.replace("/resourcelist.xml", "/b.xml").as_bytes());
+    source.resource_list("/b.xml", &[source.resource("/b-file", b"1")]);
+    source
+}
+
+#[tokio::test]
+async fn a_copy_of_a_set_that_is_no_longer_named_becomes_no_copy_of_another_one() {
+    let mut hub = Hub::start().await;
+    let source = source_of_two_sets(&hub).await;
+    let directory = tempfile::tempdir().unwrap();
+    let options = || {
+        let mut options = options(&source, directory.path());
+        options.source = source.url("/b");
+        options.poll = Duration::from_millis(300);
+        options
+    };
+    let mut destination = Destination::start(options());
+    hub.accept(600).await;
+    destination.synchronised().await;
+    assert_eq!(files(directory.path()), expected(&[("b-file", "1")]));
+
+    source.remove("/b");
+    for _ in 0..3 {
+        destination.synchronised().await;
+    }
+    assert_eq!(files(directory.path()), expected(&[("b-file", "1")]));
+    destination.stop().await;
+
+    let again = listen(options(), |_| {}, std::future::pending());
+    let ended = tokio::time::timeout(PATIENCE, again).await.unwrap().unwrap_err().to_string();
+    assert!(ended.contains(&source.url("/b")) && ended.contains("/capabilitylist.xml"), "{ended}");
+    assert_eq!(files(directory.path()), expected(&[("b-file", "1")]));
 }
 
 #[tokio::test]

@@ -101,6 +101,69 @@ async fn a_topic_that_is_not_there_is_told_of_and_tried_again_and_ends_no_other(
 }
 
 #[tokio::test]
+async fn w134_a_topic_that_is_away_is_renewed_and_not_replaced_by_a_source_at_its_host() {
+    let (mut hub, other) = (Hub::start().await, Hub::start().await);
+    let source = Source::start().await;
+    source.announce(Some(&other.url()));
+    topic(&source, "/blog", &hub, "/blog");
+    let state = tempfile::tempdir().unwrap();
+    let relay = Relay::of(&[source.url("/blog")], state.path());
+    hub.accept(3).await;
+    source.raw("/blog", status("503 Service Unavailable", ""));
+    assert_eq!(hub.form().await.parameter("hub.mode").as_deref(), Some("subscribe"));
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn w009_a_topic_that_is_no_longer_given_is_left_once_the_others_are_found() {
+    let mut hub = Hub::start().await;
+    let source = Source::start().await;
+    for path in ["/blog", "/dropped"] {
+        topic(&source, path, &hub, path);
+    }
+    let state = tempfile::tempdir().unwrap();
+    let relay = Relay::of(&[source.url("/blog"), source.url("/dropped")], state.path());
+    let both = [hub.accept(600).await, hub.accept(600).await];
+    relay.stop().await;
+    let relay = Relay::of(&[source.url("/blog")], state.path());
+    let mut asked = Vec::new();
+    for _ in both {
+        let form = hub.form().await;
+        asked.push(["hub.mode", "hub.topic"].map(|name| form.parameter(name).unwrap()));
+    }
+    asked.sort();
+    let expected = [("subscribe", "/blog"), ("unsubscribe", "/dropped")];
+    assert_eq!(asked, expected.map(|(mode, path)| [mode.to_owned(), source.url(path)]));
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn w009_a_channel_that_one_topic_drops_and_another_one_is_stays_subscribed() {
+    let mut hub = Hub::start().await;
+    let source = Source::start().await;
+    source.announce(Some(&hub.url()));
+    topic(&source, "/topic", &hub, "/topic");
+    let state = tempfile::tempdir().unwrap();
+    let relay = Relay::of(&[source.url("/"), source.url("/topic")], state.path());
+    for _ in 0..2 {
+        assert_eq!(hub.accept(3).await.topic, source.url("/topic"));
+    }
+    let page = source.page("/capabilitylist.xml");
+    let moved = String::from_utf8(page).unwrap().replace("/topic<", "/other<");
+    let (_, moved) = moved.split_once("\r\n\r\n").unwrap();
+    source.put("/capabilitylist.xml", moved.as_bytes());
+    let (mut has_moved, mut is_kept) = (false, false);
+    while !(has_moved && is_kept) {
+        let form = hub.form().await;
+        assert_eq!(form.parameter("hub.mode").as_deref(), Some("subscribe"));
+        let is_the_other = form.parameter("hub.topic").unwrap() == source.url("/other");
+        is_kept = has_moved && !is_the_other;
+        has_moved |= is_the_other;
+    }
+    relay.stop().await;
+}
+
+#[tokio::test]
 async fn when_no_topic_can_be_had_that_is_said() {
     let source = Source::start().await;
     source.raw("/blog", status("404 Not Found", ""));

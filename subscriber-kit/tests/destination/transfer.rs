@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::copy::{Copy, counts};
-use crate::support::{self, Source, document, entry, expected, files, ok, serve, status};
+use crate::support::{self, Source, document, entry, expected, files, ok, serve, serve_slowly, status};
 use resync_core::digest::{Algorithm, Digest};
 use resync_subscriber_kit::fetch::{Client, ClientOptions, FetchError, Reach};
 use resync_subscriber_kit::sync::{Filter, Offer, SyncError, SyncOptions, Target, baseline};
@@ -146,6 +146,71 @@ async fn a_source_that_asks_to_be_left_alone_is_left_alone() {
         assert!(begun.elapsed() >= Duration::from_secs(1), "{path}: {:?}", begun.elapsed());
         std::fs::remove_file(copy.path().join("a")).unwrap();
     }
+}
+
+/// A copy of these paths from a Source that answers what is not the list so.
+async fn copied<F>(
+    paths: &'static [&'static str],
+    options: ClientOptions,
+    answer: impl Fn(String) -> F + Send + Sync + 'static,
+) -> resync_subscriber_kit::sync::Report
+where
+    F: Future<Output = Vec<u8>> + Send + 'static,
+{
+    let answer = Arc::new(answer);
+    let address = serve_slowly(move |request| {
+        let (answer, host) = (Arc::clone(&answer), request.header("host").unwrap().to_owned());
+        async move {
+            if request.target() != "/list.xml" {
+                return answer(request.target().to_owned()).await;
+            }
+            let entries: Vec<String> =
+                paths.iter().map(|path| entry(&format!("http://{host}{path}"), r#"length="1""#)).collect();
+            ok("", document("urlset", LIST, &entries).as_bytes())
+        }
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let base = Url::parse(&format!("http://{address}/")).unwrap();
+    let target = Target::open(directory.path(), base.clone()).unwrap();
+    let how = SyncOptions { retries: 1, retry_pause: Duration::from_millis(1), ..SyncOptions::default() };
+    let offer = Offer::list(base.join("list.xml").unwrap());
+    baseline(&Client::new(options).unwrap(), &offer, &target, &how).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_source_that_asks_to_be_left_alone_is_asked_for_nothing_else_meanwhile() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    let options = ClientOptions { per_host: 1, ..ClientOptions::default() };
+    let report = copied(&["/a", "/b", "/c", "/d"], options, move |_| {
+        noted.lock().unwrap().push(std::time::Instant::now());
+        let is_first = noted.lock().unwrap().len() == 1;
+        let busy = status("429 Too Many Requests", "Retry-After: 1\r\n");
+        std::future::ready(if is_first { busy } else { ok("", b"1") })
+    })
+    .await;
+    assert_eq!(counts(&report), [4, 0, 0, 0, 0], "{report:?}");
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 5);
+    assert!(asked[1] - asked[0] >= Duration::from_secs(1), "{asked:?}");
+}
+
+#[tokio::test]
+async fn waiting_for_a_place_at_a_host_does_not_count_as_its_slowness() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let time = Duration::from_secs(1);
+    let options = ClientOptions { per_host: 1, resource_timeout: time, ..ClientOptions::default() };
+    let report = copied(&["/a", "/b", "/c"], options, move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            tokio::time::sleep(time * 6 / 10).await;
+            ok("", b"1")
+        }
+    })
+    .await;
+    assert_eq!((counts(&report), tries.load(Ordering::SeqCst)), ([3, 0, 0, 0, 0], 3), "{report:?}");
 }
 
 #[tokio::test]
