@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedMutexGuard, mpsc};
 
 use super::cache::{Notifications, Recipients};
 use super::codec::{self, Record};
@@ -232,6 +232,11 @@ impl Shared {
         self.notifications.get(topic, offset)
     }
 
+    /// Whoever has the turn is the only one to read this notification. What comes to nothing ends the turn too.
+    pub(super) async fn turn_to_read(&self, topic: TopicId, offset: Offset) -> OwnedMutexGuard<()> {
+        self.notifications.turn(topic, offset).await
+    }
+
     /// Reads the first notification at or after an offset.
     pub(super) fn read_notification_from(
         &self,
@@ -240,6 +245,9 @@ impl Shared {
     ) -> Result<Option<Arc<Notification>>> {
         let mut sought = self.first_from(topic, offset);
         while let Some(offset) = sought {
+            if let Some(known) = self.cached_notification(topic, offset) {
+                return Ok(Some(known));
+            }
             match self.assemble(topic, offset)? {
                 Assembled::Whole(notification) => {
                     let notification = Arc::new(notification);
@@ -307,7 +315,8 @@ impl Shared {
             }
             Body::Here(body) => body.clone(),
             Body::Parts { .. } => {
-                let mut body = BytesMut::new();
+                let mut body =
+                    BytesMut::with_capacity(usize::try_from(record.body.len()).unwrap_or_default());
                 for number in 0..record.body.parts() {
                     let Some(Part(part)) = self.get(&key::body(topic, offset, number))? else {
                         return Ok(Assembled::Missing);

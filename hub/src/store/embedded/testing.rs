@@ -23,6 +23,7 @@ struct State {
     keeps_failed: AtomicBool,
     half_done: Mutex<Option<Batch>>,
     commits: AtomicUsize,
+    parts_read: AtomicUsize,
     hold: Mutex<()>,
 }
 
@@ -39,6 +40,11 @@ impl Fragile {
 
     pub(super) fn commits(&self) -> usize {
         self.0.commits.load(Ordering::SeqCst)
+    }
+
+    /// How many parts of large bodies were read.
+    pub(super) fn parts_read(&self) -> usize {
+        self.0.parts_read.load(Ordering::SeqCst)
     }
 
     /// What fails from now on turns out to be on the disk after all when the engine is mended.
@@ -75,6 +81,7 @@ fn copy(batch: &Batch) -> Batch {
 
 impl Engine for Fragile {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
+        self.0.parts_read.fetch_add(usize::from(space == Space::Bodies), Ordering::SeqCst);
         Ok(self.0.records.read().unwrap().get(&(space, key.to_vec())).cloned())
     }
 

@@ -13,6 +13,7 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
 use super::engine::{Batch, Engine, Keys, Space};
 use super::key;
+use super::layout::Body;
 use super::memory::{Ledger, Topics};
 use super::room::Room;
 use super::testing::{Fragile, damage};
@@ -310,6 +311,18 @@ async fn retention_leaves_nothing_behind() {
     assert_eq!(left(Space::Bodies), 0);
     assert_eq!(left(Space::Idempotency), 0);
     assert_eq!(left(Space::IdempotencyExpiry), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_ask_at_once_for_what_is_too_large_to_be_kept_ready_share_one_copy() {
+    const PARTS: usize = 17 * 16;
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let id = store.append(posted(vec![1; PARTS * Body::PART], None), DAY).await.unwrap().id();
+    let asked = (0..100).map(|_| store.notification_from(TopicId(id.topic), Offset(id.offset)));
+    let found: Vec<_> = join_all(asked).await.into_iter().map(|found| found.unwrap().unwrap()).collect();
+    assert!(found.iter().all(|one| Arc::ptr_eq(one, &found[0])));
+    assert_eq!(engine.parts_read(), PARTS);
 }
 
 /// Opens the engine below the store that is in `directory`.
