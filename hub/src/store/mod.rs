@@ -157,10 +157,12 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     // Topics and their logs.
 
-    /// The topic with this URL, if anybody ever published to it or subscribed.
+    /// The topic with this URL, if anybody published to it or subscribed and retention has left anything of that.
     async fn topic(&self, url: &TopicUrl) -> Result<Option<Topic>>;
     /// Every topic with the bounds of its log.
     async fn topics(&self) -> Result<Vec<Topic>>;
+    /// Whether the topic has a subscription.
+    async fn is_subscribed(&self, topic: TopicId) -> Result<bool>;
     /// Appends to the topic's log, which is made if need be; returns once the record is durable.
     ///
     /// After [`StoreError::Write`] nobody knows whether the notification is in the log; after any other error it is not.
@@ -174,8 +176,10 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// may have marked later ones as earlier. After the last offset when there is none. Reads the log from its beginning.
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset>;
     /// Forgets notifications received before `older_than`, then the oldest ones of whichever topic takes most until at most
-    /// `max_bytes` of bodies remain.
-    /// The newest notification of each topic is kept. Gaps that were found before `older_than` are forgotten too.
+    /// `max_bytes` of bodies remain, first of topics without subscriptions.
+    /// The newest notification of each topic with a subscription is kept. A topic without one of which nothing is left, nor any
+    /// idempotency key, is forgotten unless it is paused: should it come back, it has another identity and its log begins behind
+    /// the last offset of all that were forgotten. Gaps that were found before `older_than` are forgotten too.
     async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed>;
     /// When the hub was up, as it was written down last; `None` in a store that never knew.
     async fn uptime(&self) -> Result<Option<Uptime>>;

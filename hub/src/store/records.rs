@@ -306,7 +306,7 @@ impl Appended {
 /// What a store holds, at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Topics that anybody ever published to or subscribed to.
+    /// Topics that anybody published to or subscribed to, and of which anything is left.
     pub topics: usize,
     /// Bytes of bodies in all logs.
     pub log_bytes: u64,

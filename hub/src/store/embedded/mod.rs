@@ -74,6 +74,8 @@ use crate::telemetry::TraceContext;
 const SHARDS: u16 = 16;
 /// Records that retention or a replay removes in one command, so that publishers wait for milliseconds at most.
 const SLICE: usize = 1024;
+/// Topics that are forgotten in one command, each with records in every shard.
+const IDLE: usize = 32;
 /// Records that are looked at in one command when secrets are rewritten.
 const RESEALED: usize = 1024;
 /// About how many bytes a small command writes.
@@ -223,6 +225,10 @@ impl Store for Embedded {
         Ok(self.shared.topics().iter().map(|state| state.topic.clone()).collect())
     }
 
+    async fn is_subscribed(&self, topic: TopicId) -> Result<bool> {
+        Ok(self.shared.topics().subscriptions(topic) > 0)
+    }
+
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
         let bytes = SMALL + notification.body.len();
         self.writer
@@ -276,6 +282,9 @@ impl Store for Embedded {
         while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_gaps(older_than, SLICE)).await? {}
         let now = DateTime::now();
         while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_idempotency(now, SLICE)).await? {}
+        for topics in self.shared.idle().chunks(IDLE).map(<[TopicId]>::to_vec) {
+            self.writer.run(Kind::Essential, SMALL, move |t| t.forget_topics(&topics, SLICE)).await?;
+        }
         Ok(trimmed)
     }
 

@@ -180,7 +180,13 @@ impl Shared {
 
     fn follow(&self, staged: &mut Staged) {
         let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
-        staged.topics.drain().for_each(|(_, state)| topics.put(state));
+        for (id, state) in staged.topics.drain() {
+            match state {
+                Some(state) => topics.put(state),
+                None => topics.remove(id),
+            }
+        }
+        staged.subscriptions.drain().for_each(|(topic, change)| topics.count(topic, change));
         drop(topics);
         staged.notifications.drain(..).for_each(|notification| self.notifications.put(notification));
         self.recipients.forget(&staged.changed_subscriptions);
@@ -389,6 +395,13 @@ impl Shared {
             log_bytes: topics.iter().map(|state| state.bytes).sum(),
             oldest: topics.iter().filter_map(|state| state.oldest).min(),
         }
+    }
+
+    /// Topics without a subscription, of whose log nothing is left.
+    pub(super) fn idle(&self) -> Vec<TopicId> {
+        let topics = self.topics();
+        let empty = topics.iter().map(|state| &state.topic).filter(|topic| topic.first > topic.head);
+        empty.map(|topic| topic.id).filter(|id| topics.subscriptions(*id) == 0).collect()
     }
 
     /// Topics of which nothing is delivered for now.

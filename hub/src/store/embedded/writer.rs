@@ -311,6 +311,7 @@ fn follow(ledger: &mut Ledger, staged: Staged) {
         ledger.counters = counters;
     }
     ledger.epochs.extend(staged.epochs);
+    ledger.floor = staged.floor.unwrap_or(ledger.floor);
     for (pair, request) in staged.pending {
         match request {
             Some(id) => ledger.pending.insert(pair, id),

@@ -159,6 +159,7 @@ impl Transaction<'_> {
         let id = counters.subscription;
         let topic = &self.topic_mut(&request.topic).topic;
         let (topic, start) = (topic.id, topic.head);
+        *self.staged.subscriptions.entry(topic).or_default() += 1;
         let shard = Shard::of(&request.callback, self.shards);
         self.put(pair.to_vec(), &Address { shard, topic, id });
         let subscription = Subscription {
@@ -182,6 +183,7 @@ impl Transaction<'_> {
         self.batch.remove(Space::SubscriptionIndex, pair.to_vec());
         self.batch.remove(Space::Laggards, key.clone());
         self.batch.remove(Space::Subscriptions, key);
+        *self.staged.subscriptions.entry(topic).or_default() -= 1;
         self.staged.changed_subscriptions.push((shard, topic, id));
         self.staged.events.push(StoreEvent::Unsubscribed { shard, topic, id });
     }
