@@ -152,6 +152,18 @@ impl Embedded {
         self.writer.run(Kind::Essential, SMALL, note).await
     }
 
+    /// Repeats a command from where it says to go on, until there is no such place.
+    async fn in_slices<F>(&self, command: F) -> Result<()>
+    where
+        F: Fn(&mut transaction::Transaction<'_>, Vec<u8>) -> Result<Option<Vec<u8>>> + Copy + Send + 'static,
+    {
+        let mut next = Some(Vec::new());
+        while let Some(from) = next {
+            next = self.writer.run(Kind::Essential, SMALL, move |t| command(t, from)).await?;
+        }
+        Ok(())
+    }
+
     /// Reads that may take long run where they hold up nobody.
     async fn read<T, F>(&self, read: F) -> Result<T>
     where
@@ -269,19 +281,15 @@ impl Store for Embedded {
             trimmed.bytes += slice.trimmed.bytes;
             trimmed.early += slice.trimmed.early;
             for (topic, first) in slice.topics {
-                while self
-                    .writer
-                    .run(Kind::Essential, SMALL, move |t| t.forget_skips(topic, first, SLICE))
-                    .await?
-                {}
+                self.in_slices(move |t, from| t.forget_skips(topic, first, &from, SLICE)).await?;
             }
             if !slice.more {
                 break;
             }
         }
-        while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_gaps(older_than, SLICE)).await? {}
+        self.in_slices(move |t, from| t.forget_gaps(older_than, from, SLICE)).await?;
         let now = DateTime::now();
-        while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_idempotency(now, SLICE)).await? {}
+        self.in_slices(move |t, from| t.forget_idempotency(now, from, SLICE)).await?;
         for topics in self.shared.idle().chunks(IDLE).map(<[TopicId]>::to_vec) {
             self.writer.run(Kind::Essential, SMALL, move |t| t.forget_topics(&topics, SLICE)).await?;
         }

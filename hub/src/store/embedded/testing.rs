@@ -24,6 +24,7 @@ struct State {
     half_done: Mutex<Option<Batch>>,
     commits: AtomicUsize,
     parts_read: AtomicUsize,
+    scans: Mutex<Vec<(Space, Keys)>>,
     hold: Mutex<()>,
 }
 
@@ -45,6 +46,12 @@ impl Fragile {
     /// How many parts of large bodies were read.
     pub(super) fn parts_read(&self) -> usize {
         self.0.parts_read.load(Ordering::SeqCst)
+    }
+
+    /// The ranges of a space that were read, in their order.
+    pub(super) fn scans(&self, space: Space) -> Vec<Keys> {
+        let scans = self.0.scans.lock().unwrap();
+        scans.iter().filter(|(of, _)| *of == space).map(|(_, keys)| keys.clone()).collect()
     }
 
     /// What fails from now on turns out to be on the disk after all when the engine is mended.
@@ -86,6 +93,7 @@ impl Engine for Fragile {
     }
 
     fn scan(&self, space: Space, keys: &Keys) -> Scan<'_> {
+        self.0.scans.lock().unwrap().push((space, keys.clone()));
         let records = self.0.records.read().unwrap();
         let inside = |key: &[u8]| key >= keys.from.as_slice() && keys.to.as_deref().is_none_or(|to| key < to);
         let found: Vec<_> = records

@@ -18,7 +18,7 @@ use super::memory::{Ledger, Topics};
 use super::room::Room;
 use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
-use super::{Embedded, SHARDS, fjall::Fjall, sled::Sled};
+use super::{Embedded, SHARDS, SLICE, fjall::Fjall, sled::Sled};
 use crate::store::{
     Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
     NewRequest, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent,
@@ -309,6 +309,36 @@ async fn retention_leaves_nothing_behind() {
     for space in Space::ALL.into_iter().filter(|space| *space != Space::Meta) {
         assert_eq!(engine.scan(space, &Keys::all()).count(), 0, "{space:?}");
     }
+}
+
+#[tokio::test]
+async fn each_slice_of_retention_begins_where_the_one_before_it_ended() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let long_ago = DateTime::from_unix_millis(0).unwrap();
+    for number in 0..3 * SLICE {
+        let new = NewNotification { received_at: long_ago, ..posted("", Some(&number.to_string())) };
+        store.append(new, Duration::ZERO).await.unwrap();
+    }
+    store.trim(long_ago, u64::MAX).await.unwrap();
+    assert_eq!(engine.scan(Space::Idempotency, &Keys::all()).count(), 0);
+    let scans = engine.scans(Space::IdempotencyExpiry);
+    assert_eq!(scans.len(), 4);
+    let removed = |keys: &[Keys]| keys.is_sorted_by(|one, next| one.from < next.from);
+    assert!(removed(&scans), "none walks over what is gone: {scans:?}");
+}
+
+#[tokio::test]
+async fn large_notifications_are_forgotten_in_smaller_slices() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    for _ in 0..200 {
+        store.append(posted(vec![1; Body::PART], None), DAY).await.unwrap();
+    }
+    let before = engine.commits();
+    let trimmed = store.trim(DateTime::from_unix_millis(0).unwrap(), 0).await.unwrap();
+    assert_eq!(trimmed.notifications, 200);
+    assert!(engine.commits() - before >= 3, "12.5 MiB were read in one command");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,5 @@
-//! Commands of retention. Each removes a bounded slice, so that publishers never wait for a large cleaning.
+//! Commands of retention. Each removes a bounded slice, so that publishers never wait for a large cleaning, and the next goes on
+//! where it stopped: what is removed lies there for a while, and walking over it once more takes longer with every slice.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -29,7 +30,22 @@ struct Cut {
     changed: HashMap<TopicId, TopicState>,
     victims: Vec<Victim>,
     trimmed: Trimmed,
+    /// What the first notifications of shortened logs take.
+    firsts: HashMap<TopicId, Extent>,
+    /// Bytes of records that were read.
+    read: u64,
 }
+
+impl Cut {
+    /// Whether one command may not remove any more.
+    fn is_full(&self, limit: usize) -> bool {
+        self.victims.len() == limit || self.read >= READ
+    }
+}
+
+/// Bytes of records that are read in one command, and about what one takes without a body, or its removal.
+const READ: u64 = 4 * 1024 * 1024;
+const RECORD: u64 = 512;
 
 /// A notification that may go.
 #[derive(Debug)]
@@ -55,7 +71,7 @@ impl Transaction<'_> {
         let mut oldest: BinaryHeap<_> =
             self.states().filter(|state| old(state)).filter_map(|state| self.by_age(state)).collect();
         while !more && let Some(Reverse((_, topic))) = oldest.pop() {
-            more = cut.victims.len() == limit;
+            more = cut.is_full(limit);
             if !more {
                 let left = Some(self.shorten(&mut cut, topic)?).filter(|state| old(state));
                 oldest.extend(left.and_then(|state| self.by_age(state)));
@@ -70,7 +86,7 @@ impl Transaction<'_> {
             && cut.bytes > max_bytes
             && let Some((.., topic)) = largest.pop()
         {
-            more = cut.victims.len() == limit;
+            more = cut.is_full(limit);
             if !more {
                 let left = self.shorten(&mut cut, topic)?;
                 largest.extend(self.by_size(left));
@@ -91,41 +107,55 @@ impl Transaction<'_> {
         self.put(key::UPTIME.to_vec(), uptime);
     }
 
-    /// Forgets at most `limit` skips of notifications before `first`; returns whether there may be more.
+    /// Forgets at most `limit` skips of notifications before `first`, from this key on; returns where to go on.
     pub(in super::super) fn forget_skips(
         &mut self,
         topic: TopicId,
         first: Offset,
+        from: &[u8],
         limit: usize,
-    ) -> Result<bool> {
+    ) -> Result<Option<Vec<u8>>> {
         let mut keys = Vec::new();
         for shard in (0..self.shards).map(Shard) {
-            let range = Keys::between(key::shard_topic(shard, topic), key::skips_from(shard, topic, first));
+            let begin = key::shard_topic(shard, topic).max(from.to_vec());
+            let range = Keys::between(begin, key::skips_from(shard, topic, first));
             for record in self.engine.scan(Space::Skips, &range).take(limit - keys.len()) {
-                keys.push(record?.0);
+                keys.push(record?.0.to_vec());
             }
         }
-        let more = keys.len() == limit;
+        Ok(self.remove_all(Space::Skips, keys, limit))
+    }
+
+    /// Forgets at most `limit` gaps that were found before `older_than`, from this key on; returns where to go on.
+    pub(in super::super) fn forget_gaps(
+        &mut self,
+        older_than: DateTime,
+        from: Vec<u8>,
+        limit: usize,
+    ) -> Result<Option<Vec<u8>>> {
+        let range = Keys::between(from, key::expiry_until(older_than));
+        let found = self.engine.scan(Space::Gaps, &range).take(limit);
+        let keys = found.map(|record| Ok(record?.0.to_vec())).collect::<Result<_>>()?;
+        Ok(self.remove_all(Space::Gaps, keys, limit))
+    }
+
+    /// Removes these keys; where there are as many as were looked for, the last one is where to go on.
+    fn remove_all(&mut self, space: Space, keys: Vec<Vec<u8>>, limit: usize) -> Option<Vec<u8>> {
+        let last = keys.last().filter(|_| keys.len() == limit).cloned();
         for key in keys {
-            self.batch.remove(Space::Skips, key.to_vec());
+            self.batch.remove(space, key);
         }
-        Ok(more)
+        last
     }
 
-    /// Forgets at most `limit` gaps that were found before `older_than`; returns whether there may be more.
-    pub(in super::super) fn forget_gaps(&mut self, older_than: DateTime, limit: usize) -> Result<bool> {
-        let range = Keys::between(Vec::new(), key::expiry_until(older_than));
-        let found: Result<Vec<_>> = self.engine.scan(Space::Gaps, &range).take(limit).collect();
-        let found = found?;
-        for (key, _) in &found {
-            self.batch.remove(Space::Gaps, key.to_vec());
-        }
-        Ok(found.len() == limit)
-    }
-
-    /// Forgets at most `limit` idempotency keys that have expired at `now`; returns whether there may be more.
-    pub(in super::super) fn forget_idempotency(&mut self, now: DateTime, limit: usize) -> Result<bool> {
-        let range = Keys::between(Vec::new(), key::expiry_until(now));
+    /// Forgets at most `limit` idempotency keys that have expired at `now`, from this expiry on; returns where to go on.
+    pub(in super::super) fn forget_idempotency(
+        &mut self,
+        now: DateTime,
+        from: Vec<u8>,
+        limit: usize,
+    ) -> Result<Option<Vec<u8>>> {
+        let range = Keys::between(from, key::expiry_until(now));
         let mut expired = Vec::new();
         for record in self.engine.scan(Space::IdempotencyExpiry, &range).take(limit) {
             let expiry = record?.0;
@@ -134,16 +164,13 @@ impl Transaction<'_> {
             let current = self
                 .get::<Remembered>(&name)?
                 .is_some_and(|seen| key::expiry(seen.expires, &name) == *expiry);
-            expired.push((expiry, current.then_some(name)));
+            expired.push((expiry.to_vec(), current.then_some(name)));
         }
-        let more = expired.len() == limit;
-        for (expiry, name) in expired {
-            self.batch.remove(Space::IdempotencyExpiry, expiry.to_vec());
-            if let Some(name) = name {
-                self.batch.remove(Space::Idempotency, name);
-            }
+        let (expiries, names): (_, Vec<_>) = expired.into_iter().unzip();
+        for name in names.into_iter().flatten() {
+            self.batch.remove(Space::Idempotency, name);
         }
-        Ok(more)
+        Ok(self.remove_all(Space::IdempotencyExpiry, expiries, limit))
     }
 
     /// Forgets those of these topics that nobody subscribes to, of whose log nothing is left, whose publishers may use every
@@ -158,7 +185,9 @@ impl Transaction<'_> {
         }
         for (id, head, skips) in forgotten {
             let all = skips.len() < limit;
-            skips.into_iter().for_each(|key| self.batch.remove(Space::Skips, key));
+            for key in skips {
+                self.batch.remove(Space::Skips, key);
+            }
             if all {
                 self.forget_topic(id, head);
             }
@@ -234,9 +263,15 @@ impl Transaction<'_> {
             reason: format!("topic {:016x} is missing", topic.0),
         })?;
         let (before, offset) = (state.bytes, state.topic.first);
-        let Extent { bytes: removed, parts, places } = self.extent(topic, offset)?;
+        let known = cut.firsts.remove(&topic);
+        let Extent { bytes: removed, parts, places } = match known {
+            Some(extent) => extent,
+            None => self.extent(topic, offset)?,
+        };
         state.bytes = state.bytes.saturating_sub(removed);
-        self.begin_at(&mut state, Offset(offset.0.saturating_add(places)))?;
+        let next = self.begin_at(&mut state, Offset(offset.0.saturating_add(places)))?;
+        cut.firsts.extend(next.map(|extent| (topic, extent)));
+        cut.read += if parts > 0 { parts * RECORD } else { removed + RECORD };
         cut.victims.push(Victim { topic, offset, parts });
         cut.trimmed.bytes += removed;
         cut.bytes = cut.bytes.saturating_sub(before.saturating_sub(state.bytes));
@@ -246,9 +281,7 @@ impl Transaction<'_> {
     /// What the oldest record of a log takes. One that cannot be read has no known length: it goes with whatever parts there are.
     fn extent(&self, topic: TopicId, offset: Offset) -> Result<Extent> {
         match self.log_record(topic, offset) {
-            Ok(LogRecord { body, .. }) => {
-                Ok(Extent { bytes: body.len(), parts: body.parts(), places: body.places() })
-            }
+            Ok(record) => Ok(Extent::of(&record)),
             Err(error @ StoreError::Damaged { .. }) => {
                 tracing::warn!(%error, topic = topic.0, offset = offset.0, "retention removes what nobody can read");
                 let parts = self.engine.scan(Space::Bodies, &Keys::prefix(key::log(topic, offset)));
@@ -259,13 +292,13 @@ impl Transaction<'_> {
         }
     }
 
-    /// Lets a log begin with this notification. One that cannot be read is as old as the one before it.
-    fn begin_at(&self, state: &mut TopicState, first: Offset) -> Result<()> {
+    /// Lets a log begin with this notification, and tells what that takes. One that cannot be read is as old as the one before it.
+    fn begin_at(&self, state: &mut TopicState, first: Offset) -> Result<Option<Extent>> {
         state.topic.first = first;
         if first > state.topic.head {
             // Nothing is left, also of what a restore leaped over.
             (state.oldest, state.bytes) = (None, 0);
-            return Ok(());
+            return Ok(None);
         }
         match self.log_record(state.topic.id, first) {
             Ok(record) => {
@@ -274,9 +307,9 @@ impl Transaction<'_> {
                     // Where the length of something removed was not known, it is no longer counted.
                     state.bytes = record.body.len();
                 }
-                Ok(())
+                Ok(Some(Extent::of(&record)))
             }
-            Err(StoreError::Damaged { .. }) => Ok(()),
+            Err(StoreError::Damaged { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -299,8 +332,15 @@ impl Transaction<'_> {
 }
 
 /// What a record of a log takes: bytes of body, parts of it elsewhere, places in the log.
+#[derive(Debug)]
 struct Extent {
     bytes: u64,
     parts: u64,
     places: u64,
+}
+
+impl Extent {
+    fn of(LogRecord { body, .. }: &LogRecord) -> Self {
+        Self { bytes: body.len(), parts: body.parts(), places: body.places() }
+    }
 }
