@@ -149,6 +149,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// acknowledged until that is over, which the store notices by itself. [`StoreError::Busy`] when a write takes too long.
     fn health(&self) -> Result<()>;
 
+    /// Waits until the store has died by a fault of ours: it will take nothing any more, whatever is done about the disk.
+    async fn broken(&self);
+
     /// What the store holds. Asks nothing of the disk.
     fn usage(&self) -> Usage;
 

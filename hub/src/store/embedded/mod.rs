@@ -216,6 +216,10 @@ impl Store for Embedded {
         self.shared.health()
     }
 
+    async fn broken(&self) {
+        self.shared.broken().await;
+    }
+
     fn usage(&self) -> Usage {
         self.shared.usage()
     }

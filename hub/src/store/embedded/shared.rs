@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
-use tokio::sync::{OwnedMutexGuard, mpsc};
+use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 
 use super::cache::{Notifications, Recipients};
 use super::codec::{self, Record};
@@ -45,6 +45,8 @@ pub(super) struct Shared {
     gate: RwLock<()>,
     /// Why the store takes nothing, or nothing that makes it grow.
     trouble: Mutex<Option<StoreError>>,
+    /// Whether nothing will ever be committed any more.
+    broken: watch::Sender<bool>,
     /// When the commit under way began.
     commit_began: Mutex<Option<Instant>>,
     pub(super) meters: store::Meters,
@@ -79,6 +81,7 @@ impl Shared {
             taps: Mutex::default(),
             gate: RwLock::default(),
             trouble: Mutex::default(),
+            broken: watch::Sender::new(false),
             commit_began: Mutex::default(),
             meters: store::Meters::default(),
             _lock: lock,
@@ -205,6 +208,17 @@ impl Shared {
     /// Why the store takes nothing, or nothing that makes it grow.
     pub(super) fn set_trouble(&self, trouble: Option<StoreError>) {
         *lock(&self.trouble) = trouble;
+    }
+
+    /// The writer has died: no command will be answered any more.
+    pub(super) fn set_broken(&self) {
+        self.set_trouble(Some(StoreError::Closed));
+        self.broken.send_replace(true);
+    }
+
+    pub(super) async fn broken(&self) {
+        // It fails only where this is gone, which it is not.
+        let _ = self.broken.subscribe().wait_for(|broken| *broken).await;
     }
 
     fn tell(&self, events: &[StoreEvent]) {

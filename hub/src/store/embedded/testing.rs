@@ -21,6 +21,7 @@ struct State {
     /// Commits until the disk is full.
     left: Mutex<Option<usize>>,
     keeps_failed: AtomicBool,
+    panics: AtomicBool,
     half_done: Mutex<Option<Batch>>,
     commits: AtomicUsize,
     parts_read: AtomicUsize,
@@ -32,6 +33,11 @@ impl Fragile {
     /// Whether the disk is full.
     pub(super) fn set_full(&self, full: bool) {
         self.0.full.store(full, Ordering::SeqCst);
+    }
+
+    /// The next commit panics.
+    pub(super) fn panic_next(&self) {
+        self.0.panics.store(true, Ordering::SeqCst);
     }
 
     /// The disk is full after so many commits.
@@ -106,6 +112,7 @@ impl Engine for Fragile {
 
     fn commit(&self, batch: &Batch) -> Result<()> {
         self.0.commits.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.0.panics.load(Ordering::SeqCst), "this commit was to panic");
         let _held = self.hold();
         let mut left = self.0.left.lock().unwrap();
         match left.as_mut() {

@@ -232,6 +232,19 @@ async fn memory_follows_a_commit_that_failed_and_turns_out_to_be_on_the_disk() {
     assert_eq!(subscription.start, Offset(1));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_whose_writer_has_died_says_so_to_whoever_waits_for_it() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    store.append(posted("1", None), DAY).await.unwrap();
+    assert!(store.broken().now_or_never().is_none());
+    engine.panic_next();
+    let lost = store.append(posted("2", None), DAY).await;
+    assert!(matches!(lost, Err(StoreError::Closed)), "{lost:?}");
+    store.broken().await;
+    assert!(matches!(store.health(), Err(StoreError::Closed)));
+}
+
 #[tokio::test]
 async fn a_disk_that_is_nearly_full_takes_nothing_new_and_keeps_the_progress_of_delivery() {
     let (engine, free) = (Fragile::default(), Arc::new(AtomicU64::new(1_000)));

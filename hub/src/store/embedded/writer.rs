@@ -139,13 +139,13 @@ impl Drop for Writer {
     }
 }
 
-/// Tells whoever asks for the store's health if the thread ends by a fault of ours.
+/// Tells whoever asks for the store's health, or waits for its end, if the thread ends by a fault of ours.
 struct Told(Arc<Shared>);
 
 impl Drop for Told {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.set_trouble(Some(StoreError::Closed));
+            self.0.set_broken();
         }
     }
 }
