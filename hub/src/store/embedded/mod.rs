@@ -91,7 +91,7 @@ pub(super) fn open(
     let lock = directory::take(engine, directory)?;
     let opened = open_engine(engine, directory)?;
     directory::migrate(engine, directory)?;
-    directory::settle(directory)?;
+    directory::settle(engine, directory)?;
     let store = Embedded::over(opened, keys, Some(lock), Room::on_disk(directory, reserve))?;
     tracing::info!(
         engine = engine.name(),

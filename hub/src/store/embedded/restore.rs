@@ -86,7 +86,7 @@ pub(in crate::store) fn restore(
     leap(opened.as_ref(), keys)?;
     let found = check::look(opened.as_ref(), keys)?;
     drop(opened);
-    directory::settle(directory)?;
+    directory::settle(engine, directory)?;
     directory::finish(engine, directory)?;
     drop(lock);
     Ok((header, found))
