@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use resync_core::datetime::DateTime;
+
 use super::super::attempt::{Attempt, Finished};
 use super::super::member::{Failing, Phase, Poison};
 use super::super::schedule::{self, Decision, Failure, Outcome, Row};
@@ -17,7 +19,7 @@ const SUSPICIOUS: u16 = 4;
 impl Machine {
     /// Takes in what became of a request.
     pub(in super::super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
-        let took = now.monotonic.saturating_duration_since(attempt.started);
+        let took = now.monotonic.saturating_duration_since(attempt.started.monotonic);
         self.hosts.answered(attempt.host, finished.sign(), took, now.monotonic);
         if !matches!(finished, Finished::HeldBack(_) | Finished::Undecided) {
             self.held_back.remove(attempt.host, (attempt.topic, attempt.subscription));
@@ -108,7 +110,10 @@ impl Machine {
                 });
                 self.after_skip(attempt, pause, now);
             }
-            Decision::End => self.end(attempt.topic, attempt.subscription, Ended::Gone, now),
+            Decision::End => {
+                let asked = asked(attempt, now);
+                self.end(attempt.topic, attempt.subscription, Ended::Gone { asked }, now);
+            }
         }
     }
 
@@ -185,4 +190,12 @@ impl Machine {
             self.back_off(attempt.topic, attempt.subscription, pause, now);
         }
     }
+}
+
+/// When the request was made, by the wall clock; where that was set meanwhile, by whichever was earlier. So whoever has renewed since
+/// then has done so later.
+fn asked(attempt: &Attempt, now: Now) -> DateTime {
+    let took = now.monotonic.saturating_duration_since(attempt.started.monotonic);
+    let begun = now.wall.to_system_time().checked_sub(took).map(DateTime::from_system_time);
+    begun.map_or(attempt.started.wall, |begun| begun.min(attempt.started.wall))
 }

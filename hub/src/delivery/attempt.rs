@@ -1,10 +1,11 @@
 //! A request that the machine of delivery wants to be made, and what became of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::breaker::Sign;
 use super::hosts::{HostId, Lane};
 use super::schedule::Outcome;
+use super::shard::Now;
 use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
 
 /// A request to be made.
@@ -35,7 +36,7 @@ pub(super) struct Attempt {
     /// How often that had confirmed anything when it was taken up.
     pub(super) confirmations: u32,
     /// When it was taken up.
-    pub(super) started: Instant,
+    pub(super) started: Now,
 }
 
 /// What to do with a notification that the log has for an attempt.

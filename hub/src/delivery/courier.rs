@@ -402,6 +402,7 @@ mod tests {
     use super::*;
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
+    use crate::delivery::shard::Now;
     use crate::egress::Guard;
     use crate::store::{self, Ahead, Engine, Keyring, NotificationLinks, SubscriptionId};
     use crate::topics::{BodyBudget, CatchUp};
@@ -521,7 +522,7 @@ mod tests {
             keep: Keep::Ready,
             host: Hosts::new(1, breaker).join(&"http://destination.example".into()),
             confirmations: 0,
-            started: Instant::now(),
+            started: Now::read(),
         }
     }
 

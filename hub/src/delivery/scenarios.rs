@@ -326,6 +326,9 @@ fn refusing_what_changes_every_minute(world: &mut World, status: u16) -> Vec<u64
         for _ in 0..6 {
             while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
                 attempts.push(minute);
+                if status == 410 {
+                    world.count_gone(&attempt);
+                }
                 let outcome = Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
                 let answered = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome };
                 world.machine.finished(&attempt, answered, world.now);

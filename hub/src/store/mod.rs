@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 pub use backup::{BackupError, Copied, Header};
 #[cfg(test)]
-pub(crate) use conformance::posted;
+pub(crate) use conformance::{gone, posted};
 #[cfg(test)]
 pub(crate) use embedded::damage_log;
 pub use error::StoreError;
@@ -239,8 +239,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation>;
     /// Ends the subscription that a verified unsubscribe request names; unknown ones are no error (D-07).
     async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation>;
-    /// Ends a subscription for another reason. Unknown ones are no error. One that has [`Ended::Expired`] ends only if its
-    /// lease is over by the wall clock, since it may have been renewed after the caller had seen its end.
+    /// Ends a subscription for another reason. Unknown ones are no error. One that may have been renewed after the caller had seen
+    /// its end stays: one that has [`Ended::Expired`] ends only if its lease is over by the wall clock, and one that is
+    /// [`Ended::Gone`] only if it was verified before it was asked last.
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()>;
     /// The whole record of one subscription.
     async fn subscription(

@@ -531,7 +531,10 @@ pub enum Ended {
     /// The lease ran out (W-123).
     Expired,
     /// The subscriber answered 410, twice (W-151).
-    Gone,
+    Gone {
+        /// When the request was sent that it answered so last.
+        asked: DateTime,
+    },
 }
 
 /// How far one shard of a topic is: every subscription is done through `done`, except the laggards.

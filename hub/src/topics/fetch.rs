@@ -374,7 +374,7 @@ fn content_type(fetched: &Fetched) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{self, Ended, Engine, Intent, Keyring, NewRequest, Shard};
+    use crate::store::{self, Engine, Intent, Keyring, NewRequest, Shard};
     use crate::subscriptions::VerifiedSubscription;
 
     /// C-04: also of a topic that is known because something was posted there, or because somebody was subscribed.
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(fetched().await, 1);
 
         let subscription = store.slots(shard).await.unwrap().pop().unwrap();
-        store.end(shard, subscription.topic, subscription.id, Ended::Gone).await.unwrap();
+        store.end(shard, subscription.topic, subscription.id, store::gone()).await.unwrap();
         assert_eq!(fetched().await, 0);
     }
 }

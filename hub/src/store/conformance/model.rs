@@ -8,11 +8,11 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
-use super::{LEASE, Place, at, behind, posted, read, topic};
+use super::{LEASE, Place, at, behind, gone, posted, read, topic};
 use crate::store::{
-    Activation, Appended, Checkpoint, Ended, Engine, Epoch, Fault, Intent, Laggard, NewNotification,
-    NewRequest, Offset, PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription,
-    SubscriptionId, Trimmed, Watermark,
+    Activation, Appended, Checkpoint, Engine, Epoch, Fault, Intent, Laggard, NewNotification, NewRequest,
+    Offset, PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription, SubscriptionId,
+    Trimmed, Watermark,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
@@ -153,10 +153,7 @@ impl Model {
             }
             Operation::End { pair } => {
                 if let Some((subscription, _)) = self.subscriptions.remove(&pair) {
-                    store
-                        .end(shard_of(pair), subscription.topic, subscription.id, Ended::Gone)
-                        .await
-                        .unwrap();
+                    store.end(shard_of(pair), subscription.topic, subscription.id, gone()).await.unwrap();
                 }
             }
             Operation::Claim { shard } => {

@@ -20,9 +20,8 @@ use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, SLICE, fjall::Fjall, sled::Sled};
 use crate::store::{
-    Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
-    NewRequest, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent,
-    TopicId,
+    Activation, Appended, Checkpoint, FailureClass, Intent, Keyring, Laggard, NewNotification, NewRequest,
+    NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent, TopicId, gone,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -148,7 +147,7 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
         let progress = Checkpoint { laggards: vec![laggard], ..Checkpoint::default() };
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(group.keeps_laggard(shard, topic, id));
-        group.end(shard, topic, id, Ended::Gone).unwrap();
+        group.end(shard, topic, id, gone()).unwrap();
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(!group.keeps_laggard(shard, topic, id));
     });

@@ -77,8 +77,12 @@ impl Transaction<'_> {
         let Some(subscription) = self.get::<Subscription>(&key::subscription(shard, topic, id))? else {
             return Ok(());
         };
-        // The lease may have been renewed after the caller had seen its end.
-        if why == Ended::Expired && subscription.lease_end > DateTime::now() {
+        // It may have been renewed after the caller had seen its end.
+        let is_renewed = match why {
+            Ended::Expired => subscription.lease_end > DateTime::now(),
+            Ended::Gone { asked } => subscription.verified_at >= asked,
+        };
+        if is_renewed {
             return Ok(());
         }
         let pair = pair(&subscription.topic_url, &subscription.callback);
