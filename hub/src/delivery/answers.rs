@@ -12,6 +12,8 @@ use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, Topic
 
 /// How long a delivery waits when the store could not be read.
 const POSTPONED: Duration = Duration::from_secs(1);
+/// How long one waits whose record cannot be read. It never will be in this life.
+const UNREADABLE: Duration = Duration::from_secs(3_600);
 /// When a server has answered so many times in a row by failing at a notification, that is suspected to be the cause. What was not
 /// answered says nothing about the notification. One more failure would open the breaker, and nobody could be asked.
 const SUSPICIOUS: u16 = 4;
@@ -64,6 +66,7 @@ impl Machine {
                 self.go_on(attempt.topic, attempt.subscription, now);
             }
             Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
+            Finished::Unreadable => self.back_off(attempt.topic, attempt.subscription, UNREADABLE, now),
             Finished::HeldBack(wait) => {
                 self.hold_back(attempt, |times| schedule::held_back(times, wait), now);
             }
@@ -126,6 +129,7 @@ impl Machine {
             | Finished::Passed { .. }
             | Finished::Superseded
             | Finished::Postponed
+            | Finished::Unreadable
             | Finished::HeldBack(_)
             | Finished::Undecided => {}
             Finished::Vanished => return self.remove(attempt.topic, attempt.subscription),
@@ -174,7 +178,8 @@ impl Machine {
             | Finished::Gap { .. }
             | Finished::Passed { .. }
             | Finished::Superseded
-            | Finished::Postponed => {
+            | Finished::Postponed
+            | Finished::Unreadable => {
                 self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));
                 let pause = poison.due.saturating_duration_since(now.monotonic);
                 self.back_off(topic, id, pause, now);

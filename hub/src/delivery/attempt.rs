@@ -99,6 +99,8 @@ pub(super) enum Finished {
     Superseded,
     /// The store could not be read: nothing was tried.
     Postponed,
+    /// The subscription's record is damaged: nothing can be sent until the store is repaired.
+    Unreadable,
     /// The name leads to where nobody has confirmed under it: nothing was sent, and nothing may be for so long.
     HeldBack(Duration),
     /// The same, until somebody there was asked and has answered.
@@ -122,6 +124,7 @@ impl Finished {
             | Self::Passed { .. }
             | Self::Superseded
             | Self::Postponed
+            | Self::Unreadable
             | Self::HeldBack(_)
             | Self::Undecided
             | Self::Vanished => Sign::None,

@@ -347,6 +347,20 @@ fn content_that_changes_fast_does_not_shorten_the_pauses() {
 }
 
 #[test]
+fn a_subscription_whose_record_cannot_be_read_is_tried_every_hour() {
+    let mut world = World::new(93);
+    world.subscribe_to(TopicId(1), world.lease(LONG));
+    world.publish_to(TopicId(1));
+    for _ in 0..3 {
+        let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+        world.machine.finished(&attempt, Finished::Unreadable, world.now);
+        world.wait(3_599);
+        assert_eq!(world.machine.next(world.now, OpenLanes::ALL), None);
+        world.wait(1);
+    }
+}
+
+#[test]
 fn content_that_changes_fast_does_not_keep_alive_who_is_gone() {
     let mut world = World::new(31);
     let attempts = refusing_what_changes_every_minute(&mut world, 410);

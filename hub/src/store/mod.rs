@@ -33,7 +33,7 @@ pub use backup::{BackupError, Copied, Header};
 #[cfg(test)]
 pub(crate) use conformance::{gone, posted};
 #[cfg(test)]
-pub(crate) use embedded::damage_log;
+pub(crate) use embedded::{damage_log, damage_subscription};
 pub use error::StoreError;
 pub use findings::{Fault, Findings, Mended, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};

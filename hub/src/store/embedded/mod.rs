@@ -59,7 +59,7 @@ pub(super) use self::restore::{restore, verify};
 use self::room::Room;
 use self::shared::Shared;
 #[cfg(test)]
-pub(crate) use self::testing::damage_log;
+pub(crate) use self::testing::{damage_log, damage_subscription};
 use self::writer::{Kind, Writer};
 use super::{
     Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,

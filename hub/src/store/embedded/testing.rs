@@ -160,6 +160,11 @@ pub(super) fn damage(engine: &dyn Engine, space: Space) {
     engine.commit(&batch).unwrap();
 }
 
+/// Makes the first subscription of a closed store of fjall unreadable.
+pub(crate) fn damage_subscription(directory: &Path) {
+    damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::Subscriptions);
+}
+
 /// Makes the first notification of a closed store of fjall unreadable.
 pub(crate) fn damage_log(directory: &Path) {
     damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::Log);
