@@ -273,6 +273,7 @@ impl Hub {
     pub async fn broken(&mut self) {
         tokio::select! {
             () = self.delivery.broken() => {}
+            () = self.store.broken() => {}
             _ = self.tasks.join_next() => {}
         }
     }

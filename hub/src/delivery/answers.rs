@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use resync_core::datetime::DateTime;
+
 use super::super::attempt::{Attempt, Finished};
 use super::super::member::{Failing, Phase, Poison};
 use super::super::schedule::{self, Decision, Failure, Outcome, Row};
@@ -10,6 +12,8 @@ use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, Topic
 
 /// How long a delivery waits when the store could not be read.
 const POSTPONED: Duration = Duration::from_secs(1);
+/// How long one waits whose record cannot be read. It never will be in this life.
+const UNREADABLE: Duration = Duration::from_secs(3_600);
 /// When a server has answered so many times in a row by failing at a notification, that is suspected to be the cause. What was not
 /// answered says nothing about the notification. One more failure would open the breaker, and nobody could be asked.
 const SUSPICIOUS: u16 = 4;
@@ -17,7 +21,7 @@ const SUSPICIOUS: u16 = 4;
 impl Machine {
     /// Takes in what became of a request.
     pub(in super::super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
-        let took = now.monotonic.saturating_duration_since(attempt.started);
+        let took = now.monotonic.saturating_duration_since(attempt.started.monotonic);
         self.hosts.answered(attempt.host, finished.sign(), took, now.monotonic);
         if !matches!(finished, Finished::HeldBack(_) | Finished::Undecided) {
             self.held_back.remove(attempt.host, (attempt.topic, attempt.subscription));
@@ -62,6 +66,7 @@ impl Machine {
                 self.go_on(attempt.topic, attempt.subscription, now);
             }
             Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
+            Finished::Unreadable => self.back_off(attempt.topic, attempt.subscription, UNREADABLE, now),
             Finished::HeldBack(wait) => {
                 self.hold_back(attempt, |times| schedule::held_back(times, wait), now);
             }
@@ -108,7 +113,10 @@ impl Machine {
                 });
                 self.after_skip(attempt, pause, now);
             }
-            Decision::End => self.end(attempt.topic, attempt.subscription, Ended::Gone, now),
+            Decision::End => {
+                let asked = asked(attempt, now);
+                self.end(attempt.topic, attempt.subscription, Ended::Gone { asked }, now);
+            }
         }
     }
 
@@ -121,6 +129,7 @@ impl Machine {
             | Finished::Passed { .. }
             | Finished::Superseded
             | Finished::Postponed
+            | Finished::Unreadable
             | Finished::HeldBack(_)
             | Finished::Undecided => {}
             Finished::Vanished => return self.remove(attempt.topic, attempt.subscription),
@@ -169,7 +178,8 @@ impl Machine {
             | Finished::Gap { .. }
             | Finished::Passed { .. }
             | Finished::Superseded
-            | Finished::Postponed => {
+            | Finished::Postponed
+            | Finished::Unreadable => {
                 self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));
                 let pause = poison.due.saturating_duration_since(now.monotonic);
                 self.back_off(topic, id, pause, now);
@@ -185,4 +195,12 @@ impl Machine {
             self.back_off(attempt.topic, attempt.subscription, pause, now);
         }
     }
+}
+
+/// When the request was made, by the wall clock; where that was set meanwhile, by whichever was earlier. So whoever has renewed since
+/// then has done so later.
+fn asked(attempt: &Attempt, now: Now) -> DateTime {
+    let took = now.monotonic.saturating_duration_since(attempt.started.monotonic);
+    let begun = now.wall.to_system_time().checked_sub(took).map(DateTime::from_system_time);
+    begun.map_or(attempt.started.wall, |begun| begun.min(attempt.started.wall))
 }

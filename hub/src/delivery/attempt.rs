@@ -1,10 +1,11 @@
 //! A request that the machine of delivery wants to be made, and what became of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::breaker::Sign;
 use super::hosts::{HostId, Lane};
 use super::schedule::Outcome;
+use super::shard::Now;
 use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
 
 /// A request to be made.
@@ -35,7 +36,7 @@ pub(super) struct Attempt {
     /// How often that had confirmed anything when it was taken up.
     pub(super) confirmations: u32,
     /// When it was taken up.
-    pub(super) started: Instant,
+    pub(super) started: Now,
 }
 
 /// What to do with a notification that the log has for an attempt.
@@ -98,6 +99,8 @@ pub(super) enum Finished {
     Superseded,
     /// The store could not be read: nothing was tried.
     Postponed,
+    /// The subscription's record is damaged: nothing can be sent until the store is repaired.
+    Unreadable,
     /// The name leads to where nobody has confirmed under it: nothing was sent, and nothing may be for so long.
     HeldBack(Duration),
     /// The same, until somebody there was asked and has answered.
@@ -121,6 +124,7 @@ impl Finished {
             | Self::Passed { .. }
             | Self::Superseded
             | Self::Postponed
+            | Self::Unreadable
             | Self::HeldBack(_)
             | Self::Undecided
             | Self::Vanished => Sign::None,

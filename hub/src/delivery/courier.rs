@@ -1,6 +1,7 @@
 //! One attempt, from the records to the outcome: build the request, send it, say what the answer means.
 
 use std::cell::RefCell;
+use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -23,7 +24,9 @@ use super::notes::{Came, Note, Notes};
 use super::schedule::Outcome;
 use super::spans::describe;
 use crate::egress::{self, EgressClient, EgressError, HeldBack, ReadLimit, Way};
-use crate::store::{Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, TopicId};
+use crate::store::{
+    Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, SubscriptionId, TopicId,
+};
 use crate::telemetry::{SpanKind, TRACEPARENT, TraceContext, Tracer};
 use crate::topics::Prefixes;
 
@@ -48,26 +51,27 @@ pub(super) struct Courier {
     editions: Editions,
     heads: Heads,
     meters: Meters,
-    told: Told,
+    told: Told<Offset>,
+    unreadable: Told<SubscriptionId>,
     notes: Notes,
     tracer: Tracer,
 }
 
-/// What was told to be lost: everybody who is owed it comes across it.
+/// What was told to be damaged: notifications, which everybody comes across who is owed them, and subscriptions, each again and again.
 #[derive(Debug)]
-struct Told(RefCell<LruCache<(TopicId, Offset), ()>>);
+struct Told<K: Eq + Hash>(RefCell<LruCache<(TopicId, K), ()>>);
 
-/// Lost notifications that are remembered: where there are more, it is no longer a few records that are damaged.
+/// So many are remembered: where there are more, it is no longer a few records that are damaged.
 const TOLD: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
 
-impl Told {
+impl<K: Eq + Hash> Told<K> {
     fn nothing() -> Self {
         Self(RefCell::new(LruCache::new(TOLD)))
     }
 
     /// Whether this was not told yet; it is from now on.
-    fn is_news(&self, topic: TopicId, offset: Offset) -> bool {
-        self.0.borrow_mut().put((topic, offset), ()).is_none()
+    fn is_news(&self, topic: TopicId, one: K) -> bool {
+        self.0.borrow_mut().put((topic, one), ()).is_none()
     }
 }
 
@@ -110,6 +114,7 @@ impl Courier {
             heads: Heads::new(),
             meters,
             told: Told::nothing(),
+            unreadable: Told::nothing(),
             notes,
             tracer,
         }
@@ -128,8 +133,17 @@ impl Courier {
 
     async fn try_carry(&self, shard: Shard, attempt: &Attempt) -> Result<Finished, StoreError> {
         let Attempt { topic, subscription, ahead, keep, .. } = *attempt;
-        let recipient = self.store.recipient(shard, topic, subscription, ahead, keep).await?;
-        let Some(recipient) = recipient else { return Ok(Finished::Vanished) };
+        let recipient = match self.store.recipient(shard, topic, subscription, ahead, keep).await {
+            Ok(Some(recipient)) => recipient,
+            Ok(None) => return Ok(Finished::Vanished),
+            Err(error @ StoreError::Damaged { .. }) => {
+                if self.unreadable.is_news(topic, subscription) {
+                    warn!(%error, topic = topic.0, subscription = subscription.0, "subscription cannot be read: it gets nothing until the store is repaired");
+                }
+                return Ok(Finished::Unreadable);
+            }
+            Err(error) => return Err(error),
+        };
         let notification = match self.owed(&recipient.topic_url, attempt).await? {
             Ok(notification) => notification,
             Err(without) => return Ok(without),
@@ -402,8 +416,10 @@ mod tests {
     use super::*;
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
+    use crate::delivery::shard::Now;
     use crate::egress::Guard;
-    use crate::store::{self, Ahead, Engine, Keyring, NotificationLinks, SubscriptionId};
+    use crate::store::{self, Ahead, Engine, Intent, Keyring, NewRequest, NotificationLinks};
+    use crate::subscriptions::VerifiedSubscription;
     use crate::topics::{BodyBudget, CatchUp};
 
     fn recipient(secret: Option<&str>) -> Arc<Recipient> {
@@ -521,7 +537,7 @@ mod tests {
             keep: Keep::Ready,
             host: Hosts::new(1, breaker).join(&"http://destination.example".into()),
             confirmations: 0,
-            started: Instant::now(),
+            started: Now::read(),
         }
     }
 
@@ -549,6 +565,28 @@ mod tests {
         assert_eq!(courier.owed(&url, &attempt(topic, 1)).await.unwrap().unwrap_err(), gap);
         let next = courier.owed(&url, &attempt(topic, 2)).await.unwrap().unwrap();
         assert_eq!(next.offset, Offset(2));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_subscription_that_cannot_be_read_is_not_asked_for_every_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let topic: TopicUrl = "http://source.example/framework/".parse().unwrap();
+        let callback = "http://destination.example/d".parse().unwrap();
+        let store = open();
+        let shard = Shard::of(&callback, store.shards());
+        let intent = Intent::Subscribe { lease: None, secret: None };
+        let asked = NewRequest { topic, callback, intent, received_at: DateTime::now() };
+        let asked = store.put_request(asked).await.unwrap();
+        let verified = VerifiedSubscription::assumed(asked, Duration::from_secs(60), DateTime::now());
+        store.activate(verified).await.unwrap();
+        let slot = store.slots(shard).await.unwrap().pop().unwrap();
+        drop(store);
+        store::damage_subscription(directory.path());
+        let courier = courier(open());
+        let attempt = Attempt { subscription: slot.id, ..attempt(slot.topic, 1) };
+        assert_eq!(courier.carry(shard, &attempt).await, Finished::Unreadable);
+        assert!(!courier.unreadable.is_news(slot.topic, slot.id), "it was told");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

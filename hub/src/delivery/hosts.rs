@@ -88,7 +88,8 @@ struct Host {
     first: Waiting,
     again: Waiting,
     in_ready: [bool; 3],
-    slow: bool,
+    /// It has been slow, and is until so many more answers have come quickly, one after the other.
+    quick_owed: u32,
     next_again: bool,
 }
 
@@ -217,7 +218,10 @@ impl Hosts {
     /// Gives a place back after a request that took so long and ended so.
     pub(super) fn answered(&mut self, id: HostId, sign: Sign, took: Duration, now: Instant) {
         if sign != Sign::None {
-            self.host(id).slow = took > SLOW;
+            // One quick answer among slow ones makes no quick host: as many in a row as may be under way at once do.
+            let row = u32::try_from(self.limit).unwrap_or(u32::MAX);
+            let host = self.host(id);
+            host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
             self.record(id, sign, now);
         }
         self.release(id);
@@ -336,7 +340,7 @@ impl Hosts {
         if host.in_flight as usize >= limit {
             return;
         }
-        let waits = if host.slow {
+        let waits = if host.is_slow() {
             [false, false, !(host.first.is_empty() && host.again.is_empty())]
         } else {
             [!host.first.is_empty(), !host.again.is_empty(), false]
@@ -364,17 +368,21 @@ impl Host {
             first: Waiting::new(),
             again: Waiting::new(),
             in_ready: [false; 3],
-            slow: false,
+            quick_owed: 0,
             next_again: false,
         }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.quick_owed > 0
     }
 
     /// The next one of a lane. A host may have become slow, or quick again, since it got into its queue.
     fn pop(&mut self, lane: Lane) -> Option<Waiter> {
         match lane {
-            Lane::First if !self.slow => self.first.pop(),
-            Lane::Again if !self.slow => self.again.pop(),
-            Lane::Slow if self.slow => {
+            Lane::First if !self.is_slow() => self.first.pop(),
+            Lane::Again if !self.is_slow() => self.again.pop(),
+            Lane::Slow if self.is_slow() => {
                 self.next_again = !self.next_again;
                 let (one, other) = if self.next_again {
                     (&mut self.again, &mut self.first)
@@ -495,6 +503,25 @@ mod tests {
         assert!(hosts.take(OpenLanes::ALL).is_some());
         hosts.answered(host, Sign::Alive, Duration::from_secs(1), now);
         assert!(hosts.take(quick).is_some());
+    }
+
+    /// Otherwise hosts that answer one request at once, and let all the others wait, would take every first attempt's place.
+    #[test]
+    fn a_host_that_answers_quickly_now_and_then_stays_a_slow_one() {
+        let mut hosts = hosts(4);
+        let (host, now) = (hosts.join(&"https://a.example".into()), Instant::now());
+        (1..=20).for_each(|id| hosts.wait(host, waiter(id), false));
+        let quick = OpenLanes::new(|lane| lane != Lane::Slow);
+        for _ in 0..4 {
+            assert!(hosts.take(quick).is_some());
+        }
+        let mut answered = |seconds| {
+            hosts.answered(host, Sign::Alive, Duration::from_secs(seconds), now);
+            let is_quick = hosts.take(quick).is_some();
+            is_quick || hosts.take(OpenLanes::ALL).is_none()
+        };
+        assert_eq!([9, 0, 9, 0, 0, 0, 9].map(&mut answered), [false; 7]);
+        assert_eq!([0; 4].map(&mut answered), [false, false, false, true]);
     }
 
     #[test]

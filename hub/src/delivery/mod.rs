@@ -1,7 +1,7 @@
 //! Delivery: what a topic's log holds reaches every subscription, in order, until it is acknowledged or given up.
 //!
-//! One worker per core, each with its own runtime, connections and shards; nothing is shared between them on the way of a
-//! notification. A worker drives its shards' machines (`shard`), which decide and know no input or output; it lets the
+//! One worker per core, each with its own runtime, connections and shards; on the way of a notification they share only what the
+//! store has in memory: the bounds of the logs, and notifications that were just posted or read. A worker drives its shards' machines (`shard`), which decide and know no input or output; it lets the
 //! `courier` make the requests, and saves the progress.
 
 mod addressed;

@@ -326,6 +326,9 @@ fn refusing_what_changes_every_minute(world: &mut World, status: u16) -> Vec<u64
         for _ in 0..6 {
             while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
                 attempts.push(minute);
+                if status == 410 {
+                    world.count_gone(&attempt);
+                }
                 let outcome = Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
                 let answered = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome };
                 world.machine.finished(&attempt, answered, world.now);
@@ -341,6 +344,20 @@ fn refusing_what_changes_every_minute(world: &mut World, status: u16) -> Vec<u64
 fn content_that_changes_fast_does_not_shorten_the_pauses() {
     let attempts = refusing_what_changes_every_minute(&mut World::new(29), 404);
     assert!((60..=100).contains(&attempts.len()), "{attempts:?}");
+}
+
+#[test]
+fn a_subscription_whose_record_cannot_be_read_is_tried_every_hour() {
+    let mut world = World::new(93);
+    world.subscribe_to(TopicId(1), world.lease(LONG));
+    world.publish_to(TopicId(1));
+    for _ in 0..3 {
+        let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+        world.machine.finished(&attempt, Finished::Unreadable, world.now);
+        world.wait(3_599);
+        assert_eq!(world.machine.next(world.now, OpenLanes::ALL), None);
+        world.wait(1);
+    }
 }
 
 #[test]

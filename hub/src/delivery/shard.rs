@@ -22,7 +22,7 @@ use crate::store::{
 };
 
 /// The present moment on both clocks: leases follow the wall, timers the monotonic one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Now {
     /// For pauses.
     pub(super) monotonic: Instant,
@@ -191,6 +191,8 @@ impl Machine {
             StoreEvent::Subscribed { shard, slot, topic } => {
                 if *shard == self.shard {
                     self.topics.entry(topic.id).or_insert_with(|| TopicState::fresh(topic));
+                    // What was to end it came before its subscriber was told yes.
+                    self.ended.remove(&(topic.id, slot.id));
                     self.put_slot(slot);
                 }
                 if slot.address.is_some() {
@@ -399,7 +401,7 @@ impl Machine {
         self.ended.insert((topic, id), why);
         match why {
             Ended::Expired => self.withhold(topic, id, ENDING, now),
-            Ended::Gone => self.back_off(topic, id, ENDING, now),
+            Ended::Gone { .. } => self.back_off(topic, id, ENDING, now),
         }
     }
 
@@ -514,7 +516,6 @@ impl Machine {
         // Who has got everything is asked for again when all the others of this turn have been.
         let keep = if turn > MANY && (newest_only || offset >= goal) { Keep::Nothing } else { Keep::Ready };
         let ahead = if crowded && state.subscriptions() <= FEW { Ahead::Shard } else { Ahead::Topic };
-        let started = now.monotonic;
         Some(Attempt {
             topic,
             subscription: id,
@@ -528,7 +529,7 @@ impl Machine {
             keep,
             host,
             confirmations: self.hosts.confirmations(host),
-            started,
+            started: now,
         })
     }
 

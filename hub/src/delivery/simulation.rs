@@ -35,6 +35,8 @@ struct Durable {
     slots: BTreeMap<SubscriptionId, Slot>,
     /// What was appended, from offset 1 on.
     logs: HashMap<TopicId, Vec<Rule>>,
+    /// When the subscribers were asked that said yes last.
+    verified: HashMap<SubscriptionId, DateTime>,
     /// The oldest notification that retention has left.
     firsts: HashMap<TopicId, Offset>,
     marks: HashMap<TopicId, Watermark>,
@@ -75,6 +77,12 @@ struct World {
     sick: HashMap<SubscriptionId, u16>,
     /// Single notifications that a subscriber's server fails at.
     poison: HashSet<(SubscriptionId, Offset)>,
+    /// How many requests that were sent since their subscriber said yes last it has answered with 410.
+    gone: HashMap<SubscriptionId, u32>,
+    /// Whose request was under way when it said yes.
+    asked_before: HashSet<SubscriptionId>,
+    /// Ends on their way to the store.
+    ending: Vec<(TopicId, SubscriptionId, Ended)>,
     /// Requests that were under way when the operator sent their subscriptions back.
     outdated: HashSet<(SubscriptionId, Offset)>,
     seen: Seen,
@@ -112,6 +120,9 @@ impl World {
             in_flight: Vec::new(),
             inboxes: BTreeMap::new(),
             poison: HashSet::new(),
+            gone: HashMap::new(),
+            asked_before: HashSet::new(),
+            ending: Vec::new(),
             outdated: HashSet::new(),
             seen: Seen::default(),
             sick: HashMap::new(),
@@ -225,6 +236,7 @@ impl World {
             address: None,
         };
         self.durable.slots.insert(id, slot.clone());
+        self.durable.verified.insert(id, self.now.wall);
         self.inboxes.insert(id, Inbox::default());
         let topic = Box::new(self.topic(topic));
         self.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
@@ -247,6 +259,11 @@ impl World {
         let slot = self.durable.slots.get_mut(&id).unwrap();
         slot.lease_end = lease_end;
         let slot = slot.clone();
+        self.durable.verified.insert(id, self.now.wall);
+        self.gone.remove(&id);
+        if self.in_flight.iter().any(|attempt| attempt.subscription == id) {
+            self.asked_before.insert(id);
+        }
         let topic = Box::new(self.topic(slot.topic));
         self.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
     }
@@ -299,6 +316,7 @@ impl World {
         }
         let at = self.rng.usize(0..self.in_flight.len());
         let attempt = self.in_flight.swap_remove(at);
+        let asked_before = self.asked_before.remove(&attempt.subscription);
         let offset = match self.owed(&attempt) {
             Ok(offset) => offset,
             Err(without) => return self.machine.finished(&attempt, without, self.now),
@@ -311,13 +329,16 @@ impl World {
             };
             return self.machine.finished(&attempt, finished, self.now);
         }
-        let outcome = match self.sick.get(&attempt.subscription) {
+        let outcome = match self.sick.get(&attempt.subscription).copied() {
             None if self.poison.contains(&(attempt.subscription, offset)) => {
                 Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None)
             }
             Some(status) => {
+                if status == 410 && !asked_before {
+                    self.count_gone(&attempt);
+                }
                 let hint = (self.rng.u8(0..3) == 0).then(|| Duration::from_secs(self.rng.u64(0..7_200)));
-                Outcome::of_status(http::StatusCode::from_u16(*status).unwrap(), hint)
+                Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), hint)
             }
             None if self.rng.u8(0..20) == 0 => Outcome::unreachable(),
             None => Outcome::Delivered,
@@ -326,6 +347,10 @@ impl World {
             self.receive(attempt, offset, Some(self.interval));
         }
         self.machine.finished(&attempt, Finished::Answered { offset, outcome }, self.now);
+    }
+
+    fn count_gone(&mut self, attempt: &Attempt) {
+        *self.gone.entry(attempt.subscription).or_default() += 1;
     }
 
     /// `learned` is the interval in which the hub learns of it.
@@ -375,17 +400,28 @@ impl World {
         if self.rng.u8(0..6) > 0 {
             self.save();
         }
-        for (topic, id, why) in self.machine.take_ended(2) {
+        self.take_ended();
+        for (topic, id, why) in std::mem::take(&mut self.ending) {
             // As the store does: a renewal at the last moment wins, and an end is no error when it comes twice.
             let Some(slot) = self.durable.slots.get(&id) else { continue };
-            if why == Ended::Expired && slot.lease_end > self.now.wall {
-                continue;
+            match why {
+                Ended::Expired if slot.lease_end > self.now.wall => continue,
+                Ended::Gone { asked } if self.durable.verified[&id] >= asked => continue,
+                Ended::Gone { .. } => {
+                    assert!(self.gone.contains_key(&id), "W-151: {id:?} ends although it has said yes since");
+                }
+                Ended::Expired => {}
             }
             self.durable.slots.remove(&id);
             self.durable.laggards.remove(&(topic, id));
             self.inboxes.remove(&id);
             self.machine.apply(&StoreEvent::Unsubscribed { shard: Shard(0), topic, id });
         }
+    }
+
+    /// What is over is on its way to the store, which takes its time.
+    fn take_ended(&mut self) {
+        self.ending.extend(self.machine.take_ended(2));
     }
 
     fn save(&mut self) {
@@ -432,6 +468,8 @@ impl World {
             }
         }
         self.unsaved = None;
+        self.ending.clear();
+        self.asked_before.clear();
         self.outdated.clear();
         for learned in self.inboxes.values_mut().flat_map(|inbox| inbox.got.values_mut()) {
             *learned = learned.filter(|interval| *interval < forgotten);
@@ -533,7 +571,10 @@ impl World {
             15..20 => self.subscribe(),
             20..22 => self.unsubscribe(),
             22..24 => self.renew(),
-            24..25 => self.machine.expire(self.now),
+            24..25 => {
+                self.machine.expire(self.now);
+                self.take_ended();
+            }
             25..50 => self.send(),
             50..85 => self.answer(),
             85..92 => self.checkpoint(),

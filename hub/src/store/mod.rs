@@ -31,9 +31,9 @@ use tokio::sync::mpsc;
 
 pub use backup::{BackupError, Copied, Header};
 #[cfg(test)]
-pub(crate) use conformance::posted;
+pub(crate) use conformance::{gone, posted};
 #[cfg(test)]
-pub(crate) use embedded::damage_log;
+pub(crate) use embedded::{damage_log, damage_subscription};
 pub use error::StoreError;
 pub use findings::{Fault, Findings, Mended, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
@@ -158,6 +158,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// [`StoreError::Closed`] when nothing will be written any more.
     async fn answers(&self) -> Result<()>;
 
+    /// Waits until the store has died by a fault of ours: it will take nothing any more, whatever is done about the disk.
+    async fn broken(&self);
+
     /// What the store holds. Asks nothing of the disk.
     fn usage(&self) -> Usage;
 
@@ -166,10 +169,12 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     // Topics and their logs.
 
-    /// The topic with this URL, if anybody ever published to it or subscribed.
+    /// The topic with this URL, if anybody published to it or subscribed and retention has left anything of that.
     async fn topic(&self, url: &TopicUrl) -> Result<Option<Topic>>;
     /// Every topic with the bounds of its log.
     async fn topics(&self) -> Result<Vec<Topic>>;
+    /// Whether the topic has a subscription.
+    async fn is_subscribed(&self, topic: TopicId) -> Result<bool>;
     /// Appends to the topic's log, which is made if need be; returns once the record is durable.
     ///
     /// After [`StoreError::Write`] nobody knows whether the notification is in the log; after any other error it is not.
@@ -183,8 +188,10 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// may have marked later ones as earlier. After the last offset when there is none. Reads the log from its beginning.
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset>;
     /// Forgets notifications received before `older_than`, then the oldest ones of whichever topic takes most until at most
-    /// `max_bytes` of bodies remain.
-    /// The newest notification of each topic is kept. Gaps that were found before `older_than` are forgotten too.
+    /// `max_bytes` of bodies remain, first of topics without subscriptions.
+    /// The newest notification of each topic with a subscription is kept. A topic without one of which nothing is left, nor any
+    /// idempotency key, is forgotten unless it is paused: should it come back, it has another identity and its log begins behind
+    /// the last offset of all that were forgotten. Gaps that were found before `older_than` are forgotten too.
     async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed>;
     /// When the hub was up, as it was written down last; `None` in a store that never knew.
     async fn uptime(&self) -> Result<Option<Uptime>>;
@@ -241,8 +248,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation>;
     /// Ends the subscription that a verified unsubscribe request names; unknown ones are no error (D-07).
     async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation>;
-    /// Ends a subscription for another reason. Unknown ones are no error. One that has [`Ended::Expired`] ends only if its
-    /// lease is over by the wall clock, since it may have been renewed after the caller had seen its end.
+    /// Ends a subscription for another reason. Unknown ones are no error. One that may have been renewed after the caller had seen
+    /// its end stays: one that has [`Ended::Expired`] ends only if its lease is over by the wall clock, and one that is
+    /// [`Ended::Gone`] only if it was verified before it was asked last.
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()>;
     /// The whole record of one subscription.
     async fn subscription(

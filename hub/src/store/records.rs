@@ -306,7 +306,7 @@ impl Appended {
 /// What a store holds, at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Topics that anybody ever published to or subscribed to.
+    /// Topics that anybody published to or subscribed to, and of which anything is left.
     pub topics: usize,
     /// Bytes of bodies in all logs.
     pub log_bytes: u64,
@@ -531,7 +531,10 @@ pub enum Ended {
     /// The lease ran out (W-123).
     Expired,
     /// The subscriber answered 410, twice (W-151).
-    Gone,
+    Gone {
+        /// When the request was sent that it answered so last.
+        asked: DateTime,
+    },
 }
 
 /// How far one shard of a topic is: every subscription is done through `done`, except the laggards.

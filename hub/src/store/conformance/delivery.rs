@@ -1,8 +1,8 @@
 //! The state of delivery: owners, watermarks, laggards and skips.
 
-use super::{Place, append, at, behind, callback, on_every_engine, posted, subscribe, the, topic};
+use super::{Place, append, at, behind, callback, gone, on_every_engine, posted, subscribe, the, topic};
 use crate::store::{
-    Checkpoint, Ended, Epoch, FailureClass, Gap, Laggard, Missed, Offset, Replayed, Shard, Skip, Standing,
+    Checkpoint, Epoch, FailureClass, Gap, Laggard, Missed, Offset, Replayed, Shard, Skip, Standing,
     StoreError, StoreEvent, Subscription, SubscriptionId, Sweep, Watermark,
 };
 
@@ -93,7 +93,7 @@ async fn laggards_of_ended_subscriptions_are_left_out(place: Place) {
         || Checkpoint { laggards: vec![behind(&ended, 0), behind(&alive, 0)], ..Checkpoint::default() };
     // In one group or in two, the end comes first.
     let (end, saved) = tokio::join!(
-        store.end(shard, ended.topic, ended.id, Ended::Gone),
+        store.end(shard, ended.topic, ended.id, gone()),
         store.checkpoint(shard, epoch, checkpoint())
     );
     end.unwrap();

@@ -6,7 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use super::{DAY, Place, append, at, is_new, named, on_every_engine, posted, read, the, told, topic};
+use super::{
+    DAY, Place, append, at, callback, is_new, named, on_every_engine, posted, read, subscribe, the, told,
+    topic,
+};
 use crate::store::{
     Chain, ChainBreak, Interval, NewNotification, NotificationLinks, Offset, Rule, StoreEvent, TopicId,
     Validators,
@@ -271,6 +274,7 @@ async fn validators_are_found_again_after_reopening(place: Place) {
 async fn the_first_since_a_moment_is_found_although_the_clock_was_set_back(place: Place) {
     let store = place.open();
     let url = topic("t");
+    subscribe(&*store, &url, &callback("d")).await;
     let mut id = TopicId(0);
     // Two hours of a clock that goes wrong, then the right time again.
     for seconds in [10, 20, 7_230, 7_240, 50, 60, 70] {

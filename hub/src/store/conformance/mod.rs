@@ -20,9 +20,9 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use tempfile::TempDir;
 
 use super::{
-    Activation, Appended, Engine, FailureClass, Fault, Intent, Keyring, Laggard, NewNotification, NewRequest,
-    Notification, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreEvent, Subscription,
-    Topic, TopicId,
+    Activation, Appended, Ended, Engine, FailureClass, Fault, Intent, Keyring, Laggard, NewNotification,
+    NewRequest, Notification, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreEvent,
+    Subscription, Topic, TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -179,6 +179,11 @@ fn behind(subscription: &Subscription, cursor: u64) -> Laggard {
         failing_since: Some(at(1_000_000_000)),
         class: FailureClass::Trouble,
     }
+}
+
+/// Gone since long after everything that these tests verify.
+pub(crate) fn gone() -> Ended {
+    Ended::Gone { asked: at(9_000_000_000) }
 }
 
 /// What has been told so far.

@@ -1,18 +1,18 @@
 //! Random operations against a model that keeps everything in plain maps, with reopening in between.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
-use super::{LEASE, Place, at, behind, posted, read, topic};
+use super::{LEASE, Place, at, behind, gone, posted, read, topic};
 use crate::store::{
-    Activation, Appended, Checkpoint, Ended, Engine, Epoch, Fault, Intent, Laggard, NewNotification,
-    NewRequest, Offset, PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription,
-    SubscriptionId, Trimmed, Watermark,
+    Activation, Appended, Checkpoint, Engine, Epoch, Fault, Intent, Laggard, NewNotification, NewRequest,
+    Offset, PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription, SubscriptionId,
+    Trimmed, Watermark,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
@@ -95,6 +95,8 @@ fn operation() -> impl Strategy<Value = Operation> {
 struct Model {
     now: i64,
     topics: BTreeMap<usize, Log>,
+    /// The last offset of all topics that were forgotten.
+    floor: u64,
     keys: BTreeMap<(usize, u8), (u64, i64, Bytes)>,
     asked: BTreeMap<Pair, Vec<PendingRequest>>,
     waiting: BTreeMap<Pair, PendingRequest>,
@@ -151,10 +153,7 @@ impl Model {
             }
             Operation::End { pair } => {
                 if let Some((subscription, _)) = self.subscriptions.remove(&pair) {
-                    store
-                        .end(shard_of(pair), subscription.topic, subscription.id, Ended::Gone)
-                        .await
-                        .unwrap();
+                    store.end(shard_of(pair), subscription.topic, subscription.id, gone()).await.unwrap();
                 }
             }
             Operation::Claim { shard } => {
@@ -196,22 +195,30 @@ impl Model {
             assert!(if *before == body { same } else { reused }, "{appended:?}");
             return;
         }
-        let log = self.topics.entry(topic).or_default();
+        let now = self.now;
+        let log = self.log(topic);
         log.head += 1;
         if rule == Rule::Latest {
             log.latest = log.head;
         }
-        log.held.insert(log.head, (body.clone(), self.now));
-        assert!(matches!(appended, Appended::New(id) if id.offset == log.head), "{appended:?}");
+        log.held.insert(log.head, (body.clone(), now));
+        let head = log.head;
+        assert!(matches!(appended, Appended::New(id) if id.offset == head), "{appended:?}");
         if let Some(key) = key {
-            self.keys.insert((topic, key), (log.head, self.now, body));
+            self.keys.insert((topic, key), (head, now, body));
         }
+    }
+
+    fn log(&mut self, topic: usize) -> &mut Log {
+        let begun = Log { head: self.floor, ..Log::default() };
+        self.topics.entry(topic).or_insert(begun)
     }
 
     async fn trim(&mut self, store: &dyn Store, older_than: i64, max_bytes: u64) {
         let trimmed = store.trim(at(START + older_than), max_bytes).await.unwrap();
         let (mut notifications, mut bytes, mut early) = (0, 0, 0);
         let mut shortened = BTreeMap::new();
+        let subscribed: BTreeSet<_> = self.subscriptions.keys().map(|(topic, _)| *topic).collect();
         loop {
             let total: u64 = self
                 .topics
@@ -221,9 +228,13 @@ impl Model {
                 .sum();
             let kept = |log: &Log| log.held.values().next().map(|(_, received)| *received);
             let bytes_of = |log: &Log| log.held.values().map(|(body, _)| body.len()).sum::<usize>();
-            let more_than_one = || self.topics.iter().filter(|(_, log)| log.held.len() > 1);
-            let oldest = more_than_one().min_by_key(|(_, log)| kept(log));
-            let largest = more_than_one().max_by_key(|(_, log)| (bytes_of(log), Reverse(kept(log))));
+            let owed = |topic: &usize| usize::from(subscribed.contains(topic));
+            let more_than_owed = || self.topics.iter().filter(|(topic, log)| log.held.len() > owed(topic));
+            let oldest = more_than_owed().min_by_key(|(_, log)| kept(log));
+            let largest = more_than_owed().max_by_key(|(topic, log)| {
+                let for_nobody = bytes_of(log) > 0 && owed(topic) == 0;
+                (for_nobody, bytes_of(log), Reverse(kept(log)))
+            });
             let is_old = |log: &Log| kept(log).is_some_and(|received| received < older_than);
             let victim = oldest.filter(|(_, log)| is_old(log));
             let Some(victim) = victim.or(largest.filter(|_| total > max_bytes)) else { break };
@@ -238,6 +249,19 @@ impl Model {
         assert_eq!(trimmed, Trimmed { notifications, bytes, early });
         self.skips
             .retain(|(_, topic, offset, _), _| shortened.get(topic).is_none_or(|first| offset >= first));
+        self.forget(&subscribed);
+    }
+
+    /// Nothing stays of topics that nobody needs.
+    fn forget(&mut self, subscribed: &BTreeSet<usize>) {
+        let named: BTreeSet<_> = self.keys.keys().map(|(topic, _)| *topic).collect();
+        self.topics.retain(|topic, log| {
+            let stays = !log.held.is_empty() || subscribed.contains(topic) || named.contains(topic);
+            self.floor = if stays { self.floor } else { self.floor.max(log.head) };
+            stays
+        });
+        self.watermarks.retain(|(_, topic), _| self.topics.contains_key(topic));
+        self.skips.retain(|(_, topic, ..), _| self.topics.contains_key(topic));
     }
 
     async fn ask(&mut self, store: &dyn Store, pair: Pair, subscribe: bool) {
@@ -278,7 +302,7 @@ impl Model {
             return;
         }
         let read = store.find_subscription(&request.topic, &request.callback).await.unwrap().unwrap();
-        let head = self.topics.entry(pair.0).or_default().head;
+        let head = self.log(pair.0).head;
         if let Some((known, _)) = self.subscriptions.get_mut(&pair) {
             assert_eq!((read.id, read.start), (known.id, known.start));
             *known = read;

@@ -1,21 +1,24 @@
 //! Retention: what may be forgotten, and nothing else.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
 use super::{
-    Place, append, at, callback, is_new, named, on_every_engine, posted, read, subscribe, the, topic,
+    Place, append, at, callback, gone, is_new, named, on_every_engine, posted, read, subscribe, the, topic,
 };
 use crate::store::{
-    Checkpoint, FailureClass, Leap, NewNotification, Offset, Skip, Store, StoreEvent, TopicId, Trimmed,
-    Uptime,
+    Checkpoint, FailureClass, Leap, NewNotification, Offset, Shard, Skip, Store, StoreEvent, TopicId,
+    Trimmed, Uptime, Watermark,
 };
 
 on_every_engine!(
     old_notifications_are_forgotten,
-    the_newest_of_each_topic_is_kept,
+    the_newest_of_each_topic_with_a_subscription_is_kept,
+    what_nobody_is_subscribed_to_makes_room_first_and_grows_old,
+    a_topic_that_nobody_needs_is_forgotten_and_comes_back_as_another,
+    a_topic_that_somebody_needs_is_not_forgotten,
     the_largest_log_makes_room_first,
     large_bodies_are_forgotten_whole,
     more_than_one_slice_is_forgotten_at_once,
@@ -61,10 +64,11 @@ async fn old_notifications_are_forgotten(place: Place) {
     assert_eq!(store.trim(at(3), EVERYTHING).await.unwrap(), Trimmed::default());
 }
 
-async fn the_newest_of_each_topic_is_kept(place: Place) {
+async fn the_newest_of_each_topic_with_a_subscription_is_kept(place: Place) {
     let store = place.open();
     let mut ids = Vec::new();
     for name in ["a", "b"] {
+        subscribe(&*store, &topic(name), &callback("d")).await;
         append_at(&*store, &topic(name), 1, 10).await;
         ids.push(append_at(&*store, &topic(name), 2, 10).await);
     }
@@ -75,8 +79,92 @@ async fn the_newest_of_each_topic_is_kept(place: Place) {
     }
 }
 
+/// Whoever pings many addresses and ends their subscriptions must not fill the log for good.
+async fn what_nobody_is_subscribed_to_makes_room_first_and_grows_old(place: Place) {
+    let store = place.open();
+    let (_, ended) = subscribe(&*store, &topic("left"), &callback("d")).await;
+    subscribe(&*store, &topic("owed"), &callback("d")).await;
+    let owed = append_at(&*store, &topic("owed"), 1, 500).await;
+    append_at(&*store, &topic("owed"), 2, 500).await;
+    let left = append_at(&*store, &topic("left"), 3, 100).await;
+    store.trim(at(0), 1_000).await.unwrap();
+    assert_eq!((held(&*store, owed, 1..=2).await, held(&*store, left, 1..=1).await), (vec![2], vec![1]));
+    let shard = Shard::of(&callback("d"), store.shards());
+    append_at(&*store, &topic("owed"), 4, 500).await;
+    store.end(shard, ended.topic, ended.id, gone()).await.unwrap();
+    let store = place.reopen(store);
+    let trimmed = store.trim(at(0), 1_000).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 1, bytes: 100, early: 1 });
+    assert_eq!(held(&*store, owed, 2..=3).await, [2, 3]);
+
+    append_at(&*store, &topic("left"), 5, 100).await;
+    let trimmed = store.trim(at(6), EVERYTHING).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 600, early: 0 });
+    assert_eq!(held(&*store, owed, 2..=3).await, [3]);
+    assert_eq!(store.usage().log_bytes, 500);
+    drop(store);
+    assert_eq!(place.faults(), []);
+}
+
+async fn a_topic_that_nobody_needs_is_forgotten_and_comes_back_as_another(place: Place) {
+    let store = place.open();
+    let url = topic("t");
+    let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
+    for second in 1..=3 {
+        append_at(&*store, &url, second, 1).await;
+    }
+    let id = subscription.topic;
+    let epoch = store.claim(shard).await.unwrap();
+    let checkpoint = || {
+        let done = Watermark { done: Offset(3), sweep: None };
+        Checkpoint { watermarks: vec![(id, done)], ..Checkpoint::default() }
+    };
+    store.checkpoint(shard, epoch, checkpoint()).await.unwrap();
+    store.end(shard, id, subscription.id, gone()).await.unwrap();
+    store.trim(at(4), EVERYTHING).await.unwrap();
+    assert_eq!(store.topic(&url).await.unwrap(), None);
+    assert_eq!(store.usage().topics, 0);
+    // Whoever delivered does not know it yet.
+    store.checkpoint(shard, epoch, checkpoint()).await.unwrap();
+    let store = place.reopen(store);
+    assert_eq!(store.topics().await.unwrap(), []);
+    let (again, offset) = append(&*store, posted(&url, "x")).await;
+    assert_ne!(again, id, "what it was called before stays unique");
+    assert_eq!(offset, Offset(4), "who has read the log up to 3 goes on behind that");
+    let (_, subscription) = subscribe(&*store, &topic("other"), &callback("d")).await;
+    assert_eq!(subscription.start, Offset(3));
+    let store = place.reopen(store);
+    assert_eq!(held(&*store, again, 1..=5).await, [4]);
+    drop(store);
+    assert_eq!(place.faults(), []);
+}
+
+async fn a_topic_that_somebody_needs_is_not_forgotten(place: Place) {
+    let store = place.open();
+    let names = ["named", "paused", "subscribed"].map(topic);
+    let day = Duration::from_secs(86_400);
+    store.append(named(posted(&names[0], "x"), "key", DateTime::now()), day).await.unwrap();
+    let paused = append_at(&*store, &names[1], 1, 1).await;
+    store.pause(paused).await.unwrap();
+    subscribe(&*store, &names[2], &callback("d")).await;
+    let before = store.topics().await.unwrap().len();
+    let next_week = DateTime::from_system_time(SystemTime::now() + 7 * day);
+    store.trim(next_week, EVERYTHING).await.unwrap();
+    let store = place.reopen(store);
+    assert_eq!((before, store.topics().await.unwrap().len()), (3, 3));
+    store.resume(paused).await.unwrap();
+    store.trim(next_week, EVERYTHING).await.unwrap();
+    assert_eq!(store.topic(&names[1]).await.unwrap(), None);
+    for url in [&names[0], &names[2]] {
+        assert!(store.topic(url).await.unwrap().is_some(), "{url:?}");
+    }
+}
+
 async fn the_largest_log_makes_room_first(place: Place) {
     let store = place.open();
+    for name in ["quiet", "greedy"] {
+        subscribe(&*store, &topic(name), &callback("d")).await;
+    }
     let quiet = append_at(&*store, &topic("quiet"), 1, 100).await;
     append_at(&*store, &topic("quiet"), 2, 100).await;
     let mut greedy = TopicId(0);
@@ -111,6 +199,7 @@ async fn large_bodies_are_forgotten_whole(place: Place) {
 async fn more_than_one_slice_is_forgotten_at_once(place: Place) {
     let store = place.open();
     let url = topic("t");
+    subscribe(&*store, &url, &callback("d")).await;
     let appends = (1..=2_500).map(|second| append_at(&*store, &url, second, 1));
     futures_util::future::join_all(appends).await;
     let trimmed = store.trim(at(10_000), EVERYTHING).await.unwrap();
@@ -148,6 +237,7 @@ async fn what_is_kept_survives_trimming_and_reopening(place: Place) {
 async fn offsets_go_on_after_trimming(place: Place) {
     let store = place.open();
     let url = topic("t");
+    subscribe(&*store, &url, &callback("d")).await;
     for second in 1..=3 {
         append_at(&*store, &url, second, 1).await;
     }

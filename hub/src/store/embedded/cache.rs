@@ -1,16 +1,20 @@
 //! What delivery reads again and again: the newest notifications, bounded by bytes, and recipients, bounded by number. What it reads
 //! once only, in the order of a sweep, takes no room from these.
+//!
+//! Of a notification there is one copy at a time: whoever asks for one that others still have gets theirs, and those who ask for
+//! one that nobody has wait for the first of them to read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lru::LruCache;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::store::{Keep, Notification, Offset, Recipient, Shard, SubscriptionId, TopicId};
 
-/// Bytes of notifications that are kept.
+/// Bytes of notifications that are kept although nobody has them.
 const NOTIFICATION_BYTES: usize = 16 * 1024 * 1024;
 /// Recipients that are kept ready, in all shards.
 const RECIPIENTS: usize = 65_536;
@@ -24,9 +28,16 @@ pub(super) struct Notifications {
 }
 
 struct KeptNotifications {
-    entries: LruCache<(TopicId, Offset), Arc<Notification>>,
+    entries: LruCache<Place, Arc<Notification>>,
     bytes: usize,
+    /// Everything that was put and is somewhere still.
+    alive: Swept<Notification>,
+    /// Held by whoever reads one.
+    readings: Swept<tokio::sync::Mutex<()>>,
 }
+
+/// Where a notification is.
+type Place = (TopicId, Offset);
 
 impl Default for Notifications {
     fn default() -> Self {
@@ -36,24 +47,83 @@ impl Default for Notifications {
 
 impl Notifications {
     fn with_limit(limit: usize) -> Self {
-        Self { limit, kept: Mutex::new(KeptNotifications { entries: LruCache::unbounded(), bytes: 0 }) }
+        let kept = KeptNotifications {
+            entries: LruCache::unbounded(),
+            bytes: 0,
+            alive: Swept::default(),
+            readings: Swept::default(),
+        };
+        Self { limit, kept: Mutex::new(kept) }
     }
 
     pub(super) fn get(&self, topic: TopicId, offset: Offset) -> Option<Arc<Notification>> {
-        lock(&self.kept).entries.get(&(topic, offset)).cloned()
+        let mut kept = lock(&self.kept);
+        let ready = kept.entries.get(&(topic, offset)).cloned();
+        ready.or_else(|| kept.alive.get((topic, offset)))
     }
 
+    /// The turn to read this one: it may have been read meanwhile.
+    pub(super) async fn turn(&self, topic: TopicId, offset: Offset) -> OwnedMutexGuard<()> {
+        let reading = lock(&self.kept).readings.get_or_default((topic, offset));
+        reading.lock_owned().await
+    }
+
+    /// One that takes more than all may is kept only as long as somebody has it.
     pub(super) fn put(&self, notification: Arc<Notification>) {
         let mut kept = lock(&self.kept);
-        kept.bytes += weight(&notification);
-        let key = (notification.topic, notification.offset);
-        if let Some((_, replaced)) = kept.entries.push(key, notification) {
+        let (place, bytes) = ((notification.topic, notification.offset), weight(&notification));
+        kept.alive.put(place, &notification);
+        if bytes > self.limit {
+            return;
+        }
+        kept.bytes += bytes;
+        if let Some((_, replaced)) = kept.entries.push(place, notification) {
             kept.bytes -= weight(&replaced);
         }
         while kept.bytes > self.limit {
             let Some((_, oldest)) = kept.entries.pop_lru() else { break };
             kept.bytes -= weight(&oldest);
         }
+    }
+}
+
+/// What others keep alive. Now and then the places of what is gone are swept, so that they are never more than twice as many as
+/// were alive then.
+struct Swept<T> {
+    known: HashMap<Place, Weak<T>>,
+    sweep_at: usize,
+}
+
+/// So few places are not worth a sweep.
+const FEW: usize = 64;
+
+impl<T> Default for Swept<T> {
+    fn default() -> Self {
+        Self { known: HashMap::new(), sweep_at: FEW }
+    }
+}
+
+impl<T> Swept<T> {
+    fn get(&self, place: Place) -> Option<Arc<T>> {
+        self.known.get(&place)?.upgrade()
+    }
+
+    fn put(&mut self, place: Place, new: &Arc<T>) {
+        self.known.insert(place, Arc::downgrade(new));
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|_, known| known.strong_count() > 0);
+            self.sweep_at = FEW.max(2 * self.known.len());
+        }
+    }
+}
+
+impl<T: Default> Swept<T> {
+    fn get_or_default(&mut self, place: Place) -> Arc<T> {
+        self.get(place).unwrap_or_else(|| {
+            let new = Arc::default();
+            self.put(place, &new);
+            new
+        })
     }
 }
 
@@ -206,11 +276,30 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_above_the_limit_leaves_nothing_behind() {
+    fn a_notification_above_the_limit_is_kept_by_those_who_have_it_and_takes_room_from_nobody() {
         let cache = Notifications::with_limit(1_000);
-        cache.put(notification(1, 2_000));
+        cache.put(notification(1, 10));
+        let large = notification(2, 2_000);
+        cache.put(Arc::clone(&large));
+        assert!(cache.get(TopicId(1), Offset(1)).is_some());
+        assert!(cache.get(TopicId(1), Offset(2)).is_some_and(|found| Arc::ptr_eq(&found, &large)));
+        drop(large);
+        assert!(cache.get(TopicId(1), Offset(2)).is_none());
+    }
+
+    #[test]
+    fn what_had_to_make_room_is_found_as_long_as_somebody_has_it() {
+        let cache = Notifications::with_limit(2_000);
+        let first = notification(1, 1_000);
+        cache.put(Arc::clone(&first));
+        cache.put(notification(2, 1_000));
+        assert!(cache.get(TopicId(1), Offset(1)).is_some_and(|found| Arc::ptr_eq(&found, &first)));
+        drop(first);
         assert!(cache.get(TopicId(1), Offset(1)).is_none());
-        assert_eq!(lock(&cache.kept).bytes, 0);
+        for offset in 3..10_000 {
+            cache.put(notification(offset, 1_000));
+        }
+        assert!(lock(&cache.kept).alive.known.len() <= FEW, "nothing stays of what is gone");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use resync_core::durable::sync_folder;
 
@@ -117,8 +117,10 @@ pub(super) fn lock(directory: &Path) -> Result<File> {
 
 /// Makes the names of everything in the directory durable, and its own. Engines sync what is in their folders, but not always
 /// the folders that these folders are in.
-pub(super) fn settle(directory: &Path) -> Result<()> {
-    settle_below(directory).map_err(|e| cannot("sync", directory, &e))?;
+pub(super) fn settle(engine: Engine, directory: &Path) -> Result<()> {
+    let settled = folders(engine, directory)
+        .and_then(|folders| folders.iter().try_for_each(|folder| sync_folder(folder)));
+    settled.map_err(|e| cannot("sync", directory, &e))?;
     // Whether the folder above may be opened is up to others.
     if let Some(Err(error)) = directory.parent().map(sync_folder) {
         tracing::debug!(%error, "the folder of the data folder is not synced");
@@ -126,14 +128,22 @@ pub(super) fn settle(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn settle_below(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            settle_below(&entry.path())?;
+/// The folders of the store, each behind those in it. Another folder in the directory is none of ours: the root of a disk has one that
+/// only root may open.
+fn folders(engine: Engine, directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut folders = vec![directory.to_owned(), directory.join(engine.name())];
+    let mut looked = 1;
+    while let Some(folder) = folders.get(looked).cloned() {
+        looked += 1;
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
         }
     }
-    sync_folder(directory)
+    folders.reverse();
+    Ok(folders)
 }
 
 /// Secrets and callbacks are in there: nobody but the hub's user may look.
@@ -207,5 +217,35 @@ impl Engine {
             Self::Fjall => "fjall",
             Self::Sled => "sled",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_the_stores_is_not_opened_like_the_lost_and_found_of_a_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        for name in ["lost+found/1", "sled", "fjall/keyspaces/1/tables", "fjall/keyspaces/2"] {
+            fs::create_dir_all(place(name)).unwrap();
+        }
+        let found = folders(Engine::Fjall, folder.path()).unwrap();
+        let inner = [
+            "fjall/keyspaces/1/tables",
+            "fjall/keyspaces/1",
+            "fjall/keyspaces/2",
+            "fjall/keyspaces",
+            "fjall",
+        ];
+        let mut expected: Vec<_> = inner.iter().map(|name| place(name)).collect();
+        expected.push(folder.path().to_owned());
+        assert!(found.iter().is_sorted_by_key(|folder| std::cmp::Reverse(folder.components().count())));
+        let sorted = |mut folders: Vec<PathBuf>| {
+            folders.sort();
+            folders
+        };
+        assert_eq!(sorted(found), sorted(expected));
     }
 }

@@ -32,6 +32,7 @@ struct Opened {
 
 impl Opened {
     fn open(directory: &Path) -> Result<Self> {
+        journals::put_back(directory).map_err(|error| StoreError::Read(error.to_string()))?;
         let database = match builder(directory).open() {
             Err(fjall::Error::JournalRecovery(_)) => open_without_last(directory)?,
             opened => opened.map_err(|error| open_error(directory, &error))?,
@@ -132,6 +133,9 @@ fn open_without_last(directory: &Path) -> Result<Database> {
     let spoilt = journals::spoil_last(directory).map_err(failed)?;
     match builder(directory).open() {
         Ok(database) => {
+            if let Some(spoilt) = spoilt {
+                spoilt.keep().map_err(failed)?;
+            }
             tracing::warn!(
                 "the last write before a crash was torn and is dropped; nobody was told that it was there"
             );

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use resync_core::durable::sync_folder;
+
 /// Bytes that are read and written at once.
 const CHUNK: usize = 64 * 1024;
 
@@ -29,13 +31,17 @@ fn rewrite_one(path: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The last batch of the newest journal, made invalid.
+/// The last batch of the newest journal, made invalid. Until that is undone or final, a note beside the journals says what was there,
+/// so that a process that dies in between takes nothing away.
 #[derive(Debug)]
 pub(super) struct Spoilt {
     path: PathBuf,
     at: u64,
     byte: u8,
 }
+
+/// The note: name of the journal, place and byte.
+const NOTE: &str = "spoilt";
 
 /// Spoils the last batch, so that fjall discards it like one whose end is missing; `None` where there is none.
 ///
@@ -55,8 +61,10 @@ pub(super) fn spoil_last(directory: &Path) -> io::Result<Option<Spoilt>> {
             Ok(())
         })?;
         if let Some((at, byte)) = last {
-            write_byte(&path, at, 0)?;
-            return Ok(Some(Spoilt { path, at, byte }));
+            let spoilt = Spoilt { path, at, byte };
+            spoilt.note()?;
+            write_byte(&spoilt.path, at, 0)?;
+            return Ok(Some(spoilt));
         }
     }
     Ok(None)
@@ -65,14 +73,55 @@ pub(super) fn spoil_last(directory: &Path) -> io::Result<Option<Spoilt>> {
 impl Spoilt {
     /// Puts it back as it was.
     pub(super) fn undo(self) -> io::Result<()> {
-        write_byte(&self.path, self.at, self.byte)
+        write_byte(&self.path, self.at, self.byte)?;
+        self.keep()
+    }
+
+    /// It stays as it is now.
+    pub(super) fn keep(self) -> io::Result<()> {
+        let folder = self.folder();
+        fs::remove_file(folder.join(NOTE))?;
+        sync_folder(folder)
+    }
+
+    fn note(&self) -> io::Result<()> {
+        let name = self.path.file_name().unwrap_or_default();
+        let mut note = File::create(self.folder().join(NOTE))?;
+        writeln!(note, "{} {} {}", name.display(), self.at, self.byte)?;
+        note.sync_all()?;
+        sync_folder(self.folder())
+    }
+
+    /// Reads a note. One that is not whole was not finished, and nothing was spoilt.
+    fn noted(directory: &Path, note: &str) -> Option<Self> {
+        let (name, rest) = note.strip_suffix('\n')?.split_once(' ')?;
+        let (at, byte) = rest.split_once(' ')?;
+        Some(Self { path: directory.join(name), at: at.parse().ok()?, byte: byte.parse().ok()? })
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+}
+
+/// Undoes what a process has spoilt that died before it knew whether that helps.
+pub(super) fn put_back(directory: &Path) -> io::Result<()> {
+    let note = match fs::read_to_string(directory.join(NOTE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        note => note?,
+    };
+    let spoilt = Spoilt::noted(directory, &note).filter(|spoilt| spoilt.path.is_file());
+    match spoilt {
+        Some(spoilt) => spoilt.undo(),
+        None => fs::remove_file(directory.join(NOTE)),
     }
 }
 
 fn write_byte(path: &Path, at: u64, byte: u8) -> io::Result<()> {
     let mut file = File::options().write(true).open(path)?;
     file.seek(SeekFrom::Start(at))?;
-    file.write_all(&[byte])
+    file.write_all(&[byte])?;
+    file.sync_all()
 }
 
 /// The journals with their numbers.
@@ -105,5 +154,34 @@ fn each_chunk(
             see(file, at, &chunk[..read])?;
         }
         at += read as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_has_spoilt_that_died_is_put_back_by_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, note) = (folder.path().join("7.jnl"), folder.path().join(NOTE));
+        let whole = [b"a batch".as_slice(), &[0; 100]].concat();
+        let read = || fs::read(&journal).unwrap();
+        fs::write(&journal, &whole).unwrap();
+        // One whose note was not finished had not begun.
+        fs::write(&note, "7.jnl 3").unwrap();
+        put_back(folder.path()).unwrap();
+        assert_eq!((read(), note.exists()), (whole.clone(), false));
+
+        drop(spoil_last(folder.path()).unwrap().unwrap());
+        assert_ne!(read(), whole);
+        put_back(folder.path()).unwrap();
+        assert_eq!((read(), note.exists()), (whole.clone(), false));
+
+        let spoilt = spoil_last(folder.path()).unwrap().unwrap();
+        let kept = read();
+        spoilt.keep().unwrap();
+        put_back(folder.path()).unwrap();
+        assert_eq!((read(), note.exists()), (kept, false));
     }
 }

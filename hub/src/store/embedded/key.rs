@@ -22,6 +22,9 @@ pub(super) const COUNTERS: &[u8] = b"counters";
 /// Under which keys secrets are kept.
 pub(super) const ENCRYPTION: &[u8] = b"encryption";
 
+/// Behind which the logs of new topics begin.
+pub(super) const FLOOR: &[u8] = b"floor";
+
 /// When the hub was up.
 pub(super) const UPTIME: &[u8] = b"uptime";
 

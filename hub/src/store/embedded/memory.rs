@@ -7,15 +7,17 @@ use std::collections::HashMap;
 use super::codec;
 use super::engine::{Engine, Keys, Space};
 use super::key::{self, Pair, pair};
-use super::layout::{Counters, Encryption, Foundation, TopicState};
+use super::layout::{Counters, Encryption, Floor, Foundation, TopicState};
 use crate::store::keyring::Keyring;
 use crate::store::{Epoch, PendingRequest, RequestId, Result, Shard, TopicId};
 
-/// Every topic.
+/// Every topic, and how many subscriptions it has.
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     by_id: HashMap<TopicId, TopicState>,
     by_key: HashMap<Box<str>, TopicId>,
+    /// Only those that have any.
+    subscriptions: HashMap<TopicId, u64>,
 }
 
 impl Topics {
@@ -24,6 +26,12 @@ impl Topics {
         for record in engine.scan(Space::Topics, &Keys::all()) {
             let (key, value) = record?;
             topics.put(codec::open(&Keyring::none(), &key, &value)?);
+        }
+        for record in engine.scan(Space::Subscriptions, &Keys::all()) {
+            // Also one that cannot be read is a subscription.
+            if let Some(topic) = key::topic_of_subscription(&record?.0) {
+                topics.count(topic, 1);
+            }
         }
         Ok(topics)
     }
@@ -35,6 +43,27 @@ impl Topics {
             self.by_key.insert(state.topic.url.key().into(), state.topic.id);
             self.by_id.insert(state.topic.id, state);
         }
+    }
+
+    pub(super) fn remove(&mut self, id: TopicId) {
+        let Some(TopicState { topic, .. }) = self.by_id.remove(&id) else { return };
+        // The URL may be another topic's already, which came after this one.
+        if self.id(topic.url.key()) == Some(id) {
+            self.by_key.remove(topic.url.key());
+        }
+    }
+
+    /// So many subscriptions more, or fewer.
+    pub(super) fn count(&mut self, topic: TopicId, change: i64) {
+        let count = self.subscriptions.entry(topic).or_default();
+        *count = count.saturating_add_signed(change);
+        if *count == 0 {
+            self.subscriptions.remove(&topic);
+        }
+    }
+
+    pub(super) fn subscriptions(&self, id: TopicId) -> u64 {
+        self.subscriptions.get(&id).copied().unwrap_or_default()
     }
 
     pub(super) fn get(&self, id: TopicId) -> Option<&TopicState> {
@@ -63,11 +92,14 @@ pub(super) struct Ledger {
     pub(super) counters: Counters,
     /// The newest epoch of each shard that was ever claimed.
     pub(super) epochs: HashMap<Shard, Epoch>,
+    /// Behind which the logs of new topics begin.
+    pub(super) floor: Floor,
 }
 
 impl Ledger {
     pub(super) fn load(engine: &dyn Engine, keys: &Keyring, shards: u16) -> Result<Self> {
         let counters = get(engine, Space::Meta, key::COUNTERS)?.unwrap_or_default();
+        let floor = get(engine, Space::Meta, key::FLOOR)?.unwrap_or_default();
         let mut epochs = HashMap::new();
         for shard in (0..shards).map(Shard) {
             if let Some(epoch) = get(engine, Space::Meta, &key::epoch(shard))? {
@@ -80,7 +112,7 @@ impl Ledger {
             let request: PendingRequest = codec::open(keys, &key, &value)?;
             pending.insert(pair(&request.topic, &request.callback), request.id);
         }
-        Ok(Self { pending, counters, epochs })
+        Ok(Self { pending, counters, epochs, floor })
     }
 }
 

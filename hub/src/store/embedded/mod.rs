@@ -60,7 +60,7 @@ pub(super) use self::restore::{restore, verify};
 use self::room::Room;
 use self::shared::Shared;
 #[cfg(test)]
-pub(crate) use self::testing::damage_log;
+pub(crate) use self::testing::{damage_log, damage_subscription};
 use self::writer::{Kind, Writer};
 use super::{
     Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,
@@ -75,6 +75,8 @@ use crate::telemetry::TraceContext;
 const SHARDS: u16 = 16;
 /// Records that retention or a replay removes in one command, so that publishers wait for milliseconds at most.
 const SLICE: usize = 1024;
+/// Topics that are forgotten in one command, each with records in every shard.
+const IDLE: usize = 32;
 /// Records that are looked at in one command when secrets are rewritten.
 const RESEALED: usize = 1024;
 /// About how many bytes a small command writes.
@@ -90,7 +92,7 @@ pub(super) fn open(
     let lock = directory::take(engine, directory)?;
     let opened = open_engine(engine, directory)?;
     directory::migrate(engine, directory)?;
-    directory::settle(directory)?;
+    directory::settle(engine, directory)?;
     let store = Embedded::over(opened, keys, Some(lock), Room::on_disk(directory, reserve))?;
     tracing::info!(
         engine = engine.name(),
@@ -151,6 +153,18 @@ impl Embedded {
         self.writer.run(Kind::Essential, SMALL, note).await
     }
 
+    /// Repeats a command from where it says to go on, until there is no such place.
+    async fn in_slices<F>(&self, command: F) -> Result<()>
+    where
+        F: Fn(&mut transaction::Transaction<'_>, Vec<u8>) -> Result<Option<Vec<u8>>> + Copy + Send + 'static,
+    {
+        let mut next = Some(Vec::new());
+        while let Some(from) = next {
+            next = self.writer.run(Kind::Essential, SMALL, move |t| command(t, from)).await?;
+        }
+        Ok(())
+    }
+
     /// Reads that may take long run where they hold up nobody.
     async fn read<T, F>(&self, read: F) -> Result<T>
     where
@@ -207,6 +221,10 @@ impl Store for Embedded {
         self.writer.answers().await
     }
 
+    async fn broken(&self) {
+        self.shared.broken().await;
+    }
+
     fn usage(&self) -> Usage {
         self.shared.usage()
     }
@@ -228,6 +246,10 @@ impl Store for Embedded {
         Ok(self.shared.topics().iter().map(|state| state.topic.clone()).collect())
     }
 
+    async fn is_subscribed(&self, topic: TopicId) -> Result<bool> {
+        Ok(self.shared.topics().subscriptions(topic) > 0)
+    }
+
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
         let bytes = SMALL + notification.body.len();
         self.writer
@@ -240,7 +262,17 @@ impl Store for Embedded {
         if let Some(notification) = self.shared.cached_notification(topic, found) {
             return Ok(Some(notification));
         }
-        self.read(move |shared| shared.read_notification_from(topic, found)).await
+        // Until the reading is over, even where this caller goes away: two readers would have a copy each.
+        let turn = self.shared.turn_to_read(topic, found).await;
+        if let Some(notification) = self.shared.cached_notification(topic, found) {
+            return Ok(Some(notification));
+        }
+        self.read(move |shared| {
+            let read = shared.read_notification_from(topic, found);
+            drop(turn);
+            read
+        })
+        .await
     }
 
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset> {
@@ -258,19 +290,18 @@ impl Store for Embedded {
             trimmed.bytes += slice.trimmed.bytes;
             trimmed.early += slice.trimmed.early;
             for (topic, first) in slice.topics {
-                while self
-                    .writer
-                    .run(Kind::Essential, SMALL, move |t| t.forget_skips(topic, first, SLICE))
-                    .await?
-                {}
+                self.in_slices(move |t, from| t.forget_skips(topic, first, &from, SLICE)).await?;
             }
             if !slice.more {
                 break;
             }
         }
-        while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_gaps(older_than, SLICE)).await? {}
+        self.in_slices(move |t, from| t.forget_gaps(older_than, from, SLICE)).await?;
         let now = DateTime::now();
-        while self.writer.run(Kind::Essential, SMALL, move |t| t.forget_idempotency(now, SLICE)).await? {}
+        self.in_slices(move |t, from| t.forget_idempotency(now, from, SLICE)).await?;
+        for topics in self.shared.idle().chunks(IDLE).map(<[TopicId]>::to_vec) {
+            self.writer.run(Kind::Essential, SMALL, move |t| t.forget_topics(&topics, SLICE)).await?;
+        }
         Ok(trimmed)
     }
 

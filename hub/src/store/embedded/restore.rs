@@ -12,7 +12,7 @@ use resync_core::datetime::DateTime;
 
 use super::codec::Record;
 use super::engine::{Batch, Engine, Keys, Space};
-use super::layout::{Empty, Encryption, LogRecord, TopicState, TopicWatermark};
+use super::layout::{Empty, Encryption, Floor, LogRecord, TopicState, TopicWatermark};
 use super::{check, codec, directory, key, widen};
 use crate::store::backup::{Content, Reader};
 use crate::store::{self, BackupError, Copied, Findings, Header, Keyring, Laggard, StoreError, Watermark};
@@ -86,7 +86,7 @@ pub(in crate::store) fn restore(
     leap(opened.as_ref(), keys)?;
     let found = check::look(opened.as_ref(), keys)?;
     drop(opened);
-    directory::settle(directory)?;
+    directory::settle(engine, directory)?;
     directory::finish(engine, directory)?;
     drop(lock);
     Ok((header, found))
@@ -124,6 +124,10 @@ fn leap(engine: &dyn Engine, keys: &Keyring) -> store::Result<()> {
         if let Some(cursor) = passed(laggard.topic, laggard.cursor) {
             writing.put(key.to_vec(), &Laggard { cursor, ..laggard })?;
         }
+    }
+    let floor = engine.get(Space::Meta, key::FLOOR)?;
+    if let Some(Floor(floor)) = floor.and_then(|value| codec::open(keys, key::FLOOR, &value).ok()) {
+        writing.put(key::FLOOR.to_vec(), &Floor(floor.leap()))?;
     }
     engine.commit(&writing.batch)
 }

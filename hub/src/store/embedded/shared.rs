@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 
 use super::cache::{Notifications, Recipients};
 use super::codec::{self, Record};
@@ -45,6 +45,8 @@ pub(super) struct Shared {
     gate: RwLock<()>,
     /// Why the store takes nothing, or nothing that makes it grow.
     trouble: Mutex<Option<StoreError>>,
+    /// Whether nothing will ever be committed any more.
+    broken: watch::Sender<bool>,
     /// When the commit under way began.
     commit_began: Mutex<Option<Instant>>,
     pub(super) meters: store::Meters,
@@ -79,6 +81,7 @@ impl Shared {
             taps: Mutex::default(),
             gate: RwLock::default(),
             trouble: Mutex::default(),
+            broken: watch::Sender::new(false),
             commit_began: Mutex::default(),
             meters: store::Meters::default(),
             _lock: lock,
@@ -180,7 +183,13 @@ impl Shared {
 
     fn follow(&self, staged: &mut Staged) {
         let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
-        staged.topics.drain().for_each(|(_, state)| topics.put(state));
+        for (id, state) in staged.topics.drain() {
+            match state {
+                Some(state) => topics.put(state),
+                None => topics.remove(id),
+            }
+        }
+        staged.subscriptions.drain().for_each(|(topic, change)| topics.count(topic, change));
         drop(topics);
         staged.notifications.drain(..).for_each(|notification| self.notifications.put(notification));
         self.recipients.forget(&staged.changed_subscriptions);
@@ -199,6 +208,17 @@ impl Shared {
     /// Why the store takes nothing, or nothing that makes it grow.
     pub(super) fn set_trouble(&self, trouble: Option<StoreError>) {
         *lock(&self.trouble) = trouble;
+    }
+
+    /// The writer has died: no command will be answered any more.
+    pub(super) fn set_broken(&self) {
+        self.set_trouble(Some(StoreError::Closed));
+        self.broken.send_replace(true);
+    }
+
+    pub(super) async fn broken(&self) {
+        // It fails only where this is gone, which it is not.
+        let _ = self.broken.subscribe().wait_for(|broken| *broken).await;
     }
 
     fn tell(&self, events: &[StoreEvent]) {
@@ -232,6 +252,11 @@ impl Shared {
         self.notifications.get(topic, offset)
     }
 
+    /// Whoever has the turn is the only one to read this notification. What comes to nothing ends the turn too.
+    pub(super) async fn turn_to_read(&self, topic: TopicId, offset: Offset) -> OwnedMutexGuard<()> {
+        self.notifications.turn(topic, offset).await
+    }
+
     /// Reads the first notification at or after an offset.
     pub(super) fn read_notification_from(
         &self,
@@ -240,6 +265,9 @@ impl Shared {
     ) -> Result<Option<Arc<Notification>>> {
         let mut sought = self.first_from(topic, offset);
         while let Some(offset) = sought {
+            if let Some(known) = self.cached_notification(topic, offset) {
+                return Ok(Some(known));
+            }
             match self.assemble(topic, offset)? {
                 Assembled::Whole(notification) => {
                     let notification = Arc::new(notification);
@@ -307,7 +335,8 @@ impl Shared {
             }
             Body::Here(body) => body.clone(),
             Body::Parts { .. } => {
-                let mut body = BytesMut::new();
+                let mut body =
+                    BytesMut::with_capacity(usize::try_from(record.body.len()).unwrap_or_default());
                 for number in 0..record.body.parts() {
                     let Some(Part(part)) = self.get(&key::body(topic, offset, number))? else {
                         return Ok(Assembled::Missing);
@@ -380,6 +409,13 @@ impl Shared {
             log_bytes: topics.iter().map(|state| state.bytes).sum(),
             oldest: topics.iter().filter_map(|state| state.oldest).min(),
         }
+    }
+
+    /// Topics without a subscription, of whose log nothing is left.
+    pub(super) fn idle(&self) -> Vec<TopicId> {
+        let topics = self.topics();
+        let empty = topics.iter().map(|state| &state.topic).filter(|topic| topic.first > topic.head);
+        empty.map(|topic| topic.id).filter(|id| topics.subscriptions(*id) == 0).collect()
     }
 
     /// Topics of which nothing is delivered for now.

@@ -101,15 +101,40 @@ impl Drop for Opened {
 
 /// sled asserts where a disk has failed before. What it had in memory then is of no use any more, whatever state it is in.
 fn unless_it_panics<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(act))
-        .unwrap_or_else(|_| Err(StoreError::Write("the engine has panicked".to_owned())))
+    caught(act).unwrap_or_else(|| Err(StoreError::Write(PANICKED.to_owned())))
+}
+
+/// The same of what only reads.
+fn read_unless_it_panics<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
+    caught(act).unwrap_or_else(|| Err(StoreError::Read(PANICKED.to_owned())))
+}
+
+const PANICKED: &str = "the engine has panicked";
+
+fn caught<T>(act: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(act)).ok()
+}
+
+/// What an iterator gives up to its first error, be that a panic.
+fn until_it_fails<T>(mut records: impl Iterator<Item = Result<T>>) -> impl Iterator<Item = Result<T>> {
+    let mut is_over = false;
+    std::iter::from_fn(move || {
+        if is_over {
+            return None;
+        }
+        let next = read_unless_it_panics(|| records.next().transpose());
+        is_over = next.is_err();
+        next.transpose()
+    })
 }
 
 impl Engine for Sled {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
         let opened = self.opened().map_err(StoreError::Read)?;
-        let value = opened.tree().get(tagged(space, key)).map_err(|e| read_error(&e))?;
-        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+        read_unless_it_panics(|| {
+            let value = opened.tree().get(tagged(space, key)).map_err(|e| read_error(&e))?;
+            Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+        })
     }
 
     fn scan(&self, space: Space, keys: &Keys) -> Scan<'_> {
@@ -122,12 +147,16 @@ impl Engine for Sled {
         if to <= from {
             return Box::new(std::iter::empty());
         }
-        Box::new(opened.tree().range(from..to).map(move |record| {
+        let range = match read_unless_it_panics(|| Ok(opened.tree().range(from..to))) {
+            Ok(range) => range,
+            Err(error) => return Box::new(std::iter::once(Err(error))),
+        };
+        Box::new(until_it_fails(range.map(move |record| {
             // As long as anybody reads, the last handle of the tree is the one that can be dropped whatever the disk does.
             let _ = &opened;
             let (key, value) = record.map_err(|e| read_error(&e))?;
             Ok((Bytes::copy_from_slice(&key[1..]), Bytes::copy_from_slice(&value)))
-        }))
+        })))
     }
 
     fn commit(&self, batch: &Batch) -> Result<()> {
@@ -148,7 +177,8 @@ impl Engine for Sled {
     }
 
     fn disk_size(&self) -> Result<u64> {
-        self.opened().map_err(StoreError::Read)?.tree().size_on_disk().map_err(|e| read_error(&e))
+        let opened = self.opened().map_err(StoreError::Read)?;
+        read_unless_it_panics(|| opened.tree().size_on_disk().map_err(|e| read_error(&e)))
     }
 }
 
@@ -172,4 +202,18 @@ fn is_locked(error: &std::io::Error) -> bool {
 
 fn read_error(error: &sled::Error) -> StoreError {
     StoreError::Read(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_that_panics_while_it_reads_gives_an_error_and_takes_no_thread_along() {
+        let records = (0..9).map(|number| if number < 2 { Ok(number) } else { panic!("a disk has failed") });
+        let read: Vec<Result<i32>> = until_it_fails(records).collect();
+        assert!(matches!(read[..], [Ok(0), Ok(1), Err(StoreError::Read(_))]), "{read:?}");
+        let one: Result<()> = read_unless_it_panics(|| panic!("a disk has failed"));
+        assert!(matches!(one, Err(StoreError::Read(_))), "{one:?}");
+    }
 }

@@ -21,8 +21,11 @@ struct State {
     /// Commits until the disk is full.
     left: Mutex<Option<usize>>,
     keeps_failed: AtomicBool,
+    panics: AtomicBool,
     half_done: Mutex<Option<Batch>>,
     commits: AtomicUsize,
+    parts_read: AtomicUsize,
+    scans: Mutex<Vec<(Space, Keys)>>,
     hold: Mutex<()>,
 }
 
@@ -32,6 +35,11 @@ impl Fragile {
         self.0.full.store(full, Ordering::SeqCst);
     }
 
+    /// The next commit panics.
+    pub(super) fn panic_next(&self) {
+        self.0.panics.store(true, Ordering::SeqCst);
+    }
+
     /// The disk is full after so many commits.
     pub(super) fn break_after(&self, commits: usize) {
         *self.0.left.lock().unwrap() = Some(commits);
@@ -39,6 +47,17 @@ impl Fragile {
 
     pub(super) fn commits(&self) -> usize {
         self.0.commits.load(Ordering::SeqCst)
+    }
+
+    /// How many parts of large bodies were read.
+    pub(super) fn parts_read(&self) -> usize {
+        self.0.parts_read.load(Ordering::SeqCst)
+    }
+
+    /// The ranges of a space that were read, in their order.
+    pub(super) fn scans(&self, space: Space) -> Vec<Keys> {
+        let scans = self.0.scans.lock().unwrap();
+        scans.iter().filter(|(of, _)| *of == space).map(|(_, keys)| keys.clone()).collect()
     }
 
     /// What fails from now on turns out to be on the disk after all when the engine is mended.
@@ -75,10 +94,12 @@ fn copy(batch: &Batch) -> Batch {
 
 impl Engine for Fragile {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
+        self.0.parts_read.fetch_add(usize::from(space == Space::Bodies), Ordering::SeqCst);
         Ok(self.0.records.read().unwrap().get(&(space, key.to_vec())).cloned())
     }
 
     fn scan(&self, space: Space, keys: &Keys) -> Scan<'_> {
+        self.0.scans.lock().unwrap().push((space, keys.clone()));
         let records = self.0.records.read().unwrap();
         let inside = |key: &[u8]| key >= keys.from.as_slice() && keys.to.as_deref().is_none_or(|to| key < to);
         let found: Vec<_> = records
@@ -91,6 +112,7 @@ impl Engine for Fragile {
 
     fn commit(&self, batch: &Batch) -> Result<()> {
         self.0.commits.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.0.panics.load(Ordering::SeqCst), "this commit was to panic");
         let _held = self.hold();
         let mut left = self.0.left.lock().unwrap();
         match left.as_mut() {
@@ -136,6 +158,11 @@ pub(super) fn damage(engine: &dyn Engine, space: Space) {
     let mut batch = Batch::default();
     batch.put(space, key.to_vec(), value);
     engine.commit(&batch).unwrap();
+}
+
+/// Makes the first subscription of a closed store of fjall unreadable.
+pub(crate) fn damage_subscription(directory: &Path) {
+    damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::Subscriptions);
 }
 
 /// Makes the first notification of a closed store of fjall unreadable.

@@ -13,15 +13,15 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
 use super::engine::{Batch, Engine, Keys, Space};
 use super::key;
+use super::layout::Body;
 use super::memory::{Ledger, Topics};
 use super::room::Room;
 use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
-use super::{Embedded, SHARDS, fjall::Fjall, sled::Sled};
+use super::{Embedded, SHARDS, SLICE, fjall::Fjall, sled::Sled};
 use crate::store::{
-    Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
-    NewRequest, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent,
-    TopicId,
+    Activation, Appended, Checkpoint, FailureClass, Intent, Keyring, Laggard, NewNotification, NewRequest,
+    NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent, TopicId, gone,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -148,7 +148,7 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
         let progress = Checkpoint { laggards: vec![laggard], ..Checkpoint::default() };
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(group.keeps_laggard(shard, topic, id));
-        group.end(shard, topic, id, Ended::Gone).unwrap();
+        group.end(shard, topic, id, gone()).unwrap();
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(!group.keeps_laggard(shard, topic, id));
     });
@@ -256,6 +256,19 @@ async fn memory_follows_a_commit_that_failed_and_turns_out_to_be_on_the_disk() {
     assert_eq!(subscription.start, Offset(1));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_whose_writer_has_died_says_so_to_whoever_waits_for_it() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    store.append(posted("1", None), DAY).await.unwrap();
+    assert!(store.broken().now_or_never().is_none());
+    engine.panic_next();
+    let lost = store.append(posted("2", None), DAY).await;
+    assert!(matches!(lost, Err(StoreError::Closed)), "{lost:?}");
+    store.broken().await;
+    assert!(matches!(store.health(), Err(StoreError::Closed)));
+}
+
 #[tokio::test]
 async fn a_disk_that_is_nearly_full_takes_nothing_new_and_keeps_the_progress_of_delivery() {
     let (engine, free) = (Fragile::default(), Arc::new(AtomicU64::new(1_000)));
@@ -329,12 +342,52 @@ async fn retention_leaves_nothing_behind() {
         store.append(new, Duration::ZERO).await.unwrap();
     }
     let trimmed = store.trim(DateTime::now(), u64::MAX).await.unwrap();
-    assert_eq!((trimmed.notifications, trimmed.bytes), (2, 300_010));
-    let left = |space| engine.scan(space, &Keys::all()).count();
-    assert_eq!(left(Space::Log), 1);
-    assert_eq!(left(Space::Bodies), 0);
-    assert_eq!(left(Space::Idempotency), 0);
-    assert_eq!(left(Space::IdempotencyExpiry), 0);
+    assert_eq!((trimmed.notifications, trimmed.bytes), (3, 300_020));
+    for space in Space::ALL.into_iter().filter(|space| *space != Space::Meta) {
+        assert_eq!(engine.scan(space, &Keys::all()).count(), 0, "{space:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_slice_of_retention_begins_where_the_one_before_it_ended() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let long_ago = DateTime::from_unix_millis(0).unwrap();
+    for number in 0..3 * SLICE {
+        let new = NewNotification { received_at: long_ago, ..posted("", Some(&number.to_string())) };
+        store.append(new, Duration::ZERO).await.unwrap();
+    }
+    store.trim(long_ago, u64::MAX).await.unwrap();
+    assert_eq!(engine.scan(Space::Idempotency, &Keys::all()).count(), 0);
+    let scans = engine.scans(Space::IdempotencyExpiry);
+    assert_eq!(scans.len(), 4);
+    let removed = |keys: &[Keys]| keys.is_sorted_by(|one, next| one.from < next.from);
+    assert!(removed(&scans), "none walks over what is gone: {scans:?}");
+}
+
+#[tokio::test]
+async fn large_notifications_are_forgotten_in_smaller_slices() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    for _ in 0..200 {
+        store.append(posted(vec![1; Body::PART], None), DAY).await.unwrap();
+    }
+    let before = engine.commits();
+    let trimmed = store.trim(DateTime::from_unix_millis(0).unwrap(), 0).await.unwrap();
+    assert_eq!(trimmed.notifications, 200);
+    assert!(engine.commits() - before >= 3, "12.5 MiB were read in one command");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_ask_at_once_for_what_is_too_large_to_be_kept_ready_share_one_copy() {
+    const PARTS: usize = 17 * 16;
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let id = store.append(posted(vec![1; PARTS * Body::PART], None), DAY).await.unwrap().id();
+    let asked = (0..100).map(|_| store.notification_from(TopicId(id.topic), Offset(id.offset)));
+    let found: Vec<_> = join_all(asked).await.into_iter().map(|found| found.unwrap().unwrap()).collect();
+    assert!(found.iter().all(|one| Arc::ptr_eq(one, &found[0])));
+    assert_eq!(engine.parts_read(), PARTS);
 }
 
 /// Opens the engine below the store that is in `directory`.
@@ -388,6 +441,10 @@ async fn retention_goes_on_over_a_notification_that_cannot_be_read() {
         let directory = tempfile::tempdir().unwrap();
         let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
         let other: TopicUrl = "https://source.example/other".parse().unwrap();
+        for topic in [topic(), other.clone()] {
+            let request = store.put_request(NewRequest { topic, ..asked(SUBSCRIBE) }).await.unwrap();
+            store.activate(verified(&request)).await.unwrap();
+        }
         for _ in 0..3 {
             store.append(posted(vec![1; 70_000], None), DAY).await.unwrap();
             store

@@ -147,13 +147,13 @@ impl Drop for Writer {
     }
 }
 
-/// Tells whoever asks for the store's health if the thread ends by a fault of ours.
+/// Tells whoever asks for the store's health, or waits for its end, if the thread ends by a fault of ours.
 struct Told(Arc<Shared>);
 
 impl Drop for Told {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.set_trouble(Some(StoreError::Closed));
+            self.0.set_broken();
         }
     }
 }
@@ -319,6 +319,7 @@ fn follow(ledger: &mut Ledger, staged: Staged) {
         ledger.counters = counters;
     }
     ledger.epochs.extend(staged.epochs);
+    ledger.floor = staged.floor.unwrap_or(ledger.floor);
     for (pair, request) in staged.pending {
         match request {
             Some(id) => ledger.pending.insert(pair, id),

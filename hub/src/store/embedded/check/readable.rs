@@ -6,7 +6,8 @@ use crate::store::embedded::codec::{self, Record};
 use crate::store::embedded::engine::{Engine, Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{
-    Address, Counters, Encryption, Expiry, Foundation, LogRecord, Part, PausedTopic, Remembered, Stated,
+    Address, Counters, Encryption, Expiry, Floor, Foundation, LogRecord, Part, PausedTopic, Remembered,
+    Stated,
     TopicState, TopicWatermark,
 };
 use crate::store::{
@@ -75,6 +76,7 @@ fn read_meta(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<()> {
         key::FOUNDATION => open::<Foundation>(keys, key, value),
         key::COUNTERS => open::<Counters>(keys, key, value),
         key::ENCRYPTION => open::<Encryption>(keys, key, value),
+        key::FLOOR => open::<Floor>(keys, key, value),
         key::UPTIME => open::<Uptime>(keys, key, value),
         key if key.starts_with(key::PAUSED) => open::<PausedTopic>(keys, key, value),
         _ => open::<Epoch>(keys, key, value),

@@ -73,6 +73,23 @@ impl Record for Counters {
     }
 }
 
+/// The last offset of all topics that were forgotten. The log of a new topic begins behind it, so that whoever has read the log of
+/// one with the same URL before is never told too little.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Floor(pub(in super::super) Offset);
+
+impl Record for Floor {
+    const SPACE: Space = Space::Meta;
+
+    fn encode(&self, out: &mut Encoder) {
+        out.number(self.0.0);
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self(Offset(fields.number()?)))
+    }
+}
+
 impl Record for Epoch {
     const SPACE: Space = Space::Meta;
 

@@ -11,7 +11,8 @@ mod tests;
 
 pub(super) use encryption::Encryption;
 pub(super) use log::{
-    Body, Counters, Empty, Expiry, Foundation, LogRecord, Part, PausedTopic, Remembered, Stated, TopicState,
+    Body, Counters, Empty, Expiry, Floor, Foundation, LogRecord, Part, PausedTopic, Remembered, Stated,
+    TopicState,
     received_at_of,
 };
 pub(super) use subscriptions::{Address, TopicWatermark, recipient_of, slot_of};

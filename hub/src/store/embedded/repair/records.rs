@@ -38,6 +38,9 @@ impl Mender<'_> {
             Space::Meta if key == key::UPTIME => {
                 self.lost("when the hub was up: retention counts from the next start on");
             }
+            Space::Meta if key == key::FLOOR => {
+                self.lost("where the logs of forgotten topics ended: one that comes back counts from 1");
+            }
             Space::Meta if key.starts_with(key::EPOCH) => {
                 self.rebuilt("who owned a part of the subscriptions last");
             }

@@ -69,7 +69,7 @@ impl Transaction<'_> {
     fn chain_with(&self, new: &NewNotification) -> Result<Option<Chain>> {
         let Some(interval) = new.interval else { return Ok(None) };
         let known = self.topic_id(&new.topic).and_then(|id| self.topic_state(id)).map(|state| &state.topic);
-        let offset = known.map_or(Offset(0), |topic| topic.head).next();
+        let offset = known.map_or(self.floor().0, |topic| topic.head).next();
         let before = match known {
             Some(topic) => self.get::<Chain>(&key::topic(topic.id))?,
             None => None,
@@ -80,13 +80,16 @@ impl Transaction<'_> {
         }))
     }
 
+    /// Of a topic that is forgotten meanwhile, nothing is kept.
     pub(in super::super) fn put_validators(
         &mut self,
         topic: TopicId,
         version: Offset,
         validators: Validators,
     ) {
-        self.put(key::topic(topic), &Stated { version, validators });
+        if self.topic_state(topic).is_some() {
+            self.put(key::topic(topic), &Stated { version, validators });
+        }
     }
 
     pub(in super::super) fn put_ping(&mut self, topic: TopicUrl, trace: Option<TraceContext>) -> Ping {

@@ -20,7 +20,7 @@ use resync_core::websub::TopicUrl;
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Space};
 use super::key::{self, Pair};
-use super::layout::{Counters, TopicState};
+use super::layout::{Counters, Floor, TopicState};
 use super::memory::{Ledger, Topics};
 use crate::store::{
     Epoch, Keyring, Notification, Offset, RequestId, Result, Shard, StoreEvent, SubscriptionId, Topic,
@@ -40,12 +40,16 @@ pub(super) struct Transaction<'a> {
 /// What memory will hold once the commit has succeeded.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
-    pub(super) topics: HashMap<TopicId, TopicState>,
+    /// `None`: it is forgotten.
+    pub(super) topics: HashMap<TopicId, Option<TopicState>>,
+    /// How many subscriptions more they have, or fewer.
+    pub(super) subscriptions: HashMap<TopicId, i64>,
     new_topics: HashMap<Box<str>, TopicId>,
     /// `None`: no request of the pair waits any more.
     pub(super) pending: HashMap<Pair, Option<RequestId>>,
     pub(super) counters: Option<Counters>,
     pub(super) epochs: HashMap<Shard, Epoch>,
+    pub(super) floor: Option<Floor>,
     pub(super) notifications: Vec<Arc<Notification>>,
     pub(super) changed_subscriptions: Vec<(Shard, TopicId, SubscriptionId)>,
     pub(super) events: Vec<StoreEvent>,
@@ -66,8 +70,13 @@ impl<'a> Transaction<'a> {
     pub(super) fn finish(mut self) -> (Batch, Staged) {
         for (id, state) in &self.staged.topics {
             let key = key::topic(*id);
-            let value = codec::seal(self.keys, &key, state);
-            self.batch.put(Space::Topics, key, value);
+            match state {
+                Some(state) => {
+                    let value = codec::seal(self.keys, &key, state);
+                    self.batch.put(Space::Topics, key, value);
+                }
+                None => self.batch.remove(Space::Topics, key),
+            }
         }
         for (shard, epoch) in &self.staged.epochs {
             let key = key::epoch(*shard);
@@ -77,6 +86,10 @@ impl<'a> Transaction<'a> {
         if let Some(counters) = &self.staged.counters {
             let value = codec::seal(self.keys, key::COUNTERS, counters);
             self.batch.put(Space::Meta, key::COUNTERS.to_vec(), value);
+        }
+        if let Some(floor) = &self.staged.floor {
+            let value = codec::seal(self.keys, key::FLOOR, floor);
+            self.batch.put(Space::Meta, key::FLOOR.to_vec(), value);
         }
         (self.batch, self.staged)
     }
@@ -103,11 +116,20 @@ impl<'a> Transaction<'a> {
     }
 
     fn topic_id(&self, url: &TopicUrl) -> Option<TopicId> {
-        self.staged.new_topics.get(url.key()).copied().or_else(|| self.topics.id(url.key()))
+        let known = self.staged.new_topics.get(url.key()).copied().or_else(|| self.topics.id(url.key()));
+        known.filter(|id| self.topic_state(*id).is_some())
     }
 
     fn topic_state(&self, id: TopicId) -> Option<&TopicState> {
-        self.staged.topics.get(&id).or_else(|| self.topics.get(id))
+        match self.staged.topics.get(&id) {
+            Some(staged) => staged.as_ref(),
+            None => self.topics.get(id),
+        }
+    }
+
+    fn is_subscribed(&self, id: TopicId) -> bool {
+        let change = self.staged.subscriptions.get(&id).copied().unwrap_or_default();
+        self.topics.subscriptions(id).saturating_add_signed(change) > 0
     }
 
     /// The topic with this URL, made if need be, ready to be changed.
@@ -117,11 +139,9 @@ impl<'a> Transaction<'a> {
         if known.is_none() {
             self.staged.new_topics.insert(url.key().into(), id);
         }
-        let topics = self.topics;
-        self.staged
-            .topics
-            .entry(id)
-            .or_insert_with(|| topics.get(id).cloned().unwrap_or_else(|| empty(id, url)))
+        let (topics, Floor(floor)) = (self.topics, self.floor());
+        let state = self.staged.topics.entry(id).or_default();
+        state.get_or_insert_with(|| topics.get(id).cloned().unwrap_or_else(|| empty(id, url, floor)))
     }
 
     /// Random, so that no other hub and no later store gives the same identities to its notifications.
@@ -138,6 +158,10 @@ impl<'a> Transaction<'a> {
 
     fn counters(&mut self) -> &mut Counters {
         self.staged.counters.get_or_insert(self.ledger.counters)
+    }
+
+    fn floor(&self) -> Floor {
+        self.staged.floor.unwrap_or(self.ledger.floor)
     }
 
     fn epoch(&self, shard: Shard) -> Epoch {
@@ -157,12 +181,13 @@ impl Transaction<'_> {
     }
 }
 
-fn empty(id: TopicId, url: &TopicUrl) -> TopicState {
+/// A topic whose log begins behind this offset.
+fn empty(id: TopicId, url: &TopicUrl, floor: Offset) -> TopicState {
     let topic = Topic {
         id,
         url: url.clone(),
-        first: Offset(1),
-        head: Offset(0),
+        first: floor.next(),
+        head: floor,
         latest: Offset(0),
         posted: Offset(0),
     };

@@ -31,7 +31,7 @@ impl Transaction<'_> {
         self.staged.events.push(StoreEvent::Resumed { topic });
     }
 
-    /// Of the skips that are owed again, at most `limit` for each replay are forgotten with it; returns where to go on with the
+    /// Nothing is saved of topics that are forgotten. Of the skips that are owed again, at most `limit` for each replay are forgotten with it; returns where to go on with the
     /// others.
     pub(in super::super) fn checkpoint(
         &mut self,
@@ -61,7 +61,9 @@ impl Transaction<'_> {
             self.batch.remove(Space::Skips, key);
         }
         for (topic, watermark) in &progress.watermarks {
-            self.put(key::shard_topic(shard, *topic), &TopicWatermark(*topic, *watermark));
+            if self.topic_state(*topic).is_some() {
+                self.put(key::shard_topic(shard, *topic), &TopicWatermark(*topic, *watermark));
+            }
         }
         // Before the laggards: should a subscription be in both, repeating a delivery is better than losing one.
         for (topic, id) in &progress.caught_up {
@@ -70,7 +72,8 @@ impl Transaction<'_> {
         for (key, laggard) in behind {
             self.put(key, laggard);
         }
-        for skip in &progress.skips {
+        let skips = progress.skips.iter().filter(|skip| self.topic_state(skip.topic).is_some());
+        for skip in skips.collect::<Vec<_>>() {
             self.put(key::skip(shard, skip.topic, skip.offset, skip.subscription), skip);
         }
         for gap in &progress.gaps {

@@ -1,4 +1,5 @@
-//! Commands of retention. Each removes a bounded slice, so that publishers never wait for a large cleaning.
+//! Commands of retention. Each removes a bounded slice, so that publishers never wait for a large cleaning, and the next goes on
+//! where it stopped: what is removed lies there for a while, and walking over it once more takes longer with every slice.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -8,8 +9,8 @@ use resync_core::datetime::DateTime;
 use super::Transaction;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
-use crate::store::embedded::layout::{LogRecord, Remembered, TopicState};
-use crate::store::{Offset, Result, Shard, StoreError, TopicId, Trimmed, Uptime};
+use crate::store::embedded::layout::{Floor, LogRecord, Remembered, TopicState};
+use crate::store::{Offset, Result, Shard, StoreError, Topic, TopicId, Trimmed, Uptime};
 
 /// What one command removed.
 #[derive(Debug, Default)]
@@ -29,7 +30,22 @@ struct Cut {
     changed: HashMap<TopicId, TopicState>,
     victims: Vec<Victim>,
     trimmed: Trimmed,
+    /// What the first notifications of shortened logs take.
+    firsts: HashMap<TopicId, Extent>,
+    /// Bytes of records that were read.
+    read: u64,
 }
+
+impl Cut {
+    /// Whether one command may not remove any more.
+    fn is_full(&self, limit: usize) -> bool {
+        self.victims.len() == limit || self.read >= READ
+    }
+}
+
+/// Bytes of records that are read in one command, and about what one takes without a body, or its removal.
+const READ: u64 = 4 * 1024 * 1024;
+const RECORD: u64 = 512;
 
 /// A notification that may go.
 #[derive(Debug)]
@@ -41,8 +57,8 @@ struct Victim {
 
 impl Transaction<'_> {
     /// Removes at most `limit` notifications: those received before `older_than`, and while bodies take more than `max_bytes` the
-    /// oldest ones of the topic whose bodies take most: nobody's log shall be short because another's is long. The newest of each
-    /// topic stays.
+    /// oldest ones of the topic whose bodies take most, first of topics without subscriptions: nobody's log shall be short because
+    /// another's is long. The newest of each topic with a subscription stays.
     pub(in super::super) fn trim(
         &mut self,
         older_than: DateTime,
@@ -52,33 +68,35 @@ impl Transaction<'_> {
         let mut cut = Cut { bytes: self.states().map(|state| state.bytes).sum(), ..Cut::default() };
         let mut more = false;
         let old = |state: &TopicState| state.oldest.is_some_and(|oldest| oldest < older_than);
-        let mut oldest: BinaryHeap<_> = self.states().filter(|state| old(state)).filter_map(by_age).collect();
+        let mut oldest: BinaryHeap<_> =
+            self.states().filter(|state| old(state)).filter_map(|state| self.by_age(state)).collect();
         while !more && let Some(Reverse((_, topic))) = oldest.pop() {
-            more = cut.victims.len() == limit;
+            more = cut.is_full(limit);
             if !more {
-                oldest
-                    .extend(Some(self.shorten(&mut cut, topic)?).filter(|state| old(state)).and_then(by_age));
+                let left = Some(self.shorten(&mut cut, topic)?).filter(|state| old(state));
+                oldest.extend(left.and_then(|state| self.by_age(state)));
             }
         }
         let mut largest = BinaryHeap::new();
         if cut.bytes > max_bytes && !more {
             let states = self.states().map(|state| cut.changed.get(&state.topic.id).unwrap_or(state));
-            largest.extend(states.filter_map(by_size));
+            largest.extend(states.filter_map(|state| self.by_size(state)));
         }
         while !more
             && cut.bytes > max_bytes
-            && let Some((_, _, topic)) = largest.pop()
+            && let Some((.., topic)) = largest.pop()
         {
-            more = cut.victims.len() == limit;
+            more = cut.is_full(limit);
             if !more {
-                largest.extend(by_size(self.shorten(&mut cut, topic)?));
+                let left = self.shorten(&mut cut, topic)?;
+                largest.extend(self.by_size(left));
                 cut.trimmed.early += 1;
             }
         }
         let Cut { changed, victims, mut trimmed, .. } = cut;
         trimmed.notifications = victims.len() as u64;
         let topics = changed.iter().map(|(id, state)| (*id, state.topic.first)).collect();
-        self.staged.topics.extend(changed);
+        self.staged.topics.extend(changed.into_iter().map(|(id, state)| (id, Some(state))));
         for victim in victims {
             self.remove_notification(&victim);
         }
@@ -89,41 +107,55 @@ impl Transaction<'_> {
         self.put(key::UPTIME.to_vec(), uptime);
     }
 
-    /// Forgets at most `limit` skips of notifications before `first`; returns whether there may be more.
+    /// Forgets at most `limit` skips of notifications before `first`, from this key on; returns where to go on.
     pub(in super::super) fn forget_skips(
         &mut self,
         topic: TopicId,
         first: Offset,
+        from: &[u8],
         limit: usize,
-    ) -> Result<bool> {
+    ) -> Result<Option<Vec<u8>>> {
         let mut keys = Vec::new();
         for shard in (0..self.shards).map(Shard) {
-            let range = Keys::between(key::shard_topic(shard, topic), key::skips_from(shard, topic, first));
+            let begin = key::shard_topic(shard, topic).max(from.to_vec());
+            let range = Keys::between(begin, key::skips_from(shard, topic, first));
             for record in self.engine.scan(Space::Skips, &range).take(limit - keys.len()) {
-                keys.push(record?.0);
+                keys.push(record?.0.to_vec());
             }
         }
-        let more = keys.len() == limit;
+        Ok(self.remove_all(Space::Skips, keys, limit))
+    }
+
+    /// Forgets at most `limit` gaps that were found before `older_than`, from this key on; returns where to go on.
+    pub(in super::super) fn forget_gaps(
+        &mut self,
+        older_than: DateTime,
+        from: Vec<u8>,
+        limit: usize,
+    ) -> Result<Option<Vec<u8>>> {
+        let range = Keys::between(from, key::expiry_until(older_than));
+        let found = self.engine.scan(Space::Gaps, &range).take(limit);
+        let keys = found.map(|record| Ok(record?.0.to_vec())).collect::<Result<_>>()?;
+        Ok(self.remove_all(Space::Gaps, keys, limit))
+    }
+
+    /// Removes these keys; where there are as many as were looked for, the last one is where to go on.
+    fn remove_all(&mut self, space: Space, keys: Vec<Vec<u8>>, limit: usize) -> Option<Vec<u8>> {
+        let last = keys.last().filter(|_| keys.len() == limit).cloned();
         for key in keys {
-            self.batch.remove(Space::Skips, key.to_vec());
+            self.batch.remove(space, key);
         }
-        Ok(more)
+        last
     }
 
-    /// Forgets at most `limit` gaps that were found before `older_than`; returns whether there may be more.
-    pub(in super::super) fn forget_gaps(&mut self, older_than: DateTime, limit: usize) -> Result<bool> {
-        let range = Keys::between(Vec::new(), key::expiry_until(older_than));
-        let found: Result<Vec<_>> = self.engine.scan(Space::Gaps, &range).take(limit).collect();
-        let found = found?;
-        for (key, _) in &found {
-            self.batch.remove(Space::Gaps, key.to_vec());
-        }
-        Ok(found.len() == limit)
-    }
-
-    /// Forgets at most `limit` idempotency keys that have expired at `now`; returns whether there may be more.
-    pub(in super::super) fn forget_idempotency(&mut self, now: DateTime, limit: usize) -> Result<bool> {
-        let range = Keys::between(Vec::new(), key::expiry_until(now));
+    /// Forgets at most `limit` idempotency keys that have expired at `now`, from this expiry on; returns where to go on.
+    pub(in super::super) fn forget_idempotency(
+        &mut self,
+        now: DateTime,
+        from: Vec<u8>,
+        limit: usize,
+    ) -> Result<Option<Vec<u8>>> {
+        let range = Keys::between(from, key::expiry_until(now));
         let mut expired = Vec::new();
         for record in self.engine.scan(Space::IdempotencyExpiry, &range).take(limit) {
             let expiry = record?.0;
@@ -132,22 +164,95 @@ impl Transaction<'_> {
             let current = self
                 .get::<Remembered>(&name)?
                 .is_some_and(|seen| key::expiry(seen.expires, &name) == *expiry);
-            expired.push((expiry, current.then_some(name)));
+            expired.push((expiry.to_vec(), current.then_some(name)));
         }
-        let more = expired.len() == limit;
-        for (expiry, name) in expired {
-            self.batch.remove(Space::IdempotencyExpiry, expiry.to_vec());
-            if let Some(name) = name {
-                self.batch.remove(Space::Idempotency, name);
+        let (expiries, names): (_, Vec<_>) = expired.into_iter().unzip();
+        for name in names.into_iter().flatten() {
+            self.batch.remove(Space::Idempotency, name);
+        }
+        Ok(self.remove_all(Space::IdempotencyExpiry, expiries, limit))
+    }
+
+    /// Forgets those of these topics that nobody subscribes to, of whose log nothing is left, whose publishers may use every
+    /// idempotency key anew, and that are not paused. The next topic with such a URL is another one, and its log begins behind
+    /// theirs. One of which more than `limit` skips are left is shortened by these only.
+    pub(in super::super) fn forget_topics(&mut self, topics: &[TopicId], limit: usize) -> Result<()> {
+        let mut forgotten = Vec::new();
+        for id in topics {
+            if let Some(head) = self.end_of_idle(*id)? {
+                forgotten.push((*id, head, self.skips_of_topic(*id, limit)?));
             }
         }
-        Ok(more)
+        for (id, head, skips) in forgotten {
+            let all = skips.len() < limit;
+            for key in skips {
+                self.batch.remove(Space::Skips, key);
+            }
+            if all {
+                self.forget_topic(id, head);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the log of a topic ended of which nothing is left and that nobody needs.
+    fn end_of_idle(&self, id: TopicId) -> Result<Option<Offset>> {
+        let ended = self.topic_state(id).map(|state| &state.topic).filter(|topic| topic.first > topic.head);
+        let Some(topic) = ended.filter(|_| !self.is_subscribed(id)) else { return Ok(None) };
+        let mut is_needed = self.exists(Space::Meta, &key::paused(id))?
+            || self.has_any(Space::Idempotency, key::topic(id))?;
+        // A store whose subscriptions are of topics that are missing could not be opened: what was counted is looked up.
+        for shard in (0..self.shards).map(Shard) {
+            is_needed = is_needed || self.has_any(Space::Subscriptions, key::shard_topic(shard, id))?;
+        }
+        Ok((!is_needed).then_some(topic.head))
+    }
+
+    /// Whether any key began so before this group.
+    fn has_any(&self, space: Space, prefix: Vec<u8>) -> Result<bool> {
+        Ok(self.engine.scan(space, &Keys::prefix(prefix)).next().transpose()?.is_some())
+    }
+
+    fn skips_of_topic(&self, id: TopicId, limit: usize) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::new();
+        for shard in (0..self.shards).map(Shard) {
+            let range = Keys::prefix(key::shard_topic(shard, id));
+            for record in self.engine.scan(Space::Skips, &range).take(limit - keys.len()) {
+                keys.push(record?.0.to_vec());
+            }
+        }
+        Ok(keys)
+    }
+
+    fn forget_topic(&mut self, id: TopicId, head: Offset) {
+        self.staged.floor = Some(Floor(self.floor().0.max(head)));
+        self.staged.topics.insert(id, None);
+        self.batch.remove(Space::Chains, key::topic(id));
+        self.batch.remove(Space::Validators, key::topic(id));
+        for shard in (0..self.shards).map(Shard) {
+            self.batch.remove(Space::Watermarks, key::shard_topic(shard, id));
+        }
     }
 
     /// Every topic as this group leaves it.
     fn states(&self) -> impl Iterator<Item = &TopicState> {
         let untouched = self.topics.iter().filter(|state| !self.staged.topics.contains_key(&state.topic.id));
-        untouched.chain(self.staged.topics.values())
+        untouched.chain(self.staged.topics.values().flatten())
+    }
+
+    /// When the oldest notification of the topic came in, if it may go: the newest may only where nobody is subscribed.
+    fn by_age(&self, state: &TopicState) -> Option<Reverse<(DateTime, TopicId)>> {
+        let Topic { id, first, head, .. } = state.topic;
+        let stays = if self.is_subscribed(id) { state.topic.newest() } else { head.next() };
+        let oldest = state.oldest.filter(|_| first < stays)?;
+        Some(Reverse((oldest, id)))
+    }
+
+    /// Whether the topic's bodies are there for nobody, how much they take, and of equals which has the oldest notification.
+    fn by_size(&self, state: &TopicState) -> Option<(bool, u64, Reverse<DateTime>, TopicId)> {
+        let Reverse((oldest, id)) = self.by_age(state)?;
+        let for_nobody = state.bytes > 0 && !self.is_subscribed(id);
+        Some((for_nobody, state.bytes, Reverse(oldest), id))
     }
 
     /// Takes the oldest notification from a topic's log.
@@ -158,9 +263,15 @@ impl Transaction<'_> {
             reason: format!("topic {:016x} is missing", topic.0),
         })?;
         let (before, offset) = (state.bytes, state.topic.first);
-        let Extent { bytes: removed, parts, places } = self.extent(topic, offset)?;
+        let known = cut.firsts.remove(&topic);
+        let Extent { bytes: removed, parts, places } = match known {
+            Some(extent) => extent,
+            None => self.extent(topic, offset)?,
+        };
         state.bytes = state.bytes.saturating_sub(removed);
-        self.begin_at(&mut state, Offset(offset.0.saturating_add(places)))?;
+        let next = self.begin_at(&mut state, Offset(offset.0.saturating_add(places)))?;
+        cut.firsts.extend(next.map(|extent| (topic, extent)));
+        cut.read += if parts > 0 { parts * RECORD } else { removed + RECORD };
         cut.victims.push(Victim { topic, offset, parts });
         cut.trimmed.bytes += removed;
         cut.bytes = cut.bytes.saturating_sub(before.saturating_sub(state.bytes));
@@ -170,9 +281,7 @@ impl Transaction<'_> {
     /// What the oldest record of a log takes. One that cannot be read has no known length: it goes with whatever parts there are.
     fn extent(&self, topic: TopicId, offset: Offset) -> Result<Extent> {
         match self.log_record(topic, offset) {
-            Ok(LogRecord { body, .. }) => {
-                Ok(Extent { bytes: body.len(), parts: body.parts(), places: body.places() })
-            }
+            Ok(record) => Ok(Extent::of(&record)),
             Err(error @ StoreError::Damaged { .. }) => {
                 tracing::warn!(%error, topic = topic.0, offset = offset.0, "retention removes what nobody can read");
                 let parts = self.engine.scan(Space::Bodies, &Keys::prefix(key::log(topic, offset)));
@@ -183,24 +292,24 @@ impl Transaction<'_> {
         }
     }
 
-    /// Lets a log begin with this notification. One that cannot be read is as old as the one before it.
-    fn begin_at(&self, state: &mut TopicState, first: Offset) -> Result<()> {
+    /// Lets a log begin with this notification, and tells what that takes. One that cannot be read is as old as the one before it.
+    fn begin_at(&self, state: &mut TopicState, first: Offset) -> Result<Option<Extent>> {
         state.topic.first = first;
-        match self.log_record(state.topic.id, state.topic.first) {
+        if first > state.topic.head {
+            // Nothing is left, also of what a restore leaped over.
+            (state.oldest, state.bytes) = (None, 0);
+            return Ok(None);
+        }
+        match self.log_record(state.topic.id, first) {
             Ok(record) => {
                 state.oldest = Some(record.received_at);
-                if state.topic.first == state.topic.newest() {
+                if first == state.topic.newest() {
                     // Where the length of something removed was not known, it is no longer counted.
                     state.bytes = record.body.len();
                 }
-                Ok(())
+                Ok(Some(Extent::of(&record)))
             }
-            // A restore leaped over all the rest.
-            Err(StoreError::Damaged { .. }) if state.topic.first > state.topic.head => {
-                state.oldest = None;
-                Ok(())
-            }
-            Err(StoreError::Damaged { .. }) => Ok(()),
+            Err(StoreError::Damaged { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -223,20 +332,15 @@ impl Transaction<'_> {
 }
 
 /// What a record of a log takes: bytes of body, parts of it elsewhere, places in the log.
+#[derive(Debug)]
 struct Extent {
     bytes: u64,
     parts: u64,
     places: u64,
 }
 
-/// When the oldest notification of the topic came in, if it is not the only one.
-fn by_age(state: &TopicState) -> Option<Reverse<(DateTime, TopicId)>> {
-    let oldest = state.oldest.filter(|_| state.topic.first < state.topic.newest())?;
-    Some(Reverse((oldest, state.topic.id)))
-}
-
-/// How much the bodies of the topic take, and of equals which has the oldest notification.
-fn by_size(state: &TopicState) -> Option<(u64, Reverse<DateTime>, TopicId)> {
-    let Reverse((oldest, id)) = by_age(state)?;
-    Some((state.bytes, Reverse(oldest), id))
+impl Extent {
+    fn of(LogRecord { body, .. }: &LogRecord) -> Self {
+        Self { bytes: body.len(), parts: body.parts(), places: body.places() }
+    }
 }

@@ -77,8 +77,12 @@ impl Transaction<'_> {
         let Some(subscription) = self.get::<Subscription>(&key::subscription(shard, topic, id))? else {
             return Ok(());
         };
-        // The lease may have been renewed after the caller had seen its end.
-        if why == Ended::Expired && subscription.lease_end > DateTime::now() {
+        // It may have been renewed after the caller had seen its end.
+        let is_renewed = match why {
+            Ended::Expired => subscription.lease_end > DateTime::now(),
+            Ended::Gone { asked } => subscription.verified_at >= asked,
+        };
+        if is_renewed {
             return Ok(());
         }
         let pair = pair(&subscription.topic_url, &subscription.callback);
@@ -159,6 +163,7 @@ impl Transaction<'_> {
         let id = counters.subscription;
         let topic = &self.topic_mut(&request.topic).topic;
         let (topic, start) = (topic.id, topic.head);
+        *self.staged.subscriptions.entry(topic).or_default() += 1;
         let shard = Shard::of(&request.callback, self.shards);
         self.put(pair.to_vec(), &Address { shard, topic, id });
         let subscription = Subscription {
@@ -182,6 +187,7 @@ impl Transaction<'_> {
         self.batch.remove(Space::SubscriptionIndex, pair.to_vec());
         self.batch.remove(Space::Laggards, key.clone());
         self.batch.remove(Space::Subscriptions, key);
+        *self.staged.subscriptions.entry(topic).or_default() -= 1;
         self.staged.changed_subscriptions.push((shard, topic, id));
         self.staged.events.push(StoreEvent::Unsubscribed { shard, topic, id });
     }
