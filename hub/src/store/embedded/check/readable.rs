@@ -7,8 +7,7 @@ use crate::store::embedded::engine::{Engine, Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{
     Address, Counters, Encryption, Expiry, Floor, Foundation, LogRecord, Part, PausedTopic, Remembered,
-    Stated,
-    TopicState, TopicWatermark,
+    Stated, TopicState, TopicWatermark,
 };
 use crate::store::{
     Chain, Denial, Epoch, Fault, Gap, Keyring, Laggard, PendingRequest, Ping, Result, Skip, StoreError,

@@ -12,8 +12,7 @@ mod tests;
 pub(super) use encryption::Encryption;
 pub(super) use log::{
     Body, Counters, Empty, Expiry, Floor, Foundation, LogRecord, Part, PausedTopic, Remembered, Stated,
-    TopicState,
-    received_at_of,
+    TopicState, received_at_of,
 };
 pub(super) use subscriptions::{Address, TopicWatermark, recipient_of, slot_of};
 
