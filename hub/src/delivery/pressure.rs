@@ -141,7 +141,7 @@ mod tests {
         let work = tokio::spawn(async {
             loop {
                 let began = thread_time();
-                while thread_time() - began < 3 * LONG {}
+                while thread_time().saturating_sub(began) < 3 * LONG {}
                 yield_now().await;
             }
         });
