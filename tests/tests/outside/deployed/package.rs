@@ -118,7 +118,9 @@ fn the_pages_of_the_package_lead_to_each_other() {
         }
         let text = fs::read_to_string(&page).unwrap();
         let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-        for link in links.filter(|link| Path::new(link).extension().is_some_and(|kind| kind == "md") && !link.contains("://")) {
+        for link in links.filter(|link| {
+            Path::new(link).extension().is_some_and(|kind| kind == "md") && !link.contains("://")
+        }) {
             let target = page.parent().unwrap().join(link);
             assert!(target.is_file(), "{} leads to {link}, which is not there", page.display());
             followed += 1;
