@@ -174,11 +174,8 @@ pub(crate) async fn notify_hub(
     };
     let Some((turn, telling)) = begun else { return Ok(None) };
     let posted = telling.post_changes(client, out).await;
-    let failed = posted.as_ref().ok().and_then(|posted| posted.failed.as_ref());
-    let outcome = telling.post(client, failed).await;
-    let (posted, unread) =
-        posted.map_or_else(|error| (Posted::default(), Err(error)), |posted| (posted, Ok(())));
-    let (telling, posted, outcome, noted) = {
+    let outcome = telling.post(client, posted.failed.as_ref()).await;
+    let (telling, mut posted, outcome, noted) = {
         let out = out.to_owned();
         unblocked(move || {
             let noted = settle(&out, &telling, &posted, &outcome);
@@ -187,7 +184,7 @@ pub(crate) async fn notify_hub(
         .await
     };
     drop(turn);
-    unread.and(noted)?;
+    posted.broken.take().map_or(Ok(()), Err).and(noted)?;
     let still_waiting = telling.still_waiting(&posted).count();
     let Telling { hub, leaving, changes, .. } = telling;
     let (sent, waiting) = (posted.sent, still_waiting);
@@ -223,6 +220,8 @@ struct Posted {
     reached: u64,
     status: Option<u16>,
     failed: Option<PostError>,
+    /// What kept the next one from being posted on this side.
+    broken: Option<NotifyError>,
 }
 
 impl Posted {
@@ -275,8 +274,18 @@ impl Telling {
     }
 
     /// Posts what waits, one after the other; the first that is not taken keeps those after it waiting.
-    async fn post_changes(&self, client: &reqwest::Client, out: &Path) -> Result<Posted, NotifyError> {
+    async fn post_changes(&self, client: &reqwest::Client, out: &Path) -> Posted {
         let mut posted = Posted::default();
+        let broken = self.post_each(client, out, &mut posted).await.err();
+        Posted { broken, ..posted }
+    }
+
+    async fn post_each(
+        &self,
+        client: &reqwest::Client,
+        out: &Path,
+        posted: &mut Posted,
+    ) -> Result<(), NotifyError> {
         for number in self.waiting.clone() {
             let path = outbox::path(out, number);
             let body = match tokio::fs::read(&path).await {
@@ -302,7 +311,7 @@ impl Telling {
                 }
             }
         }
-        Ok(posted)
+        Ok(())
     }
 
     /// Posts the Framework Notification, unless the hub could not even be reached just before.
@@ -402,16 +411,18 @@ fn settle(out: &Path, telling: &Telling, posted: &Posted, outcome: &Outcome) -> 
         Outcome::Failed(error) => refused.or(Some(error)),
         _ => posted.failed.as_ref(),
     };
+    let broken = posted.broken.as_ref().map(ToString::to_string);
+    let reason = broken.or_else(|| failed.map(ToString::to_string));
     let still_waiting = telling.still_waiting(posted);
-    let kept = match failed {
+    let kept = match reason {
         Some(_) => outbox::first_to_keep(out, still_waiting.clone()),
         None => still_waiting.start,
     };
     if !telling.leaving {
         record.sent = record.sent.max(kept - 1);
     }
-    record.trouble = failed.map(|error| {
-        let mut trouble = Trouble::after(record.trouble.as_ref(), error.to_string());
+    record.trouble = reason.map(|reason| {
+        let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
         trouble.refused = refused.map(|_| still_waiting.start).filter(|number| *number >= kept);
         trouble.left_out += kept - still_waiting.start;
         trouble

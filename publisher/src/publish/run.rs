@@ -200,24 +200,29 @@ impl<'a> Run<'a> {
         else {
             return Ok(());
         };
-        self.resource_dump(before);
+        self.resource_dump(before)?;
         if self.plan.position.is_some() {
             self.change_dump(before)?;
         }
         self.archive("resourcedump", &Capability::ResourceDumpArchive)
     }
 
-    fn resource_dump(&mut self, before: &State) {
+    fn resource_dump(&mut self, before: &State) -> Result<(), BuildError> {
         let capability = Capability::ResourceDump;
         let of_dump = || before.documents.iter().filter(|record| record.capability == capability);
         if of_dump().all(|record| is_in_place(self.out, record)) {
             self.done.records.extend(of_dump().cloned());
         } else if let Some(top) = of_dump().find(|record| !matches!(record.part, Part::Component { .. })) {
             let top = Location { path: top.path.clone(), url: top.url.clone() };
-            if let Err(error) = self.note_as_it_is(top, &capability) {
-                self.leave_out(&capability, &error);
+            match self.note_as_it_is(top, &capability) {
+                Err(error) if is_lasting(&error) => self.leave_out(&capability, &error),
+                Ok(()) if self.done.records.iter().all(|record| record.capability != capability) => {
+                    tracing::warn!("the Resource Dump is not there, and is told of no more");
+                }
+                noted => noted?,
             }
         }
+        Ok(())
     }
 
     fn change_dump(&mut self, before: &State) -> Result<(), BuildError> {
@@ -524,6 +529,17 @@ impl<'a> Run<'a> {
         self.done.written.push(Written { capability, url, is_index });
         self.done.records.push(record);
     }
+}
+
+/// Whether a document that cannot be read is gone, or no such document; what else is in the way may pass.
+fn is_lasting(error: &BuildError) -> bool {
+    let io = match error {
+        BuildError::Read { source, .. } => source,
+        BuildError::Lists(build::BuildError::Published { source: ReadError::Io(io), .. }) => io,
+        BuildError::Lists(build::BuildError::Published { .. }) => return true,
+        _ => return false,
+    };
+    matches!(io.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory)
 }
 
 /// Removes the documents of a series that cannot go on; what leads to them goes first.

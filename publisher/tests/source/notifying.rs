@@ -258,6 +258,29 @@ fn a_change_notification_that_a_hub_refuses_for_good_is_named_and_can_be_left_ou
 }
 
 #[test]
+fn a_change_notification_that_cannot_be_read_is_named_by_status_until_it_is_gone() {
+    let (place, hub) = (Place::new(), Hub::start());
+    place.build(&["--hub", &hub.url()]).succeeded();
+    place.notify().succeeded();
+    hub.next();
+    place.put("a.txt", "changed");
+    place.build(&["--hub", &hub.url()]).succeeded();
+    let waiting = place.out().join(".resync-source/outbox/00000000000000000001.xml");
+    fs::remove_file(&waiting).unwrap();
+    fs::create_dir(&waiting).unwrap();
+    let status = || run(&["status", "--out", text(&place.out())]).succeeded().out;
+    for _ in 0..2 {
+        place.notify().failed_with(1, "00000000000000000001.xml");
+        let said = status();
+        assert!(said.contains("since ") && said.contains("cannot read `"), "{said}");
+    }
+    assert_eq!(told(&hub.next()), lists_updated(), "what can be told is");
+    fs::remove_dir(&waiting).unwrap();
+    place.notify().succeeded();
+    assert!(!status().contains("cannot read `"));
+}
+
+#[test]
 fn a_second_notify_waits_for_the_first_and_then_has_nothing_to_send() {
     let place = Place::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
