@@ -12,8 +12,8 @@ use super::Failure;
 
 /// What to do where only root may read.
 pub(super) const AS_ROOT: &str = "where the hub is a service, type sudo before the command";
-/// Where systemd keeps the folders of services, and those of services whose user exists only while they run.
-const STATES: [&str; 2] = ["/var/lib/private", "/var/lib"];
+/// Where systemd keeps the folders of services whose user exists only while they run. A folder of anybody else's would be moved there.
+const STATES: &str = "/var/lib/private";
 
 /// Nothing may be written into the folder by this user unless it is its own.
 ///
@@ -48,7 +48,7 @@ fn owned(folder: &Path, arguments: &[String], behind: &str) -> Result<(), Failur
     )))
 }
 
-/// What runs a command as the owner: for a service of systemd with what its unit gives it.
+/// What runs a command as the owner: for a service of systemd's own user with what its unit gives it.
 fn prefix(state: Option<&str>, owner: u32) -> String {
     match state {
         Some(state) => format!(
@@ -59,10 +59,9 @@ fn prefix(state: Option<&str>, owner: u32) -> String {
     }
 }
 
-/// The service whose folder it is.
+/// The service whose folder it is, by the place to which all links lead.
 fn state(folder: &Path) -> Option<String> {
-    let below = STATES.iter().find_map(|states| folder.strip_prefix(states).ok())?;
-    let mut parts = below.components();
+    let mut parts = folder.strip_prefix(STATES).ok()?.components();
     let name = parts.next()?.as_os_str().to_str()?.to_owned();
     parts.next().is_none().then_some(name)
 }
@@ -93,10 +92,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_of_a_service_is_known_by_its_place() {
+    fn the_folder_of_a_service_whose_user_comes_and_goes_is_known_by_its_place() {
         assert_eq!(state(Path::new("/var/lib/private/resync-hub")).as_deref(), Some("resync-hub"));
-        assert_eq!(state(Path::new("/var/lib/resync-hub")).as_deref(), Some("resync-hub"));
-        for other in ["/var/lib/resync-hub/data", "/srv/hub", "/var/lib"] {
+        let others = ["/var/lib/resync-hub", "/var/lib/private/resync-hub/data", "/srv/hub", "/var/lib/private"];
+        for other in others {
             assert_eq!(state(Path::new(other)), None, "{other}");
         }
         assert!(prefix(Some("our-hub"), 61_000).contains("-p User=our-hub -p StateDirectory=our-hub"));
