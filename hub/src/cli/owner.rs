@@ -94,7 +94,8 @@ mod tests {
     #[test]
     fn the_folder_of_a_service_whose_user_comes_and_goes_is_known_by_its_place() {
         assert_eq!(state(Path::new("/var/lib/private/resync-hub")).as_deref(), Some("resync-hub"));
-        let others = ["/var/lib/resync-hub", "/var/lib/private/resync-hub/data", "/srv/hub", "/var/lib/private"];
+        let others =
+            ["/var/lib/resync-hub", "/var/lib/private/resync-hub/data", "/srv/hub", "/var/lib/private"];
         for other in others {
             assert_eq!(state(Path::new(other)), None, "{other}");
         }
