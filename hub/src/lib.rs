@@ -54,5 +54,5 @@ pub mod telemetry;
 pub mod topics;
 
 pub use hub::{Given, Hub, StartError};
-pub use pulse::Pulse;
+pub use pulse::{Onlooker, Pulse};
 pub use sockets::Sockets;

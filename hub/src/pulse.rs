@@ -4,8 +4,9 @@
 //! minute. A restart has to help, so a disk that is full or refuses writes is no silence: the writer answers that it was refused. And
 //! what counts is how often an answer was waited for, not the clock, which goes on where the machine or the process sleeps.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::future::{Future, pending};
+use std::mem;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +25,39 @@ const SILENCE: u32 = 12;
 
 /// Whether the hub's parts answer.
 #[derive(Clone, Debug, Default)]
-pub struct Pulse(Arc<Mutex<BTreeSet<&'static str>>>);
+pub struct Pulse(Arc<Mutex<BTreeMap<&'static str, Part>>>);
+
+#[derive(Debug, Default)]
+struct Part {
+    /// Grows by one each time that the part answered or was waited for in vain.
+    beats: u64,
+    is_silent: bool,
+}
+
+/// Who looks at the pulse from elsewhere: while nobody asks the parts any more, because nothing runs that could, none is found silent.
+#[derive(Debug)]
+pub struct Onlooker {
+    pulse: Pulse,
+    /// The beats of each part when they last moved, and for how long they have not.
+    seen: BTreeMap<&'static str, (u64, Duration)>,
+}
+
+impl Onlooker {
+    /// The part that has not answered, or not been asked, for a minute; `passed` is the time since the last look.
+    pub fn silent(&mut self, passed: Duration) -> Option<&'static str> {
+        let parts = self.pulse.parts();
+        let mut silent = None;
+        for (name, part) in parts.iter() {
+            let (beats, still) = self.seen.entry(*name).or_insert((part.beats, Duration::ZERO));
+            *still = if *beats == part.beats { still.saturating_add(passed) } else { Duration::ZERO };
+            *beats = part.beats;
+            if part.is_silent || *still >= BEAT * SILENCE {
+                silent = silent.or(Some(*name));
+            }
+        }
+        silent
+    }
+}
 
 impl Pulse {
     /// Asks those without whom nothing is taken or delivered.
@@ -50,18 +83,32 @@ impl Pulse {
 
     /// The part that has not answered for a minute.
     pub fn silent(&self) -> Option<&'static str> {
-        self.silent_parts().first().copied()
+        self.parts().iter().find(|(_, part)| part.is_silent).map(|(name, _)| *name)
+    }
+
+    /// Begins to look on.
+    pub fn onlooker(&self) -> Onlooker {
+        Onlooker { pulse: self.clone(), seen: BTreeMap::new() }
     }
 
     /// Asks a part of the hub how it is until `stopped` turns true. An error says that it has ended and will never answer.
-    pub async fn keep<A, E>(self, part: &'static str, ask: impl Fn() -> A, mut stopped: watch::Receiver<bool>)
+    pub fn keep<A, E>(
+        self,
+        part: &'static str,
+        ask: impl Fn() -> A,
+        mut stopped: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()>
     where
         A: Future<Output = Result<(), E>>,
     {
-        tokio::select! {
-            () = self.ask_for_ever(part, ask) => {}
-            // One that is gone will not turn it true any more.
-            _ = stopped.wait_for(|stopped| *stopped) => {}
+        // At once: an onlooker misses also a part that nobody ever began to ask.
+        self.beat(part);
+        async move {
+            tokio::select! {
+                () = self.ask_for_ever(part, ask) => {}
+                // One that is gone will not turn it true any more.
+                _ = stopped.wait_for(|stopped| *stopped) => {}
+            }
         }
     }
 
@@ -74,22 +121,35 @@ impl Pulse {
             let mut missed = 0_u32;
             while timeout(BEAT, answer.as_mut()).await.is_err() {
                 missed = missed.saturating_add(1);
+                self.beat(part);
                 if missed == SILENCE {
                     tracing::error!(
                         part,
                         "a part of the hub has not answered for a minute: a restart is due"
                     );
-                    self.silent_parts().insert(part);
+                    self.set_silent(part, true);
                 }
             }
-            if self.silent_parts().remove(part) {
+            self.beat(part);
+            if self.set_silent(part, false) {
                 tracing::warn!(part, "a part of the hub answers again");
             }
             sleep(BEAT).await;
         }
     }
 
-    fn silent_parts(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
+    fn beat(&self, part: &'static str) {
+        let mut parts = self.parts();
+        let beats = &mut parts.entry(part).or_default().beats;
+        *beats = beats.wrapping_add(1);
+    }
+
+    /// Tells whether it was silent before.
+    fn set_silent(&self, part: &'static str, is_silent: bool) -> bool {
+        mem::replace(&mut self.parts().entry(part).or_default().is_silent, is_silent)
+    }
+
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<&'static str, Part>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

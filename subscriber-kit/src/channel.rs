@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -57,21 +58,56 @@ async fn keep_each(
     channels: &[Channel],
     on_lease: &impl Fn(&TopicUrl, DateTime),
 ) -> Result<Infallible, SubscribeError> {
-    let keep = |number: usize, pause| async move {
-        tokio::time::sleep(pause).await;
-        (number, keep_at_some_hub(subscriber, subscriptions, &channels[number], on_lease).await)
+    let refused = &Refused::default();
+    let keep = |number: usize| {
+        let on_lease = move |topic: &TopicUrl, until| {
+            refused.remove(number);
+            on_lease(topic, until);
+        };
+        keep_at_some_hub(subscriber, subscriptions, &channels[number], on_lease)
     };
-    let mut refused = BTreeSet::new();
+    until_all_refuse(channels.len(), keep, refused).await
+}
+
+/// The numbers of the channels whose hubs refused when they were asked last.
+#[derive(Debug, Default)]
+struct Refused(std::sync::Mutex<BTreeSet<usize>>);
+
+impl Refused {
+    /// One more; gives how many there are.
+    fn add(&self, number: usize) -> usize {
+        let mut numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.insert(number);
+        numbers.len()
+    }
+
+    fn remove(&self, number: usize) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+}
+
+/// Keeps so many channels, each again some time after it was refused, until all are refused at one time.
+async fn until_all_refuse<E, F: Future<Output = Result<Infallible, E>>>(
+    count: usize,
+    keep: impl Fn(usize) -> F,
+    refused: &Refused,
+) -> Result<Infallible, E> {
+    let keep_after = |number, pause| {
+        let kept = keep(number);
+        async move {
+            tokio::time::sleep(pause).await;
+            (number, kept.await)
+        }
+    };
     let mut keeping: FuturesUnordered<_> =
-        (0..channels.len()).map(|number| keep(number, Duration::ZERO)).collect();
+        (0..count).map(|number| keep_after(number, Duration::ZERO)).collect();
     loop {
         match keeping.next().await {
             Some((number, Err(error))) => {
-                refused.insert(number);
-                if refused.len() == channels.len() {
+                if refused.add(number) == count {
                     return Err(error);
                 }
-                keeping.push(keep(number, jittered(LONGEST_RETRY)));
+                keeping.push(keep_after(number, jittered(LONGEST_RETRY)));
             }
             Some((_, Ok(never))) => match never {},
             // There are no channels.
@@ -187,4 +223,32 @@ pub(crate) async fn leave(subscriber: Subscriber, id: SubscriptionId) {
         }
     }
     tracing::warn!("not unsubscribed: the hub does not answer; the lease will run out");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// The first channel is refused at once and, if so, accepted when asked again; the second is refused a day later.
+    async fn kept(first_is_accepted: bool) -> Result<Infallible, usize> {
+        let (refused, asked) = (Refused::default(), AtomicU32::new(0));
+        let keep = async |number: usize| {
+            if number == 1 {
+                tokio::time::sleep(Duration::from_secs(86_400)).await;
+            } else if asked.fetch_add(1, Ordering::Relaxed) > 0 && first_is_accepted {
+                refused.remove(number);
+                std::future::pending::<()>().await;
+            }
+            Err(number)
+        };
+        until_all_refuse(2, |number| keep(number), &refused).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_channel_that_was_refused_and_then_accepted_counts_as_kept() {
+        let days = Duration::from_secs(5 * 86_400);
+        assert!(tokio::time::timeout(days, kept(true)).await.is_err(), "the first one is still kept");
+        assert_eq!(tokio::time::timeout(days, kept(false)).await, Ok(Err(1)));
+    }
 }

@@ -30,12 +30,13 @@ async fn serve(config: &Config, dev: bool, given: Given, systemd: &Systemd) -> R
     systemd.tell("STATUS=opening the store");
     let mut hub = Hub::start_with(config, given).await?;
     greet(&hub, config, dev);
-    systemd.tell(&format!("READY=1\nSTATUS=serving {}", hub.url()));
+    let status = format!("serving {}", hub.url());
+    systemd.tell(&format!("READY=1\nSTATUS={status}"));
     let pulse = hub.pulse();
     tokio::select! {
         () = signals.any() => {}
         () = hub.broken() => return Err(Failure::new("a part of the hub has died, see the log: start it again")),
-        never = systemd.tell_of_life(&pulse) => match never {},
+        never = systemd.tell_of_life(&pulse, &status) => match never {},
     }
     systemd.tell("STOPPING=1\nSTATUS=finishing what is under way");
     info!("stopping: finishing what is under way");

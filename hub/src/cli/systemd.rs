@@ -40,17 +40,25 @@ impl Systemd {
         }
     }
 
-    /// Tells the watchdog that the hub is alive, twice within its patience, while every part of it answers.
-    pub(super) async fn tell_of_life(&self, pulse: &Pulse) -> Infallible {
+    /// Tells the watchdog that the hub is alive, twice within its patience, while every part of it answers. Asking them is for the
+    /// runtime's workers: where these hang, this goes on in the thread that started them, and is told by what it sees.
+    pub(super) async fn tell_of_life(&self, pulse: &Pulse, status: &str) -> Infallible {
         let Some(patience) = self.patience else { return pending().await };
-        let mut beats = interval((patience / 2).max(Duration::from_millis(1)));
+        let pause = (patience / 2).max(Duration::from_millis(1));
+        let mut beats = interval(pause);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut onlooker, mut was_silent) = (pulse.onlooker(), false);
         loop {
             beats.tick().await;
-            match pulse.silent() {
+            let silent = onlooker.silent(pause);
+            match silent {
                 None => self.tell("WATCHDOG=1"),
                 Some(part) => self.tell(&format!("STATUS={part} has not answered for a minute")),
             }
+            if was_silent && silent.is_none() {
+                self.tell(&format!("STATUS={status}"));
+            }
+            was_silent = silent.is_some();
         }
     }
 }
@@ -86,30 +94,95 @@ fn patience(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::watch;
+    use std::future::ready;
+    use std::pin::pin;
+    use std::sync::{Arc, Barrier};
+
+    use tokio::runtime;
+    use tokio::sync::{Notify, watch};
     use tokio::time::timeout;
 
     use super::*;
 
-    fn signs_of_life(told: &UnixDatagram) -> usize {
+    const MINUTE: Duration = Duration::from_secs(60);
+    const ALMOST_FOUR_MINUTES: Duration = Duration::from_secs(239);
+    const SIGN: &str = "WATCHDOG=1";
+
+    /// A watchdog with a patience of 30 s, and what it is told.
+    fn watched() -> (Systemd, UnixDatagram) {
+        let (socket, told) = UnixDatagram::pair().unwrap();
+        told.set_nonblocking(true).unwrap();
+        (Systemd { socket: Some(socket), patience: Some(MINUTE / 2) }, told)
+    }
+
+    fn all(told: &UnixDatagram) -> Vec<String> {
         let mut line = [0; 100];
-        let all = std::iter::from_fn(|| told.recv(&mut line).ok().map(|length| line[..length].to_vec()));
-        all.filter(|line| line == b"WATCHDOG=1").count()
+        let next = || told.recv(&mut line).ok().map(|length| String::from_utf8_lossy(&line[..length]).into());
+        std::iter::from_fn(next).collect()
+    }
+
+    fn signs_of_life(told: &UnixDatagram) -> usize {
+        all(told).iter().filter(|line| *line == SIGN).count()
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_watchdog_is_told_of_life_twice_within_its_patience_and_not_while_a_part_is_silent() {
-        let (socket, told) = UnixDatagram::pair().unwrap();
-        told.set_nonblocking(true).unwrap();
-        let systemd = Systemd { socket: Some(socket), patience: Some(Duration::from_secs(30)) };
+        let (systemd, told) = watched();
+        let (_stop, stopped) = watch::channel(false);
+        let (pulse, answer) = (Pulse::default(), Arc::new(Notify::new()));
+        let part = Arc::clone(&answer);
+        let ask = move || {
+            let part = Arc::clone(&part);
+            async move {
+                part.notified().await;
+                Ok::<_, Infallible>(())
+            }
+        };
+        tokio::spawn(pulse.clone().keep("the writer", ask, stopped));
+        let mut alive = pin!(systemd.tell_of_life(&pulse, "serving"));
+        let until = |seconds| Duration::from_secs(seconds);
+        assert!(timeout(until(59), alive.as_mut()).await.is_err());
+        assert_eq!(all(&told), [SIGN; 4]);
+        assert!(timeout(until(18), alive.as_mut()).await.is_err());
+        answer.notify_one();
+        let last = all(&told).pop().unwrap();
+        assert_eq!(last, "STATUS=the writer has not answered for a minute");
+        assert!(timeout(until(28), alive).await.is_err());
+        assert_eq!(all(&told), [SIGN, "STATUS=serving", SIGN], "it answers again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_watchdog_is_told_of_life_for_as_long_as_every_part_answers() {
+        let (systemd, told) = watched();
         let (_stop, stopped) = watch::channel(false);
         let pulse = Pulse::default();
-        tokio::spawn(pulse.clone().keep("the writer", pending::<Result<(), ()>>, stopped));
-        let until = |seconds| timeout(Duration::from_secs(seconds), systemd.tell_of_life(&pulse));
-        assert!(until(59).await.is_err());
-        assert_eq!(signs_of_life(&told), 4);
-        assert!(until(100).await.is_err());
-        assert_eq!(signs_of_life(&told), 1, "it was silent from the 60th second on");
+        tokio::spawn(pulse.clone().keep("the writer", || ready(Ok::<_, Infallible>(())), stopped));
+        assert!(timeout(ALMOST_FOUR_MINUTES, systemd.tell_of_life(&pulse, "serving")).await.is_err());
+        assert_eq!(signs_of_life(&told), 16);
+    }
+
+    /// The thread that tells is none of them, and would go on for ever.
+    #[tokio::test(start_paused = true)]
+    async fn the_watchdog_is_told_of_no_life_while_all_workers_of_the_runtime_hang() {
+        let (systemd, told) = watched();
+        let workers = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let gate = Arc::new(Barrier::new(3));
+        for _ in 0..2 {
+            let gate = Arc::clone(&gate);
+            workers.spawn(async move {
+                gate.wait();
+                gate.wait();
+            });
+        }
+        gate.wait();
+        let (_stop, stopped) = watch::channel(false);
+        let pulse = Pulse::default();
+        workers.spawn(pulse.clone().keep("the writer", || ready(Ok::<_, Infallible>(())), stopped));
+        let endless = timeout(ALMOST_FOUR_MINUTES, systemd.tell_of_life(&pulse, "serving")).await;
+        gate.wait();
+        workers.shutdown_background();
+        assert!(endless.is_err());
+        assert_eq!(signs_of_life(&told), 4, "those of the first minute");
     }
 
     #[test]

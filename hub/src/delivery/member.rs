@@ -114,6 +114,16 @@ impl Member {
         self.held_back = 0;
     }
 
+    /// Its subscriber has said yes: whoever was gone before is not, and a 410 is the first one again.
+    pub(super) fn confirmed(&mut self) {
+        if self.class == FailureClass::Gone {
+            self.attempts = 0;
+            self.tries = 0;
+            self.failing = None;
+            self.class = FailureClass::Slow;
+        }
+    }
+
     /// It gets what comes after this offset once more. An answer that is under way counts no more.
     pub(super) fn rewind(&mut self, to: Offset) {
         self.passed(to);

@@ -284,3 +284,11 @@ impl Operator {
         Ok(answers)
     }
 }
+
+#[cfg(test)]
+impl Operator {
+    /// Of a delivery that has stopped.
+    pub(crate) fn of_nobody() -> Self {
+        Self::new(Vec::new())
+    }
+}

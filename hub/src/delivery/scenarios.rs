@@ -368,6 +368,33 @@ fn content_that_changes_fast_does_not_keep_alive_who_is_gone() {
     assert!(world.durable.slots.is_empty());
 }
 
+#[test]
+fn w151_who_says_yes_after_a_410_is_asked_twice_again_before_the_subscription_ends() {
+    let mut world = World::new(37);
+    world.machine.limits.retry.gone_confirm_after = Duration::from_secs(60);
+    world.subscribe_to(TopicId(1), world.lease(LONG));
+    world.publish_to(TopicId(1));
+    let gone = |world: &mut World| {
+        let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+        world.count_gone(&attempt);
+        let outcome = Outcome::of_status(http::StatusCode::GONE, None);
+        let answered = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome };
+        world.machine.finished(&attempt, answered, world.now);
+        world.checkpoint();
+        world.wait(120);
+    };
+    gone(&mut world);
+    let slot = world.durable.slots.values().next().unwrap().clone();
+    world.durable.verified.insert(slot.id, world.now.wall);
+    world.gone.remove(&slot.id);
+    let topic = Box::new(world.topic(slot.topic));
+    world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
+    gone(&mut world);
+    assert_eq!(world.durable.slots.len(), 1, "only one 410 since then");
+    gone(&mut world);
+    assert!(world.durable.slots.is_empty());
+}
+
 fn refuse(world: &mut World, attempt: &Attempt) {
     let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
     let refused = Finished::Answered { offset: attempt.offset, outcome };

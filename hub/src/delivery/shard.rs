@@ -193,6 +193,10 @@ impl Machine {
                     self.topics.entry(topic.id).or_insert_with(|| TopicState::fresh(topic));
                     // What was to end it came before its subscriber was told yes.
                     self.ended.remove(&(topic.id, slot.id));
+                    let known = self.topics.get_mut(&topic.id);
+                    if let Some(member) = known.and_then(|topic| topic.member(slot.id)) {
+                        member.confirmed();
+                    }
                     self.put_slot(slot);
                 }
                 if slot.address.is_some() {

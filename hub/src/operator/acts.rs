@@ -27,6 +27,8 @@ const REASON_LIMIT: usize = 500;
 const NAME_LIMIT: usize = 100;
 /// Subscriptions that are denied at once.
 const DENIED_AT_ONCE: usize = 512;
+/// Subscriptions of a denial that the audit log names; it counts the others.
+const NAMED: usize = 20;
 
 /// Whom and what an act is about.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -142,7 +144,9 @@ impl Desk {
     /// [`Failed`]
     pub async fn pause(&self, by: By, wish: &Wish) -> Result<(), Failed> {
         let (topic, url) = self.named(wish).await?;
-        let paused = |desk: Self| async move { Ok(desk.store.pause(topic).await?) };
+        let paused = |desk: Self| async move {
+            desk.store.pause(topic).await?.then_some(()).ok_or(Failed::Unknown("topic"))
+        };
         self.audited(by, "pause", url, paused).await
     }
 
@@ -177,9 +181,7 @@ impl Desk {
             },
             None => None,
         };
-        let mut whom: Vec<_> = wish.ids.iter().map(|id| format!("subscription {id}")).collect();
-        whom.extend(wish.topic.iter().map(|url| format!("all of {url}")));
-        let what = format!("{}: {:?}", whom.join(", "), wish.reason);
+        let what = whom(&wish);
         let denied = |desk: Self| async move { Ok(Denied { denied: desk.deny_all(&wish, topic).await? }) };
         self.audited(by, "deny", &what, denied).await
     }
@@ -334,6 +336,17 @@ impl Desk {
     }
 }
 
+/// Whom a denial is for, and why, in a line that has a bound.
+fn whom(wish: &ToDeny) -> String {
+    let named = wish.ids.iter().take(NAMED);
+    let mut whom: Vec<_> = named.map(|id| format!("subscription {id}")).collect();
+    if let others @ 1.. = wish.ids.len().saturating_sub(NAMED) {
+        whom.push(format!("and {others} others"));
+    }
+    whom.extend(wish.topic.iter().map(|url| format!("all of {url}")));
+    format!("{}: {:?}", whom.join(", "), wish.reason)
+}
+
 /// The disk takes its time, which must hold up nobody else.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
     tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Read(error.to_string()).into())
@@ -377,5 +390,18 @@ impl Outcome for NewPublisher {
 impl Outcome for Rotated {
     fn told(&self) -> String {
         counted(self.rewritten, "secret rewritten", "secrets rewritten")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_of_very_many_is_one_short_line_of_the_audit_log() {
+        let wish = |ids| ToDeny { ids, topic: None, reason: "moved".to_owned() };
+        assert_eq!(whom(&wish(vec![7, 9])), "subscription 7, subscription 9: \"moved\"");
+        let told = whom(&wish((1..=100_000).collect()));
+        assert!(told.ends_with(", subscription 20, and 99980 others: \"moved\""), "{told}");
     }
 }

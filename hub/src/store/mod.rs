@@ -337,8 +337,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// What was given up for one subscription, and what it has lost, each in the order of the above; looks at `limit` records of
     /// either kind.
     async fn missed(&self, shard: Shard, topic: TopicId, id: SubscriptionId, limit: usize) -> Result<Missed>;
-    /// Delivers nothing of this topic until it is resumed. Its log goes on, and so does retention.
-    async fn pause(&self, topic: TopicId) -> Result<()>;
+    /// Delivers nothing of this topic until it is resumed. Its log goes on, and so does retention. Returns whether the topic exists:
+    /// one that was forgotten cannot be paused.
+    async fn pause(&self, topic: TopicId) -> Result<bool>;
     /// Lets deliveries of this topic go on.
     async fn resume(&self, topic: TopicId) -> Result<()>;
     /// All topics that are paused.

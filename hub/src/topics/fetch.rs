@@ -39,8 +39,9 @@ const ALL: Share = Share { most: 32, strangers: 24 };
 const SLOW: Slow = Slow { known: 6, strangers: 8 };
 const ON_ONE_NETWORK: Share = Share { most: 8, strangers: 6 };
 const FOR_ONE_CLIENT: Share = Share { most: 16, strangers: 6 };
-/// Pauses before a topic that cannot be fetched is tried again; then the ping is given up. What the hub itself lacks is waited for
-/// with the longest of them, however long that takes: the ping was acknowledged.
+/// Pauses before a topic that cannot be fetched is tried again; then the ping is given up, or left for the next start where the
+/// store is to blame. What the hub itself lacks is waited for with the longest of them, however long that takes: the ping was
+/// acknowledged.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
 
@@ -153,10 +154,30 @@ enum Failed {
 impl Failed {
     /// The topic is not to blame: the hub lacks something.
     fn is_shortage(&self) -> bool {
+        use StoreError::{Busy, Closed, Full, Read, Write};
         matches!(
             self,
-            Self::Store(_) | Self::Topic(Unfetched::Egress(EgressError::Exhausted | EgressError::NoRoom))
+            Self::Store(Full { .. } | Busy | Write(_) | Read(_) | Closed)
+                | Self::Topic(Unfetched::Egress(EgressError::Exhausted | EgressError::NoRoom))
         )
+    }
+}
+
+/// What becomes of a ping when nobody tries any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// It is forgotten.
+    Nothing,
+    /// It stays in the store for the next start, before which somebody may have mended that.
+    Ping,
+}
+
+impl From<&Failed> for Left {
+    fn from(error: &Failed) -> Self {
+        match error {
+            Failed::Store(_) => Self::Ping,
+            Failed::Topic(_) => Self::Nothing,
+        }
     }
 }
 
@@ -225,20 +246,23 @@ impl Fetching {
     }
 
     async fn serve(self, ping: Ping, askers: Vec<Asker>) {
-        self.fetch_patiently(&ping, &askers).await;
+        if self.fetch_patiently(&ping, &askers).await == Left::Ping {
+            return;
+        }
         if let Err(error) = self.store.remove_ping(&ping).await {
             warn!(topic = ping.topic.as_str(), %error, "ping not removed: the topic is fetched again at the next start");
         }
     }
 
-    async fn fetch_patiently(&self, ping: &Ping, askers: &[Asker]) {
+    async fn fetch_patiently(&self, ping: &Ping, askers: &[Asker]) -> Left {
         let topic = &ping.topic;
         let mut patience = Patience::default();
         loop {
             while let Err(owed) = self.fan_out.admit_fetch(topic, askers, Instant::now()) {
                 debug!(topic = topic.as_str(), owed = owed.as_secs(), "ping waits for what others had sent");
                 if timeout(owed, self.turns.until_newer(ping)).await.is_ok() {
-                    return self.turns.put_back(ping, askers);
+                    self.turns.put_back(ping, askers);
+                    return Left::Nothing;
                 }
             }
             let result = {
@@ -248,16 +272,18 @@ impl Fetching {
                 describe(span, topic, &result);
                 result
             };
-            let Err(error) = result else { return };
-            match patience.after(&error) {
-                Some(pause) => {
-                    warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");
-                    if timeout(pause, self.turns.until_newer(ping)).await.is_ok() {
-                        self.turns.put_back(ping, askers);
-                        return debug!(topic = topic.as_str(), "pinged again: fetching at once");
-                    }
-                }
-                None => return warn!(topic = topic.as_str(), %error, "topic not fetched: ping given up"),
+            let Err(error) = result else { return Left::Nothing };
+            let Some(pause) = patience.after(&error) else {
+                let left = Left::from(&error);
+                let until = if left == Left::Ping { "until the next start" } else { "for good" };
+                warn!(topic = topic.as_str(), %error, until, "topic not fetched: ping given up");
+                return left;
+            };
+            warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");
+            if timeout(pause, self.turns.until_newer(ping)).await.is_ok() {
+                self.turns.put_back(ping, askers);
+                debug!(topic = topic.as_str(), "pinged again: fetching at once");
+                return Left::Nothing;
             }
         }
     }
@@ -292,6 +318,8 @@ impl Fetching {
             debug!(topic = topic.as_str(), "ping for a topic without subscriptions");
             return Ok(());
         }
+        // What could not be written down is not asked for either: a full disk may last, and a topic be large.
+        self.store.health()?;
         let validators = self.store.validators(known.id, known.latest).await?;
         let mut room = self.budget.reserve();
         let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut room, place).await? else {
@@ -417,8 +445,11 @@ mod tests {
     use http::StatusCode;
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
+    use tokio::net::TcpListener;
 
     use super::*;
+    use crate::delivery::Operator;
+    use crate::egress::{EgressClient, Guard};
     use crate::metrics::Meters as _;
     use crate::store::{self, Engine, Intent, Keyring, NewRequest, Shard};
     use crate::subscriptions::VerifiedSubscription;
@@ -429,6 +460,8 @@ mod tests {
             Failed::Store(StoreError::Full { free: 1, reserve: 2 }),
             Failed::Store(StoreError::Busy),
             Failed::Store(StoreError::Write("no space is left".to_owned())),
+            Failed::Store(StoreError::Read("input/output error".to_owned())),
+            Failed::Store(StoreError::Closed),
             Failed::Topic(Unfetched::Egress(EgressError::Exhausted)),
             Failed::Topic(Unfetched::Egress(EgressError::NoRoom)),
         ];
@@ -438,6 +471,16 @@ mod tests {
             assert_eq!(pauses[..3], AGAIN_AFTER.map(Some), "{error}");
             assert!(pauses[3..].iter().all(|pause| *pause == Some(AGAIN_AFTER[2])), "{error}");
         }
+    }
+
+    #[test]
+    fn a_damaged_record_is_met_no_more_than_three_times_more_and_the_ping_stays_for_a_mended_store() {
+        let damaged = Failed::Store(StoreError::Damaged { space: "log", reason: "its checksum".to_owned() });
+        let mut patience = Patience::default();
+        let pauses: Vec<_> = (0..4).map(|_| patience.after(&damaged)).collect();
+        assert_eq!(pauses[..3], AGAIN_AFTER.map(Some));
+        assert_eq!((pauses[3], Left::from(&damaged)), (None, Left::Ping));
+        assert_eq!(Left::from(&Failed::Topic(Unfetched::Redirects)), Left::Nothing);
     }
 
     #[tokio::test]
@@ -500,5 +543,45 @@ mod tests {
         let subscription = store.slots(shard).await.unwrap().pop().unwrap();
         store.end(shard, subscription.topic, subscription.id, store::gone()).await.unwrap();
         assert_eq!(fetched().await, 0);
+    }
+
+    /// What is large would be got again and again while the disk is full, and none of it kept.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_topic_is_not_asked_for_while_the_store_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let topic: TopicUrl = format!("http://{}/t", source.local_addr().unwrap()).parse().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let intent = Intent::Subscribe { lease: None, secret: None };
+        let callback = "http://destination.example/d".parse().unwrap();
+        let asked = NewRequest { topic: topic.clone(), callback, intent, received_at: DateTime::now() };
+        let asked = store.put_request(asked).await.unwrap();
+        let verified = VerifiedSubscription::assumed(asked, Duration::from_secs(60), DateTime::now());
+        store.activate(verified).await.unwrap();
+        drop(store);
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), u64::MAX).unwrap();
+        store.put_ping(topic.clone(), None).await.unwrap_err();
+
+        let short = Duration::from_secs(5);
+        let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), short, short, 1);
+        let fetching = Fetching::new(
+            Arc::clone(&store),
+            TopicClient::new(client, 1_024),
+            BodyBudget::new(1_000_000),
+            "http://hub.example/websub/".into(),
+            FanOut::new(false, 0, Operator::of_nobody()),
+            false,
+            Tracer::default(),
+        );
+        let here = fetching.client.whereabouts(topic.url()).await;
+        let mut place = fetching.places.place(Asker { client: None, lane: Lane::Known }, &here).await;
+        let mut span = fetching.tracer.begin_below(None, "fetch", SpanKind::Client);
+        tokio::select! {
+            fetched = fetching.fetch_once(&topic, &[], &mut place, &mut span) => {
+                let full = matches!(fetched, Err(Failed::Store(StoreError::Full { .. })));
+                assert!(full, "{fetched:?}");
+            }
+            _ = source.accept() => panic!("the Source was asked"),
+        }
     }
 }

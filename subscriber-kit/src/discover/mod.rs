@@ -3,8 +3,8 @@
 //! The search goes by RS-160 and RS-164: the URL itself if it is a ResourceSync document, else what its
 //! `Link: rel="resourcesync"` header or its HTML `<link>` says (RS-161, RS-165), else the well-known places of
 //! its directory and its host, else the Resource Lists among the Sitemaps of the host's robots.txt (RS-162,
-//! RS-163), else the usual names of lists and Sitemaps. A document that is named and away, or gone, ends the search: what
-//! is found elsewhere may be another set.
+//! RS-163), else the usual names of lists and Sitemaps. A document that is named and away, gone, or none of
+//! ResourceSync ends the search: what is found elsewhere may be another set.
 
 mod hints;
 mod known;
@@ -135,18 +135,19 @@ struct Search<'c> {
 impl Search<'_> {
     /// The given URL: if it is away, or not even the server answers, further places are none to try.
     async fn explicit(&mut self, url: &Url) -> Result<Option<Source>, DiscoverError> {
-        match self.client.document(url).await {
-            Ok(fetched) => self.follow(url, fetched).await,
+        let found = match self.client.document(url).await {
+            Ok(fetched) => self.follow(url, fetched).await?,
             Err(error @ FetchError::Status { .. }) if !error.is_transient() => {
                 self.note(url, &error, false);
-                if names_a_document(url) {
-                    let tried = std::mem::take(&mut self.tried);
-                    return Err(DiscoverError::NothingFound { url: url.clone(), tried });
-                }
-                Ok(None)
+                None
             }
-            Err(error) => Err(error.into()),
+            Err(error) => return Err(error.into()),
+        };
+        if found.is_none() && names_a_document(url) {
+            let tried = std::mem::take(&mut self.tried);
+            return Err(DiscoverError::NothingFound { url: url.clone(), tried });
         }
+        Ok(found)
     }
 
     async fn look(&mut self, url: &Url) -> Result<Option<Source>, DiscoverError> {

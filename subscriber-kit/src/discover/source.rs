@@ -101,6 +101,14 @@ pub enum DiscoverError {
         /// The sets.
         sets: Vec<Unreadable>,
     },
+    /// Some of the Source's sets cannot be read at this moment, so that not all its channels are known.
+    #[error("not all sets of {url} can be read now, so not all its channels are known:{}", list(sets))]
+    Incomplete {
+        /// The document that names them.
+        url: Url,
+        /// Those that cannot be read.
+        sets: Vec<Unreadable>,
+    },
     /// The Source has several sets and none was chosen.
     #[error("the Source has {} sets; choose one with --set:\n  {}", sets.len(), sets.join("\n  "))]
     SeveralSets {
@@ -139,9 +147,9 @@ impl DiscoverError {
         match self {
             Self::Fetch(error) => error.is_transient(),
             Self::NothingFound { tried, .. } => tried.iter().any(|place| place.may_mend),
-            Self::NoReadableSet { sets } | Self::UnreadableSets { sets, .. } => {
-                sets.iter().any(|set| set.may_mend)
-            }
+            Self::NoReadableSet { sets }
+            | Self::UnreadableSets { sets, .. }
+            | Self::Incomplete { sets, .. } => sets.iter().any(|set| set.may_mend),
             Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
             Self::Url { .. } | Self::NoHub { .. } | Self::SeveralSets { .. } => false,
         }

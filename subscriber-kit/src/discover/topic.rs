@@ -20,7 +20,8 @@ const MAX_LOOKED_THROUGH: u64 = 512 * 1024;
 /// (W-030). The topic is what it says to be (W-048), or where redirects led.
 ///
 /// # Errors
-/// As [`discover`], and [`DiscoverError::NoHub`] for a Source without a hub.
+/// As [`discover`], [`DiscoverError::NoHub`] for a Source without a hub, and [`DiscoverError::Incomplete`] while some of its
+/// sets cannot be read.
 pub async fn channels(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverError> {
     let parsed = Url::parse(url).map_err(|reason| DiscoverError::Url { text: url.to_owned(), reason })?;
     let fetched = match client.document(&parsed).await {
@@ -39,6 +40,10 @@ pub async fn channels(client: &Client, url: &str) -> Result<Vec<Channel>, Discov
 
 async fn of_source(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverError> {
     let source = discover(client, url).await?;
+    // What the others name is not all, and whoever has subscribed to more would leave it.
+    if source.may_mend() {
+        return Err(DiscoverError::Incomplete { url: source.found_at, sets: source.unreadable });
+    }
     let sets = source.sets.into_iter().flat_map(|set| [set.change_channel, set.framework_channel]);
     let channels: Vec<Channel> = sets.flatten().filter(|channel| !channel.hubs.is_empty()).collect();
     if channels.is_empty() {

@@ -191,7 +191,7 @@ mod tests {
             status: 503,
             retry_after: Some(Duration::from_secs(seconds)),
         };
-        let pause = |seconds| asks(seconds).pause(Duration::from_secs(2)).as_secs();
-        assert_eq!([pause(1), pause(60), pause(1_000_000)], [2, 60, 3600]);
+        let rest = |seconds| asks(seconds).rest().unwrap().as_secs();
+        assert_eq!([rest(1), rest(60), rest(1_000_000)], [1, 60, 3600]);
     }
 }

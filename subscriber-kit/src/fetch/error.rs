@@ -150,12 +150,7 @@ impl FetchError {
         Self::Status { url: url.clone(), status, retry_after: None }
     }
 
-    /// How long to wait before the next try: `pause`, or longer if the server asks for that, but not for ever.
-    pub(crate) fn pause(&self, pause: Duration) -> Duration {
-        self.rest().map_or(pause, |rest| pause.max(rest))
-    }
-
-    /// How long the host asks to be left alone, and is.
+    /// How long the host asks to be left alone, and is: not for ever.
     pub(crate) fn rest(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after: Some(asked), .. } if self.is_transient() => {
@@ -164,11 +159,6 @@ impl FetchError {
             Self::Resting { left, .. } => Some(*left),
             _ => None,
         }
-    }
-
-    /// Whether the server was asked at all, so that the next try is one more.
-    pub(crate) fn is_a_try(&self) -> bool {
-        !matches!(self, Self::Resting { .. })
     }
 
     /// Whether the server answered, and what it answered is of no use and stays so.

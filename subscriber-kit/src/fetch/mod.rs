@@ -5,6 +5,7 @@ mod credentials;
 mod deadline;
 mod error;
 mod reach;
+mod retries;
 mod turns;
 
 use std::io::{Seek, SeekFrom, Write};
@@ -28,6 +29,7 @@ pub(crate) use deadline::Deadline;
 pub use error::FetchError;
 use error::root_cause;
 pub use reach::Reach;
+pub(crate) use retries::Retries;
 use turns::Turns;
 
 use crate::space::free_space;

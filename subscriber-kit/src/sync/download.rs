@@ -13,7 +13,7 @@ use super::folder::Room;
 use super::local::Facts;
 use super::memory::Sent;
 use super::{Authority, PathError, SyncOptions};
-use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Rest, Validators};
+use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Rest, Retries, Validators};
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]
@@ -184,8 +184,7 @@ impl Transfer<'_> {
             Authority::SameOrigin => Follow::SameOrigin,
             Authority::Any => Follow::Anywhere,
         };
-        let mut pause = self.options.retry_pause;
-        let mut retries = self.options.retries;
+        let mut retries = Retries::new(self.options.retries, self.options.retry_pause);
         let mut mismatched = false;
         let mut part = None;
         loop {
@@ -198,11 +197,10 @@ impl Transfer<'_> {
                 Err(error) if error.is_mismatch() && !mismatched => mismatched = true,
                 // The server has no such part.
                 Err(ResourceError::Fetch(FetchError::Status { status: 416, .. })) if was_part => {}
-                Err(ResourceError::Fetch(error)) if error.is_transient() && retries > 0 => {
+                Err(ResourceError::Fetch(error)) => {
+                    let Some(pause) = retries.after(&error) else { return Err(error.into()) };
                     tracing::debug!(%error, url = %self.url, "a resource is asked for again");
-                    retries -= u32::from(error.is_a_try());
-                    tokio::time::sleep(error.pause(pause)).await;
-                    pause *= 2;
+                    tokio::time::sleep(pause).await;
                 }
                 result => return result,
             }

@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::{Change, Entry};
@@ -24,7 +23,7 @@ use super::plan::Plan;
 use super::report::Report;
 use super::seams::Hole;
 use super::{SyncError, SyncOptions};
-use crate::fetch::{Client, FetchError, Fetched, Validators};
+use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 
 /// How often an index is read anew whose lists are not of one snapshot.
 const SNAPSHOT_TRIES: u32 = 3;
@@ -287,17 +286,16 @@ impl Lists<'_> {
     }
 
     async fn insist(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, SyncError> {
-        let (mut pause, folder) = (self.options.retry_pause, self.room.folder());
-        let mut retries = self.options.retries;
+        let folder = self.room.folder();
+        let mut retries = Retries::new(self.options.retries, self.options.retry_pause);
         loop {
             let error = match self.client.document_unless(url, known, &folder).await {
-                Err(error) if error.is_transient() && retries > 0 => error,
-                result => return Ok(result?),
+                Err(error) => error,
+                Ok(fetched) => return Ok(fetched),
             };
-            retries -= u32::from(error.is_a_try());
+            let Some(pause) = retries.after(&error) else { return Err(error.into()) };
             tracing::debug!(%error, "a list is asked for again");
-            tokio::time::sleep(error.pause(pause)).await;
-            pause = (pause * 2).min(Duration::from_secs(30));
+            tokio::time::sleep(pause).await;
         }
     }
 }

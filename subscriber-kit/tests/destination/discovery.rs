@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use crate::support::{Source, client, document, entry, ok, status};
-use resync_subscriber_kit::discover::{DiscoverError, discover};
+use resync_subscriber_kit::discover::{DiscoverError, channels, discover};
 use resync_subscriber_kit::fetch::FetchError;
 
 const HUB: &str = "https://hub.example/websub/";
@@ -104,6 +104,31 @@ async fn rs164_several_sets_are_named_and_an_unreadable_one_does_not_hide_the_ot
     let found = discover(&client(), &source.url("/")).await.unwrap();
     assert_eq!((found.sets.len(), found.unreadable.len()), (1, 1));
     assert!(found.unreadable[0].reason.contains("404"));
+}
+
+#[tokio::test]
+async fn cn019_while_a_set_cannot_be_read_the_channels_of_the_others_do_not_stand_for_all() {
+    let source = announced().await;
+    let lists = ["/capabilitylist.xml", "/other.xml"];
+    let entries = lists.map(|path| entry(&source.url(path), r#"capability="capabilitylist""#));
+    let description = document("urlset", r#"<rs:md capability="description"/>"#, &entries);
+    source.put("/.well-known/resourcesync", description.as_bytes());
+    source.raw("/other.xml", status("503 Service Unavailable", ""));
+    let error = channels(&client(), &source.url("/")).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("/other.xml"), "{error}");
+    source.remove("/other.xml");
+    let found = channels(&client(), &source.url("/")).await.unwrap();
+    assert_eq!(found.len(), 1, "one that is gone is none to wait for");
+}
+
+#[tokio::test]
+async fn a_list_that_became_a_page_is_not_replaced_by_another_set_of_its_host() {
+    let source = announced().await;
+    source.raw("/b.xml", ok("Content-Type: text/html\r\n", b"<!doctype html><p>Not found"));
+    let error = discover(&client(), &source.url("/b.xml")).await.unwrap_err();
+    assert!(matches!(&error, DiscoverError::NothingFound { .. }), "{error}");
+    assert!(error.to_string().contains("not a ResourceSync document"), "{error}");
+    assert_eq!(source.asked(), ["/b.xml"]);
 }
 
 #[tokio::test]

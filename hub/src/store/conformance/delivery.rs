@@ -3,7 +3,7 @@
 use super::{Place, append, at, behind, callback, gone, on_every_engine, posted, subscribe, the, topic};
 use crate::store::{
     Checkpoint, Epoch, FailureClass, Gap, Laggard, Missed, Offset, Replayed, Shard, Skip, Standing,
-    StoreError, StoreEvent, Subscription, SubscriptionId, Sweep, Watermark,
+    StoreError, StoreEvent, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
 };
 
 on_every_engine!(
@@ -257,7 +257,8 @@ async fn a_paused_topic_stays_paused_until_it_is_resumed(place: Place) {
     let url = topic("t");
     let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
     let mut events = store.watch();
-    store.pause(subscription.topic).await.unwrap();
+    assert!(!store.pause(TopicId(subscription.topic.0 ^ 1)).await.unwrap(), "there is no such topic");
+    assert!(store.pause(subscription.topic).await.unwrap());
     assert!(matches!(events.try_recv(), Ok(StoreEvent::Paused { topic }) if topic == subscription.topic));
     drop(events);
     let store = place.reopen(store);

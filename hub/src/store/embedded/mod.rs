@@ -543,13 +543,8 @@ impl Store for Embedded {
         self.read(move |shared| shared.list(&range).take(limit).collect()).await
     }
 
-    async fn pause(&self, topic: TopicId) -> Result<()> {
-        self.writer
-            .run(Kind::Essential, SMALL, move |transaction| {
-                transaction.pause(topic);
-                Ok(())
-            })
-            .await
+    async fn pause(&self, topic: TopicId) -> Result<bool> {
+        self.writer.run(Kind::Essential, SMALL, move |transaction| Ok(transaction.pause(topic))).await
     }
 
     async fn resume(&self, topic: TopicId) -> Result<()> {

@@ -125,10 +125,10 @@ fn leap(engine: &dyn Engine, keys: &Keyring) -> store::Result<()> {
             writing.put(key.to_vec(), &Laggard { cursor, ..laggard })?;
         }
     }
+    // Also where no topic had been forgotten: those that were made after the backup are.
     let floor = engine.get(Space::Meta, key::FLOOR)?;
-    if let Some(Floor(floor)) = floor.and_then(|value| codec::open(keys, key::FLOOR, &value).ok()) {
-        writing.put(key::FLOOR.to_vec(), &Floor(floor.leap()))?;
-    }
+    let Floor(floor) = floor.and_then(|value| codec::open(keys, key::FLOOR, &value).ok()).unwrap_or_default();
+    writing.put(key::FLOOR.to_vec(), &Floor(floor.leap()))?;
     engine.commit(&writing.batch)
 }
 

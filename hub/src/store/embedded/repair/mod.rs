@@ -39,7 +39,8 @@ pub(in crate::store) fn repair(engine: store::Engine, directory: &Path, keys: &K
 fn mend(engine: &dyn Engine, keys: &Keyring, at_once: usize) -> Result<Repaired> {
     // Without the right keys every secret would look damaged.
     widen(&memory::encryption(engine)?, keys)?;
-    let mut mender = Mender { engine, keys, batch: Batch::default(), at_once, mended: Vec::new() };
+    let mut mender =
+        Mender { engine, keys, batch: Batch::default(), at_once, mended: Vec::new(), unreadable_entries: 0 };
     mender.foundation()?;
     mender.unreadable()?;
     mender.topics()?;
@@ -47,6 +48,7 @@ fn mend(engine: &dyn Engine, keys: &Keyring, at_once: usize) -> Result<Repaired>
     mender.subscriptions()?;
     mender.delivery()?;
     mender.numbers()?;
+    mender.floor()?;
     let mended = mender.mended;
     Ok(Repaired { mended, left: check::look(engine, keys)? })
 }
@@ -59,6 +61,8 @@ struct Mender<'a> {
     /// Changes that are committed at once.
     at_once: usize,
     mended: Vec<Mended>,
+    /// Entries of the index of subscriptions that could not be read.
+    unreadable_entries: u64,
 }
 
 impl<'a> Mender<'a> {

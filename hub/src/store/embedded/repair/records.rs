@@ -5,7 +5,7 @@ use super::Mender;
 use crate::store::embedded::check::{number, readable, used_numbers};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
-use crate::store::embedded::layout::Counters;
+use crate::store::embedded::layout::{Counters, Floor, TopicState};
 use crate::store::{Result, TopicId};
 
 impl Mender<'_> {
@@ -37,9 +37,6 @@ impl Mender<'_> {
             }
             Space::Meta if key == key::UPTIME => {
                 self.lost("when the hub was up: retention counts from the next start on");
-            }
-            Space::Meta if key == key::FLOOR => {
-                self.lost("where the logs of forgotten topics ended: one that comes back counts from 1");
             }
             Space::Meta if key.starts_with(key::EPOCH) => {
                 self.rebuilt("who owned a part of the subscriptions last");
@@ -87,6 +84,8 @@ impl Mender<'_> {
                 let topic = topic(0);
                 self.lost(format!("what topic {topic} said of its content: the next fetch takes all of it"));
             }
+            // Most are made anew; the others led to nobody.
+            Space::SubscriptionIndex => self.unreadable_entries += 1,
             Space::Denials => self.lost(format!("denial {} that was not told yet", of(0))),
             Space::Gaps => self.lost("the note that a subscription has lost notifications"),
             // What these hold follows from other records, and the steps that look at it say what is lost.
@@ -94,7 +93,6 @@ impl Mender<'_> {
             | Space::Topics
             | Space::Log
             | Space::Bodies
-            | Space::SubscriptionIndex
             | Space::Watermarks
             | Space::Laggards => {}
         }
@@ -111,11 +109,24 @@ impl Mender<'_> {
         }
         self.done()
     }
+
+    /// Logs of new topics begin behind all that are known, and so far behind that what was forgotten is passed as well.
+    pub(super) fn floor(&mut self) -> Result<()> {
+        let is_there = self.engine.get(Space::Meta, key::FLOOR)?.is_some();
+        if is_there && self.get::<Floor>(key::FLOOR)?.is_none() {
+            let heads = self.each::<TopicState>()?.into_iter().map(|(_, state)| state.topic.head);
+            let highest = heads.max().unwrap_or_default();
+            self.put(key::FLOOR.to_vec(), &Floor(highest.leap()))?;
+            self.rebuilt("where the logs of new topics begin: far behind all that are known");
+        }
+        self.done()
+    }
 }
 
 /// Whether something follows from the mere place of a record.
 fn says_something(space: Space, key: &[u8]) -> bool {
     match space {
+        Space::Meta => key == key::FLOOR,
         Space::Topics => key.len() == 8,
         Space::Watermarks => key.len() == 10,
         Space::Log => key.len() == 16,

@@ -51,8 +51,9 @@ impl Mender<'_> {
                 self.put(pair.to_vec(), own)?;
             }
         }
-        if strays + added > 0 {
-            self.rebuilt(format!("the index of subscriptions: {added} entries made, {strays} removed"));
+        let removed = strays + self.unreadable_entries.saturating_sub(added);
+        if removed + added > 0 {
+            self.rebuilt(format!("the index of subscriptions: {added} entries made, {removed} removed"));
         }
         self.done()
     }

@@ -139,6 +139,36 @@ async fn a_topic_is_made_anew_from_its_subscriptions_and_its_log() {
 }
 
 #[tokio::test]
+async fn where_nobody_knows_what_was_forgotten_new_topics_begin_far_behind_all_others() {
+    let engine = filled().await;
+    change(&engine, |batch| batch.put(Space::Meta, key::FLOOR.to_vec(), b"damaged".to_vec()));
+    assert_eq!(
+        mended(&engine),
+        ["made anew: where the logs of new topics begin: far behind all that are known"]
+    );
+    let store = over(&engine);
+    let head = store.topic(&topic()).await.unwrap().unwrap().head;
+    let new = "https://source.example/new".parse().unwrap();
+    let appended = store.append(store::posted(&new, "x"), std::time::Duration::ZERO).await.unwrap();
+    assert_eq!(Offset(appended.id().offset), head.leap().next());
+}
+
+#[tokio::test]
+async fn an_index_entry_that_cannot_be_read_and_led_to_nobody_is_told_of() {
+    let engine = filled().await;
+    damage(&engine, Space::SubscriptionIndex);
+    let indexed = records(&engine).into_iter().filter(|(space, ..)| *space == Space::Subscriptions);
+    for (space, key, _) in indexed {
+        change(&engine, |batch| batch.remove(space, key.to_vec()));
+    }
+    let told = mended(&engine);
+    assert!(
+        told.iter().any(|line| line.contains("the index of subscriptions: 0 entries made, 3 removed")),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_subscription_that_cannot_be_read_is_named_and_may_subscribe_again() {
     let engine = filled().await;
     damage(&engine, Space::Subscriptions);

@@ -21,9 +21,13 @@ impl Transaction<'_> {
         epoch
     }
 
-    pub(in super::super) fn pause(&mut self, topic: TopicId) {
-        self.put(key::paused(topic), &PausedTopic(topic));
-        self.staged.events.push(StoreEvent::Paused { topic });
+    pub(in super::super) fn pause(&mut self, topic: TopicId) -> bool {
+        let exists = self.topic_state(topic).is_some();
+        if exists {
+            self.put(key::paused(topic), &PausedTopic(topic));
+            self.staged.events.push(StoreEvent::Paused { topic });
+        }
+        exists
     }
 
     pub(in super::super) fn resume(&mut self, topic: TopicId) {
@@ -31,8 +35,8 @@ impl Transaction<'_> {
         self.staged.events.push(StoreEvent::Resumed { topic });
     }
 
-    /// Nothing is saved of topics that are forgotten. Of the skips that are owed again, at most `limit` for each replay are forgotten with it; returns where to go on with the
-    /// others.
+    /// Saves how far delivery is, but nothing of topics that are forgotten. Of the skips that are owed again, at most `limit` for
+    /// each replay are forgotten with it; returns where to go on with the others.
     pub(in super::super) fn checkpoint(
         &mut self,
         shard: Shard,
