@@ -75,7 +75,7 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
         );
         let kept = restored.subscription(shard, subscription.topic, subscription.id).await.unwrap();
         assert_eq!(kept.as_ref(), Some(&subscription));
-        let (_, first) = append(&*restored, posted(&topic("made after the backup"), "first")).await;
+        let (_, first) = append(&*restored, posted(&topic("later"), "first")).await;
         assert!(first > Offset::default().leap(), "the old hub may have given out its first ones");
         let (_, next) = append(&*restored, posted(&url, "next")).await;
         for offset in [Offset(21), Offset(1_000_000), of.head.leap()] {
