@@ -48,10 +48,12 @@ impl Onlooker {
         let parts = self.pulse.parts();
         let mut silent = None;
         for (name, part) in parts.iter() {
-            let (beats, still) = self.seen.entry(*name).or_insert((part.beats, Duration::ZERO));
-            *still = if *beats == part.beats { still.saturating_add(passed) } else { Duration::ZERO };
-            *beats = part.beats;
-            if part.is_silent || *still >= BEAT * SILENCE {
+            let still = match self.seen.get(name) {
+                Some((beats, still)) if *beats == part.beats => still.saturating_add(passed),
+                _ => Duration::ZERO,
+            };
+            self.seen.insert(*name, (part.beats, still));
+            if part.is_silent || still >= BEAT * SILENCE {
                 silent = silent.or(Some(*name));
             }
         }

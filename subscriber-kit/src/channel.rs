@@ -242,7 +242,7 @@ mod tests {
             }
             Err(number)
         };
-        until_all_refuse(2, |number| keep(number), &refused).await
+        until_all_refuse(2, keep, &refused).await
     }
 
     #[tokio::test(start_paused = true)]
