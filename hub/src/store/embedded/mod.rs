@@ -246,10 +246,6 @@ impl Store for Embedded {
         Ok(self.shared.topics().iter().map(|state| state.topic.clone()).collect())
     }
 
-    async fn is_subscribed(&self, topic: TopicId) -> Result<bool> {
-        Ok(self.shared.topics().subscriptions(topic) > 0)
-    }
-
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
         let bytes = SMALL + notification.body.len();
         self.writer
