@@ -444,7 +444,7 @@ mod tests {
     use crate::delivery::Operator;
     use crate::egress::{EgressClient, Guard};
     use crate::metrics::Meters as _;
-    use crate::store::{self, Engine, Keyring};
+    use crate::store::{self, Engine, Intent, Keyring, NewRequest};
     use crate::subscriptions::VerifiedSubscription;
 
     #[test]
