@@ -320,9 +320,9 @@ impl Fetching {
             return Ok(());
         };
         let posted = self.held(&known, known.posted).await?;
-        if self.is_unchanged(&known, validators.as_ref(), posted.as_deref(), &fetched).await? {
+        let now = fetched.validators();
+        if self.is_unchanged(&known, (validators.as_ref(), &now), posted.as_deref(), &fetched).await? {
             debug!(topic = topic.as_str(), "topic fetched: unchanged");
-            let now = fetched.validators();
             if validators.as_ref() != Some(&now) {
                 self.store.put_validators(known.id, known.latest, now).await?;
             }
@@ -333,7 +333,7 @@ impl Fetching {
             return Ok(());
         }
         let bytes = fetched.answer.body.len();
-        let new = NewNotification { trace: span.context(), ..self.notification(topic, fetched).await };
+        let new = NewNotification { trace: span.context(), ..self.notification(topic, fetched, now).await };
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(new, Duration::ZERO).await;
         append.end_with(&appended);
@@ -351,7 +351,7 @@ impl Fetching {
     async fn is_unchanged(
         &self,
         topic: &Topic,
-        validators: Option<&Validators>,
+        (before, now): (Option<&Validators>, &Validators),
         posted: Option<&Notification>,
         fetched: &Fetched,
     ) -> Result<bool, StoreError> {
@@ -363,8 +363,8 @@ impl Fetching {
         {
             return Ok(true);
         }
-        if let Some(validators) = validators {
-            return Ok(validators.digest == fetched.validators().digest);
+        if let Some(before) = before {
+            return Ok(before.digest == now.digest);
         }
         Ok(self.held(topic, topic.latest).await?.is_some_and(|newest| newest.body == *body))
     }
@@ -379,10 +379,14 @@ impl Fetching {
     }
 
     /// What the topic says about itself goes out as it says it (W-147, D-11, D-12).
-    async fn notification(&self, topic: &TopicUrl, fetched: Fetched) -> NewNotification {
+    async fn notification(
+        &self,
+        topic: &TopicUrl,
+        fetched: Fetched,
+        validators: Validators,
+    ) -> NewNotification {
         let mut found = discover_in(&fetched).await;
-        let (content_type, validators) =
-            (Bytes::copy_from_slice(content_type(&fetched)), Some(fetched.validators()));
+        let content_type = Bytes::copy_from_slice(content_type(&fetched));
         let Fetched { url, answer } = fetched;
         if found.hubs.is_empty() {
             found.hubs.push(self.public_hub.to_string());
@@ -399,7 +403,7 @@ impl Fetching {
             rule: Rule::Latest,
             idempotency_key: None,
             interval: None,
-            validators,
+            validators: Some(validators),
             received_at: DateTime::now(),
             trace: None,
         }
