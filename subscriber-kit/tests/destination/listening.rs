@@ -108,8 +108,20 @@ impl Following {
     }
 
     async fn with(resources: &[(&str, &str)], change: impl FnOnce(&mut ListenOptions)) -> Self {
+        Self::begin(async |hub| source(hub, resources).await, change).await
+    }
+
+    /// Of a Source that is made for its hub.
+    async fn from(source: impl AsyncFnOnce(&Hub) -> Source) -> Self {
+        Self::begin(source, |_| {}).await
+    }
+
+    async fn begin(
+        source: impl AsyncFnOnce(&Hub) -> Source,
+        change: impl FnOnce(&mut ListenOptions),
+    ) -> Self {
         let mut hub = Hub::start().await;
-        let source = source(&hub, resources).await;
+        let source = source(&hub).await;
         let directory = tempfile::tempdir().unwrap();
         let mut options = options(&source, directory.path());
         change(&mut options);
@@ -257,12 +269,8 @@ fn of_minute(source: &Source, path: &str, body: &str, minute: u32) -> String {
 
 #[tokio::test]
 async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_list_also_after_a_restart() {
-    let mut hub = Hub::start().await;
-    let source = source_of_changes(&hub).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut destination = Destination::start(options(&source, directory.path()));
-    let at = hub.accept(600).await;
-    destination.synchronised().await;
+    let Following { mut hub, source, directory, mut destination, at } =
+        Following::from(source_of_changes).await;
 
     let first = of_minute(&source, "/a", "2", 1);
     change(&source, &[("/a", "2", 1)]);
@@ -299,12 +307,8 @@ async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_li
 
 #[tokio::test]
 async fn cn016_a_gap_stays_open_until_the_change_list_reaches_to_where_it_ends() {
-    let mut hub = Hub::start().await;
-    let source = source_of_changes(&hub).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut destination = Destination::start(options(&source, directory.path()));
-    let at = hub.accept(600).await;
-    destination.synchronised().await;
+    let Following { hub: _hub, source, directory, mut destination, at } =
+        Following::from(source_of_changes).await;
     let first = of_minute(&source, "/a", "2", 1);
     assert_eq!(at.deliver("a.1", &first).await.status(), 204);
     assert_eq!(destination.synchronised().await.updated, 1);
@@ -321,12 +325,8 @@ async fn cn016_a_gap_stays_open_until_the_change_list_reaches_to_where_it_ends()
 
 #[tokio::test]
 async fn cn001_what_the_change_list_does_not_have_yet_is_taken_from_the_notification() {
-    let mut hub = Hub::start().await;
-    let source = source_of_changes(&hub).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut destination = Destination::start(options(&source, directory.path()));
-    let at = hub.accept(600).await;
-    destination.synchronised().await;
+    let Following { hub: _hub, source, directory, mut destination, at } =
+        Following::from(source_of_changes).await;
 
     // The list is written now and then, and notifications come at once.
     let first = of_minute(&source, "/a", "2", 1);
@@ -355,12 +355,8 @@ async fn cn001_what_the_change_list_does_not_have_yet_is_taken_from_the_notifica
 
 #[tokio::test]
 async fn cn001_without_a_change_list_what_notifications_tell_is_done_until_the_next_resource_list() {
-    let mut hub = Hub::start().await;
-    let source = source_naming(&hub, &[("/topic", "change-notification")]).await;
-    let directory = tempfile::tempdir().unwrap();
-    let mut destination = Destination::start(options(&source, directory.path()));
-    let at = hub.accept(600).await;
-    destination.synchronised().await;
+    let Following { hub: _hub, source, directory, mut destination, at } =
+        Following::from(async |hub| source_naming(hub, &[("/topic", "change-notification")]).await).await;
     assert_eq!(at.deliver("a.1", &of_minute(&source, "/a", "2", 1)).await.status(), 204);
     assert_eq!(destination.synchronised().await.updated, 1);
     assert_eq!(at.deliver("a.2", &of_minute(&source, "/b", "1", 2)).await.status(), 204);
