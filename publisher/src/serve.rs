@@ -4,7 +4,6 @@
 
 mod connections;
 mod gzip;
-mod patience;
 
 use std::{
     collections::HashSet,

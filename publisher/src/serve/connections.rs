@@ -14,8 +14,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
-
-use super::patience::Patient;
+use tokio_io_timeout::TimeoutStream;
 
 /// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -89,14 +88,13 @@ fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "small answers on this connection may be slow");
     }
+    let mut stream = Box::pin(TimeoutStream::new(stream));
+    stream.as_mut().set_write_timeout_pinned(Some(limits.write_time));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(limits.header_size)
-        .serve_connection(
-            TokioIo::new(Patient::new(stream, limits.write_time)),
-            TowerToHyperService::new(router),
-        )
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
 }
 
 #[cfg(test)]
