@@ -286,16 +286,20 @@ impl Telling {
         out: &Path,
         posted: &mut Posted,
     ) -> Result<(), NotifyError> {
+        let mut gone = 0_u64;
         for number in self.waiting.clone() {
             let path = outbox::path(out, number);
             let body = match tokio::fs::read(&path).await {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    tracing::warn!(number, hub = %self.hub, "a Change Notification is gone, and left out");
-                    posted.reached = number;
+                    (gone, posted.reached) = (gone + 1, number);
                     continue;
                 }
                 read => read.map_err(|source| NotifyError::Read { path, source })?,
             };
+            if gone > 0 {
+                tracing::warn!(gone, before = number, hub = %self.hub, "Change Notifications are gone, and left out");
+                gone = 0;
+            }
             let message = Message::of_changes(&self.change_topic, &self.change_links, number, body.clone());
             match post::post(client, &self.hub, self.authorization.clone(), message).await {
                 Ok(status) => {
@@ -413,20 +417,30 @@ fn settle(out: &Path, telling: &Telling, posted: &Posted, outcome: &Outcome) -> 
     };
     let broken = posted.broken.as_ref().map(ToString::to_string);
     let reason = broken.or_else(|| failed.map(ToString::to_string));
-    let still_waiting = telling.still_waiting(posted);
+    let Range { start: next, end } = telling.still_waiting(posted);
+    // A build may have left some out meanwhile.
+    let first = next.max(record.sent + 1);
     let kept = match reason {
-        Some(_) => outbox::first_to_keep(out, still_waiting.clone()),
-        None => still_waiting.start,
+        Some(_) => outbox::first_to_keep(out, first..end),
+        None => first,
     };
     if !telling.leaving {
         record.sent = record.sent.max(kept - 1);
     }
-    record.trouble = reason.map(|reason| {
-        let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
-        trouble.refused = refused.map(|_| still_waiting.start).filter(|number| *number >= kept);
-        trouble.left_out += kept - still_waiting.start;
-        trouble
-    });
+    let is_behind = record.sent < state.outbox;
+    record.trouble = match reason {
+        Some(reason) => {
+            let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
+            trouble.refused = refused.map(|_| next).filter(|number| *number >= kept);
+            trouble.left_out += kept - first;
+            Some(trouble)
+        }
+        // It takes them, and more was left out than it could take.
+        None => {
+            let before = record.trouble.take().filter(|before| is_behind && before.left_out > 0);
+            before.map(|before| Trouble { reason: outbox::BEHIND.to_owned(), refused: None, ..before })
+        }
+    };
     let given_up = match (outcome, &telling.message) {
         (Outcome::NothingChanged, _) | (_, None) => false,
         (Outcome::Accepted { status }, Some(message)) => {
@@ -463,7 +477,7 @@ fn save_and_sweep(mut lock: Lock, mut state: State) -> Result<(), NotifyError> {
     loop {
         let swept = outbox::sweep(&out, &state);
         if let Ok(swept) = &swept {
-            state.swept = Some(swept.up_to);
+            swept.note(&mut state);
         }
         state.save(&lock)?;
         if swept.map_err(|source| NotifyError::Write { path: out.clone(), source })?.is_through {
@@ -551,33 +565,85 @@ fn has_passed(time: Duration, since: DateTime) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::settings::{BaseUrl, Settings};
+
+    const TOPIC: &str = "http://example.org/resync/framework/";
+
+    fn hub() -> HubUrl {
+        HubUrl::parse("http://hub.example.org/websub/").unwrap()
+    }
+
+    /// A site with this record of its hub, of so many Change Notifications.
+    fn save(out: &Path, record: HubRecord, outbox: u64) {
+        let settings = Settings::new("/x", BaseUrl::parse("http://example.org/").unwrap());
+        let mut state = State::new(settings, (0, 0), Vec::new(), BTreeMap::from([(hub(), record)]));
+        state.outbox = outbox;
+        state.save(&Lock::acquire(out).unwrap()).unwrap();
+    }
+
+    fn telling(waiting: Range<u64>) -> Telling {
+        Telling {
+            hub: hub(),
+            authorization: None,
+            leaving: false,
+            changes: Vec::new(),
+            topic: TOPIC.into(),
+            waiting,
+            change_topic: String::new(),
+            change_links: String::new(),
+            message: None,
+            told: BTreeMap::new(),
+            doubted: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_left_out_for_a_hub_that_is_too_slow_is_said_until_it_has_caught_up() {
+        let out = tempfile::tempdir().unwrap();
+        let trouble = Trouble { left_out: 3, ..Trouble::after(None, "it was away".to_owned()) };
+        save(out.path(), HubRecord { sent: 3, trouble: Some(trouble), ..HubRecord::new(TOPIC) }, 6);
+        let after = |waiting: Range<u64>| {
+            let posted = Posted { sent: 1, reached: waiting.end - 1, ..Posted::default() };
+            settle(out.path(), &telling(waiting), &posted, &Outcome::NothingChanged).unwrap();
+            let state = State::load(out.path()).unwrap();
+            state.hubs[&hub()].trouble.as_ref().map(|trouble| (trouble.left_out, trouble.reason.clone()))
+        };
+        assert_eq!(after(4..6), Some((3, outbox::BEHIND.to_owned())));
+        assert_eq!(after(6..7), None);
+    }
+
+    #[test]
+    fn what_a_build_left_out_while_a_hub_was_told_is_not_counted_twice() {
+        let out = tempfile::tempdir().unwrap();
+        let trouble = Trouble { left_out: 4, ..Trouble::after(None, "it was away".to_owned()) };
+        save(out.path(), HubRecord { sent: 7, trouble: Some(trouble), ..HubRecord::new(TOPIC) }, 9);
+        fs::create_dir(out.path().join(".resync-source/outbox")).unwrap();
+        for number in 8..10 {
+            fs::write(outbox::path(out.path(), number), "").unwrap();
+        }
+        let refused = PostError::TooLong {
+            status: http::StatusCode::PAYLOAD_TOO_LARGE,
+            text: String::new(),
+            length: 1,
+        };
+        let posted = Posted { failed: Some(refused.clone()), ..Posted::default() };
+        settle(out.path(), &telling(4..9), &posted, &Outcome::Failed(refused)).unwrap();
+        let record = State::load(out.path()).unwrap().hubs[&hub()].clone();
+        let trouble = record.trouble.unwrap();
+        assert_eq!((record.sent, trouble.left_out, trouble.refused), (7, 4, None), "it refused number 4");
+    }
 
     #[test]
     fn a_hub_that_was_left_and_stays_away_is_given_up_after_a_week_and_not_before() {
         let out = tempfile::tempdir().unwrap();
-        let hub = HubUrl::parse("http://hub.example.org/websub/").unwrap();
-        let topic = "http://example.org/resync/framework/";
         let after = |left: DateTime| {
-            let record = HubRecord { left: Some(left), ..HubRecord::new(topic) };
-            let settings = Settings::new("/x", BaseUrl::parse("http://example.org/").unwrap());
-            let state = State::new(settings, (0, 0), Vec::new(), BTreeMap::from([(hub.clone(), record)]));
-            state.save(&Lock::acquire(out.path()).unwrap()).unwrap();
+            save(out.path(), HubRecord { left: Some(left), ..HubRecord::new(TOPIC) }, 0);
             let (links, key, body) = (String::new(), String::new(), Vec::new());
-            let telling = Telling {
-                hub: hub.clone(),
-                authorization: None,
-                leaving: true,
-                changes: Vec::new(),
-                topic: topic.into(),
-                waiting: 0..0,
-                change_topic: String::new(),
-                change_links: String::new(),
-                message: Some(Message { topic: topic.into(), links, key, body }),
-                told: BTreeMap::new(),
-                doubted: BTreeMap::new(),
-            };
+            let message = Some(Message { topic: TOPIC.into(), links, key, body });
+            let telling = Telling { leaving: true, message, ..telling(0..0) };
             let away = Outcome::Failed(PostError::Unreachable { reason: "no route".into() });
             settle(out.path(), &telling, &Posted::default(), &away).unwrap();
             State::load(out.path()).unwrap().hubs.len()

@@ -3,6 +3,8 @@
 //! A run writes them before the state tells of it, so a hub hears of a change only when the documents do, and a run that was cut short writes
 //! the same ones again. Each covers the time since the one before (CN-008); without changes there is none, and the next covers that time too
 //! (CN-015). The numbers have no gaps, so nobody has to look through the folder.
+//!
+//! They wait for a week at most, and only so many: those that are left out for a hub are the oldest, and its Destinations find them in the Change List.
 
 use std::{
     fs, io,
@@ -22,7 +24,7 @@ use resync_core::{
 
 use crate::{
     files,
-    state::{FOLDER, State},
+    state::{FOLDER, State, Trouble},
 };
 
 /// Why notifications could not be written.
@@ -42,10 +44,27 @@ pub(crate) const MOST: usize = 512 * 1024;
 /// How long a notification waits for a hub that cannot be told.
 pub(crate) const WAITING: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// How many wait at most, and of about how many bytes: a hub may take them more slowly than they come, or never be told.
+const MOST_WAITING: u64 = 10_000;
+const MOST_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Why some were left out for a hub that has not failed.
+pub(crate) const BEHIND: &str =
+    "notifications come faster than it takes them or is told; only the newest are kept for it";
+
 /// How many are removed at one go, before others may change the site.
 const STEP: u64 = 1_000;
 
-/// Writes what `events` are told as, after number `last`, and gives the number of the last one now. The first covers the time from `from` on.
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Filled {
+    /// The number of the last one now.
+    pub(crate) last: u64,
+    /// How long those that are new are together.
+    pub(crate) bytes: u64,
+}
+
+/// Writes what `events` are told as, after number `last`. The first covers the time from `from` on.
 ///
 /// Changes of one moment stay together (CN-014), which is why they are few; as many moments are told at once as are not too long.
 pub(crate) fn fill(
@@ -54,7 +73,7 @@ pub(crate) fn fill(
     from: DateTime,
     up: &str,
     events: impl Iterator<Item = Result<Event, BuildError>>,
-) -> Result<u64, OutboxError> {
+) -> Result<Filled, OutboxError> {
     fill_with(out, last, from, up, events, MOST)
 }
 
@@ -65,8 +84,8 @@ fn fill_with(
     up: &str,
     events: impl Iterator<Item = Result<Event, BuildError>>,
     most: usize,
-) -> Result<u64, OutboxError> {
-    let mut filling = Filling { out, up, last, from, told: None };
+) -> Result<Filled, OutboxError> {
+    let mut filling = Filling { out, up, filled: Filled { last, bytes: 0 }, from, told: None };
     let mut events = events.peekable();
     while let Some(first) = events.next().transpose()? {
         let until = first.moment;
@@ -79,14 +98,14 @@ fn fill_with(
         filling.take(until, of_moment, most)?;
     }
     filling.write()?;
-    Ok(filling.last)
+    Ok(filling.filled)
 }
 
 /// Notifications while moments come in.
 struct Filling<'a> {
     out: &'a Path,
     up: &'a str,
-    last: u64,
+    filled: Filled,
     /// Up to when the notifications that are written tell all.
     from: DateTime,
     /// The one that is not: up to when, with what, and about how long it is.
@@ -113,10 +132,12 @@ impl Filling<'_> {
 
     fn write(&mut self) -> Result<(), OutboxError> {
         let Some((until, changes, _)) = self.told.take() else { return Ok(()) };
-        let path = path(self.out, self.last + 1);
+        let last = self.filled.last + 1;
+        let path = path(self.out, last);
         let bytes = xml::write(&self.notification(until, changes).build()?);
         files::replace(&path, &bytes).map_err(|source| OutboxError::Write { path, source })?;
-        (self.last, self.from) = (self.last + 1, until);
+        self.filled = Filled { last, bytes: self.filled.bytes + bytes.len() as u64 };
+        self.from = until;
         Ok(())
     }
 
@@ -135,12 +156,65 @@ pub(crate) fn path(out: &Path, number: u64) -> PathBuf {
     folder(out).join(format!("{number:020}.xml"))
 }
 
+fn length(out: &Path, number: u64) -> u64 {
+    fs::metadata(path(out, number)).map_or(0, |metadata| metadata.len())
+}
+
+/// Leaves out the oldest where too many wait, and notes it for the hubs that have not taken them. They are removed by a [`sweep`].
+pub(crate) fn keep_within_bounds(out: &Path, state: &mut State) {
+    leave_out_beyond(out, state, (MOST_WAITING, MOST_BYTES));
+}
+
+fn leave_out_beyond(out: &Path, state: &mut State, most: (u64, u64)) {
+    let up_to = last_beyond(out, state, most);
+    let swept = state.swept.unwrap_or_default();
+    for (hub, record) in state.hubs.iter_mut().filter(|(_, record)| record.left.is_none()) {
+        let left_out = up_to.saturating_sub(record.sent.max(swept));
+        if left_out == 0 {
+            continue;
+        }
+        record.sent = up_to;
+        let before = record.trouble.take();
+        if before.as_ref().is_none_or(|before| before.left_out == 0) {
+            tracing::warn!(%hub, left_out, "too many Change Notifications wait, and the oldest are left out from now on");
+        }
+        let reason = before.as_ref().map_or_else(|| BEHIND.to_owned(), |before| before.reason.clone());
+        let mut trouble = Trouble::after(before.as_ref(), reason);
+        trouble.refused = before.and_then(|before| before.refused).filter(|number| *number > up_to);
+        trouble.left_out += left_out;
+        record.trouble = Some(trouble);
+    }
+}
+
+/// Up to this number they are more than so many, or than so many bytes.
+fn last_beyond(out: &Path, state: &State, (most, most_bytes): (u64, u64)) -> u64 {
+    let mut last = state.swept.unwrap_or_default();
+    let mut excess = state.outbox_bytes.saturating_sub(most_bytes);
+    while excess > 0 && last < state.outbox {
+        last += 1;
+        excess = excess.saturating_sub(length(out, last));
+    }
+    last.max(state.outbox.saturating_sub(most))
+}
+
 /// What a sweep has come to.
 pub(crate) struct Swept {
-    /// Up to this number all are gone, for the state to keep.
-    pub(crate) up_to: u64,
+    /// Up to this number all are gone.
+    up_to: u64,
+    /// How long those that were removed were together.
+    bytes: u64,
     /// Whether nothing is left that every hub has taken.
     pub(crate) is_through: bool,
+}
+
+impl Swept {
+    /// Has the state keep it.
+    pub(crate) fn note(&self, state: &mut State) {
+        state.swept = Some(self.up_to);
+        // After a crash some are gone of which nobody knows how long they were.
+        state.outbox_bytes =
+            if self.up_to == state.outbox { 0 } else { state.outbox_bytes.saturating_sub(self.bytes) };
+    }
 }
 
 /// Removes what every hub has taken, as much of it as is done soon.
@@ -153,14 +227,16 @@ pub(crate) fn sweep(out: &Path, state: &State) -> io::Result<Swept> {
     };
     let up_to = taken.min(gone + STEP);
     if up_to <= gone {
-        return Ok(Swept { up_to: gone, is_through: true });
+        return Ok(Swept { up_to: gone, bytes: 0, is_through: true });
     }
+    let mut bytes = 0;
     for number in gone + 1..=up_to {
+        bytes += length(out, number);
         files::remove_for_now(&path(out, number))?;
     }
     match sync_folder(&folder(out)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(Swept { up_to, is_through: up_to == taken }),
+        _ => Ok(Swept { up_to, bytes, is_through: up_to == taken }),
     }
 }
 
@@ -228,8 +304,9 @@ mod tests {
     fn cn008_cn013_cn014_a_burst_is_cut_between_moments_into_intervals_without_gap_or_overlap() {
         let out = tempfile::tempdir().unwrap();
         let events = || [event(5, "a"), event(5, "b"), event(7, "c"), event(9, "a")].into_iter().map(Ok);
-        let fill_at_most =
-            |most| fill_with(out.path(), 2, moment(1), "http://example.org/cl.xml", events(), most).unwrap();
+        let fill_at_most = |most| {
+            fill_with(out.path(), 2, moment(1), "http://example.org/cl.xml", events(), most).unwrap().last
+        };
         let fill = || fill_at_most(1);
         assert_eq!(fill(), 5);
         let bytes = |number| fs::read(path(out.path(), number)).unwrap();
@@ -256,13 +333,13 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder(out.path())).unwrap();
         for number in 1..=all {
-            fs::write(path(out.path(), number), "").unwrap();
+            fs::write(path(out.path(), number), [b'x'; 100]).unwrap();
         }
         let hub = HubUrl::parse("http://hub.example.org/websub/").unwrap();
         let record = HubRecord { sent, ..HubRecord::new("http://example.org/resync/framework/") };
         let settings = Settings::new("/x", BaseUrl::parse("http://example.org/").unwrap());
         let mut state = State::new(settings, (0, 0), Vec::new(), BTreeMap::from([(hub, record)]));
-        state.outbox = all;
+        (state.outbox, state.outbox_bytes) = (all, 100 * all);
         (out, state)
     }
 
@@ -275,14 +352,14 @@ mod tests {
         let (out, mut state) = site(2_300, 2_500);
         let mut steps = Vec::new();
         loop {
-            let Swept { up_to, is_through } = sweep(out.path(), &state).unwrap();
-            state.swept = Some(up_to);
-            steps.push((up_to, left(out.path())));
-            if is_through {
+            let swept = sweep(out.path(), &state).unwrap();
+            swept.note(&mut state);
+            steps.push((swept.up_to, left(out.path()), state.outbox_bytes));
+            if swept.is_through {
                 break;
             }
         }
-        assert_eq!(steps, [(1_000, 1_500), (2_000, 500), (2_300, 200)]);
+        assert_eq!(steps, [(1_000, 1_500, 150_000), (2_000, 500, 50_000), (2_300, 200, 20_000)]);
         // Nobody looks at what lies there besides.
         fs::write(path(out.path(), 7), "").unwrap();
         assert!(sweep(out.path(), &state).unwrap().is_through);
@@ -299,6 +376,34 @@ mod tests {
         assert_eq!((swept.up_to, swept.is_through, left(out.path())), (2_300, true, 200));
         let (out, state) = site(0, 0);
         assert!(sweep(out.path(), &state).unwrap().is_through);
+    }
+
+    #[test]
+    fn of_too_many_or_too_long_ones_the_oldest_are_left_out_for_who_has_not_taken_them() {
+        let left_out = |sent, most| {
+            let (out, mut state) = site(sent, 10);
+            leave_out_beyond(out.path(), &mut state, most);
+            let record = state.hubs.values().next().unwrap();
+            (record.sent, record.trouble.as_ref().map_or(0, |trouble| trouble.left_out))
+        };
+        assert_eq!(left_out(3, (7, 1_000)), (3, 0), "so many may wait");
+        assert_eq!(left_out(3, (5, 1_000)), (5, 2));
+        assert_eq!(left_out(3, (7, 450)), (6, 3), "the last four have 400 bytes");
+        assert_eq!(left_out(8, (5, 450)), (8, 0), "what was taken is not counted");
+        assert_eq!(left_out(0, (0, 0)), (10, 10));
+    }
+
+    #[test]
+    fn what_is_left_out_is_added_to_what_was_and_a_refusal_of_it_is_no_trouble_any_more() {
+        let (out, mut state) = site(3, 10);
+        let refused = Trouble { refused: Some(4), ..Trouble::after(None, "413".to_owned()) };
+        state.hubs.values_mut().next().unwrap().trouble = Some(refused.clone());
+        for (most, expected) in [(7, (Some(4), 0)), (6, (None, 1)), (2, (None, 5))] {
+            leave_out_beyond(out.path(), &mut state, (most, 1_000));
+            let trouble = state.hubs.values().next().unwrap().trouble.clone().unwrap();
+            assert_eq!((trouble.refused, trouble.left_out), expected);
+            assert_eq!((trouble.since, trouble.reason), (refused.since, refused.reason.clone()));
+        }
     }
 
     #[test]

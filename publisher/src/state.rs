@@ -55,6 +55,9 @@ pub struct State {
     /// Up to this number Change Notifications are kept no more; absent before the first were removed and in sites of older programs.
     #[serde(default)]
     pub swept: Option<u64>,
+    /// About how long the Change Notifications are together that are kept; nothing is known of those that an older program wrote.
+    #[serde(default)]
+    pub outbox_bytes: u64,
     /// How far the Change Lists have come; absent before the first and in sites of older programs.
     #[serde(default)]
     pub series: Option<Series>,
@@ -197,7 +200,7 @@ pub struct Trouble {
     /// The number of the Change Notification that it refused, and will refuse again: those after it wait.
     #[serde(default)]
     pub refused: Option<u64>,
-    /// How many Change Notifications were left out since then, because they had waited for too long.
+    /// How many Change Notifications were left out since then, because they had waited for too long, or too many waited.
     #[serde(default)]
     pub left_out: u64,
 }
@@ -299,6 +302,7 @@ impl State {
             changes_on,
             outbox,
             swept: None,
+            outbox_bytes: 0,
             series,
             dumped: LastDumps::default(),
             left: None,

@@ -74,7 +74,7 @@ pub struct HubTrouble {
     pub reason: String,
     /// The number of the Change Notification that it refused, and will refuse again: those after it wait.
     pub refused: Option<u64>,
-    /// How many Change Notifications were left out since then, because they had waited for a week.
+    /// How many Change Notifications were left out since then, because they had waited for a week, or too many waited.
     pub left_out: u64,
 }
 

@@ -247,7 +247,9 @@ pub(crate) fn status(status: &Status, place_of_hubs: &str) -> String {
             line(format_args!("  since {}: {}", trouble.since, trouble.reason));
             if trouble.left_out > 0 {
                 let left_out = many(trouble.left_out, "notification of changed resources");
-                line(format_args!("  left out after a week: {left_out}; the Change List tells the same"));
+                line(format_args!(
+                    "  left out as too old or too many: {left_out}; the Change List tells the same"
+                ));
             }
         }
         for change in &hub.pending {

@@ -33,7 +33,7 @@ use crate::{
     inventory::{self, PATCH_FOLDER},
     links::Linker,
     lock::{Describing, Lock},
-    outbox,
+    outbox::{self, Filled},
     plan::{Plan, StoredPosition},
     settings::{HubUrl, Settings},
     site::{DOCUMENT_FOLDER, Location, Site},
@@ -74,21 +74,32 @@ pub(super) fn publish(
     run.dumps()?;
     run.capability_list()?;
     run.source_description()?;
-    let outbox = run.change_notifications()?;
+    let filled = run.change_notifications()?;
     let Run { done, .. } = run;
-    let hubs = hub_records(&plan.settings, &site, before.as_ref(), outbox, now);
+    let hubs = hub_records(&plan.settings, &site, before.as_ref(), filled.last, now);
     let counts = (plan.resources, plan.bytes);
     let mut state = State::new(plan.settings.clone(), counts, done.records.clone(), hubs);
     state.builds = plan.build;
     state.series = Some(series);
-    state.outbox = outbox;
+    (state.outbox, state.outbox_bytes) = (filled.last, filled.bytes);
     if let Some(before) = before {
         (state.notified_on, state.changes_on) = (before.notified_on, before.changes_on);
         (state.dumped, state.swept) = (before.dumped, before.swept);
+        state.outbox_bytes += before.outbox_bytes;
     }
+    bound_outbox(out, &mut state);
     state.save(lock)?;
     settle(lock)?;
     Ok(done)
+}
+
+/// Keeps for hubs what they may still be told. Those who tell them do so too, but it may be long before one is through.
+fn bound_outbox(out: &Path, state: &mut State) {
+    outbox::keep_within_bounds(out, state);
+    match outbox::sweep(out, state) {
+        Ok(swept) => swept.note(state),
+        Err(error) => tracing::warn!(%error, "Change Notifications that nobody is told any more take room"),
+    }
 }
 
 /// Takes down what a dump wrote, with its kind and place, and up to when it tells, and tells of it in the Capability List.
@@ -430,8 +441,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Writes the Change Notifications of these changes, for when the state tells of the documents; gives the number of the last.
-    fn change_notifications(&self) -> Result<u64, BuildError> {
+    /// Writes the Change Notifications of these changes, for when the state tells of the documents.
+    fn change_notifications(&self) -> Result<Filled, BuildError> {
         let last = self.before.map_or(0, |state| state.outbox);
         let series = self.before.and_then(|state| state.series.as_ref());
         let has_news = self.plan.position.is_some() && self.plan.changes.total() > 0;
@@ -447,7 +458,7 @@ impl<'a> Run<'a> {
                 });
                 Ok(outbox::fill(self.out, last, series.until, &up, changes)?)
             }
-            None => Ok(last),
+            None => Ok(Filled { last, bytes: 0 }),
         }
     }
 

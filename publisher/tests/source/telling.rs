@@ -159,7 +159,7 @@ fn what_has_waited_for_more_than_a_week_is_left_out_and_status_says_so() {
     std::fs::File::options().write(true).open(&first).unwrap().set_modified(eight_days_ago).unwrap();
     publish_in_vain("second");
     let status = run(&["status", "--out", text(&place.out())]).succeeded();
-    let words = "left out after a week: 1 notification of changed resources";
+    let words = "left out as too old or too many: 1 notification of changed resources";
     assert!(status.out.contains("waiting: 1 notification") && status.out.contains(words), "{}", status.out);
     assert!(!first.exists());
     hub.answers(ACCEPTED);
@@ -170,6 +170,38 @@ fn what_has_waited_for_more_than_a_week_is_left_out_and_status_says_so() {
     assert_eq!(length, Some(6), "it is the second");
     hub.next();
     hub.heard_nothing_more();
+}
+
+#[test]
+fn of_more_than_10_000_that_wait_the_oldest_are_left_out_and_status_says_so() {
+    let (place, hub) = known();
+    hub.answers(AWAY);
+    let publish_in_vain = |content: &str| {
+        place.put("a.txt", content);
+        publish(&place).failed_with(1, "503");
+        hub.next();
+    };
+    publish_in_vain("one");
+    let outbox = place.out().join(".resync-source/outbox");
+    let first = std::fs::read_dir(&outbox).unwrap().next().unwrap().unwrap().path();
+    // As if thousands had come after it, of which there is nothing to be seen.
+    let state = place.out().join(".resync-source/state.json");
+    let mut said: serde_json::Value = serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
+    said["outbox"] = 10_000.into();
+    std::fs::write(&state, said.to_string()).unwrap();
+    place.put("a.txt", "second");
+    place.build(&[]).succeeded();
+    let status = || run(&["status", "--out", text(&place.out())]).succeeded().out;
+    let words = "left out as too old or too many: 1 notification of changed resources";
+    assert!(status().contains("waiting: 10000 notifications") && status().contains(words), "{}", status());
+    assert!(!first.exists());
+    hub.answers(ACCEPTED);
+    place.notify().succeeded();
+    let heard = hub.next_of_any();
+    assert!(heard.is_of_changes());
+    let length = document(&heard).entries()[0].metadata.as_ref().unwrap().length;
+    assert_eq!(length, Some(6), "it is the second");
+    assert!(!status().contains("left out"), "it has caught up: {}", status());
 }
 
 #[test]
