@@ -45,7 +45,7 @@ use crate::{
     lock::Lock,
     outbox::OutboxError,
     plan::Plan,
-    settings::Settings,
+    settings::{Rules, Settings},
     site::{DOCUMENT_FOLDER, Site},
     state::{self, Series, State, StateError},
 };
@@ -348,6 +348,14 @@ pub(crate) fn record(
     run.carry_out(taken, None, None, rest, &|_| (), kept)
 }
 
+/// Whether the Resource List of the site in `out` is behind what was told by so much that the rules want a new one.
+pub(crate) fn is_list_due(settings: &Settings, out: &Path) -> Result<bool, BuildError> {
+    let Some(State { series: Some(series), resources, .. }) = State::load_if_built(out)? else {
+        return Ok(false);
+    };
+    Ok(is_outdated(&series, settings.rules, (resources, 0), DateTime::now()))
+}
+
 /// Whether documents of the site in `out` are being written, or a run that wrote them was cut short; of a site of several sets, those of any.
 pub(crate) fn is_under_way(out: &Path) -> bool {
     let sets = fs::read_dir(out).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
@@ -472,7 +480,7 @@ impl Run {
         let Self { lock, settings, before, series, pace, folders, changes, mut written } = self;
         folders.last().map_err(|source| BuildError::Write { path: lock.out().to_owned(), source })?;
         let plan = decide(settings, before.as_ref(), series.as_ref(), pace, &taken, lock.out());
-        let is_outdated = |series| is_outdated(series, &plan.settings, &taken);
+        let is_outdated = |series| is_outdated_by(series, &plan.settings, &taken);
         let list_is_due = !plan.lists_resources && series.as_ref().is_some_and(is_outdated);
         if plan.lists_resources || plan.changes.total() > 0 || inventory::is_whole(lock.out()) {
             let saved = plan.save(&lock);
@@ -595,7 +603,7 @@ fn decide(
             state.settings.hash == settings.hash && state.settings.links == settings.links
         }) && lists().next().is_some()
             && lists().all(|record| is_in_place(out, record))
-            && (pace == Pace::Swift || !is_outdated(series, &settings, taken))
+            && (pace == Pace::Swift || !is_outdated_by(series, &settings, taken))
     };
     let lists_resources = !series.is_some_and(is_current);
     Plan {
@@ -610,14 +618,16 @@ fn decide(
     }
 }
 
-/// Whether the rules want a new Resource List.
-fn is_outdated(series: &Series, settings: &Settings, taken: &Taken) -> bool {
-    let rules = settings.rules;
-    let since = series.since + taken.changes.total();
-    let is_many =
-        u128::from(since) * 100 >= u128::from(taken.resources) * u128::from(rules.resource_list_percent);
-    let is_old = rules.resource_list_age().is_some_and(|age| elapsed(series.listed, taken.started) >= age);
-    since > 0 && (taken.resources <= rules.resource_list_small || is_many || is_old)
+fn is_outdated_by(series: &Series, settings: &Settings, taken: &Taken) -> bool {
+    is_outdated(series, settings.rules, (taken.resources, taken.changes.total()), taken.started)
+}
+
+/// Whether the rules want a new Resource List of so many resources, after so many changes that are new.
+fn is_outdated(series: &Series, rules: Rules, (resources, changes): (u64, u64), now: DateTime) -> bool {
+    let since = series.since + changes;
+    let is_many = u128::from(since) * 100 >= u128::from(resources) * u128::from(rules.resource_list_percent);
+    let is_old = rules.resource_list_age().is_some_and(|age| elapsed(series.listed, now) >= age);
+    since > 0 && (resources <= rules.resource_list_small || is_many || is_old)
 }
 
 fn elapsed(from: DateTime, now: DateTime) -> Duration {

@@ -116,6 +116,8 @@ struct Lists {
     put_off: Option<PutOff>,
     /// When changes were last told together with all that was due.
     thorough: Option<Instant>,
+    /// Whether it is known what a process before this one has put off.
+    is_known: bool,
 }
 
 impl Lists {
@@ -132,6 +134,7 @@ impl Lists {
     }
 
     fn told(&mut self, pace: Pace, built: &Built, now: Instant) {
+        self.is_known = true;
         if pace == Pace::Thorough {
             self.thorough = Some(now);
         }
@@ -161,7 +164,9 @@ impl Set {
         let aside = self.set_aside();
         let built = publish::build_from(&self.settings, &self.out, open, &mut self.rest(), &|| aside.keep())?;
         aside.keep();
-        self.lists().put_off = None;
+        let mut lists = self.lists();
+        (lists.put_off, lists.is_known) = (None, true);
+        drop(lists);
         publish::describe(&self.out)?;
         Ok(built)
     }
@@ -192,12 +197,13 @@ impl Set {
     /// the disk by then: the next call, with or without new changes, tells it, each change once.
     ///
     /// A Resource List that the changes make due is written at once if that was last done more than 30 s ago, and else by a later call, with or without new
-    /// changes: when none came for 2 s, or 30 s after the first of them.
+    /// changes: when none came for 2 s, or 30 s after the first of them. One that an earlier process has left due is written by the first call.
     pub fn publish(&self) -> Result<Option<Built>, BuildError> {
         let aside = self.set_aside();
         let was_cut_short = publish::is_cut_short(&self.out);
         let (mut lists, now) = (self.lists(), Instant::now());
-        if aside.changes.is_empty() && !was_cut_short && !lists.is_due(now) {
+        let has_changes = !aside.changes.is_empty() || was_cut_short;
+        if !has_changes && !lists.is_due(now) && !self.was_left_due(&mut lists)? {
             return Ok(None);
         }
         let (pace, keep) = (lists.pace(now), || aside.keep());
@@ -214,6 +220,16 @@ impl Set {
     /// Tells the hubs what was published; see [`notify()`].
     pub async fn notify(&self, tokens: &[Token]) -> Result<Vec<Told>, NotifyError> {
         notify(&self.out, tokens).await
+    }
+
+    /// Whether a process before this one has put off a Resource List; it is asked until it is known.
+    fn was_left_due(&self, lists: &mut Lists) -> Result<bool, BuildError> {
+        if lists.is_known {
+            return Ok(false);
+        }
+        let is_due = publish::is_list_due(&self.settings, &self.out)?;
+        lists.is_known = !is_due;
+        Ok(is_due)
     }
 
     fn rest(&self) -> MutexGuard<'_, Rest> {
@@ -283,10 +299,14 @@ mod tests {
 
     fn place() -> (tempfile::TempDir, Set) {
         let out = tempfile::tempdir().unwrap();
-        let hub = HubUrl::parse("http://hub.example.org/").unwrap();
-        let source = Source::new(out.path(), BaseUrl::parse("http://example.org/").unwrap()).hub(hub);
-        let set = source.set("one").unwrap();
+        let set = set_in(out.path());
         (out, set)
+    }
+
+    /// As a process has it that begins.
+    fn set_in(out: &Path) -> Set {
+        let hub = HubUrl::parse("http://hub.example.org/").unwrap();
+        Source::new(out, BaseUrl::parse("http://example.org/").unwrap()).hub(hub).set("one").unwrap()
     }
 
     fn told(set: &Set) -> Vec<(Change, String)> {
@@ -342,6 +362,23 @@ mod tests {
         let built = set.publish().unwrap().unwrap();
         assert_eq!((built.changes.total(), is_listed(&built), built.resources), (0, true, 4));
         assert!(set.publish().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_resource_list_that_was_put_off_is_written_after_a_restart_though_nothing_changes() {
+        let (out, set) = place();
+        set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
+        for name in ["b", "c"] {
+            set.created(format!("http://example.org/{name}"), metadata(name)).unwrap();
+            set.publish().unwrap();
+        }
+        drop(set);
+        let set = set_in(out.path());
+        let built = set.publish().unwrap().expect("the list is behind");
+        let is_list = |document: &publish::Written| document.capability == Capability::ResourceList;
+        assert!(built.written.iter().any(is_list) && built.resources == 3, "{built:?}");
+        assert!(set.publish().unwrap().is_none());
+        assert!(set_in(out.path()).publish().unwrap().is_none(), "nothing is due any more");
     }
 
     #[test]

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, fs};
 use resync_core::{document::Change, xml};
 
 use super::*;
-use crate::{BaseUrl, HubUrl, files::tests::cut_short_after, links::LinkTemplate, settings::Rules};
+use crate::{BaseUrl, HubUrl, files::tests::cut_short_after, links::LinkTemplate};
 
 struct Place {
     folder: tempfile::TempDir,
@@ -352,29 +352,17 @@ fn change_lists_that_somebody_damaged_start_anew_with_a_resource_list_of_the_sam
 #[test]
 fn a_large_resource_list_is_left_alone_until_the_changes_are_many_or_it_is_old() {
     let noon: DateTime = "2026-01-03T12:00:00Z".parse().unwrap();
-    let settings = Place::new().settings();
-    let taken = |resources, total, started: DateTime| Taken {
-        started,
-        completed: started,
-        until: started,
-        resources,
-        bytes: 0,
-        reads: 0,
-        changes: Changes { updated: total, ..Changes::default() },
-        skipped: Vec::new(),
-        unportable: Vec::new(),
-    };
+    let rules = Rules::default();
     let position = crate::plan::StoredPosition { document: 1, entries: 0 };
     let series = Series { until: noon, position, listed: noon, since: 600, begun: None };
-    let outdated =
-        |resources, total, started| is_outdated(&series, &settings, &taken(resources, total, started));
+    let outdated = |resources, changes, now| is_outdated(&series, rules, (resources, changes), now);
     assert!(outdated(50_000, 0, noon), "a small one");
     assert!(!outdated(2_400_000, 1_600, noon));
     assert!(outdated(2_400_000, 240_000, noon));
     let month_later = "2026-02-03T12:00:00Z".parse().unwrap();
     assert!(outdated(2_400_000, 1, month_later));
     let nothing = Series { since: 0, ..series.clone() };
-    assert!(!is_outdated(&nothing, &settings, &taken(10, 0, month_later)));
+    assert!(!is_outdated(&nothing, rules, (10, 0), month_later));
 }
 
 #[test]
