@@ -135,38 +135,42 @@ pub(super) fn dumps(
     tell: &dyn Fn(Progress),
 ) -> Besides {
     let mut besides = Besides::default();
-    let wants_none = |state: State| {
-        let rules = state.settings.rules;
-        rules.resource_dump_seconds.is_none() && rules.change_dump_seconds.is_none()
-    };
     // A plan that is kept is the next thing that may be carried out here.
-    if Plan::is_kept(out) || State::load(out).is_ok_and(wants_none) {
+    if Plan::is_kept(out) {
         return besides;
     }
+    let mut loaded = State::load(out);
     for what in [Dump::Resources, Dump::Changes] {
+        let Ok(state) = &loaded else { break };
         if !rest.of(what).is_over(Instant::now()) {
             continue;
         }
-        let done = match pace {
-            Pace::Thorough => {
-                let done = dump((out, claim), what, tell);
-                match &done {
-                    Ok(Some(_)) => *rest.of(what) = Pause::default(),
-                    Ok(None) | Err(_) => rest.of(what).failed(Instant::now()),
-                }
-                done.map(Option::unwrap_or_default)
-            }
-            Pace::Swift | Pace::AllButDumps => State::load(out).map_err(BuildError::from).map(|state| {
-                besides.dump_is_due |= is_due(&state, what);
-                Vec::new()
-            }),
-        };
-        match done {
-            Ok(written) => besides.written.extend(written),
-            Err(error) => besides.undone.push(Undone::of(Upkeep::Dump(what), error)),
+        if !is_due(state, what) {
+            *rest.of(what) = Pause::default();
+            continue;
         }
+        if pace != Pace::Thorough {
+            besides.dump_is_due = true;
+            continue;
+        }
+        match dump((out, claim), what, tell) {
+            Ok(Some(written)) => {
+                *rest.of(what) = Pause::default();
+                besides.written.extend(written);
+            }
+            Ok(None) => rest.of(what).failed(Instant::now()),
+            Err(error) => {
+                rest.of(what).failed(Instant::now());
+                besides.undone.push(Undone::of(Upkeep::Dump(what), error));
+            }
+        }
+        // That took long, and others went on.
+        loaded = State::load(out);
     }
-    besides.next_dump = State::load(out).ok().and_then(|state| next_dump(&state, rest));
+    match loaded {
+        Ok(state) => besides.next_dump = next_dump(&state, rest),
+        Err(error) => besides.undone.push(Undone::of(Upkeep::Dump(Dump::Resources), error)),
+    }
     besides
 }
 
@@ -180,16 +184,13 @@ fn next_dump(state: &State, rest: &mut Rest) -> Option<Instant> {
     next.min()
 }
 
-/// What was written; none where the dump waits for the next build.
+/// Makes a dump if it is still due; gives what was written, and none where the dump waits for the next build.
 fn dump(
     place: (&Path, Option<&Claim>),
     what: Dump,
     tell: &dyn Fn(Progress),
 ) -> Result<Option<Vec<Written>>, BuildError> {
     let is_wanted = |state: &State| is_due(state, what);
-    if !is_wanted(&State::load(place.0)?) {
-        return Ok(Some(Vec::new()));
-    }
     let turn = DumpTurn::try_acquire(place.0);
     let Some(turn) = turn.map_err(|source| BuildError::Write { path: place.0.to_owned(), source })? else {
         tracing::info!("another run makes a dump of this site");
