@@ -186,7 +186,7 @@ fn next_archive<'a>(
 }
 
 /// The name of the Resource List, where all of it is as it was written.
-fn current<'a>(state: &'a State, out: &Path) -> Option<&'a str> {
+pub(super) fn current<'a>(state: &'a State, out: &Path) -> Option<&'a str> {
     let mut lists = state.documents.iter().filter(|record| record.capability == Capability::ResourceList);
     let top = lists.clone().find(|record| !matches!(record.part, Part::Component { .. }))?;
     lists.all(|record| is_in_place(out, record)).then(|| top.path.rsplit('/').next()).flatten()

@@ -24,7 +24,7 @@ use super::{
     BuildError, Progress, Undone, Upkeep, Work, Written,
     desk::Desk,
     dumps::Dump,
-    listing::{Listed, archive_before, documents_of},
+    listing::{Listed, archive_before, current, documents_of},
     sets,
 };
 use crate::{
@@ -172,6 +172,8 @@ struct Run<'a> {
     site: &'a Site,
     before: Option<&'a State>,
     now: DateTime,
+    /// Whether the Resource List is written, by plan and as long as the one before need not stay.
+    lists_resources: bool,
     done: Done,
     /// Of documents that need not be read to have them.
     digests: BTreeMap<PathBuf, Digest>,
@@ -179,8 +181,8 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(lock: &'a Lock, plan: &'a Plan, site: &'a Site, before: Option<&'a State>, now: DateTime) -> Self {
-        let (done, digests) = (Done::default(), BTreeMap::new());
-        Self { out: lock.out(), plan, site, before, now, done, digests }
+        let (lists_resources, done, digests) = (plan.lists_resources, Done::default(), BTreeMap::new());
+        Self { out: lock.out(), plan, site, before, now, lists_resources, done, digests }
     }
 
     /// The resources with their links.
@@ -338,22 +340,28 @@ impl<'a> Run<'a> {
 
     /// The lists of one snapshot are kept or replaced together, so that their times agree (RS-095).
     fn resource_lists(&mut self, listed: Option<Listed>, tell: &dyn Fn(Progress)) -> Result<(), BuildError> {
-        if !self.plan.lists_resources {
-            let known = self.before.into_iter().flat_map(|state| &state.documents);
-            let kept = known.filter(|record| record.capability == Capability::ResourceList).cloned();
-            self.done.records.extend(kept);
-            return self.archive("resourcelist", &Capability::ResourceListArchive);
+        if !self.lists_resources {
+            return self.keep_resource_lists();
         }
         let documents = self.documents();
         let (mut desk, staged) = match listed {
             Some(Listed { desk, lists, archives }) => (desk, Some((lists, archives))),
             None => (Desk::open(self.out.join(DOCUMENT_FOLDER))?.digesting(), None),
         };
-        let archives = archive_before(&mut desk, &self.plan.settings, self.before, self.out);
-        let archives = archives.unwrap_or_else(|error| {
-            self.done.undone.push(Undone::of(Upkeep::Archives, error));
-            None
-        });
+        let archives = match archive_before(&mut desk, &self.plan.settings, self.before, self.out) {
+            Ok(archives) => archives,
+            Err(error) => {
+                let error = BuildError::from(error);
+                // It stays until it can be archived: the Change List tells the rest, and the next build tries again.
+                let stays = !is_lasting(&error) && self.has_list_that_goes_on();
+                self.done.undone.push(Undone::of(Upkeep::Archives, error));
+                if stays {
+                    self.lists_resources = false;
+                    return self.keep_resource_lists();
+                }
+                None
+            }
+        };
         let lists = match staged {
             Some((lists, told)) if told == archives => lists,
             _ => self.list(&mut desk, &documents, archives, tell)?,
@@ -371,6 +379,23 @@ impl<'a> Run<'a> {
             self.note(location, Capability::ResourceList, part)?;
         }
         self.archive("resourcelist", &Capability::ResourceListArchive)
+    }
+
+    fn keep_resource_lists(&mut self) -> Result<(), BuildError> {
+        let known = self.before.into_iter().flat_map(|state| &state.documents);
+        let kept = known.filter(|record| record.capability == Capability::ResourceList).cloned();
+        self.done.records.extend(kept);
+        self.archive("resourcelist", &Capability::ResourceListArchive)
+    }
+
+    /// Whether the Resource List before says nothing wrong to who follows the Change Lists from it.
+    fn has_list_that_goes_on(&self) -> bool {
+        let Plan { settings, position, .. } = self.plan;
+        let is_alike = |before: &&State| {
+            before.settings.hash == settings.hash && before.settings.links == settings.links
+        };
+        let before = self.before.filter(is_alike).filter(|_| position.is_some());
+        before.is_some_and(|before| current(before, self.out).is_some())
     }
 
     /// Writes Resource Lists of the inventory that is on the disk.
@@ -433,7 +458,7 @@ impl<'a> Run<'a> {
             Some(_) => earlier.and_then(|earlier| earlier.begun),
             None => Some(started),
         };
-        Ok(match earlier.filter(|_| !self.plan.lists_resources) {
+        Ok(match earlier.filter(|_| !self.lists_resources) {
             Some(Series { listed, since, .. }) => {
                 Series { until, position, listed: *listed, since: since + changes.total(), begun }
             }

@@ -412,6 +412,39 @@ fn an_archiving_that_fails_is_named_and_in_the_way_of_neither_lists_nor_hubs_and
 
 #[cfg(unix)]
 #[test]
+fn ar004_a_resource_list_that_cannot_be_archived_for_now_stays_and_is_archived_by_the_next_build() {
+    let place = Place::with(Rules { resource_lists_kept: 3, ..Rules::default() });
+    for content in ["1", "22"] {
+        place.put("a", content);
+        place.build().unwrap();
+    }
+    let moment = |path: &str| place.read(path).header().metadata.at.unwrap();
+    let waits = moment("resync/resourcelist.xml");
+    // For now nobody can look at the archive.
+    let archive = place.out().join("resync/resourcelist-archive.xml");
+    let aside = place.out().join("aside");
+    fs::rename(&archive, &aside).unwrap();
+    std::os::unix::fs::symlink(&archive, &archive).unwrap();
+    for content in ["333", "4444"] {
+        place.put("a", content);
+        let built = place.build().unwrap();
+        let undone: Vec<_> = built.undone.iter().map(|undone| undone.what).collect();
+        assert_eq!((undone, built.changes.updated), (vec![Upkeep::Archives], 1));
+        assert_eq!(moment("resync/resourcelist.xml"), waits, "it stays");
+        assert_eq!(place.followed(), place.expected());
+    }
+    fs::rename(&aside, &archive).unwrap();
+    assert_eq!(place.build().unwrap().undone.len(), 0);
+    let archived = place.read("resync/resourcelist-archive.xml");
+    let archived: Vec<_> =
+        archived.entries().iter().map(|entry| entry.metadata.as_ref().and_then(|md| md.at)).collect();
+    assert_eq!((archived.len(), archived[1]), (2, Some(waits)));
+    assert!(moment("resync/resourcelist.xml") > waits);
+    assert_eq!(place.followed(), place.expected());
+}
+
+#[cfg(unix)]
+#[test]
 fn a_link_is_told_of_though_what_it_leads_to_has_not_changed() {
     let place = Place::new();
     for name in ["v3", "v4"] {

@@ -39,7 +39,7 @@ pub enum Upkeep {
     Dump(Dump),
 }
 
-/// What was due and failed. The lists are published all the same, and the next build tries again.
+/// What was due and failed. The changes are published all the same, and the next build tries again.
 #[derive(Clone, Debug)]
 pub struct Undone {
     /// What was to be done.
