@@ -9,10 +9,13 @@ mod telling;
 mod words;
 
 use std::{
+    collections::BTreeMap,
     io::{self, IsTerminal, Write as _},
     path::{Path, PathBuf},
     pin::pin,
     process::ExitCode,
+    sync::Arc,
+    thread::available_parallelism,
     time::Duration,
 };
 
@@ -20,6 +23,7 @@ use cli::{
     BuildArgs, CheckArgs, Chosen, Cli, Command, Commission, Failure, InitArgs, NotifyArgs, ServeArgs,
     StatusArgs, TokenArgs, outs_of,
 };
+use indicatif::MultiProgress;
 use progress::Bar;
 use resync_publisher::{
     BaseUrl, HubUrl,
@@ -27,7 +31,7 @@ use resync_publisher::{
     check, config,
     notify::{self, Token},
     publish::{
-        Built, Claim, Dump, Pace, Unretired, build_claimed, claim, clear, describe, dump_telling,
+        BuildError, Built, Claim, Dump, Pace, Unretired, build_claimed, claim, clear, describe, dump_telling,
         make_due_dumps,
     },
     serve, status, watch,
@@ -35,10 +39,14 @@ use resync_publisher::{
 use serde_json::{Value, json};
 use sets::{blame, name_in};
 use telling::{Telling, notify_all};
+use tokio::{sync::Semaphore, task::JoinSet};
 use tracing_subscriber::EnvFilter;
 
 /// How long a build may go on that a watch has begun when it is to stop. What is cut short then, as a dump may be, is made by the next.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// As many sets are built at once as there are cores, within these bounds: one that waits for another process holds up no other, and each hashes on all cores.
+const BUILDS: (usize, usize) = (2, 8);
 
 fn main() -> ExitCode {
     let cli = Cli::of_process();
@@ -189,7 +197,35 @@ fn name_of(chosen: &Chosen) -> Option<&str> {
     chosen.settings.root.as_ref().map(|root| root.name.as_str())
 }
 
-/// Hashing keeps all cores busy for as long as it takes, so it runs off the runtime, which stays free for signals.
+/// Builds the sets, some at once, and gives what came of each, in their order. Hashing keeps all cores busy for as long as it takes, so it runs off the
+/// runtime, which stays free for signals.
+async fn build_each(
+    sets: &[(PathBuf, Chosen)],
+    claim: Option<&Claim>,
+    pace: Pace,
+) -> Vec<Result<Built, BuildError>> {
+    let (fewest, most) = BUILDS;
+    let turns = Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from).clamp(fewest, most)));
+    let bars = MultiProgress::new();
+    let mut building = JoinSet::new();
+    for (position, (out, chosen)) in sets.iter().enumerate() {
+        let (settings, place, claimed) = (chosen.settings.clone(), out.clone(), claim.cloned());
+        let (turns, bars) = (Arc::clone(&turns), bars.clone());
+        building.spawn(async move {
+            // It is never closed.
+            let _turn = turns.acquire_owned().await;
+            let built = unblocked(move || {
+                let bar = Bar::among(&bars);
+                build_claimed(&settings, (&place, claimed.as_ref()), pace, &|step| bar.tell(step))
+            });
+            (position, built.await)
+        });
+    }
+    let built: BTreeMap<_, _> = building.join_all().await.into_iter().collect();
+    built.into_values().collect()
+}
+
+/// Builds all sets, and has the Source Description lead to them.
 async fn run_build(arguments: &BuildArgs, commission: Commission, pace: Pace) -> Result<Said, Failure> {
     let site = commission.configured_site();
     let sets = commission.sets;
@@ -201,13 +237,9 @@ async fn run_build(arguments: &BuildArgs, commission: Commission, pace: Pace) ->
         let claimed = unblocked(move || claim(&site, &configuration, &staying, takes_over)).await?;
         said.claim = Some(claimed);
     }
-    for (out, chosen) in sets {
-        let (settings, place, claimed) = (chosen.settings.clone(), out.clone(), said.claim.clone());
-        let built = unblocked(move || {
-            let bar = Bar::new();
-            build_claimed(&settings, (&place, claimed.as_ref()), pace, &|step| bar.tell(step))
-        });
-        match built.await {
+    let built = build_each(&sets, said.claim.as_ref(), pace).await;
+    for ((out, chosen), built) in sets.into_iter().zip(built) {
+        match built {
             Ok(built) => {
                 said.take(&chosen, &built);
                 said.built.push((out, chosen));

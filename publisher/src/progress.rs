@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use resync_publisher::{
     check::Asked,
     publish::{Progress, Work},
@@ -18,7 +18,15 @@ pub(crate) struct Bar {
 
 impl Bar {
     pub(crate) fn new() -> Self {
-        let line = ProgressBar::new(0);
+        Self::on(ProgressBar::new(0))
+    }
+
+    /// On a line below those of others.
+    pub(crate) fn among(others: &MultiProgress) -> Self {
+        Self::on(others.add(ProgressBar::new(0)))
+    }
+
+    fn on(line: ProgressBar) -> Self {
         Self { is_hidden: line.is_hidden(), line, work: Mutex::default() }
     }
 

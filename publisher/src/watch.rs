@@ -11,12 +11,13 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
+    thread::available_parallelism,
     time::{Duration, Instant},
 };
 
 use resync_core::document::Capability;
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, Semaphore, mpsc, oneshot},
     task::JoinSet,
     time::timeout,
 };
@@ -116,6 +117,8 @@ struct Watched {
     changed: Arc<Notify>,
     has_news: Arc<Notify>,
     hearers: Hearers,
+    /// Held by the sets whose dumps are made. What is built is soon told and waits for nobody; a dump keeps a core busy, perhaps for hours.
+    dump_turns: Arc<Semaphore>,
     rest: Rest,
     /// A Resource List or a dump that is due: changes are told first.
     put_off: Option<PutOff>,
@@ -141,6 +144,7 @@ pub async fn watch(
     let (report, mut reports) = mpsc::unbounded_channel();
     let all_news: Arc<[_]> = sets.iter().map(|_| Arc::new(Notify::new())).collect();
     let hearers = Hearers { report: report.clone(), all_news: Arc::clone(&all_news) };
+    let dump_turns = Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from)));
     let (mut tellers, mut builders) = (JoinSet::new(), JoinSet::new());
     let outs = all_outs(&sets);
     for ((out, settings), has_news) in sets.into_iter().zip(all_news.iter()) {
@@ -150,6 +154,7 @@ pub async fn watch(
         let (has_news, news) = (Arc::clone(has_news), Arc::clone(has_news));
         tellers.spawn(tell_hubs(out.clone(), news, client.clone(), tokens.clone(), patience, report.clone()));
         let (claim, rest, hearers) = (claim.clone(), Rest::default(), hearers.clone());
+        let dump_turns = Arc::clone(&dump_turns);
         let (put_off, wants_dump, next_dump, dumping) = (None, false, None, None);
         let set = Watched {
             out,
@@ -159,6 +164,7 @@ pub async fn watch(
             changed,
             has_news,
             hearers,
+            dump_turns,
             rest,
             put_off,
             wants_dump,
@@ -330,8 +336,13 @@ impl Watched {
         let (done, dumping) = oneshot::channel();
         (self.dumping, self.next_dump) = (Some(dumping), None);
         let (out, claim, mut rest) = (self.out.clone(), self.claim.clone(), std::mem::take(&mut self.rest));
-        let changed = Arc::clone(&self.changed);
+        let (changed, turns) = (Arc::clone(&self.changed), Arc::clone(&self.dump_turns));
         tokio::spawn(async move {
+            // It is never closed.
+            let _turn = turns.acquire_owned().await;
+            if done.is_closed() {
+                return;
+            }
             let made = unblocked(move || (make_due_dumps_again(&out, claim.as_ref(), &mut rest), rest)).await;
             // Who does not wait for it any more has ended the watch.
             let _ = done.send(made);
@@ -359,9 +370,48 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::{Root, SetName};
+    use crate::settings::{Root, Rules, SetName};
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dump_waits_until_those_of_other_sets_leave_it_a_turn() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, out) = (place.path().join("data"), place.path().join("site"));
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("a"), "1").unwrap();
+        let rules = Rules { resource_dump_seconds: Some(0), ..Rules::default() };
+        let base_url = crate::BaseUrl::parse("http://example.org/").unwrap();
+        let settings = Settings { rules, ..Settings::new(&directory, base_url) };
+        build_again(&settings, (&out, None), None::<[PathBuf; 0]>, Pace::Swift, &mut Rest::default())
+            .unwrap();
+        let (report, mut reports) = mpsc::unbounded_channel();
+        let changed = Arc::new(Notify::new());
+        let (folders, outs) = ((out.clone(), directory), vec![out.clone()]);
+        let mut set = Watched {
+            out,
+            claim: None,
+            settings,
+            listener: Listener::new(folders, outs, Arc::clone(&changed), report.clone()),
+            changed,
+            has_news: Arc::default(),
+            hearers: Hearers { report, all_news: Arc::new([]) },
+            dump_turns: Arc::new(Semaphore::new(0)),
+            rest: Rest::default(),
+            put_off: None,
+            wants_dump: false,
+            next_dump: None,
+            dumping: None,
+        };
+        set.begin_dump();
+        let an_hour = Duration::from_secs(3600);
+        assert!(timeout(an_hour, set.changed.notified()).await.is_err(), "nothing is made meanwhile");
+        set.dump_turns.add_permits(1);
+        set.changed.notified().await;
+        set.end_dump();
+        let Some(Report::Dumped(_, besides)) = reports.recv().await else { panic!("it is told of") };
+        assert!(besides.written.iter().any(|written| written.capability == Capability::ResourceDump));
+    }
 
     #[test]
     fn what_any_set_writes_is_no_change_of_any_other() {

@@ -2,10 +2,13 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::mpsc::channel,
+    thread,
+    time::Duration,
 };
 
 use resync_core::{
@@ -113,6 +116,35 @@ fn rs070_rs080_each_set_has_its_capability_list_and_the_source_description_leads
     crate::support::run(&["check", text(&place.out())]).succeeded();
     let again = crate::support::run(&["build", "--config", text(&config)]).succeeded();
     assert_eq!(again.out.matches("nothing changed").count(), 2, "{}", again.out);
+}
+
+#[test]
+fn several_sets_are_built_at_once() {
+    let place = Place::new();
+    with_images(&place);
+    let config = configured(&place, &two_sets(""));
+    run(&["build", "--config", text(&config)]).succeeded();
+    // Somebody else works on both.
+    let locks = ["articles", "images"].map(|set| {
+        let lock = fs::File::open(place.out().join(set).join(".resync-source/lock")).unwrap();
+        lock.lock().unwrap();
+        lock
+    });
+    let mut child = program(&["build", "--config", text(&config)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (says, said) = channel();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let listening = thread::spawn(move || lines.for_each(|line| drop(says.send(line.unwrap()))));
+    for _ in &locks {
+        let line = said.recv_timeout(Duration::from_secs(20)).expect("each set waits for its own lock");
+        assert!(line.contains("which works on this site"), "{line}");
+    }
+    drop(locks);
+    assert!(child.wait().unwrap().success());
+    listening.join().unwrap();
 }
 
 #[test]
