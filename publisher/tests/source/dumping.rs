@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What the packages of a dump hold: change, and bytes.
-fn unpacked(place: &Place, list: &str) -> BTreeMap<String, (Option<Change>, Vec<u8>)> {
+pub(crate) fn unpacked(place: &Place, list: &str) -> BTreeMap<String, (Option<Change>, Vec<u8>)> {
     let mut all = BTreeMap::new();
     for entry in place.document(list).entries() {
         let path = place.out().join(entry.loc.strip_prefix(&format!("{BASE}/")).unwrap());

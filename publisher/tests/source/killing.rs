@@ -1,7 +1,8 @@
-//! `resync-source publish` killed at any instant: the site always conforms, and no change and no notification is lost or told of too early.
+//! `resync-source publish` and `dump` killed at any instant: the site always conforms, and no change and no notification is lost or told of too early.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    fs,
     io::Write as _,
     net::TcpListener,
     process::Stdio,
@@ -17,6 +18,7 @@ use resync_core::{
 
 use crate::{
     configured::configured,
+    dumping::unpacked,
     support::{ACCEPTED, BASE, Heard, Place, program, read_request, run, text},
 };
 
@@ -64,17 +66,17 @@ fn document(heard: &Heard) -> Document {
 
 #[test]
 fn a_publish_that_is_killed_100_times_loses_nothing_and_tells_nothing_twice_or_too_early() {
-    survives_kills("");
+    survive_kills("", PUBLISH);
 }
 
 #[test]
 fn so_does_one_with_patches_and_lists_that_are_closed_all_the_time() {
-    survives_kills("json_patch = true\n[change_list]\nentries = 2\n");
+    survive_kills("json_patch = true\n[change_list]\nentries = 2\n", PUBLISH);
 }
 
 #[test]
 fn so_does_one_that_makes_dumps_and_archives_at_every_run() {
-    survives_kills(
+    survive_kills(
         r#"
         json_patch = true
         [change_list]
@@ -89,7 +91,19 @@ fn so_does_one_that_makes_dumps_and_archives_at_every_run() {
         [archive]
         after = "0s"
         "#,
+        PUBLISH,
     );
+}
+
+#[test]
+fn dumps_that_are_killed_between_publishes_leave_what_conforms_and_the_next_one_is_whole() {
+    let place = survive_kills("", &[&["publish"], &["dump"], &["dump", "--changes"]]);
+    let list = place.document("resync/resourcelist.xml");
+    let listed = list.entries().iter().map(|entry| entry.loc.replace(&format!("{BASE}/"), ""));
+    let read = |name: &String| fs::read(place.collection().join(name.replace("%20", " "))).unwrap();
+    let expected: BTreeMap<_, _> = listed.map(|name| (name.clone(), (None, read(&name)))).collect();
+    assert_eq!(unpacked(&place, "resync/resourcedump.xml"), expected);
+    assert!(place.out().join("resync/changedump.xml").exists());
 }
 
 /// One file of text and one of JSON, which come, change and go.
@@ -106,8 +120,11 @@ fn change(place: &Place, round: u32) {
     }
 }
 
-/// Kills runs under these rules, and compares what the Change Lists and the notifications tell, and what that leads to, with the collection.
-fn survives_kills(rules: &str) {
+const PUBLISH: &[&[&str]] = &[&["publish"]];
+
+/// Kills runs of these commands in turn, under these rules, and compares what the Change Lists and the notifications tell, and what that leads to, with
+/// the collection.
+fn survive_kills(rules: &str, commands: &[&[&str]]) -> Place {
     let place = Place::new();
     let witness = Witness::start(&place);
     let hub = &witness.url;
@@ -117,26 +134,36 @@ fn survives_kills(rules: &str) {
             "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{hub}\"\n{rules}"
         ),
     );
-    let publish = ["publish", "--config", text(&config)];
-    run(&publish).succeeded();
-    // How long a run takes that is not killed.
-    change(&place, 0);
-    let begun = Instant::now();
-    run(&publish).succeeded();
-    let whole = begun.elapsed();
+    let of_config = ["--config", text(&config)];
+    run(&["publish", of_config[0], of_config[1]]).succeeded();
+    let mut rounds = 0..;
+    // How long each takes that is not killed.
+    let commands: Vec<_> = commands
+        .iter()
+        .zip(rounds.by_ref())
+        .map(|(command, round)| {
+            let command = [*command, &of_config[..]].concat();
+            change(&place, round);
+            let begun = Instant::now();
+            run(&command).succeeded();
+            (command, begun.elapsed())
+        })
+        .collect();
     // More of them, such as for a night, with RESYNC_KILLS=10000.
     let kills = std::env::var("RESYNC_KILLS").map_or(100, |number| number.parse().unwrap());
-    for round in 1..=kills {
+    for ((command, whole), round) in commands.iter().cycle().zip(rounds).take(kills) {
         change(&place, round);
-        let mut child = program(&publish).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = program(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         // The instant of the kill.
-        thread::sleep(whole * (round % 100) / 100);
+        thread::sleep(*whole * (round % 100) / 100);
         child.kill().unwrap();
         child.wait().unwrap();
         run(&["check", text(&place.out())]).succeeded();
     }
-    run(&publish).succeeded();
-    run(&["check", text(&place.out())]).succeeded();
+    for (command, _) in &commands {
+        run(command).succeeded();
+        run(&["check", text(&place.out())]).succeeded();
+    }
     if rules.contains("dump") {
         assert!(place.out().join("resync/resourcedump-archive.xml").exists());
         assert!(place.out().join("resync/changedump.xml").exists());
@@ -174,6 +201,7 @@ fn survives_kills(rules: &str) {
         .iter()
         .filter(|entry| !["a.txt", "c.xml"].iter().any(|first| entry.loc.ends_with(first)));
     assert!(listed.map(|entry| &entry.loc).eq(&copy));
+    place
 }
 
 /// The entries of all Change Lists: those in the archive, then those of the index.

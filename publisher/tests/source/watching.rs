@@ -17,7 +17,9 @@ use resync_core::{
 };
 use resync_publisher::{
     BaseUrl, HubUrl, Settings,
-    watch::{Patience, watch},
+    publish::{Dump, Upkeep},
+    settings::Rules,
+    watch::{Patience, Report, watch},
 };
 use tokio::sync::oneshot;
 
@@ -127,12 +129,16 @@ fn cn013_a_burst_of_10_000_files_arrives_whole() {
 }
 
 /// A watch in this process, which ends when the first value is dropped.
-fn watch_here(sets: Vec<(PathBuf, Settings)>, patience: Patience) -> (oneshot::Sender<()>, JoinHandle<()>) {
+fn watch_here(
+    sets: Vec<(PathBuf, Settings)>,
+    patience: Patience,
+    tell: impl FnMut(Report) + Send + 'static,
+) -> (oneshot::Sender<()>, JoinHandle<()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let watching = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let stopped = async { drop(stopped.await) };
-        runtime.block_on(watch(sets, None, Vec::new(), patience, stopped, drop)).unwrap();
+        runtime.block_on(watch(sets, None, Vec::new(), patience, stopped, tell)).unwrap();
     });
     (stop, watching)
 }
@@ -148,7 +154,7 @@ fn a_set_whose_build_takes_long_keeps_no_other_waiting() {
         let settings = Settings::new(place.collection(), BaseUrl::parse(BASE).unwrap());
         (place.out(), settings.hub(HubUrl::parse(&hub.url()).unwrap()))
     });
-    let (stop, watching) = watch_here(sets.into(), Patience::default());
+    let (stop, watching) = watch_here(sets.into(), Patience::default(), drop);
     hub.next();
     quick.put("new", "x");
     assert_eq!(next_changes(&hub), [(Change::Created, "new".to_owned())]);
@@ -167,13 +173,33 @@ fn a_hub_that_is_away_keeps_no_other_waiting() {
         });
     // Nobody waits for its end.
     let patience = Patience { first_pause: Duration::from_secs(3600), ..Patience::default() };
-    let (stop, watching) = watch_here(vec![(place.out(), settings)], patience);
+    let (stop, watching) = watch_here(vec![(place.out(), settings)], patience, drop);
     hub.next();
     away.next();
     for name in ["one", "two"] {
         place.put(name, "x");
         assert_eq!(next_changes(&hub), [(Change::Created, name.to_owned())]);
     }
+    drop(stop);
+    watching.join().unwrap();
+}
+
+#[test]
+fn a_dump_that_fails_is_reported_and_keeps_no_change_from_being_told() {
+    let (place, hub) = (Place::new(), Hub::start());
+    // Where the top of the dump is to lie there is a folder.
+    std::fs::create_dir_all(place.out().join("resync/resourcedump.xml")).unwrap();
+    let rules = Rules { resource_dump_seconds: Some(0), ..Rules::default() };
+    let settings = Settings::new(place.collection(), BaseUrl::parse(BASE).unwrap());
+    let settings = Settings { rules, ..settings }.hub(HubUrl::parse(&hub.url()).unwrap());
+    let (says, said) = channel();
+    let tell = move |report| drop(says.send(report));
+    let (stop, watching) = watch_here(vec![(place.out(), settings)], Patience::default(), tell);
+    let undone = std::iter::repeat_with(|| said.recv_timeout(Duration::from_secs(20)).unwrap())
+        .find_map(|report| if let Report::Dumped(_, besides) = report { Some(besides.undone) } else { None });
+    assert_eq!(undone.unwrap()[0].what, Upkeep::Dump(Dump::Resources));
+    place.put("new", "x");
+    assert_eq!(next_changes(&hub), [(Change::Created, "new".to_owned())]);
     drop(stop);
     watching.join().unwrap();
 }
