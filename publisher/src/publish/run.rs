@@ -2,24 +2,30 @@
 //!
 //! Every step may have been done by a run that was cut short; taken again it changes nothing, or finishes what was begun.
 
+mod hubs;
+mod records;
+
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, BufReader},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use resync_core::{
     build::{
         self, ChangeDumps, ChangeLists, Completed, Documents, Event, Item, ResourceLists, Rotation, Sink,
-        StagedLists, Stamp,
+        StagedLists,
     },
     datetime::DateTime,
-    digest::{Algorithm, Digest},
-    document::{Capability, Relation, Root},
-    xml::{ReadError, Reader},
+    digest::Digest,
+    document::Capability,
 };
 
+pub(crate) use self::records::{is_in_place, restamp};
+use self::{
+    hubs::{bound_outbox, hub_records},
+    records::is_lasting,
+};
 use super::{
     BuildError, Progress, Undone, Upkeep, Work, Written,
     desk::Desk,
@@ -28,16 +34,14 @@ use super::{
     sets,
 };
 use crate::{
-    documents::{self, Composed},
-    files,
+    documents, files,
     inventory::{self, PATCH_FOLDER},
     links::Linker,
     lock::{Describing, Lock},
-    outbox::{self, Filled},
     plan::{Plan, StoredPosition},
-    settings::{HubUrl, Settings},
+    settings::Settings,
     site::{DOCUMENT_FOLDER, Location, Site},
-    state::{DocumentRecord, HubRecord, Part, Series, State},
+    state::{DocumentRecord, Part, Series, State},
 };
 
 /// What a run has published.
@@ -91,15 +95,6 @@ pub(super) fn publish(
     state.save(lock)?;
     settle(lock)?;
     Ok(done)
-}
-
-/// Keeps for hubs what they may still be told. Those who tell them do so too, but it may be long before one is through.
-fn bound_outbox(out: &Path, state: &mut State) {
-    outbox::keep_within_bounds(out, state);
-    match outbox::sweep(out, state) {
-        Ok(swept) => swept.note(state),
-        Err(error) => tracing::warn!(%error, "Change Notifications that nobody is told any more take room"),
-    }
 }
 
 /// Takes down what a dump wrote, with its kind and place, and up to when it tells, and tells of it in the Capability List.
@@ -260,49 +255,6 @@ impl<'a> Run<'a> {
             self.note(Location { path, url }, capability, part)?;
         }
         Ok(())
-    }
-
-    /// Takes down the archive of a series, if there is one. Where nothing is being archived, one that cannot be read is in nobody's way: it is told of
-    /// no more.
-    fn archive(&mut self, stem: &str, capability: &Capability) -> Result<(), BuildError> {
-        match self.note_archive(stem, capability) {
-            Err(error) if self.plan.archive.is_none() => {
-                self.leave_out(capability, &error);
-                Ok(())
-            }
-            noted => noted,
-        }
-    }
-
-    fn note_archive(&mut self, stem: &str, capability: &Capability) -> Result<(), BuildError> {
-        self.note_as_it_is(self.site.place(&format!("{DOCUMENT_FOLDER}/{stem}-archive.xml")), capability)
-    }
-
-    /// Tells no more of the documents of a kind.
-    fn leave_out(&mut self, capability: &Capability, error: &BuildError) {
-        tracing::warn!(%error, "{} is told of no more", capability.name());
-        self.done.records.retain(|record| record.capability != *capability);
-        self.done.written.retain(|written| written.capability != *capability);
-    }
-
-    /// Takes down what a document says now, if it is there, and, where that is an index, those that it leads to.
-    fn note_as_it_is(&mut self, top: Location, capability: &Capability) -> Result<(), BuildError> {
-        let unreadable = |source| build::BuildError::Published { name: top.path.clone(), source };
-        let document = match File::open(self.out.join(&top.path)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(unreadable(ReadError::Io(error)).into()),
-            Ok(file) => Reader::new(BufReader::new(file)).map_err(unreadable)?,
-        };
-        if document.header().root == Root::UrlSet {
-            return self.note(top, capability.clone(), Part::Whole);
-        }
-        for entry in document {
-            let url = entry.map_err(unreadable)?.loc;
-            let Some(path) = url.strip_prefix(self.site.base().as_str()).map(str::to_owned) else { continue };
-            let part = Part::Component { index: top.url.clone() };
-            self.note(Location { path, url }, capability.clone(), part)?;
-        }
-        self.note(top, capability.clone(), Part::Index)
     }
 
     /// Tells of the lists, and of the dumps and archives that are on record.
@@ -466,27 +418,6 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Writes the Change Notifications of these changes, for when the state tells of the documents.
-    fn change_notifications(&self) -> Result<Filled, BuildError> {
-        let last = self.before.map_or(0, |state| state.outbox);
-        let series = self.before.and_then(|state| state.series.as_ref());
-        let has_news = self.plan.position.is_some() && self.plan.changes.total() > 0;
-        match series.filter(|_| has_news && !self.plan.settings.hubs.is_empty()) {
-            Some(series) => {
-                let up = self.site.capability_list().url;
-                // A patch is for who has the version before, as the lists tell it (RS-174).
-                let changes = self.changes()?.map(|event| {
-                    event.map(|mut event| {
-                        event.item.links.retain(|link| link.rel != Relation::Patch);
-                        event
-                    })
-                });
-                Ok(outbox::fill(self.out, last, series.until, &up, changes)?)
-            }
-            None => Ok(Filled { last, bytes: 0 }),
-        }
-    }
-
     /// No list leads to a patch any more.
     fn remove_patches(&self) -> Result<(), BuildError> {
         let folder = self.out.join(PATCH_FOLDER);
@@ -497,85 +428,6 @@ impl<'a> Run<'a> {
         };
         remove().map_err(|source| BuildError::Write { path: folder.clone(), source })
     }
-
-    /// Takes down what a document file says now; one that says what it said before keeps its version.
-    fn note(&mut self, location: Location, capability: Capability, part: Part) -> Result<(), BuildError> {
-        let Location { path, url } = location;
-        let is_known = |known: &&DocumentRecord| known.path == path && known.part == part;
-        if let Some(known) = self.known(&url).filter(is_known)
-            && is_in_place(self.out, known)
-        {
-            let known = known.clone();
-            self.done.records.push(known);
-            return Ok(());
-        }
-        let full = self.out.join(&path);
-        let content = match self.digests.get(&full) {
-            Some(digest) => *digest,
-            None => digest_of(&full).map_err(|source| BuildError::Read { path: full.clone(), source })?,
-        };
-        self.wrote(DocumentRecord {
-            stamp: stamp_of(&full),
-            path,
-            url,
-            capability,
-            part,
-            meaning: content,
-            content,
-            version: self.plan.build,
-            changed: self.now,
-        });
-        Ok(())
-    }
-
-    /// Writes a document, unless it says the same and its file is as it was written.
-    ///
-    /// A file that was not as its record said is a new version too, whatever it is to say now: somebody may have read what stood there.
-    fn replace(&mut self, document: &Composed) -> Result<(), BuildError> {
-        let Composed { location, capability, part, bytes, meaning } = document;
-        let says_the_same = |record: &&DocumentRecord| {
-            record.path == location.path && record.part == *part && record.meaning == *meaning
-        };
-        if let Some(record) = self.known(&location.url).filter(says_the_same)
-            && is_in_place(self.out, record)
-        {
-            let record = record.clone();
-            self.done.records.push(record);
-            return Ok(());
-        }
-        let path = self.out.join(&location.path);
-        files::replace(&path, bytes).map_err(|source| BuildError::Write { path: path.clone(), source })?;
-        self.wrote(DocumentRecord {
-            path: location.path.clone(),
-            url: location.url.clone(),
-            capability: capability.clone(),
-            part: part.clone(),
-            meaning: *meaning,
-            content: Digest::of(Algorithm::Sha256, bytes),
-            stamp: stamp_of(&path),
-            version: self.plan.build,
-            changed: self.now,
-        });
-        Ok(())
-    }
-
-    fn wrote(&mut self, record: DocumentRecord) {
-        let (capability, url, is_index) =
-            (record.capability.clone(), record.url.clone(), record.part == Part::Index);
-        self.done.written.push(Written { capability, url, is_index });
-        self.done.records.push(record);
-    }
-}
-
-/// Whether a document that cannot be read is gone, or no such document; what else is in the way may pass.
-fn is_lasting(error: &BuildError) -> bool {
-    let io = match error {
-        BuildError::Read { source, .. } => source,
-        BuildError::Lists(build::BuildError::Published { source: ReadError::Io(io), .. }) => io,
-        BuildError::Lists(build::BuildError::Published { .. }) => return true,
-        _ => return false,
-    };
-    matches!(io.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory)
 }
 
 /// Removes the documents of a series that cannot go on; what leads to them goes first.
@@ -596,64 +448,4 @@ fn remove_series(sink: &mut Desk, stem: &str) -> Result<(), BuildError> {
         sink.remove(&name).map_err(|source| build::BuildError::Remove { name, source })?;
     }
     Ok(())
-}
-
-/// Whether a document's file holds the very bytes that were written.
-pub(crate) fn is_in_place(out: &Path, record: &DocumentRecord) -> bool {
-    let path = out.join(&record.path);
-    record.stamp.is_some_and(|stamp| stamp_of(&path) == Some(stamp))
-        || digest_of(&path).is_ok_and(|content| content == record.content)
-}
-
-/// Takes down the stamps of documents that hold the very bytes that were written and have another owner or time since, so that they are not read each
-/// time; says whether there are any.
-pub(crate) fn restamp(state: &mut State, out: &Path) -> bool {
-    let mut is_any = false;
-    for record in &mut state.documents {
-        let path = out.join(&record.path);
-        // Before it is read, so that what changes meanwhile is read again.
-        let stamp = stamp_of(&path);
-        if stamp.is_some()
-            && stamp != record.stamp
-            && digest_of(&path).is_ok_and(|content| content == record.content)
-        {
-            record.stamp = stamp;
-            is_any = true;
-        }
-    }
-    is_any
-}
-
-fn stamp_of(path: &Path) -> Option<Stamp> {
-    Stamp::of(&fs::metadata(path).ok()?).ok()
-}
-
-fn digest_of(path: &Path) -> io::Result<Digest> {
-    files::digest_of(File::open(path)?)
-}
-
-/// Hubs keep what they know as long as the topic is the same. One that is named no more stays until it has been told so, if it ever heard of the
-/// site at all.
-fn hub_records(
-    settings: &Settings,
-    site: &Site,
-    before: Option<&State>,
-    outbox: u64,
-    now: DateTime,
-) -> BTreeMap<HubUrl, HubRecord> {
-    let topic = site.topic();
-    let mut records = BTreeMap::new();
-    for (hub, record) in before.into_iter().flat_map(|state| &state.hubs) {
-        let stays = settings.hubs.contains(hub);
-        if record.topic == topic && (stays || record.may_know_something()) {
-            let left = if stays { None } else { record.left.or(Some(now)) };
-            records.insert(hub.clone(), HubRecord { left, ..record.clone() });
-        }
-    }
-    for hub in &settings.hubs {
-        records
-            .entry(hub.clone())
-            .or_insert_with(|| HubRecord { sent: outbox, ..HubRecord::new(topic.clone()) });
-    }
-    records
 }
