@@ -1,9 +1,11 @@
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use resync_core::{document::Change, xml};
 
 use super::*;
-use crate::{BaseUrl, HubUrl, files::tests::cut_short_after, links::LinkTemplate};
+use crate::{
+    BaseUrl, HubUrl, files::tests::cut_short_after, links::LinkTemplate, settings::Rules, state::Series,
+};
 
 struct Place {
     folder: tempfile::TempDir,

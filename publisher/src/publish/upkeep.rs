@@ -21,7 +21,8 @@ use resync_core::{
 use super::{
     BuildError, Claim, Pace, Progress, Written,
     dumps::{Dump, make},
-    elapsed, run,
+    planning::elapsed,
+    run,
 };
 use crate::{
     lock::{DumpTurn, Lock},

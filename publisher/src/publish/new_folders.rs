@@ -1,0 +1,61 @@
+//! The folders of a new site, whose names have to be on the disk before anything leads there.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use resync_core::durable;
+
+use crate::{
+    settings::Settings,
+    site::{DOCUMENT_FOLDER, Site},
+    state,
+};
+
+/// The folders of a site that is not there yet. Their names are brought to the disk while the files of the collection are looked at.
+#[derive(Debug, Default)]
+pub(super) struct NewFolders {
+    unsynced: Arc<BTreeSet<PathBuf>>,
+    /// Where one could be had.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl NewFolders {
+    /// Where they cannot be made, whoever needs one says so.
+    pub(super) fn make(settings: &Settings, out: &Path) -> Self {
+        if state::path(out).exists() {
+            return Self::default();
+        }
+        let description = out.join(Site::of(settings).source_description().path);
+        let folders =
+            [out.join(state::FOLDER), out.join(DOCUMENT_FOLDER), durable::folder_of(&description).to_owned()];
+        let Ok(mut unsynced) = durable::make_folders(folders.iter().map(PathBuf::as_path)) else {
+            return Self::default();
+        };
+        // A run that was killed may have made them.
+        unsynced.extend([out, durable::folder_of(out)].map(Path::to_owned));
+        let unsynced = Arc::new(unsynced);
+        let named = thread::Builder::new().name("new-folders".to_owned());
+        let thread = named.spawn({
+            let unsynced = Arc::clone(&unsynced);
+            move || Self::sync(&unsynced)
+        });
+        Self { unsynced, thread: thread.ok() }
+    }
+
+    fn sync(folders: &BTreeSet<PathBuf>) -> io::Result<()> {
+        folders.iter().try_for_each(|folder| durable::sync_folder(folder))
+    }
+
+    /// From here on they last.
+    pub(super) fn last(self) -> io::Result<()> {
+        match self.thread {
+            Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            None => Self::sync(&self.unsynced),
+        }
+    }
+}
