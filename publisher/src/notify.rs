@@ -217,6 +217,8 @@ struct Telling {
 #[derive(Debug, Default)]
 struct Posted {
     sent: usize,
+    /// How many are not there to be sent.
+    gone: u64,
     /// The number of the last one that was taken, or is not there to be sent.
     reached: u64,
     status: Option<u16>,
@@ -278,6 +280,9 @@ impl Telling {
     async fn post_changes(&self, client: &reqwest::Client, out: &Path) -> Posted {
         let mut posted = Posted::default();
         let broken = self.post_each(client, out, &mut posted).await.err();
+        if posted.gone > 0 {
+            tracing::warn!(gone = posted.gone, hub = %self.hub, "Change Notifications are gone, and left out");
+        }
         Posted { broken, ..posted }
     }
 
@@ -287,20 +292,15 @@ impl Telling {
         out: &Path,
         posted: &mut Posted,
     ) -> Result<(), NotifyError> {
-        let mut gone = 0_u64;
         for number in self.waiting.clone() {
             let path = outbox::path(out, number);
             let body = match tokio::fs::read(&path).await {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    (gone, posted.reached) = (gone + 1, number);
+                    (posted.gone, posted.reached) = (posted.gone + 1, number);
                     continue;
                 }
                 read => read.map_err(|source| NotifyError::Read { path, source })?,
             };
-            if gone > 0 {
-                tracing::warn!(gone, before = number, hub = %self.hub, "Change Notifications are gone, and left out");
-                gone = 0;
-            }
             let message = Message::of_changes(&self.change_topic, &self.change_links, number, body.clone());
             match post::post(client, &self.hub, self.authorization.clone(), message).await {
                 Ok(status) => {

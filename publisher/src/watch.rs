@@ -395,7 +395,7 @@ mod tests {
             listener: Listener::new(folders, outs, Arc::clone(&changed), report.clone()),
             changed,
             has_news: Arc::default(),
-            hearers: Hearers { report, all_news: Arc::new([]) },
+            hearers: Hearers { report, all_news: Arc::default() },
             dump_turns: Arc::new(Semaphore::new(0)),
             rest: Rest::default(),
             put_off: None,
