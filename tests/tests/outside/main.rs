@@ -7,6 +7,7 @@ mod deployed;
 mod generators;
 mod guides;
 mod load;
+mod openapi;
 mod pages;
 mod papers;
 mod peers;
