@@ -27,13 +27,59 @@ const colours = (picture) => eye.evaluate(async (data) => {
   return new Set(new Uint32Array(context.getImageData(0, 0, image.width, image.height).data.buffer)).size;
 }, `data:image/png;base64,${picture}`);
 
-// Comes in as an operator does who allows no scripts.
+// Where the keyboard is to get: nothing of a details that is closed.
+const STOPS = "a[href], button, summary, select, textarea, input:not([type=hidden]), [tabindex='0']";
+
+// Goes through a page with Tab alone; says what that does not reach, and where it would not be seen.
+const walk = async (page) => {
+  const most = await page.evaluate((stops) => {
+    const all = [...document.querySelectorAll(stops)].filter((stop) => stop.checkVisibility() && !stop.disabled);
+    if (all.length === 0) throw new Error("there is nothing to choose, not even the way past the navigation");
+    globalThis.ahead = new Set(all);
+    globalThis.unseen = [];
+    return all.length + 20;
+  }, STOPS);
+  const look = () => page.evaluate(() => {
+    const { activeElement: stop } = document;
+    const { outlineStyle, outlineWidth } = getComputedStyle(stop);
+    const is_seen = outlineStyle !== "none" && parseFloat(outlineWidth) > 0;
+    if (globalThis.ahead.delete(stop) && !is_seen) globalThis.unseen.push(`not seen: ${stop.outerHTML.slice(0, 200)}`);
+    // What a script has renewed meanwhile is gone.
+    return [...globalThis.ahead].filter((stop) => stop.isConnected).map((stop) => `not reached: ${stop.outerHTML.slice(0, 200)}`);
+  });
+  let left = await look();
+  for (let pressed = 0; pressed < most && left.length > 0; pressed++) {
+    await page.keyboard.press("Tab");
+    left = await look();
+  }
+  return [...left, ...await page.evaluate(() => globalThis.unseen)];
+};
+
+// Presses Tab until the focus is on what has this text, then Enter, and waits for the page that follows.
+const choose = async (page, selector, text) => {
+  for (let pressed = 0; pressed < 200; pressed++) {
+    await page.keyboard.press("Tab");
+    const is_there = await page.evaluate((selector, text) => {
+      const { activeElement: stop } = document;
+      return stop.matches(selector) && stop.textContent.trim() === text;
+    }, selector, text);
+    if (is_there) return Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  }
+  throw new Error(`no way to ${text} by the keyboard at ${page.url()}`);
+};
+
+// Comes in, goes to a subscription, and has it tried again, as an operator does who has neither mouse nor scripts.
 const door = await browser.newPage();
 await door.setJavaScriptEnabled(false);
 await door.goto(`${asked.origin}/login`);
-await door.type("#token", asked.token);
-await Promise.all([door.waitForNavigation(), door.keyboard.press("Enter")]);
+// The field has the focus from the beginning.
+await door.keyboard.type(asked.token);
+await choose(door, "button", "Log in");
 if (new URL(door.url()).pathname !== "/") throw new Error(`not let in: ${door.url()}`);
+await choose(door, "a", "Topics");
+await door.goto(`${asked.origin}${asked.late}`);
+await choose(door, "button", "Retry now");
+const retried = await door.evaluate(() => document.body.textContent);
 
 const looks = [];
 for (const { path, status, called, fields } of asked.pages) {
@@ -73,13 +119,7 @@ for (const { path, status, called, fields } of asked.pages) {
       }, rules);
       seen.push({ name, sticks_out, complaints, colours: await colours(picture) });
     }
-    // The first stop of the keyboard leads past the navigation; on the door it is the field.
-    await page.evaluate(() => document.activeElement?.blur());
-    await page.keyboard.press("Tab");
-    const keyboard = await page.evaluate(() => {
-      const { activeElement: focus } = document;
-      return focus !== document.body && (focus.matches("a, button, input") ?? false);
-    });
+    const keyboard = await walk(page);
     const weight = (await Promise.all(weights)).reduce((sum, bytes) => sum + bytes, 0);
     looks.push(...seen.map((look) => ({ ...look, errors, foreign, weight, keyboard })));
     await page.close();
@@ -91,4 +131,4 @@ await overview.goto(`${asked.origin}/`);
 await overview.waitForFunction(() => document.getElementById("live-state").textContent === "Live", { timeout: 60_000 });
 const live = await overview.evaluate(() => document.querySelectorAll("#live figure").length);
 await browser.close();
-console.log(JSON.stringify({ looks, live }));
+console.log(JSON.stringify({ looks, live, retried }));

@@ -546,7 +546,7 @@ fn an_entry_that_was_refused_may_come_again_in_order() {
 }
 
 #[test]
-fn rs125_the_lists_of_an_index_lie_within_its_interval() {
+fn rs023_rs125_the_lists_of_an_index_lie_within_its_interval() {
     let mut index = index_of([("2012-12-31", Some("2013-01-02"))]);
     assert_eq!(rules(&check(&index)), [Rule::IntervalOutside]);
     index = index_of([("2013-01-01", Some("2013-01-03")), ("2013-01-03", None)]);

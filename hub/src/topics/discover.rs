@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn w025_w026_the_links_of_a_pages_head_are_found_however_they_are_written() {
+    fn w025_w026_w181_the_links_of_a_pages_head_are_found_however_they_are_written() {
         for page in [
             "<!doctype html><head><title><link rel=hub href=/no></title><link rel=\"hub\" href=\"/hub\"><link href='/me' rel='self'></head>",
             "<HTML><LINK HREF=/hub REL=Hub ><LINK HREF=/me REL=\"alternate self\"/>",

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, fs};
 use resync_core::{
     digest::{Algorithm, Digest},
     document::{Capability, Relation, Root},
-    rules,
+    rules, xml,
 };
 
-use crate::support::{BASE, Place, run, text};
+use crate::support::{BASE, Hub, Place, run, text};
 
 #[test]
 fn rs053_rs070_rs081_the_links_lead_from_the_source_description_to_every_resource_and_back() {
@@ -141,19 +141,24 @@ fn a_document_that_was_damaged_is_written_again() {
 }
 
 #[test]
-fn rs043_a_collection_beyond_one_list_gets_an_index_and_falls_back_without_leaving_components() {
-    let place = Place::new();
+fn rs043_fn008_a_collection_beyond_one_list_gets_an_index_and_falls_back_without_leaving_components() {
+    let (place, hub) = (Place::new(), Hub::start());
     let many = place.collection().join("many");
     fs::create_dir(&many).unwrap();
     for number in 0..50_000 {
         fs::write(many.join(format!("{number:05}")), b"").unwrap();
     }
-    place.build(&["--hash", "md5"]).succeeded();
+    place.build(&["--hash", "md5", "--hub", &hub.url()]).succeeded();
     let index = place.document("resync/resourcelist.xml");
     assert_eq!(index.root(), Root::SitemapIndex);
     let component = |number: usize| index.entries()[number].loc.strip_prefix(BASE).unwrap()[1..].to_owned();
     assert_eq!(place.document(&component(0)).entries().len(), 50_000);
     assert_eq!(place.document(&component(1)).entries().len(), 2);
+    place.notify().succeeded();
+    let heard = xml::read(hub.next().body.as_bytes()).unwrap().into_document().unwrap();
+    let told = heard.entries().iter().find(|entry| entry.link(&Relation::Index).is_some()).unwrap();
+    assert_eq!(told.link(&Relation::Index).unwrap().href, format!("{BASE}/resync/resourcelist.xml"));
+    assert!(index.entries().iter().any(|entry| entry.loc == told.loc), "the index has it by then");
     let run = place.build(&["--hash", "md5"]).succeeded();
     assert!(run.out.contains("nothing changed"), "{}", run.out);
 

@@ -208,6 +208,30 @@ fn fn002_fn004_cn002_each_set_has_its_channels_and_a_new_set_is_told_on_all_of_t
 }
 
 #[test]
+fn cn003_a_resource_of_two_sets_is_told_on_the_channels_of_both() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let set = |name: &str| {
+        format!("[[set]]\nname = \"{name}\"\ndirectory = \"collection\"\nbase_url = \"{BASE}/\"\n")
+    };
+    let site = format!("out = \"site\"\nbase_url = \"http://source.example/\"\nhubs = [\"{}\"]\n", hub.url());
+    let config = configured(&place, &[site, set("texts"), set("all")].concat());
+    let publish = || run(&["publish", "--config", text(&config)]).succeeded();
+    publish();
+    place.put("a.txt", "changed");
+    publish();
+    let mut channels = Vec::new();
+    while channels.len() < 2 {
+        let heard = hub.next_of_any();
+        if heard.is_of_changes() {
+            assert!(heard.body.contains(&format!("<loc>{BASE}/a.txt</loc>")), "{}", heard.body);
+            channels.push(heard.headers["link"].contains("/texts/resync/changes/>; rel=\"self\""));
+        }
+    }
+    channels.sort_unstable();
+    assert_eq!(channels, [false, true], "that of each set");
+}
+
+#[test]
 fn a_set_that_cannot_be_built_keeps_no_other_from_being_published_and_told() {
     let (place, hub) = (Place::new(), Hub::start());
     // The folder of the images is not there.

@@ -81,7 +81,7 @@ fn nothing_changed_means_nothing_is_posted() {
 }
 
 #[test]
-fn fn010_fn022_a_changed_collection_is_two_updated_lists_with_up_to_its_capability_list() {
+fn fn003_fn010_fn022_a_changed_collection_is_two_updated_lists_with_up_to_its_capability_list() {
     let (place, hub) = (Place::new(), Hub::start());
     place.build(&["--hub", &hub.url()]).succeeded();
     place.notify().succeeded();
@@ -95,7 +95,7 @@ fn fn010_fn022_a_changed_collection_is_two_updated_lists_with_up_to_its_capabili
 }
 
 #[test]
-fn fn009_fn022_a_new_hub_is_an_updated_capability_list_with_up_to_the_source_description() {
+fn fn003_fn009_fn022_a_new_hub_is_an_updated_capability_list_with_up_to_the_source_description() {
     let (place, first, second) = (Place::new(), Hub::start(), Hub::start());
     place.build(&["--hub", &first.url()]).succeeded();
     place.notify().succeeded();

@@ -55,7 +55,7 @@ fn rs161_a_resource_links_to_the_capability_list_that_covers_it() {
 }
 
 #[test]
-fn w003_w021_to_w023_fn031_fn032_the_topic_answers_with_its_links_and_length_0_then_with_the_last_notification()
+fn w003_w021_to_w023_w032_fn031_fn032_the_topic_answers_with_its_links_and_length_0_then_with_the_last_notification()
  {
     let (place, hub, server) = served();
     let links = format!(r#"<{BASE}/resync/framework/>; rel="self", <{}>; rel="hub""#, hub.url());
@@ -67,9 +67,14 @@ fn w003_w021_to_w023_fn031_fn032_the_topic_answers_with_its_links_and_length_0_t
     }
     place.notify().succeeded();
     let sent = hub.next().body;
-    let answer = server.get(TOPIC);
-    assert_eq!(answer.body, sent.as_bytes());
-    assert_eq!(answer.header("link"), links);
+    for wish in ["", "Accept: text/html\r\nAccept-Language: de\r\n"] {
+        let answer = server.ask("GET", TOPIC, wish);
+        assert_eq!(
+            (answer.body.as_slice(), answer.header("link")),
+            (sent.as_bytes(), links.as_str()),
+            "{wish}"
+        );
+    }
     let head = server.ask("HEAD", TOPIC, "");
     assert_eq!((head.header("content-length"), head.body.len()), (sent.len().to_string().as_str(), 0));
 }

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn w045_two_subscriptions_never_share_a_callback_or_a_secret() {
+    async fn w045_w074_w183_two_subscriptions_never_share_a_callback_or_a_secret() {
         let subscriptions = Subscriptions::in_memory();
         let one = subscriptions.add(&topic(), &hub()).await.unwrap();
         let other = Url::parse("http://other.example/").unwrap();

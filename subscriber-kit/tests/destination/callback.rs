@@ -165,7 +165,7 @@ async fn a_question_about_what_is_in_force_confirms_nothing_that_may_still_be_co
 }
 
 #[tokio::test]
-async fn w116_w118_w187_w188_the_echo_is_the_challenge_in_a_type_that_nothing_runs() {
+async fn w116_w118_w187_w188_fn043_the_echo_is_the_challenge_in_a_type_that_nothing_runs() {
     let destination = Destination::start(CallbackOptions::default()).await;
     let Subscribed { address, path, .. } = &destination.at;
     let topic = "http%3A%2F%2Fsource.example%2Ftopic";
@@ -209,7 +209,7 @@ async fn w189_a_challenge_that_is_too_long_or_not_of_the_alphabet_is_not_echoed(
 }
 
 #[tokio::test]
-async fn w193_s302_a_missing_or_wrong_signature_is_403_and_not_handed_on() {
+async fn w192_w193_s302_a_missing_or_wrong_signature_is_403_and_not_handed_on() {
     let mut destination = Destination::start(CallbackOptions::default()).await;
     let Subscribed { address, path, secret, .. } = destination.at.clone();
     let of_another_body = signature(&secret, b"other");
@@ -351,11 +351,12 @@ async fn a_notification_that_comes_again_is_acknowledged_and_not_handed_on() {
 }
 
 #[tokio::test]
-async fn only_what_is_done_counts_as_handled() {
+async fn w154_w155_the_answer_waits_for_no_handling_and_only_what_is_done_counts_as_handled() {
     let mut destination = Destination::start(CallbackOptions::default()).await;
     let last = |destination: &Destination| destination.subscriptions.get(&destination.id).unwrap().last;
-    destination.at.deliver("a.1", "one").await;
-    destination.at.deliver("a.2", "two").await;
+    for (id, body) in [("a.1", "one"), ("a.2", "two")] {
+        assert_eq!(destination.at.deliver(id, body).await.status(), 204);
+    }
     let (one, two) =
         (destination.deliveries.next().await.unwrap(), destination.deliveries.next().await.unwrap());
     two.done().await.unwrap();
@@ -365,7 +366,7 @@ async fn only_what_is_done_counts_as_handled() {
 }
 
 #[tokio::test]
-async fn a_forged_id_does_not_mute_what_follows() {
+async fn w173_a_forged_id_does_not_mute_what_follows() {
     let mut destination = Destination::start(CallbackOptions::default()).await;
     // The id is not signed: whoever saw one delivery can send its body again under any other.
     for id in [format!("a.{}", u64::MAX), "a.1".to_owned(), "a.2".to_owned()] {
@@ -442,7 +443,7 @@ async fn a_body_that_does_not_arrive_is_408() {
 }
 
 #[tokio::test]
-async fn another_method_is_405_and_an_unknown_path_404() {
+async fn w153_another_method_is_405_an_unknown_path_404_and_nothing_a_redirect() {
     let destination = Destination::start(CallbackOptions::default()).await;
     let Subscribed { address, path, secret, .. } = &destination.at;
     for method in ["PUT", "DELETE", "PATCH", "OPTIONS"] {

@@ -70,7 +70,7 @@ impl Mirror {
 }
 
 #[tokio::test]
-async fn rs191_only_what_changed_is_asked_for() {
+async fn rs191_rs193_only_what_changed_is_asked_for() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b/c", Some("1")), ("d", Some("1"))]).await;
     mirror.site.tell(&[("a", Some("2")), ("new", Some("1")), ("d", None)]);
     assert_eq!(counts(&mirror.follows().await), [1, 1, 1, 0, 0]);

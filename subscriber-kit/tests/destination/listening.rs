@@ -354,7 +354,7 @@ async fn cn001_what_the_change_list_does_not_have_yet_is_taken_from_the_notifica
 }
 
 #[tokio::test]
-async fn cn001_without_a_change_list_what_notifications_tell_is_done_until_the_next_resource_list() {
+async fn cn001_cn020_without_a_change_list_what_notifications_tell_is_done_until_the_next_resource_list() {
     let Following { hub: _hub, source, directory, mut destination, at } =
         Following::from(async |hub| source_naming(hub, &[("/topic", "change-notification")]).await).await;
     assert_eq!(at.deliver("a.1", &of_minute(&source, "/a", "2", 1)).await.status(), 204);
@@ -749,7 +749,7 @@ async fn fn062_a_channel_that_moves_is_followed_and_the_old_subscription_ended()
 }
 
 #[tokio::test]
-async fn fn062_when_a_hub_refuses_or_is_away_the_next_one_is_asked() {
+async fn w031_fn062_when_a_hub_refuses_or_is_away_the_next_one_is_asked() {
     let mut refusing = Hub::answering(|_| support::status("403 Forbidden", "")).await;
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut willing = Hub::start().await;

@@ -47,13 +47,14 @@ async fn add(subscriptions: &Subscriptions, hub: &Hub) -> SubscriptionId {
 }
 
 #[tokio::test]
-async fn w005_w041_w043_to_w047_w049_w054_the_request_is_a_form_with_everything_it_needs() {
+async fn w005_w006_w040_w041_w043_to_w047_w049_w054_w184_the_request_is_a_form_with_everything_it_needs() {
     let mut hub = Hub::start().await;
     let subscriptions = Subscriptions::in_memory();
     let id = add(&subscriptions, &hub).await;
     let subscriber = subscriber(&subscriptions).await;
     let asking = tokio::spawn(async move { subscriber.subscribe(&id).await });
     let form = hub.form().await;
+    assert!(form.start.starts_with("POST "), "{}", form.start);
     assert_eq!(form.header("content-type"), Some("application/x-www-form-urlencoded"));
     assert_eq!(form.parameter("hub.mode").as_deref(), Some("subscribe"));
     assert_eq!(form.parameter("hub.topic").as_deref(), Some(TOPIC));
@@ -98,7 +99,7 @@ async fn a_hub_that_refuses_is_quoted() {
 }
 
 #[tokio::test]
-async fn w122_a_lease_is_renewed_before_it_ends_with_the_same_callback_and_secret() {
+async fn w122_fn042_a_lease_is_renewed_before_it_ends_with_the_same_callback_and_secret() {
     let mut hub = Hub::start().await;
     let subscriptions = Subscriptions::in_memory();
     let id = add(&subscriptions, &hub).await;

@@ -240,7 +240,7 @@ async fn w115_w117_s205_the_verification_of_a_topic_that_nobody_asked_for_is_404
 }
 
 #[tokio::test]
-async fn w007_w171_w193_s301_s302_a_wrong_or_missing_signature_is_refused_and_its_content_ignored() {
+async fn w007_w020_w171_w193_s301_s302_a_wrong_or_missing_signature_is_refused_and_its_content_ignored() {
     let mut rocks = Rocks::start(Step { headers: LINKS, ..Step::default() }).await;
     let mut subscriber = Subscriber::start(format!("http://{}/blog", rocks.address));
     let request = rocks.request().await;

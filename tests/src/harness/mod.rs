@@ -25,7 +25,7 @@ pub use names::{NameServer, Trouble};
 pub use process::{HubProcess, Process, binary, free_address};
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen, Temper, refusing};
-pub use strangers::{FLASK_HUB, python_with};
+pub use strangers::{FLASK_HUB, RESYNC, python_with};
 pub use trap::Trap;
 
 /// How long a test waits for something that must happen. Generous, since machines are shared; a test that waits so long

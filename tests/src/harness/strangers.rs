@@ -6,6 +6,9 @@ use std::process::Command;
 /// A hub in Python, with the web framework and the task queue that it needs.
 pub const FLASK_HUB: [&str; 3] = ["Flask-WebSub==0.4.1", "Flask==3.1.*", "celery==5.5.*"];
 
+/// A client of `ResourceSync` in Python; setuptools has what newer Pythons have no more.
+pub const RESYNC: [&str; 2] = ["resync==2.0.1", "setuptools==65.5.0"];
+
 /// Makes a Python of its own in this folder, with these packages.
 ///
 /// # Errors

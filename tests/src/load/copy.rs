@@ -12,10 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Failure;
-use crate::harness::{binary, python_with};
+use crate::harness::{RESYNC, binary, python_with};
 use crate::tree::differences;
-
-const CLIENT: &str = "resync==2.0.1";
 
 /// How long nginx may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -115,7 +113,7 @@ fn list_of(url: &str) -> Result<String, Failure> {
 /// A program of strangers from its registry.
 fn install(folder: &Path) -> Result<PathBuf, Failure> {
     let environment = folder.join("python");
-    python_with(&environment, &[CLIENT])?;
+    python_with(&environment, &RESYNC)?;
     Ok(environment.join("bin/resync-sync"))
 }
 

@@ -162,7 +162,7 @@ async fn d10_of_a_fetched_topic_only_the_newest_version_is_tried_again() {
 }
 
 #[tokio::test]
-async fn d14_w124_leases_keep_to_an_hour_ten_days_and_thirty_days() {
+async fn d14_w124_fn041_leases_keep_to_an_hour_ten_days_and_thirty_days() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start_public(folder.path(), &[]).await;
     let destination = Receiver::start().await;

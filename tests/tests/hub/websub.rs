@@ -124,7 +124,7 @@ async fn w017_w018_w055_w165_w191_w194_b21_each_subscription_is_signed_with_its_
 }
 
 #[tokio::test]
-async fn b25_w152_w159_a_404_or_403_is_a_failure_and_no_end() {
+async fn b25_w152_w159_fn045_a_404_or_403_is_a_failure_and_no_end() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start_with(folder.path(), &[("DELIVERY_SCHEDULE_4XX", "[\"50ms\"]")]).await;
     let destination = Receiver::start().await;

@@ -7,15 +7,22 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use resync_tests::harness::{HubProcess, Process, Receiver, binary, free_address};
+use resync_tests::harness::{HubProcess, Process, Receiver, binary, eventually, free_address, refusing};
 use tempfile::tempdir;
 use tokio::process::Command;
 
 /// Lines that change what all later ones meet.
 const LASTING: [&str; 2] = ["export ", "cd "];
 /// What goes on running once it has said what it says; everything else has to end, and well.
-const SERVERS: [&str; 4] =
-    ["resync-hub --dev", "resync-hub serve", "resync-source serve", "resync-destination listen"];
+const SERVERS: [&str; 5] = [
+    "resync-hub --dev",
+    "resync-hub --config",
+    "resync-hub serve",
+    "resync-source serve",
+    "resync-destination listen",
+];
+/// The pages of docs/ that have `$` lines, each of which is followed by a test here.
+const FOLLOWED: [&str; 5] = ["getting-started.md", "hub.md", "operations.md", "privacy.md", "storage.md"];
 /// The commands of the hub, which its guide for operators calls by their own names in its text.
 const OF_THE_HUB: [&str; 11] = [
     "token",
@@ -96,6 +103,14 @@ impl Reader {
         Self { folder: folder.to_owned(), lasting: Vec::new(), environment, running: Vec::new() }
     }
 
+    /// The same, for whom commands are about this hub, whose data lies in `data` in that folder.
+    fn of(folder: &Path, hub: &mut HubProcess) -> Self {
+        let mut reader = Self::new(folder);
+        reader.environment.extend(hub.environment().clone());
+        reader.environment.insert("RESYNC_HUB_DATA_DIR".to_owned(), "data".to_owned());
+        reader
+    }
+
     async fn follow(&mut self, guide: &str) {
         for step in steps(guide) {
             if LASTING.iter().any(|word| step.command.starts_with(word)) {
@@ -146,20 +161,29 @@ impl Reader {
     }
 }
 
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join("docs").join(name)).unwrap()
+}
+
+/// The guide with other words for some of its own.
+fn with(guide: &str, others: &[(&str, &str)]) -> String {
+    others.iter().fold(guide.to_owned(), |guide, (words, other)| {
+        assert!(guide.contains(words), "the guide says {words} no more");
+        guide.replace(words, other)
+    })
+}
+
 /// The guide with addresses of which nobody else makes use.
 fn at_free_addresses(guide: &str, addresses: &[&str]) -> String {
-    let free: BTreeMap<_, _> =
-        addresses.iter().map(|address| (*address, free_address().to_string())).collect();
-    free.iter().fold(guide.to_owned(), |guide, (address, free)| {
-        assert!(guide.contains(*address), "the guide names {address} no more");
-        guide.replace(*address, free)
-    })
+    addresses
+        .iter()
+        .fold(guide.to_owned(), |guide, address| with(&guide, &[(*address, &free_address().to_string())]))
 }
 
 #[tokio::test]
 async fn every_command_of_the_ten_minute_starts_does_what_they_say() {
     let folder = tempdir().unwrap();
-    let guide = fs::read_to_string(root().join("docs/getting-started.md")).unwrap();
+    let guide = page("getting-started.md");
     assert_eq!(
         guide.matches("```").count(),
         2 * (guide.matches("```console\n").count() + 1),
@@ -188,15 +212,84 @@ async fn every_command_of_the_operations_guide_can_be_typed_beside_a_running_hub
     let folder = tempdir().unwrap();
     fs::copy(root().join("deploy/hub.toml"), folder.path().join("hub.toml")).unwrap();
     let mut hub = HubProcess::start_public(&folder.path().join("data"), &[]).await;
-    let guide = fs::read_to_string(root().join("docs/operations.md")).unwrap();
-    let guide = guide.replace("127.0.0.1:8081", &hub.admin_address().to_string());
-    let mut reader = Reader::new(folder.path());
-    reader.environment.extend(hub.environment().clone());
-    reader.environment.insert("RESYNC_HUB_DATA_DIR".to_owned(), "data".to_owned());
+    let guide = with(&page("operations.md"), &[("127.0.0.1:8081", &hub.admin_address().to_string())]);
+    let mut reader = Reader::of(folder.path(), &mut hub);
     let destination = Receiver::start().await;
     hub.subscribe("https://library.example/framework/", &destination.url("/cb"), &[], 1).await;
     assert!(steps(&guide).len() > 25);
     reader.follow(&guide).await;
+}
+
+/// The page starts the hub itself, which then gets the subscriptions of which the page speaks.
+#[tokio::test]
+async fn every_command_of_the_page_about_operating_a_hub_can_be_typed_in_its_order() {
+    const FIRST: &str = "https://library.example/set1/framework/";
+    const SECOND: &str = "https://library.example/set2/framework/";
+    let folder = tempdir().unwrap();
+    fs::copy(root().join("deploy/hub.toml"), folder.path().join("hub.toml")).unwrap();
+    let mut hub = HubProcess::prepare_public(&folder.path().join("data"), &[("LIMITS_ENABLED", "false")]);
+    let mut reader = Reader::of(folder.path(), &mut hub);
+    reader.environment.insert("RESYNC_HUB_LISTEN".to_owned(), hub.address.to_string());
+    reader.environment.insert("RESYNC_HUB_PUBLIC_URL".to_owned(), format!("http://{}", hub.address));
+    let (well, sick) = (Receiver::start().await, Receiver::start().await);
+    let guide = with(
+        &page("hub.md"),
+        &[
+            ("/etc/resync-hub/hub.toml", "hub.toml"),
+            ("127.0.0.1:8080", &hub.address.to_string()),
+            ("127.0.0.1:8081", &hub.admin_address().to_string()),
+            ("https://destination.example", &well.url("")),
+            ("/backup/hub-monday", "hub-monday"),
+            ("/var/lib/new-hub", "new-hub"),
+            ("/usr/share/bash-completion/completions/", ""),
+            ("/usr/local/share/man/man1", "man1"),
+        ],
+    );
+    assert!(steps(&guide).len() > 25);
+    let (beginning, rest) = guide.split_once("## Denying a subscription").unwrap();
+    let (middle, end) = rest.split_once("## A hand on deliveries").unwrap();
+
+    reader.follow(beginning).await;
+    for number in 1..=16 {
+        hub.subscribe(FIRST, &well.url(&format!("/{number}")), &[], number).await;
+    }
+    hub.subscribe(SECOND, &sick.url("/17"), &[], 17).await;
+    reader.follow(middle).await;
+    hub.subscribe(FIRST, &well.url("/again"), &[], 2).await;
+    sick.behave(refusing(503));
+    assert_eq!(hub.publish(SECOND, "news").await.unwrap().status, 202);
+    eventually("somebody is late", async || {
+        hub.admin("/api/v1/deliveries/laggards").await.text().contains("\"class\":\"trouble\"")
+    })
+    .await;
+    reader.follow(end).await;
+}
+
+#[tokio::test]
+async fn every_command_of_the_pages_about_privacy_and_storage_can_be_typed_beside_a_running_hub() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start_public(&folder.path().join("data"), &[]).await;
+    let mut reader = Reader::of(folder.path(), &mut hub);
+    let destination = Receiver::start().await;
+    for number in 1..=7 {
+        let callback = destination.url(&format!("/{number}"));
+        hub.subscribe("https://library.example/framework/", &callback, &[], number).await;
+    }
+    let callback = ("https://destination.example/callback/5f2c", destination.url("/7"));
+    reader.follow(&with(&page("privacy.md"), &[(callback.0, &callback.1)])).await;
+    hub.until_subscribed(6).await;
+    reader.follow(&page("storage.md")).await;
+    let keys = fs::read_to_string(folder.path().join("secrets.keys")).unwrap();
+    assert_eq!(keys.lines().count(), 1, "a key");
+}
+
+#[test]
+fn every_page_with_commands_to_type_is_followed() {
+    for name in fs::read_dir(root().join("docs")).unwrap() {
+        let name = name.unwrap().file_name().into_string().unwrap();
+        let shows = page(&name).lines().any(|line| line.trim_start().starts_with("$ "));
+        assert_eq!(shows, FOLLOWED.contains(&name.as_str()), "{name}");
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! What others read of us and run of us: pages, documents, guides, what is deployed, and programs that nobody here wrote.
 
+mod catch_up;
 mod copies;
 mod deploy;
 mod deployed;
 mod generators;
 mod guides;
 mod load;
+mod openapi;
 mod pages;
 mod papers;
 mod peers;

@@ -56,6 +56,18 @@ impl Browser {
         answer.text()
     }
 
+    /// What is fetched with a page: its style, its script, its icon.
+    async fn parts(&self, page: &str) -> usize {
+        let (head, _) = page.split_once("</head>").unwrap();
+        let (mut bytes, mut count) = (0, 0);
+        for part in ["src=\"", "href=\""].iter().flat_map(|mark| head.split(mark).skip(1)) {
+            bytes += self.read(part.split('"').next().unwrap()).await.len();
+            count += 1;
+        }
+        assert!(count >= 3, "{head}");
+        bytes
+    }
+
     async fn send(&self, path: &str, fields: &[(&str, &str)], headers: &str) -> Answer {
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let bytes = format!(
@@ -466,7 +478,7 @@ async fn not_to_be_had(hub: &HubProcess, poor: &mut HubProcess, token: &str) -> 
 
 /// Others run beside this test: what the hub itself takes is the quickest of some looks.
 #[tokio::test]
-async fn with_ten_thousand_topics_the_pages_are_there_within_fifty_milliseconds() {
+async fn with_ten_thousand_topics_the_pages_are_there_within_fifty_milliseconds_and_stay_light() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let (address, url) = (hub.address, hub.url());
@@ -474,7 +486,8 @@ async fn with_ten_thousand_topics_the_pages_are_there_within_fifty_milliseconds(
         let url = url.clone();
         tokio::spawn(async move {
             for number in 0..1_000 {
-                let topic = format!("http://example.com/{publisher}/{number}/framework/");
+                // 200 bytes.
+                let topic = format!("http://example.com/{publisher}/{number:0>168}/framework/");
                 let link = format!("<{topic}>; rel=\"self\", <{url}>; rel=\"hub\"");
                 let headers = [("Content-Type", "text/plain"), ("Link", link.as_str())];
                 assert_eq!(post(address, &headers, b"news").await.unwrap().status, 202);
@@ -487,25 +500,32 @@ async fn with_ten_thousand_topics_the_pages_are_there_within_fifty_milliseconds(
     let status: Value = serde_json::from_slice(&hub.admin("/api/v1/status").await.body).unwrap();
     assert_eq!(status["topics"], 10_000);
     let browser = Browser::log_in(&hub, folder.path()).await;
-    for path in PATHS {
+    let first: Value = serde_json::from_slice(&hub.admin("/api/v1/topics?limit=1").await.body).unwrap();
+    assert_eq!(first["items"][0]["url"].as_str().unwrap().len(), 200);
+    let of_first = format!("/topics/{}", first["items"][0]["id"].as_str().unwrap());
+    for path in PATHS.into_iter().chain([of_first.as_str()]) {
         let mut quickest = Duration::MAX;
+        let mut page = String::new();
         for _ in 0..20 {
             let asked = Instant::now();
-            browser.read(path).await;
+            page = browser.read(path).await;
             quickest = quickest.min(asked.elapsed());
         }
         assert!(quickest < SLOWEST, "{path}: {quickest:?}");
+        let weight = page.len() + browser.parts(&page).await;
+        assert!(u64::try_from(weight).unwrap() < HEAVIEST, "{path}: {weight}");
     }
 }
 
 /// Every page in Chromium, light and dark, on a desk and on a phone: something is to be seen, nothing sticks out, nothing is
-/// fetched from elsewhere, axe finds nothing to complain about, and the keyboard is enough.
+/// fetched from elsewhere, axe finds nothing to complain about, Tab reaches everything that can be chosen, and shows where it is.
 #[tokio::test]
 async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     let hub = HubProcess::start(&data).await;
     let (_receivers, mut pages) = lively(&hub).await;
+    let late = pages.iter().find(|page| page.path.starts_with("/subscriptions/")).unwrap().path.clone();
     let of_poor = folder.path().join("poor");
     let mut poor = HubProcess::start_public(&of_poor, &[("LIMITS_CLIENT", "1/h, burst 1")]).await;
     let token = fs::read_to_string(of_poor.join("admin-token")).unwrap();
@@ -519,6 +539,7 @@ async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
         "origin": format!("http://{}", hub.admin_address()),
         "token": fs::read_to_string(data.join("admin-token")).unwrap().trim(),
         "pages": pages,
+        "late": late,
         "pictures": pictures(folder.path()),
     });
     fs::write(folder.path().join("asked.json"), asked.to_string()).unwrap();
@@ -526,6 +547,9 @@ async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
     let output = tokio::task::spawn_blocking(move || run("node", &["look.mjs"], &here)).await.unwrap();
     let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(seen["live"], 6, "the plots are there after they were renewed");
+    // Its topic may be the one that is paused: then the answer is that there are none.
+    let retried = seen["retried"].as_str().unwrap();
+    assert!(retried.contains("tried again now."), "{retried}");
     let looks = seen["looks"].as_array().unwrap();
     assert_eq!(looks.len(), pages.len() * 4);
     for look in looks {
@@ -536,6 +560,6 @@ async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
         assert_eq!(look["errors"], Value::Array(Vec::new()), "{name}");
         assert_eq!(look["foreign"], Value::Array(Vec::new()), "{name}");
         assert!(look["weight"].as_u64().unwrap() < HEAVIEST, "{name}: {look}");
-        assert_eq!(look["keyboard"], true, "{name}: {look}");
+        assert_eq!(look["keyboard"], Value::Array(Vec::new()), "{name}");
     }
 }

@@ -9,17 +9,59 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use resync_tests::load::measurements;
 use walkdir::WalkDir;
 
 const CRATES: [&str; 5] = ["core", "hub", "publisher", "subscriber-kit", "tests"];
+/// What begins the numbers of requirements.
+const LETTERS: [&str; 9] = ["W", "C", "D", "B", "H", "RS", "AR", "CN", "FN"];
+/// The section of requirements.txt that only tests from outside can meet.
+const OF_A_HUB: &str = "On a hub";
+/// The numbers of each specification, of which none may be missing in requirements.txt.
+const NUMBERS: [(&str, &[RangeInclusive<u32>]); 5] = [
+    (
+        "W",
+        &[
+            1..=34,
+            40..=66,
+            70..=80,
+            85..=93,
+            95..=103,
+            105..=113,
+            115..=124,
+            130..=134,
+            140..=160,
+            165..=173,
+            180..=195,
+        ],
+    ),
+    (
+        "RS",
+        &[
+            1..=7,
+            10..=61,
+            70..=75,
+            80..=83,
+            90..=96,
+            100..=111,
+            120..=130,
+            140..=148,
+            160..=165,
+            170..=183,
+            190..=202,
+        ],
+    ),
+    ("AR", &[1..=18]),
+    ("CN", &[1..=20]),
+    ("FN", &[1..=13, 20..=28, 30..=49, 60..=63]),
+];
 
 /// A line of requirements.txt.
 struct Requirement {
-    /// `hub`, `publisher` or `subscriber`.
-    role: String,
+    section: String,
     number: String,
     level: String,
     words: String,
@@ -46,16 +88,16 @@ fn root() -> PathBuf {
 fn requirements() -> Vec<Requirement> {
     let text = fs::read_to_string(root().join("tests/requirements.txt")).unwrap();
     let mut requirements: Vec<Requirement> = Vec::new();
-    let mut role = "";
+    let mut section = "";
     for line in text.lines() {
-        if let Some(section) = line.strip_prefix("## ") {
-            role = section;
+        if let Some(title) = line.strip_prefix("## ") {
+            section = title;
         } else if !line.starts_with('#') {
             let mut parts = line.splitn(3, ' ').map(str::to_owned);
             let mut part = || parts.next().unwrap_or_else(|| panic!("three parts: {line}"));
             let (number, level, words) = (part(), part(), part());
             assert!(["MUST", "SHOULD", "MAY", "HOLDS", "LEFT"].contains(&level.as_str()), "{line}");
-            requirements.push(Requirement { role: role.to_owned(), number, level, words });
+            requirements.push(Requirement { section: section.to_owned(), number, level, words });
         }
     }
     requirements
@@ -145,29 +187,30 @@ fn numbers(name: &str) -> BTreeSet<String> {
     let mut numbers = BTreeSet::new();
     let (mut last, mut range) = (None, false);
     for word in name.split('_') {
-        let Some((letter, number)) = number(word) else {
+        let Some((letters, number)) = number(word) else {
             if word == "to" && last.is_some() {
                 range = true;
                 continue;
             }
             break;
         };
-        let first = last.filter(|(from, _)| range && *from == letter).map_or(number, |(_, first)| first);
-        numbers.extend((first..=number).map(|number| {
-            if letter == 'W' { format!("W-{number:03}") } else { format!("{letter}-{number:02}") }
-        }));
-        (last, range) = (Some((letter, number)), false);
+        let first = last.filter(|(from, _)| range && *from == letters).map_or(number, |(_, first)| first);
+        numbers.extend((first..=number).map(|number| written(letters, number)));
+        (last, range) = (Some((letters, number)), false);
     }
     numbers
 }
 
-fn number(word: &str) -> Option<(char, u32)> {
-    let letter = word.chars().next().filter(|letter| "wcdbh".contains(*letter))?;
-    let digits = &word[1..];
-    (digits.len() >= 2)
-        .then(|| digits.parse().ok())
-        .flatten()
-        .map(|number| (letter.to_ascii_uppercase(), number))
+fn number(word: &str) -> Option<(&'static str, u32)> {
+    let (letters, digits) = word.split_at(word.find(|c: char| c.is_ascii_digit())?);
+    let letters = LETTERS.into_iter().find(|known| known.to_lowercase() == letters)?;
+    (digits.len() >= 2).then(|| digits.parse().ok()).flatten().map(|number| (letters, number))
+}
+
+/// As it stands in requirements.txt.
+fn written(letters: &str, number: u32) -> String {
+    let is_of_this_project = ["C", "D", "B", "H"].contains(&letters);
+    if is_of_this_project { format!("{letters}-{number:02}") } else { format!("{letters}-{number:03}") }
 }
 
 fn covering(tests: &BTreeMap<String, Test>) -> BTreeMap<String, Covering> {
@@ -191,7 +234,7 @@ fn uncovered<'a>(
         let found = covering.get(&one.number);
         one.level == "LEFT"
             || found.is_some_and(|found| {
-                !found.black_box.is_empty() || (one.role != "hub" && !found.others.is_empty())
+                !found.black_box.is_empty() || (one.section != OF_A_HUB && !found.others.is_empty())
             })
     };
     requirements.iter().filter(|one| !is_covered(one)).collect()
@@ -201,33 +244,42 @@ fn conformance() -> String {
     let (requirements, covering) = (requirements(), covering(&tests()));
     let mut text = "# Conformance\n\nMade of the names of the tests by `tests/tests/outside/papers.rs`; do not edit. W are requirements of WebSub, C is \
          compatibility with what came before it, D decisions where it is silent, B further checks, H what websub.rocks asks of a hub, its own \
-         numbers (100 to 106) included. MUST, SHOULD and MAY are WebSub's words, a MAY stands here where use is made of it; HOLDS is promised here \
-         although WebSub does not ask for it; LEFT is not done, and the words say why.\n\nOver sockets means: from outside, against the running \
-         `resync-hub`. A requirement on a hub counts as covered by such a test only. Requirements on publishers and subscribers are those that \
-         this project's crates for them are to meet, and any test counts.\n"
+         numbers (100 to 106) included; RS are requirements of ResourceSync 1.1, AR of its archives, CN and FN of its notifications. MUST, SHOULD and MAY \
+         are the words of the specifications, a MAY stands here where use is made of it; HOLDS is promised here although none of them asks for it in these words; \
+         LEFT is not done, or asks for nothing, and the words say why.\n\nEvery number of the specifications has a row. A test covers a number that begins its name; \
+         what no test covers by its name says **none**. Over sockets means: from outside, against the running \
+         `resync-hub`. A requirement on a hub counts as covered by such a test only; any test counts for the others, those on publishers and subscribers being \
+         what this project's crates for them are to meet.\n"
         .to_owned();
-    for role in ["hub", "publisher", "subscriber"] {
-        let of_role: Vec<_> = requirements.iter().filter(|one| one.role == role).collect();
-        let open: Vec<_> =
-            uncovered(&requirements, &covering).into_iter().filter(|one| one.role == role).collect();
-        let count = |level: &str| of_role.iter().filter(|one| one.level == level).count();
+    let open = uncovered(&requirements, &covering);
+    for section in sections(&requirements) {
+        let of_it: Vec<_> = requirements.iter().filter(|one| one.section == section).collect();
+        let open: Vec<_> = open.iter().filter(|one| one.section == section).collect();
+        let count = |level: &str| of_it.iter().filter(|one| one.level == level).count();
         let musts = open.iter().filter(|one| one.level == "MUST").count();
         write!(
             text,
-            "\n## On a {role}\n\n{} numbers ({} MUST, {} SHOULD, {} left); {} without a test, {musts} of these a MUST.\n\n\
+            "\n## {section}\n\n{} numbers ({} MUST, {} SHOULD, {} left); {} without a test, {musts} of these a MUST.\n\n\
              | number | level | what | over sockets | other tests |\n|---|---|---|---|---|\n",
-            of_role.len(),
+            of_it.len(),
             count("MUST"),
             count("SHOULD"),
             count("LEFT"),
             open.len(),
         )
         .unwrap();
-        for one in of_role {
+        for one in of_it {
             row(&mut text, one, covering.get(&one.number), open.iter().any(|open| open.number == one.number));
         }
     }
     text
+}
+
+/// In their order.
+fn sections(requirements: &[Requirement]) -> Vec<&str> {
+    let mut sections: Vec<_> = requirements.iter().map(|one| one.section.as_str()).collect();
+    sections.dedup();
+    sections
 }
 
 fn row(text: &mut String, one: &Requirement, covering: Option<&Covering>, is_open: bool) {
@@ -264,9 +316,33 @@ fn the_table_of_conformance_is_that_of_the_tests_names() {
 fn no_must_and_nothing_that_a_hub_promises_is_without_a_test() {
     let (requirements, covering) = (requirements(), covering(&tests()));
     let open = uncovered(&requirements, &covering);
-    let missing: Vec<_> = open.iter().filter(|one| one.role == "hub" || one.level == "MUST").collect();
+    let missing: Vec<_> = open.iter().filter(|one| one.section == OF_A_HUB || one.level == "MUST").collect();
     assert!(missing.is_empty(), "{:?}", missing.iter().map(|one| &one.number).collect::<Vec<_>>());
-    assert!(requirements.iter().filter(|one| one.role == "hub").count() > 150, "is the list still one?");
+    assert!(
+        requirements.iter().filter(|one| one.section == OF_A_HUB).count() > 150,
+        "is the list still one?"
+    );
+}
+
+#[test]
+fn every_number_of_the_specifications_is_listed_and_every_number_of_a_test_is_known() {
+    let mut listed = BTreeSet::new();
+    for one in requirements() {
+        // What is asked of several roles stands with each.
+        let is_new = listed.insert(one.number.clone());
+        assert!(is_new || one.section.starts_with("On a "), "{} stands twice", one.number);
+    }
+    for (letters, ranges) in NUMBERS {
+        let all: BTreeSet<_> =
+            ranges.iter().cloned().flatten().map(|number| written(letters, number)).collect();
+        let of_these: BTreeSet<_> =
+            listed.iter().filter(|number| number.starts_with(&format!("{letters}-"))).cloned().collect();
+        assert_eq!(of_these, all, "{letters}");
+    }
+    for name in tests().keys() {
+        let unknown: Vec<_> = numbers(name).difference(&listed).cloned().collect();
+        assert!(unknown.is_empty(), "{name}: {unknown:?}");
+    }
 }
 
 #[test]
@@ -292,6 +368,8 @@ fn numbers_stand_at_the_beginning_of_a_name_and_may_be_a_range() {
     let read = |name| numbers(name).into_iter().collect::<Vec<_>>();
     assert_eq!(read("b04_w078_the_query"), ["B-04", "W-078"]);
     assert_eq!(read("w098_to_w101_a_denial"), ["W-098", "W-099", "W-100", "W-101"]);
+    assert_eq!(read("rs171_to_rs173_fn045_h08_of_both"), ["FN-045", "H-08", "RS-171", "RS-172", "RS-173"]);
+    assert!(read("s300_http2_and_x12").is_empty());
     assert!(read("what_w078_says").is_empty());
     let source =
         "#[tokio::test]\nasync fn one() {}\nfn helper() {}\n#[test]\n#[ignore]\nfn two(a in 1..2) {}";

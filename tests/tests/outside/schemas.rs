@@ -32,7 +32,7 @@ const ABOUT: &str = "https://herbarium.example/about.xml?of=sheets&in=en";
 const HUB: &str = "https://hub.example.net/websub/";
 
 #[test]
-fn rs060_rs061_one_document_of_each_kind_is_what_the_specifications_foresee() {
+fn rs003_rs012_rs015_rs025_rs048_rs060_rs061_one_document_of_each_kind_is_what_the_specifications_foresee() {
     let documents = documents().unwrap();
     let kinds: HashSet<_> =
         documents.iter().map(|document| (document.capability().clone(), document.root())).collect();
@@ -61,7 +61,7 @@ fn rs046_a_change_list_may_still_be_empty() {
 }
 
 #[test]
-fn all_that_a_build_writes_is_what_the_specifications_foresee() {
+fn rs071_all_that_a_build_writes_is_what_the_specifications_foresee() {
     let folder = tempdir().unwrap();
     let site = Documents::new("site");
     let (collection, out) = (folder.path().join("collection"), site.path().to_owned());

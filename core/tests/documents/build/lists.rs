@@ -181,7 +181,7 @@ fn ar011_archives_are_split_and_grouped_under_an_archive_index() {
 }
 
 #[test]
-fn rs070_rs080_a_source_with_several_sets_lists_a_capability_list_for_each() {
+fn rs070_rs073_rs080_a_source_with_several_sets_lists_a_capability_list_for_each() {
     let mut root = MemorySink::default();
     let sets = ["theses", "maps"].map(|set| Site::new(&format!("https://example.org/{set}")));
     let mut description = SourceDescription::new();

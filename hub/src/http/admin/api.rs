@@ -19,6 +19,7 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::RefOr;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{IntoParams, Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
@@ -29,7 +30,7 @@ use super::super::{body, reply};
 use super::AdminState;
 use super::door::Shut;
 use super::pipe::pipe;
-use super::problem::Problem;
+use super::problem::{self, Problem};
 use super::token::shown;
 use crate::operator::{
     By, Denied, Done, Draining, Entry, Export, Gap, Host, Late, LogLevel, NewPublisher, Overview, Page,
@@ -67,8 +68,25 @@ impl Modify for Operator {
 }
 
 /// The document, which is the same for the whole life of the process.
-static DOCUMENT: LazyLock<String> =
-    LazyLock::new(|| described().to_openapi().to_json().unwrap_or_else(|error| error.to_string()));
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+    let mut document = described().to_openapi();
+    name_problems(&mut document);
+    document.to_json().unwrap_or_else(|error| error.to_string())
+});
+
+/// Says of problems that their media type is not that of everything else.
+fn name_problems(document: &mut utoipa::openapi::OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            let problem = operation.responses.responses.get_mut("default");
+            let Some(RefOr::T(problem)) = problem else { continue };
+            if let Some(content) = problem.content.shift_remove("application/json") {
+                problem.content.insert(problem::MEDIA_TYPE.to_owned(), content);
+            }
+        }
+    }
+}
 
 /// Every route with its description.
 fn described() -> OpenApiRouter<AdminState> {

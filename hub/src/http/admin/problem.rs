@@ -10,7 +10,8 @@ use utoipa::ToSchema;
 use super::super::reply::json;
 use crate::operator::Failed;
 
-const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// What says that an answer is a problem.
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 /// When to come back after the store refused, in seconds.
 const STORE_RETRY: u64 = 10;
 
@@ -66,7 +67,7 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = json(status, &self);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, MEDIA_TYPE);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

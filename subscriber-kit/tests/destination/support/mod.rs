@@ -100,7 +100,9 @@ pub(crate) async fn send(address: SocketAddr, request: &[u8]) -> Message {
         let _ = stream.write_all(request).await;
         read_message(&mut stream).await.expect("an answer")
     };
-    tokio::time::timeout(PATIENCE, exchange).await.expect("an answer in time")
+    let answer = tokio::time::timeout(PATIENCE, exchange).await.expect("an answer in time");
+    assert!(!(300..400).contains(&answer.status()), "W-153: {}", answer.start);
+    answer
 }
 
 pub(crate) async fn get(address: SocketAddr, target: &str) -> Message {

@@ -115,6 +115,18 @@ fn promtool_accepts_the_rules_their_configuration_and_what_they_fire_on() {
 }
 
 #[test]
+fn of_every_alert_promtool_is_shown_what_it_fires_on() {
+    let names = |text: &str, mark: &str| -> BTreeSet<String> {
+        let after = text.split(mark).skip(1);
+        after.map(|rest| rest.split([',', '\n']).next().unwrap().trim().to_owned()).collect()
+    };
+    let cases = read("deploy/prometheus/alerts_test.yml");
+    let firing = cases.split("eval_time: ").filter(|case| case.contains("exp_labels: "));
+    let firing: BTreeSet<_> = firing.flat_map(|case| names(case, "alertname: ")).collect();
+    assert_eq!(firing, names(&read(ALERTS), "- alert: "));
+}
+
+#[test]
 fn promtool_would_find_a_rule_that_wakes_nobody() {
     let folder = tempdir().unwrap();
     let deaf = replaced(
@@ -183,7 +195,10 @@ impl Prometheus {
         let config =
             replaced(&read("deploy/prometheus/prometheus.yml"), "hub:8081", &hub.admin_address().to_string());
         fs::write(folder.join("prometheus.yml"), replaced(&config, "15s", "1s")).unwrap();
-        fs::write(folder.join("alerts.yml"), replaced(&read(ALERTS), "for: 5m", "for: 1s")).unwrap();
+        let rules = ["for: 1m", "for: 2m", "for: 5m"]
+            .iter()
+            .fold(read(ALERTS), |rules, patience| replaced(&rules, patience, "for: 1s"));
+        fs::write(folder.join("alerts.yml"), rules).unwrap();
         let address = free_address();
         let mut command = tokio::process::Command::new("prometheus");
         command
@@ -217,12 +232,12 @@ impl Prometheus {
 }
 
 /// The subscriber's host takes one request and never answers it, so that the others wait for their turn: they could be served, and
-/// are not.
+/// are not. Then the hub takes nothing new, and in the end it is killed.
 #[tokio::test]
-async fn a_real_prometheus_draws_every_panel_and_fires_when_subscriptions_are_past_due_and_only_then() {
+async fn a_real_prometheus_draws_every_panel_and_fires_on_what_goes_wrong_in_a_staged_outage_and_only_then() {
     let folder = tempdir().unwrap();
     let keys = [("DELIVERY_PER_HOST", "1"), ("DELIVERY_TIMEOUT", "10m")];
-    let hub = HubProcess::start_with(&folder.path().join("data"), &keys).await;
+    let mut hub = HubProcess::start_with(&folder.path().join("data"), &keys).await;
     let prometheus = Prometheus::watch(&hub, folder.path()).await;
     let (destination, healed) = (Receiver::start().await, Arc::new(Notify::new()));
     for number in 1..=3 {
@@ -256,4 +271,11 @@ async fn a_real_prometheus_draws_every_panel_and_fires_when_subscriptions_are_pa
     healed.notify_waiters();
     destination.until_delivered(6).await;
     eventually("the alert is over", || async { !prometheus.is_firing("ResyncHubPastDue").await }).await;
+
+    assert_eq!(hub.admin_post("/api/v1/drain", "").await.status, 200);
+    eventually("nothing new is taken", || async { prometheus.is_firing("ResyncHubNotReady").await }).await;
+    assert_eq!(hub.order("DELETE", "/api/v1/drain", "").await.status, 200);
+    eventually("that is over", || async { !prometheus.is_firing("ResyncHubNotReady").await }).await;
+    hub.kill().await;
+    eventually("the hub is down", || async { prometheus.is_firing("ResyncHubDown").await }).await;
 }
