@@ -84,8 +84,9 @@ impl Protocols {
     }
 
     /// The same trust, offering both.
-    pub(super) fn offered(tls: ClientConfig) -> ClientConfig {
-        ClientConfig { alpn_protocols: vec![b"h2".to_vec(), b"http/1.1".to_vec()], ..tls }
+    pub(super) fn offered(mut tls: ClientConfig) -> ClientConfig {
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        tls
     }
 }
 
