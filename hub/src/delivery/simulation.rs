@@ -301,6 +301,10 @@ impl World {
                             slot.lease_end > self.now.wall,
                             "W-123: {attempt:?} after the end of its lease"
                         );
+                        assert!(
+                            self.under_way(&slot.origin) < limits().per_host,
+                            "{attempt:?} although its host has all that it may have"
+                        );
                     }
                     self.in_flight.push(attempt);
                 }
@@ -308,6 +312,14 @@ impl World {
                 None => return,
             }
         }
+    }
+
+    /// Requests to this host, apart from those whose subscription has ended.
+    fn under_way(&self, origin: &str) -> usize {
+        let to = |attempt: &&Attempt| {
+            self.durable.slots.get(&attempt.subscription).is_some_and(|slot| *slot.origin == *origin)
+        };
+        self.in_flight.iter().filter(to).count()
     }
 
     fn answer(&mut self) {
@@ -693,10 +705,15 @@ fn run(seed: u64) -> Seen {
     world.seen
 }
 
+/// How many simulations are run; `RESYNC_TEST_SEEDS` asks for more.
+fn seeds() -> u64 {
+    std::env::var("RESYNC_TEST_SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(3_000)
+}
+
 #[test]
 fn nothing_owed_is_lost_or_out_of_order_whatever_happens() {
     let mut all = Seen::default();
-    for seed in 0..1_500 {
+    for seed in 0..seeds() {
         let Seen { breakers, probes, replays, held, interruptions } = run(seed);
         all.breakers += breakers;
         all.probes += probes;

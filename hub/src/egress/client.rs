@@ -10,14 +10,13 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1;
 use ipnet::IpNet;
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::confirmed::{Confirmed, HeldBack, Question};
-use super::connection::{Broken, Connection, Failed};
+use super::connection::{Broken, Connection, Failed, Protocols};
 use super::connector::{ConnectError, GuardedConnector, Way, is_exhaustion, is_ours};
 use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard};
@@ -151,10 +150,9 @@ impl EgressClient {
     }
 
     fn with(connector: GuardedConnector, tls: ClientConfig, total: Duration, idle_per_host: usize) -> Self {
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
+        let protocols = Protocols::new(HEAD_BYTES, HEAD_FIELDS);
         let bounds = Bounds { idle_per_origin: idle_per_host, all: CONNECTIONS };
-        Self { pool: Pool::new(connector.clone(), tls, builder, bounds), connector, total }
+        Self { pool: Pool::new(connector.clone(), tls, protocols, bounds), connector, total }
     }
 
     /// Keeps the number of connections below this, by closing idle ones. Where so many are in use there may be more.

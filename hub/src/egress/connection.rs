@@ -1,4 +1,5 @@
-//! One connection for one request after the other, and what those count for where nobody has confirmed.
+//! A connection: over HTTP/1.1 for one request after the other, over HTTP/2 for many at once; and what those count for where
+//! nobody has confirmed.
 
 use std::error::Error as StdError;
 use std::io;
@@ -7,29 +8,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use h2::Reason;
+use http::header::HOST;
+use http::uri::{Authority, Scheme};
+use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::client::conn::{http1, http2};
 use hyper_rustls::MaybeHttpsStream;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::confirmed::{Admitted, HeldBack, Question, Unconfirmed};
 use super::connector::Way;
 
-/// A connection that nobody else uses now.
+/// What a peer may send over HTTP/2 before it is read: of one answer, and over a connection.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// HTTP/2 where a peer offers it with TLS, else HTTP/1.1.
+#[derive(Clone, Debug)]
+pub(super) struct Protocols {
+    one: http1::Builder,
+    many: http2::Builder<TokioExecutor>,
+}
+
+/// A connection that nobody else uses now, or one's own share of an HTTP/2 connection.
 pub(super) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: Sender,
     /// Whom it leads to.
     peer: IpAddr,
     /// What has to be kept to there.
     unconfirmed: Option<Arc<Unconfirmed>>,
     /// The request under way, where it counts there.
     admitted: Option<Admitted>,
-    /// Until it is dropped.
-    _counted: Counted,
+    /// Until it is dropped, and all that share it.
+    counted: Arc<Counted>,
+}
+
+enum Sender {
+    One(http1::SendRequest<Full<Bytes>>),
+    Many(http2::SendRequest<Full<Bytes>>),
 }
 
 /// Why there is no answer.
@@ -51,18 +72,94 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Failed {
     }
 }
 
+impl Protocols {
+    /// For answers whose head has at most so many bytes, and so many fields (in HTTP/2 the bytes bound these too).
+    pub(super) fn new(head_bytes: usize, head_fields: usize) -> Self {
+        let (mut one, mut many) = (http1::Builder::new(), http2::Builder::new(TokioExecutor::new()));
+        one.max_buf_size(head_bytes).max_headers(head_fields);
+        many.max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        Self { one, many }
+    }
+
+    /// The same trust, offering both.
+    pub(super) fn offered(mut tls: ClientConfig) -> ClientConfig {
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        tls
+    }
+}
+
+impl Sender {
+    async fn over(stream: MaybeHttpsStream<TokioIo<TcpStream>>, by: &Protocols) -> Result<Self, Broken> {
+        // How a connection ends is told to whoever waits for an answer over it.
+        if has_agreed_on_http2(&stream) {
+            let (sender, connection) = by.many.handshake(stream).await?;
+            tokio::spawn(async move { drop(connection.await) });
+            return Ok(Self::Many(sender));
+        }
+        let (sender, connection) = by.one.handshake(stream).await?;
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(Self::One(sender))
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::One(sender) => sender.is_closed(),
+            Self::Many(sender) => sender.is_closed(),
+        }
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unsent> {
+        match self {
+            Self::One(sender) => {
+                if sender.ready().await.is_err() {
+                    return Err(Unsent::Returned(Box::new(request)));
+                }
+                sender.try_send_request(request).await.map_err(|mut failed| match failed.take_message() {
+                    Some(unsent) => Unsent::Returned(Box::new(unsent)),
+                    None => Unsent::Failed(failed.into_error().into()),
+                })
+            }
+            Self::Many(sender) => {
+                let sent = absolute(request.clone()).map_err(|error| Unsent::Failed(error.into()))?;
+                match sender.send_request(sent).await {
+                    Ok(response) => Ok(response),
+                    Err(error) if was_not_processed(&error) => Err(Unsent::Returned(Box::new(request))),
+                    Err(error) => Err(Unsent::Failed(error.into())),
+                }
+            }
+        }
+    }
+}
+
 impl Connection {
     /// One over this stream.
     pub(super) async fn over(
         stream: MaybeHttpsStream<TokioIo<TcpStream>>,
-        builder: &Builder,
+        by: &Protocols,
         counted: Counted,
     ) -> Result<Self, Broken> {
         let peer = peer(&stream)?;
-        let (sender, connection) = builder.handshake(stream).await?;
-        // How it ends is told to whoever waits for an answer over it.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(Self { sender, peer, unconfirmed: None, admitted: None, _counted: counted })
+        let sender = Sender::over(stream, by).await?;
+        Ok(Self { sender, peer, unconfirmed: None, admitted: None, counted: Arc::new(counted) })
+    }
+
+    /// Another share of it, if it takes many requests at once.
+    pub(super) fn share(&self) -> Option<Self> {
+        let Sender::Many(sender) = &self.sender else { return None };
+        Some(Self {
+            sender: Sender::Many(sender.clone()),
+            peer: self.peer,
+            unconfirmed: self.unconfirmed.clone(),
+            admitted: None,
+            counted: Arc::clone(&self.counted),
+        })
+    }
+
+    /// Whether both are shares of one.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.counted, &other.counted)
     }
 
     /// The same for the request for which this was taken into account.
@@ -95,17 +192,13 @@ impl Connection {
         request: Request<Full<Bytes>>,
         deadline: Instant,
     ) -> Result<Response<Incoming>, Failed> {
-        let sent = timeout_at(deadline, async {
-            self.sender.ready().await?;
-            self.sender.send_request(request).await
-        });
-        let failed = match sent.await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(error)) => error.into(),
-            Err(_) => Failed::Late,
-        };
-        self.answered(false);
-        Err(failed)
+        self.attempt(request, deadline).await.map_err(|unsent| {
+            self.answered(false);
+            match unsent {
+                Unsent::Returned(_) => io::Error::from(io::ErrorKind::ConnectionAborted).into(),
+                Unsent::Failed(failed) => failed,
+            }
+        })
     }
 
     /// Sends the request, if the connection turns out to stand still.
@@ -114,26 +207,20 @@ impl Connection {
         request: Request<Full<Bytes>>,
         deadline: Instant,
     ) -> Result<Response<Incoming>, Unsent> {
-        let sent = timeout_at(deadline, async {
-            if self.sender.ready().await.is_err() {
-                return Err(Unsent::Returned(Box::new(request)));
-            }
-            self.sender.try_send_request(request).await.map_err(|mut failed| match failed.take_message() {
-                Some(unsent) => Unsent::Returned(Box::new(unsent)),
-                None => Unsent::Failed(failed.into_error().into()),
-            })
-        });
-        let unsent = match sent.await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(unsent)) => unsent,
-            Err(_) => Unsent::Failed(Failed::Late),
-        };
-        match (&unsent, self.admitted.take()) {
+        self.attempt(request, deadline).await.inspect_err(|unsent| match (unsent, self.admitted.take()) {
             (Unsent::Returned(_), Some(admitted)) => admitted.undo(),
             (Unsent::Failed(_), Some(admitted)) => admitted.refused(),
             (_, None) => {}
-        }
-        Err(unsent)
+        })
+    }
+
+    async fn attempt(
+        &mut self,
+        request: Request<Full<Bytes>>,
+        deadline: Instant,
+    ) -> Result<Response<Incoming>, Unsent> {
+        let sent = timeout_at(deadline, self.sender.send(request)).await;
+        sent.unwrap_or(Err(Unsent::Failed(Failed::Late)))
     }
 
     /// Takes into account that the request is sent over it, or says why it is not.
@@ -148,7 +235,7 @@ impl Connection {
 
 /// Why a connection that stood has brought no answer.
 pub(super) enum Unsent {
-    /// It was closed before anything was sent.
+    /// It was closed before anything was done with the request.
     Returned(Box<Request<Full<Bytes>>>),
     Failed(Failed),
 }
@@ -177,4 +264,33 @@ fn peer(stream: &MaybeHttpsStream<TokioIo<TcpStream>>) -> io::Result<IpAddr> {
         MaybeHttpsStream::Https(stream) => stream.inner().get_ref().0.inner(),
     };
     Ok(stream.inner().peer_addr()?.ip())
+}
+
+/// What the two sides have agreed on within TLS.
+fn has_agreed_on_http2(stream: &MaybeHttpsStream<TokioIo<TcpStream>>) -> bool {
+    match stream {
+        MaybeHttpsStream::Http(_) => false,
+        MaybeHttpsStream::Https(stream) => stream.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
+    }
+}
+
+/// The request as HTTP/2 wants it: what `Host` says stands in the target.
+fn absolute(mut request: Request<Full<Bytes>>) -> Result<Request<Full<Bytes>>, http::Error> {
+    let host = request.headers_mut().remove(HOST);
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.scheme = Some(Scheme::HTTPS);
+    parts.authority = host.map(|host| Authority::try_from(host.as_bytes())).transpose()?;
+    *request.uri_mut() = Uri::from_parts(parts)?;
+    Ok(request)
+}
+
+/// Whether the peer says that it has not touched the request (RFC 9113, 8.7), or never had it.
+fn was_not_processed(error: &hyper::Error) -> bool {
+    let told = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    let refused = told.filter(|told| told.is_remote()).is_some_and(|told| match told.reason() {
+        Some(Reason::REFUSED_STREAM) => told.is_reset(),
+        Some(Reason::NO_ERROR) => told.is_go_away(),
+        _ => false,
+    });
+    refused || error.is_canceled()
 }

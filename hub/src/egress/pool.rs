@@ -1,6 +1,7 @@
 //! Connections that stand: used again while they are good, bounded in number, and closed when they are of no more use.
 //!
-//! Whoever takes a connection has it alone until it gives it back. One that is not given back closes.
+//! Whoever takes a connection has it alone until it gives it back. One that is not given back closes. An HTTP/2 connection is not taken
+//! away but shared: it stays for all the others until it is idle for too long, or until a request over it has failed.
 
 use std::collections::VecDeque;
 use std::error::Error as StdError;
@@ -14,14 +15,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Response};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1::Builder;
 use hyper_rustls::HttpsConnector;
 use lru::LruCache;
 use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 use tower_service::Service;
 
-use super::connection::{Broken, Connection, Counted, Failed, Unsent};
+use super::connection::{Broken, Connection, Counted, Failed, Protocols, Unsent};
 use super::connector::{ConnectError, GuardedConnector, Load, Way, is_exhaustion};
 use super::target::{Origin, Target};
 
@@ -39,7 +39,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 pub(super) struct Pool {
     connector: GuardedConnector,
     tls: Arc<ClientConfig>,
-    builder: Builder,
+    protocols: Protocols,
     kept: Arc<Mutex<Kept>>,
 }
 
@@ -69,11 +69,12 @@ impl Pool {
     pub(super) fn new(
         connector: GuardedConnector,
         tls: ClientConfig,
-        builder: Builder,
+        protocols: Protocols,
         bounds: Bounds,
     ) -> Self {
         let kept = Kept { bounds, idle: LruCache::unbounded(), open: Arc::default(), tidied: false };
-        Self { connector, tls: Arc::new(tls), builder, kept: Arc::new(Mutex::new(kept)) }
+        let tls = Arc::new(Protocols::offered(tls));
+        Self { connector, tls, protocols, kept: Arc::new(Mutex::new(kept)) }
     }
 
     /// Sets how many connections may stand in all.
@@ -101,10 +102,14 @@ impl Pool {
                 break;
             }
             let mut connection = idle.connection;
-            match connection.try_send(request, deadline).await {
+            let unsent = match connection.try_send(request, deadline).await {
                 Ok(response) => return Ok((response, connection)),
-                Err(Unsent::Returned(unsent)) => request = *unsent,
-                Err(Unsent::Failed(failed)) => return Err(failed),
+                Err(unsent) => unsent,
+            };
+            self.forget(target, &connection);
+            match unsent {
+                Unsent::Returned(unsent) => request = *unsent,
+                Unsent::Failed(failed) => return Err(failed),
             }
         }
         // A seldom way: boxed, it takes no room in every request under way.
@@ -116,7 +121,9 @@ impl Pool {
             }
             (failed, _) => failed,
         })?;
-        let response = Box::pin(connection.send(request, deadline)).await?;
+        self.offer(target, &connection);
+        let sent = Box::pin(connection.send(request, deadline)).await;
+        let response = sent.inspect_err(|_| self.forget(target, &connection))?;
         Ok((response, connection))
     }
 
@@ -140,6 +147,18 @@ impl Pool {
             return;
         }
         self.keep(target, Idle { connection, until: Instant::now() + idle });
+    }
+
+    /// Lets others send over a new connection meanwhile, if it takes many requests.
+    fn offer(&self, target: &Target, connection: &Connection) {
+        if let Some(connection) = connection.share() {
+            self.keep(target, Idle { connection, until: Instant::now() + IDLE });
+        }
+    }
+
+    /// Nobody else begins anything over this connection.
+    fn forget(&self, target: &Target, connection: &Connection) {
+        lock(&self.kept).forget(&target.origin, connection);
     }
 
     fn keep(&self, target: &Target, idle: Idle) {
@@ -183,7 +202,7 @@ impl Pool {
         let connector = self.connector.clone().carrying(load.clone());
         let stream =
             HttpsConnector::from((connector, Arc::clone(&self.tls))).call(target.origin.uri()?).await?;
-        Ok(Connection::over(stream, &self.builder, counted).await?.heeding(load.take()))
+        Ok(Connection::over(stream, &self.protocols, counted).await?.heeding(load.take()))
     }
 }
 
@@ -193,10 +212,18 @@ impl Kept {
         let now = Instant::now();
         while let Some(one) = idle.pop_back() {
             if one.until > now && !one.connection.is_closed() {
+                let shared = one.connection.share();
+                idle.extend(shared.map(|connection| Idle { connection, until: one.until }));
                 return Some(one);
             }
         }
         None
+    }
+
+    fn forget(&mut self, origin: &Origin, connection: &Connection) {
+        if let Some(idle) = self.idle.peek_mut(origin) {
+            idle.retain(|one| !one.connection.is_same(connection));
+        }
     }
 
     fn put(&mut self, origin: &Origin, one: Idle) {
@@ -205,6 +232,11 @@ impl Kept {
             Some(idle) => idle,
             None => self.idle.get_or_insert_mut(origin.clone(), VecDeque::new),
         };
+        if let Some(standing) = idle.iter_mut().find(|standing| standing.connection.is_same(&one.connection))
+        {
+            standing.until = standing.until.max(one.until);
+            return;
+        }
         idle.push_back(one);
         if idle.len() > most {
             idle.pop_front();
@@ -357,7 +389,7 @@ mod tests {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
         let tls = guard.trust().client_config();
         let connector = GuardedConnector::new(guard, Duration::from_secs(1));
-        Pool::new(connector, tls, Builder::new(), Bounds { idle_per_origin: 1, all })
+        Pool::new(connector, tls, Protocols::new(65_536, 100), Bounds { idle_per_origin: 1, all })
     }
 
     async fn ask(pool: &Pool, peer: &Peer) {

@@ -12,6 +12,7 @@ mod egress;
 mod fairness;
 mod fetching;
 mod hardening;
+mod http2;
 mod ingress;
 mod life;
 mod metrics;

@@ -306,7 +306,7 @@ async fn roots_that_cannot_be_used_are_named() {
 // --- helpers ---
 
 /// An authority, and the files of a certificate that it issued for this machine.
-struct Scene {
+pub(super) struct Scene {
     folder: TempDir,
     authority: Authority,
 }
@@ -344,7 +344,7 @@ impl Authority {
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let scene = Self { folder: tempdir().unwrap(), authority: Authority::new() };
         fs::write(scene.ca(), scene.authority.0.pem()).unwrap();
         scene.install(&scene.authority.issue());
@@ -355,7 +355,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    fn ca(&self) -> String {
+    pub(super) fn ca(&self) -> String {
         self.path("ca.pem").display().to_string()
     }
 
@@ -412,18 +412,22 @@ impl Scene {
         stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
     }
 
-    /// A server that speaks TLS with a certificate of the authority and passes on what it hears.
-    async fn front_of(&self, behind: SocketAddr) -> SocketAddr {
+    /// For a server with a certificate of the authority.
+    pub(super) fn server_config(&self) -> ServerConfig {
         let pair = self.authority.issue();
         let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(chain, key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+            .unwrap()
+    }
+
+    /// A server that speaks TLS with a certificate of the authority and passes on what it hears.
+    async fn front_of(&self, behind: SocketAddr) -> SocketAddr {
+        let acceptor = TlsAcceptor::from(Arc::new(self.server_config()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {

@@ -14,7 +14,10 @@ use crate::store::{Result, StoreError};
 
 /// Bytes of a keyspace that are held in memory until they are written as a table. An entry takes about three times its own
 /// size there, so what fjall takes by itself (64 MiB for each keyspace) would be most of a hub's memory.
-const MEMTABLE: u64 = 16 * 1024 * 1024;
+const OF_CONTENT: u64 = 16 * 1024 * 1024;
+/// The same for small records. Some are written over and over, all the old ones stay until then, and each keyspace fills at a pace of its
+/// own: with as much as content has, a hub would grow for an hour until the slowest is full for the first time.
+const OF_RECORDS: u64 = 4 * 1024 * 1024;
 /// Bytes of journals, which a start has to read.
 const JOURNALS: u64 = 128 * 1024 * 1024;
 
@@ -40,7 +43,7 @@ impl Opened {
         let keyspaces = Space::ALL
             .iter()
             .map(|space| {
-                let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE);
+                let options = || KeyspaceCreateOptions::default().max_memtable_size(held_in_memory(*space));
                 database.keyspace(space.name(), options).map_err(|e| write_error(&e))
             })
             .collect::<Result<_>>()?;
@@ -120,6 +123,13 @@ impl Engine for Fjall {
 impl fmt::Debug for Fjall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fjall").finish_non_exhaustive()
+    }
+}
+
+fn held_in_memory(space: Space) -> u64 {
+    match space {
+        Space::Log | Space::Bodies => OF_CONTENT,
+        _ => OF_RECORDS,
     }
 }
 
