@@ -21,8 +21,7 @@ const SUSPICIOUS: u16 = 4;
 impl Machine {
     /// Takes in what became of a request.
     pub(in super::super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
-        let took = now.monotonic.saturating_duration_since(attempt.started.monotonic);
-        self.hosts.answered(attempt.host, finished.sign(), took, now.monotonic);
+        self.hosts.answered(attempt.host, finished.sign(), attempt.started.monotonic, now.monotonic);
         if !matches!(finished, Finished::HeldBack(_) | Finished::Undecided) {
             self.held_back.remove(attempt.host, (attempt.topic, attempt.subscription));
         }

@@ -233,7 +233,7 @@ impl Machine {
             };
             match self.start(host, lane, topic, id, now) {
                 Some(attempt) => return Some(attempt),
-                None => self.hosts.release(host),
+                None => self.hosts.release(host, now.monotonic),
             }
         }
         self.interrupted = true;
