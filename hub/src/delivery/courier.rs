@@ -416,7 +416,6 @@ mod tests {
     use super::*;
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
-    use crate::delivery::shard::Now;
     use crate::egress::Guard;
     use crate::store::{self, Ahead, Engine, Intent, Keyring, NewRequest, NotificationLinks};
     use crate::subscriptions::VerifiedSubscription;
@@ -537,7 +536,8 @@ mod tests {
             keep: Keep::Ready,
             host: Hosts::new(1, breaker).join(&"http://destination.example".into()),
             confirmations: 0,
-            started: Now::read(),
+            lease_end: DateTime::now(),
+            started: Instant::now(),
         }
     }
 

@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 pub use backup::{BackupError, Copied, Header};
 #[cfg(test)]
-pub(crate) use conformance::{gone, posted};
+pub(crate) use conformance::posted;
 #[cfg(test)]
 pub(crate) use embedded::{damage_log, damage_subscription};
 pub use error::StoreError;
@@ -248,7 +248,7 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation>;
     /// Ends a subscription for another reason. Unknown ones are no error. One that may have been renewed after the caller had seen
     /// its end stays: one that has [`Ended::Expired`] ends only if its lease is over by the wall clock, and one that is
-    /// [`Ended::Gone`] only if it was verified before it was asked last.
+    /// [`Ended::Gone`] only if its lease is the one under which it was asked last.
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()>;
     /// The whole record of one subscription.
     async fn subscription(

@@ -93,7 +93,7 @@ async fn laggards_of_ended_subscriptions_are_left_out(place: Place) {
         || Checkpoint { laggards: vec![behind(&ended, 0), behind(&alive, 0)], ..Checkpoint::default() };
     // In one group or in two, the end comes first.
     let (end, saved) = tokio::join!(
-        store.end(shard, ended.topic, ended.id, gone()),
+        store.end(shard, ended.topic, ended.id, gone(&ended)),
         store.checkpoint(shard, epoch, checkpoint())
     );
     end.unwrap();
@@ -301,7 +301,7 @@ async fn what_one_subscription_has_missed_is_found_among_that_of_ten_thousands(p
     let epoch = store.claim(shard).await.unwrap();
     let gap = |id, seconds| Gap {
         topic: one.topic,
-        subscription: SubscriptionId(id),
+        subscription,
         from: Offset(1),
         to: Offset(1),
         at: at(seconds),

@@ -20,8 +20,9 @@ use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, SLICE, fjall::Fjall, sled::Sled};
 use crate::store::{
-    Activation, Appended, Checkpoint, FailureClass, Intent, Keyring, Laggard, NewNotification, NewRequest,
-    NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent, TopicId, gone,
+    Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
+    NewRequest, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent,
+    TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -132,7 +133,8 @@ fn the_newest_request_of_a_group_counts_d17() {
 fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
     in_one_group(|group| {
         let request = group.put_request(asked(SUBSCRIBE));
-        group.activate(&verified(&request)).unwrap();
+        let verified = verified(&request);
+        group.activate(&verified).unwrap();
         let shard = Shard::of(&callback(), SHARDS);
         let epoch = group.claim(shard);
         let (topic, id) = group.newest_subscription();
@@ -148,7 +150,8 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
         let progress = Checkpoint { laggards: vec![laggard], ..Checkpoint::default() };
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(group.keeps_laggard(shard, topic, id));
-        group.end(shard, topic, id, gone()).unwrap();
+        let lease_end = DateTime::from_system_time(verified.asked_at().to_system_time() + verified.lease());
+        group.end(shard, topic, id, Ended::Gone { lease_end }).unwrap();
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(!group.keeps_laggard(shard, topic, id));
     });

@@ -184,8 +184,9 @@ pub enum Ended {
     Expired,
     /// The subscriber answered 410, twice (W-151).
     Gone {
-        /// When the request was sent that it answered so last.
-        asked: DateTime,
+        /// The end of the lease that was in force when the request was sent that it answered so last. Whoever has said yes
+        /// since has another one, whatever the clock did meanwhile.
+        lease_end: DateTime,
     },
 }
 

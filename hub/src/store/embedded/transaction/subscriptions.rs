@@ -80,7 +80,7 @@ impl Transaction<'_> {
         // It may have been renewed after the caller had seen its end.
         let is_renewed = match why {
             Ended::Expired => subscription.lease_end > DateTime::now(),
-            Ended::Gone { asked } => subscription.verified_at >= asked,
+            Ended::Gone { lease_end } => subscription.lease_end != lease_end,
         };
         if is_renewed {
             return Ok(());
