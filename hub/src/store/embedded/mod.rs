@@ -260,15 +260,13 @@ impl Store for Embedded {
         }
         // Until the reading is over, even where this caller goes away: two readers would have a copy each.
         let turn = self.shared.turn_to_read(topic, found).await;
+        if let Some(failed) = &*turn {
+            return Err(failed.clone());
+        }
         if let Some(notification) = self.shared.cached_notification(topic, found) {
             return Ok(Some(notification));
         }
-        self.read(move |shared| {
-            let read = shared.read_notification_from(topic, found);
-            drop(turn);
-            read
-        })
-        .await
+        self.read(move |shared| shared.read_in_turn(topic, found, turn)).await
     }
 
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset> {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
-use tokio::sync::{OwnedMutexGuard, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
-use super::cache::{Notifications, Recipients};
+use super::cache::{Notifications, Recipients, Turn};
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
 use super::key;
@@ -253,16 +253,26 @@ impl Shared {
     }
 
     /// Whoever has the turn is the only one to read this notification. What comes to nothing ends the turn too.
-    pub(super) async fn turn_to_read(&self, topic: TopicId, offset: Offset) -> OwnedMutexGuard<()> {
+    pub(super) async fn turn_to_read(&self, topic: TopicId, offset: Offset) -> Turn {
         self.notifications.turn(topic, offset).await
     }
 
-    /// Reads the first notification at or after an offset.
-    pub(super) fn read_notification_from(
+    /// Reads the notification in its turn. A failure is that of all who wait for the turn.
+    pub(super) fn read_in_turn(
         &self,
         topic: TopicId,
         offset: Offset,
+        turn: Turn,
     ) -> Result<Option<Arc<Notification>>> {
+        let read = self.read_notification_from(topic, offset);
+        if let Err(error) = &read {
+            self.notifications.fail(topic, offset, turn, error);
+        }
+        read
+    }
+
+    /// Reads the first notification at or after an offset.
+    fn read_notification_from(&self, topic: TopicId, offset: Offset) -> Result<Option<Arc<Notification>>> {
         let mut sought = self.first_from(topic, offset);
         while let Some(offset) = sought {
             if let Some(known) = self.cached_notification(topic, offset) {

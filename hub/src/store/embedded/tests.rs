@@ -393,6 +393,38 @@ async fn many_who_ask_at_once_for_what_is_too_large_to_be_kept_ready_share_one_c
     assert_eq!(engine.parts_read(), PARTS);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_wait_for_what_cannot_be_read_share_one_failure_and_the_next_one_reads_anew() {
+    let engine = Fragile::default();
+    let id = over(&engine).append(posted(vec![1; 3 * Body::PART], None), DAY).await.unwrap().id();
+    let (topic, offset) = (TopicId(id.topic), Offset(id.offset));
+    let last = key::body(topic, offset, 2);
+    let part = engine.get(Space::Bodies, &last).unwrap().unwrap().to_vec();
+    let change = |change: &dyn Fn(&mut Batch)| {
+        let mut batch = Batch::default();
+        change(&mut batch);
+        engine.commit(&batch).unwrap();
+    };
+    change(&|batch| batch.remove(Space::Bodies, last.clone()));
+
+    let store = over(&engine);
+    let before = engine.parts_read();
+    let turn = store.shared.turn_to_read(topic, offset).await;
+    // Fewer than the operations that tokio grants a task at once.
+    let mut asked: Vec<_> = (0..50).map(|_| store.notification_from(topic, offset)).collect();
+    for one in &mut asked {
+        assert!(one.now_or_never().is_none(), "it waits");
+    }
+    drop(turn);
+    for outcome in join_all(asked).await {
+        is_damage_of(outcome, "log");
+    }
+    assert_eq!(engine.parts_read() - before, 3);
+
+    change(&|batch| batch.put(Space::Bodies, last.clone(), part.clone()));
+    assert!(store.notification_from(topic, offset).await.unwrap().is_some());
+}
+
 /// Opens the engine below the store that is in `directory`.
 type OpenEngine = fn(&Path) -> Box<dyn Engine>;
 
