@@ -206,7 +206,8 @@ pub struct SubscriptionDetail {
     pub skipped: Vec<Skipped>,
     /// Notifications that were gone from the log before it got them, newest first.
     pub lost: Vec<Gap>,
-    /// So much was given up or lost that not all of it was looked through: the lists of deliveries have everything.
+    /// So much was given up or lost, by all, that only the newest 10,000 entries of either were looked through: the lists of deliveries
+    /// have everything.
     pub missed_unknown: bool,
 }
 

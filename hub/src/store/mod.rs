@@ -332,9 +332,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Notifications that subscriptions have lost, at most `limit`, in the order in which that was found, beginning after this
     /// one. They are forgotten with what came in at that time.
     async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>>;
-    /// What was given up for one subscription, and what it has lost, each in the order of the above; looks at `limit` records of
-    /// either kind.
-    async fn missed(&self, shard: Shard, topic: TopicId, id: SubscriptionId, limit: usize) -> Result<Missed>;
+    /// What was given up for one subscription, and what it has lost, the newest first; looks at the newest `limit` records of
+    /// either kind, of all subscriptions, and at none from before it began.
+    async fn missed(&self, shard: Shard, of: &Subscription, limit: usize) -> Result<Missed>;
     /// Delivers nothing of this topic until it is resumed. Its log goes on, and so does retention. Returns whether the topic exists:
     /// one that was forgotten cannot be paused.
     async fn pause(&self, topic: TopicId) -> Result<bool>;

@@ -524,8 +524,9 @@ impl Store for Embedded {
         self.read(move |shared| shared.list(&range).take(limit).collect()).await
     }
 
-    async fn missed(&self, shard: Shard, topic: TopicId, id: SubscriptionId, limit: usize) -> Result<Missed> {
-        self.read(move |shared| missed::missed(shared, shard, topic, id, limit)).await
+    async fn missed(&self, shard: Shard, of: &Subscription, limit: usize) -> Result<Missed> {
+        let sought = missed::Sought::new(shard, of);
+        self.read(move |shared| sought.missed(shared, limit)).await
     }
 
     async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>> {

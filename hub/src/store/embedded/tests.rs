@@ -542,6 +542,9 @@ fn engines_keep_spaces_apart_and_keys_in_order() {
             assert_eq!(keys(Keys::prefix(vec![1])), [&[1][..], &[1, 2], &[1, 0xFF]]);
             assert_eq!(keys(Keys::between(vec![1, 2], vec![2])), [[1, 2], [1, 0xFF]]);
             assert!(keys(Keys::between(vec![2], vec![1])).is_empty());
+            let backwards = engine.scan(space, &Keys::prefix(vec![1])).rev();
+            let backwards: Vec<_> = backwards.map(|record| record.unwrap().0.to_vec()).collect();
+            assert_eq!(backwards, [&[1, 0xFF][..], &[1, 2], &[1]]);
         }
         assert!(engine.disk_size().unwrap() > 0);
     }

@@ -98,11 +98,11 @@ pub struct Gap {
 /// What one subscription has not got, and will not get unless it is replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// Given up for it.
+    /// Given up for it, the newest first.
     pub skips: Vec<Skip>,
-    /// Gone before it got them.
+    /// Gone before it got them, the newest first.
     pub gaps: Vec<Gap>,
-    /// Whether everything was looked at.
+    /// Whether everything was looked at; otherwise there may be older ones.
     pub all: bool,
 }
 
