@@ -160,11 +160,11 @@ impl Desk {
             if over.is_empty() {
                 break;
             }
-            for slot in self.store.slots(shard).await? {
-                if !over.iter().any(|page| page.subscription == slot.id) {
+            for (topic, id) in self.store.ids(shard).await? {
+                if !over.iter().any(|page| page.subscription == id) {
                     continue;
                 }
-                let found = self.store.subscription(shard, slot.topic, slot.id).await?;
+                let found = self.store.subscription(shard, topic, id).await?;
                 let page = found.map(|found| PageId::new(found.id, found.created_at).to_string());
                 over.retain(|one| page.as_ref() != Some(&one.to_string()));
             }

@@ -345,6 +345,9 @@ pub struct StatusPage {
 pub struct Denied {
     /// How many subscriptions have ended.
     pub denied: usize,
+    /// Those of them whose records could not be read: they are removed, and their callbacks, which nobody knows any more, are not told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<u64>,
 }
 
 /// What a change of keys came to.

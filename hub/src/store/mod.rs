@@ -250,6 +250,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// its end stays: one that has [`Ended::Expired`] ends only if its lease is over by the wall clock, and one that is
     /// [`Ended::Gone`] only if its lease is the one under which it was asked last.
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()>;
+    /// Ends a subscription whose record cannot be read, with what leads to it and a request that waits for its pair: who it was
+    /// nobody knows any more. Returns whether there was one: any other stays as it is. Looks through the whole index.
+    async fn end_unreadable(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> Result<bool>;
     /// The whole record of one subscription.
     async fn subscription(
         &self,
@@ -277,8 +280,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// The same by the hash of the pair, for those who do not name a callback.
     async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>>;
 
-    /// The subscriptions of a shard in any order, for whoever only looks: commits pass while they are read.
-    async fn slots(&self, shard: Shard) -> Result<Vec<Slot>>;
+    /// The subscriptions of a shard in the order of topics and ids, also those whose records cannot be read, for whoever only looks:
+    /// commits pass while they are listed.
+    async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>>;
 
     /// At most `limit` subscriptions of a shard, or of one topic in it, in the order of topics and ids, beginning after this one.
     async fn slots_after(

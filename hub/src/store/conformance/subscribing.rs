@@ -360,7 +360,7 @@ async fn subscriptions_are_listed_in_pages_of_all_topics_and_of_one(place: Place
             after = Some((last.topic, last.id));
             found.extend(page);
         }
-        let wanted = store.slots(shard).await.unwrap();
+        let wanted = store.load_shard(shard).await.unwrap().slots;
         let wanted: Vec<_> = wanted.into_iter().filter(|slot| of.is_none_or(|of| slot.topic == of)).collect();
         assert_eq!((found.len(), &found), (count, &wanted));
     }
@@ -370,7 +370,8 @@ async fn all_slots(store: &dyn Store) -> Vec<Slot> {
     let mut slots = Vec::new();
     for shard in (0..store.shards()).map(Shard) {
         let loaded = store.load_shard(shard).await.unwrap().slots;
-        assert_eq!(store.slots(shard).await.unwrap(), loaded);
+        let ids: Vec<_> = loaded.iter().map(|slot| (slot.topic, slot.id)).collect();
+        assert_eq!(store.ids(shard).await.unwrap(), ids);
         slots.extend(loaded);
     }
     slots

@@ -53,7 +53,7 @@ use tokio::sync::mpsc;
 pub(super) use self::check::check;
 pub(super) use self::copy::back_up;
 use self::engine::{Batch, Engine, Keys, Space};
-use self::layout::{Encryption, Foundation, Stated};
+use self::layout::{Address, Encryption, Foundation, Stated};
 use self::memory::Ledger;
 pub(super) use self::repair::repair;
 pub(super) use self::restore::{restore, verify};
@@ -397,6 +397,15 @@ impl Store for Embedded {
             .await
     }
 
+    async fn end_unreadable(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> Result<bool> {
+        let address = Address { shard, topic, id };
+        // Not in the transaction: publishers would wait for it.
+        let pair = self.read(move |shared| shared.pair_at(address)).await?;
+        self.writer
+            .run(Kind::Essential, SMALL, move |transaction| transaction.end_unreadable(address, pair))
+            .await
+    }
+
     async fn subscription(
         &self,
         shard: Shard,
@@ -418,8 +427,8 @@ impl Store for Embedded {
         self.shared.recipient(shard, topic, id, ahead, keep)
     }
 
-    async fn slots(&self, shard: Shard) -> Result<Vec<Slot>> {
-        self.read(move |shared| shared.slots(shard)).await
+    async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
+        self.read(move |shared| shared.ids(shard)).await
     }
 
     async fn slots_after(

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use super::cache::{Notifications, Recipients, Turn};
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
-use super::key;
+use super::key::{self, Pair};
 use super::layout::{
     Address, Body, Empty, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
 };
@@ -412,6 +412,19 @@ impl Shared {
         }
     }
 
+    /// The pair whose entry in the index leads here.
+    pub(super) fn pair_at(&self, address: Address) -> Result<Option<Pair>> {
+        let keys = self.keys();
+        for record in self.engine.scan(Space::SubscriptionIndex, &Keys::all()) {
+            let (key, value) = record?;
+            // An entry that cannot be read leads nowhere.
+            if codec::open(&keys, &key, &value).is_ok_and(|entry: Address| entry == address) {
+                return Ok(Pair::try_from(&key[..]).ok());
+            }
+        }
+        Ok(None)
+    }
+
     pub(super) fn usage(&self) -> Usage {
         let topics = self.topics();
         Usage {
@@ -434,9 +447,11 @@ impl Shared {
         self.list(&marks).map(|mark| mark.map(|PausedTopic(topic)| topic)).collect()
     }
 
-    /// The subscriptions of a shard.
-    pub(super) fn slots(&self, shard: Shard) -> Result<Vec<Slot>> {
-        self.slots_in(&Keys::prefix(key::shard(shard)), usize::MAX)
+    /// The subscriptions of a shard, by their keys.
+    pub(super) fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
+        let records = self.engine.scan(Space::Subscriptions, &Keys::prefix(key::shard(shard)));
+        let ids = records.map(|record| record.map(|(key, _)| key::place_of_subscription(&key)));
+        ids.filter_map(Result::transpose).collect()
     }
 
     /// At most so many subscriptions of a range.
@@ -460,7 +475,7 @@ impl Shared {
     pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
         let _still = self.still();
         let range = Keys::prefix(key::shard(shard));
-        let slots = self.slots(shard)?;
+        let slots = self.slots_in(&range, usize::MAX)?;
         let known = self.topics();
         // The slots of a topic stand together.
         let topics = slots
