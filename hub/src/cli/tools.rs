@@ -288,11 +288,16 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
             let json = admin.json;
             let wish = serde_json::json!({ "ids": ids, "topic": topic, "reason": reason }).to_string();
             let body = admin.ask("POST", "/api/v1/subscriptions/deny", &wish)?;
-            let DeniedLine { denied } = understand(&body)?;
+            let DeniedLine { denied, unreadable } = understand(&body)?;
             if json {
                 say(body);
             } else {
                 say(format_args!("{denied} denied"));
+                for id in unreadable {
+                    say(format_args!(
+                        "subscription {id} could not be read: it is removed, and its callback is not told"
+                    ));
+                }
             }
             if denied == 0 {
                 return Err(Failure::new(
@@ -376,6 +381,8 @@ struct AddressLine {
 #[derive(Debug, Deserialize)]
 struct DeniedLine {
     denied: usize,
+    #[serde(default)]
+    unreadable: Vec<u64>,
 }
 
 /// What is shown of a topic of the admin API.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use resync_core::datetime::DateTime;
-
 use super::super::attempt::{Attempt, Finished};
 use super::super::member::{Failing, Phase, Poison};
 use super::super::schedule::{self, Decision, Failure, Outcome, Row};
@@ -21,8 +19,7 @@ const SUSPICIOUS: u16 = 4;
 impl Machine {
     /// Takes in what became of a request.
     pub(in super::super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
-        let took = now.monotonic.saturating_duration_since(attempt.started.monotonic);
-        self.hosts.answered(attempt.host, finished.sign(), took, now.monotonic);
+        self.hosts.answered(attempt.host, finished.sign(), attempt.started, now.monotonic);
         if !matches!(finished, Finished::HeldBack(_) | Finished::Undecided) {
             self.held_back.remove(attempt.host, (attempt.topic, attempt.subscription));
         }
@@ -114,8 +111,8 @@ impl Machine {
                 self.after_skip(attempt, pause, now);
             }
             Decision::End => {
-                let asked = asked(attempt, now);
-                self.end(attempt.topic, attempt.subscription, Ended::Gone { asked }, now);
+                let gone = Ended::Gone { lease_end: attempt.lease_end };
+                self.end(attempt.topic, attempt.subscription, gone, now);
             }
         }
     }
@@ -195,12 +192,4 @@ impl Machine {
             self.back_off(attempt.topic, attempt.subscription, pause, now);
         }
     }
-}
-
-/// When the request was made, by the wall clock; where that was set meanwhile, by whichever was earlier. So whoever has renewed since
-/// then has done so later.
-fn asked(attempt: &Attempt, now: Now) -> DateTime {
-    let took = now.monotonic.saturating_duration_since(attempt.started.monotonic);
-    let begun = now.wall.to_system_time().checked_sub(took).map(DateTime::from_system_time);
-    begun.map_or(attempt.started.wall, |begun| begun.min(attempt.started.wall))
 }

@@ -1,11 +1,12 @@
 //! A request that the machine of delivery wants to be made, and what became of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use resync_core::datetime::DateTime;
 
 use super::breaker::Sign;
 use super::hosts::{HostId, Lane};
 use super::schedule::Outcome;
-use super::shard::Now;
 use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
 
 /// A request to be made.
@@ -35,8 +36,10 @@ pub(super) struct Attempt {
     pub(super) host: HostId,
     /// How often that had confirmed anything when it was taken up.
     pub(super) confirmations: u32,
+    /// The end of its subscription's lease, which each yes of the subscriber puts off.
+    pub(super) lease_end: DateTime,
     /// When it was taken up.
-    pub(super) started: Now,
+    pub(super) started: Instant,
 }
 
 /// What to do with a notification that the log has for an attempt.

@@ -48,7 +48,7 @@ pub struct Totals {
 }
 
 impl Counters {
-    pub(super) fn new(shards: u16) -> Self {
+    pub(crate) fn new(shards: u16) -> Self {
         Self {
             delivered: AtomicU64::new(0),
             failed: AtomicU64::new(0),

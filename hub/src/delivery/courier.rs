@@ -138,7 +138,7 @@ impl Courier {
             Ok(None) => return Ok(Finished::Vanished),
             Err(error @ StoreError::Damaged { .. }) => {
                 if self.unreadable.is_news(topic, subscription) {
-                    warn!(%error, topic = topic.0, subscription = subscription.0, "subscription cannot be read: it gets nothing until the store is repaired");
+                    warn!(%error, topic = topic.0, subscription = subscription.0, "subscription cannot be read and gets nothing: deny it, so that it can be made again, or repair the store");
                 }
                 return Ok(Finished::Unreadable);
             }
@@ -416,7 +416,6 @@ mod tests {
     use super::*;
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
-    use crate::delivery::shard::Now;
     use crate::egress::Guard;
     use crate::store::{self, Ahead, Engine, Intent, Keyring, NewRequest, NotificationLinks};
     use crate::subscriptions::VerifiedSubscription;
@@ -537,7 +536,8 @@ mod tests {
             keep: Keep::Ready,
             host: Hosts::new(1, breaker).join(&"http://destination.example".into()),
             confirmations: 0,
-            started: Now::read(),
+            lease_end: DateTime::now(),
+            started: Instant::now(),
         }
     }
 
@@ -580,13 +580,13 @@ mod tests {
         let asked = store.put_request(asked).await.unwrap();
         let verified = VerifiedSubscription::assumed(asked, Duration::from_secs(60), DateTime::now());
         store.activate(verified).await.unwrap();
-        let slot = store.slots(shard).await.unwrap().pop().unwrap();
+        let (topic, id) = store.ids(shard).await.unwrap().pop().unwrap();
         drop(store);
         store::damage_subscription(directory.path());
         let courier = courier(open());
-        let attempt = Attempt { subscription: slot.id, ..attempt(slot.topic, 1) };
+        let attempt = Attempt { subscription: id, ..attempt(topic, 1) };
         assert_eq!(courier.carry(shard, &attempt).await, Finished::Unreadable);
-        assert!(!courier.unreadable.is_news(slot.topic, slot.id), "it was told");
+        assert!(!courier.unreadable.is_news(topic, id), "it was told");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! Callback origins: how many requests each may have at once, whose turn it is, and which of them are left alone.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub(super) struct HostId(u32);
 /// A subscription that waits for its host.
 pub(super) type Waiter = (TopicId, SubscriptionId);
 
-/// A host whose answers take longer than this is a slow one.
+/// A host whose answers take longer than this, or will, is a slow one.
 const SLOW: Duration = Duration::from_secs(3);
 
 /// What kind of work a request is. Each has a share of all requests under way, so that none can crowd out the others.
@@ -71,6 +71,8 @@ pub(super) struct Hosts {
     /// Hosts that have failed lately; most never do.
     breakers: HashMap<HostId, Breaker>,
     pauses: BinaryHeap<Reverse<(Instant, HostId)>>,
+    /// How many requests are under way, by when they began, but for those that hang.
+    under_way: BTreeMap<(Instant, HostId), u32>,
     /// Breakers that opened, for the log.
     opened: Vec<(String, Duration)>,
     /// When hosts were woken last.
@@ -83,6 +85,8 @@ struct Host {
     /// Subscriptions with this origin.
     subscriptions: u32,
     in_flight: u32,
+    /// So many of these have been under way for longer than a quick answer takes.
+    hanging: u32,
     /// How often it has confirmed anything.
     confirmations: u32,
     first: Waiting,
@@ -116,6 +120,7 @@ impl Hosts {
             turn: 0,
             breakers: HashMap::new(),
             pauses: BinaryHeap::new(),
+            under_way: BTreeMap::new(),
             opened: Vec::new(),
             now: Instant::now(),
         }
@@ -186,6 +191,7 @@ impl Hosts {
                     && let Some(waiter) = host.pop(lane)
                 {
                     host.in_flight += 1;
+                    *self.under_way.entry((self.now, id)).or_default() += 1;
                     self.turn = (index + 1) % Lane::ALL.len();
                     self.mark_ready(id);
                     return Some((id, lane, waiter));
@@ -207,24 +213,29 @@ impl Hosts {
         self.states[id.0 as usize].confirmations
     }
 
-    /// Gives a place back that was taken for nothing.
-    pub(super) fn release(&mut self, id: HostId) {
+    /// Gives a place back that was taken at this moment, for nothing.
+    pub(super) fn release(&mut self, id: HostId, begun: Instant) {
+        let begun_then = self.under_way.remove(&(begun, id));
+        if let Some(others @ 1..) = begun_then.map(|requests| requests - 1) {
+            self.under_way.insert((begun, id), others);
+        }
         let host = self.host(id);
         host.in_flight = host.in_flight.saturating_sub(1);
+        host.hanging = host.hanging.saturating_sub(u32::from(begun_then.is_none()));
         self.mark_ready(id);
         self.forget_if_unused(id);
     }
 
-    /// Gives a place back after a request that took so long and ended so.
-    pub(super) fn answered(&mut self, id: HostId, sign: Sign, took: Duration, now: Instant) {
+    /// Gives a place back after a request that began at this moment and ended so.
+    pub(super) fn answered(&mut self, id: HostId, sign: Sign, begun: Instant, now: Instant) {
         if sign != Sign::None {
             // One quick answer among slow ones makes no quick host: as many in a row as may be under way at once do.
             let row = u32::try_from(self.limit).unwrap_or(u32::MAX);
             let host = self.host(id);
-            host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
+            host.quick_owed = if is_long(begun, now) { row } else { host.quick_owed.saturating_sub(1) };
             self.record(id, sign, now);
         }
-        self.release(id);
+        self.release(id, begun);
     }
 
     fn record(&mut self, id: HostId, sign: Sign, now: Instant) {
@@ -243,9 +254,10 @@ impl Hosts {
         }
     }
 
-    /// Lets hosts whose pause is over have a probe.
+    /// Lets hosts whose pause is over have a probe, and sees who keeps requests waiting.
     pub(super) fn wake(&mut self, now: Instant) {
         self.now = now;
+        self.note_hanging(now);
         while let Some(Reverse((until, id))) = self.pauses.peek().copied() {
             if until > now {
                 return;
@@ -258,6 +270,15 @@ impl Hosts {
                 breaker.probe();
                 self.mark_ready(id);
             }
+        }
+    }
+
+    /// A host that lets requests hang is a slow one long before they end: until then it would take places from the others.
+    fn note_hanging(&mut self, now: Instant) {
+        while let Some(oldest) = self.under_way.first_entry().filter(|oldest| is_long(oldest.key().0, now)) {
+            let ((_, id), requests) = oldest.remove_entry();
+            self.host(id).hanging += requests;
+            self.mark_ready(id);
         }
     }
 
@@ -364,6 +385,7 @@ impl Host {
             origin,
             subscriptions: 0,
             in_flight: 0,
+            hanging: 0,
             confirmations: 0,
             first: Waiting::new(),
             again: Waiting::new(),
@@ -374,7 +396,7 @@ impl Host {
     }
 
     fn is_slow(&self) -> bool {
-        self.quick_owed > 0
+        self.quick_owed > 0 || self.hanging > 0
     }
 
     /// The next one of a lane. A host may have become slow, or quick again, since it got into its queue.
@@ -396,6 +418,10 @@ impl Host {
     }
 }
 
+fn is_long(begun: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(begun) > SLOW
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,6 +441,12 @@ mod tests {
         (TopicId(1), SubscriptionId(id))
     }
 
+    /// What began when the hosts were woken last ends so, after so many seconds.
+    fn answer(hosts: &mut Hosts, host: HostId, sign: Sign, seconds: u64) {
+        let begun = hosts.now;
+        hosts.answered(host, sign, begun, begun + Duration::from_secs(seconds));
+    }
+
     #[test]
     fn a_host_serves_no_more_than_its_limit_and_the_rest_in_order() {
         let mut hosts = hosts(2);
@@ -423,7 +455,7 @@ mod tests {
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
         assert_eq!(next(&mut hosts), None);
-        hosts.release(host);
+        hosts.release(host, hosts.now);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))));
         assert_eq!(next(&mut hosts), None);
     }
@@ -449,7 +481,7 @@ mod tests {
         next(&mut hosts);
         hosts.leave(first);
         assert_ne!(hosts.join(&"https://b.example".into()), first, "a request is still under way");
-        hosts.release(first);
+        hosts.release(first, hosts.now);
         assert_eq!(hosts.join(&"https://c.example".into()), first, "the number is free again");
         assert_eq!(hosts.count(), 2);
     }
@@ -463,7 +495,7 @@ mod tests {
             assert!(next(&mut hosts).is_some());
         }
         for _ in 0..2 {
-            hosts.answered(host, Sign::Trouble(None), Duration::ZERO, now);
+            answer(&mut hosts, host, Sign::Trouble(None), 0);
         }
         assert_eq!(next(&mut hosts), None, "the breaker is open");
         assert_eq!(hosts.open(now).len(), 1);
@@ -472,7 +504,7 @@ mod tests {
         hosts.wake(until);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))));
         assert_eq!(next(&mut hosts), None, "one probe");
-        hosts.answered(host, Sign::Alive, Duration::ZERO, until);
+        answer(&mut hosts, host, Sign::Alive, 0);
         assert_eq!(next(&mut hosts), Some((host, waiter(4))));
         assert_eq!(next(&mut hosts), None, "it begins slowly");
     }
@@ -494,14 +526,14 @@ mod tests {
     #[test]
     fn a_slow_host_has_a_lane_of_its_own_until_it_is_quick_again() {
         let mut hosts = hosts(1);
-        let (host, now) = (hosts.join(&"https://a.example".into()), Instant::now());
+        let host = hosts.join(&"https://a.example".into());
         (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
-        hosts.answered(host, Sign::Alive, Duration::from_secs(4), now);
+        answer(&mut hosts, host, Sign::Alive, 4);
         assert_eq!(hosts.take(quick), None);
         assert!(hosts.take(OpenLanes::ALL).is_some());
-        hosts.answered(host, Sign::Alive, Duration::from_secs(1), now);
+        answer(&mut hosts, host, Sign::Alive, 1);
         assert!(hosts.take(quick).is_some());
     }
 
@@ -509,19 +541,39 @@ mod tests {
     #[test]
     fn a_host_that_answers_quickly_now_and_then_stays_a_slow_one() {
         let mut hosts = hosts(4);
-        let (host, now) = (hosts.join(&"https://a.example".into()), Instant::now());
+        let host = hosts.join(&"https://a.example".into());
         (1..=20).for_each(|id| hosts.wait(host, waiter(id), false));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         for _ in 0..4 {
             assert!(hosts.take(quick).is_some());
         }
         let mut answered = |seconds| {
-            hosts.answered(host, Sign::Alive, Duration::from_secs(seconds), now);
+            answer(&mut hosts, host, Sign::Alive, seconds);
             let is_quick = hosts.take(quick).is_some();
             is_quick || hosts.take(OpenLanes::ALL).is_none()
         };
         assert_eq!([9, 0, 9, 0, 0, 0, 9].map(&mut answered), [false; 7]);
         assert_eq!([0; 4].map(&mut answered), [false, false, false, true]);
+    }
+
+    #[test]
+    fn a_host_that_lets_a_request_hang_is_a_slow_one_until_that_ends() {
+        let mut hosts = hosts(4);
+        let (host, begun) = (hosts.join(&"https://a.example".into()), hosts.now);
+        (1..=4).for_each(|id| hosts.wait(host, waiter(id), false));
+        let quick = OpenLanes::new(|lane| lane != Lane::Slow);
+        assert!(hosts.take(quick).is_some());
+        hosts.wake(begun + SLOW);
+        assert!(hosts.take(quick).is_some(), "it is not slow yet");
+        let later = begun + SLOW + Duration::from_millis(1);
+        hosts.wake(later);
+        assert_eq!(hosts.take(quick), None);
+        hosts.answered(host, Sign::Alive, begun + SLOW, later);
+        assert_eq!(hosts.take(quick), None, "the first one hangs still");
+        assert!(hosts.take(OpenLanes::ALL).is_some());
+        // It ends for want of something on this side, which says nothing about the host.
+        hosts.answered(host, Sign::None, begun, later);
+        assert!(hosts.take(quick).is_some());
     }
 
     #[test]

@@ -384,15 +384,37 @@ fn w151_who_says_yes_after_a_410_is_asked_twice_again_before_the_subscription_en
         world.wait(120);
     };
     gone(&mut world);
-    let slot = world.durable.slots.values().next().unwrap().clone();
-    world.durable.verified.insert(slot.id, world.now.wall);
-    world.gone.remove(&slot.id);
+    let id = *world.durable.slots.keys().next().unwrap();
+    let slot = world.renewed(id, world.lease(LONG));
     let topic = Box::new(world.topic(slot.topic));
     world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
     gone(&mut world);
     assert_eq!(world.durable.slots.len(), 1, "only one 410 since then");
     gone(&mut world);
     assert!(world.durable.slots.is_empty());
+}
+
+/// The yes comes when the end is on its way to the store, and by the clock it comes long before the question.
+#[test]
+fn w151_who_says_yes_after_the_second_410_stays_wherever_the_clock_is_set() {
+    for set_back in [0, 3_600] {
+        let mut world = World::new(43);
+        let id = world.subscribe_to(TopicId(1), world.lease(LONG));
+        world.publish_to(TopicId(1));
+        for _ in 0..2 {
+            let attempt = world.machine.next(world.now, OpenLanes::ALL).unwrap();
+            let outcome = Outcome::of_status(http::StatusCode::GONE, None);
+            let answered = Finished::Answered { offset: attempt.offset, outcome };
+            world.machine.finished(&attempt, answered, world.now);
+            world.wait(120);
+        }
+        world.take_ended();
+        assert_eq!(world.ending.len(), 1, "the second 410 ends it");
+        world.jump_back(set_back);
+        world.renewed(id, world.lease(LONG));
+        world.checkpoint();
+        assert!(world.durable.slots.contains_key(&id), "set back by {set_back} s");
+    }
 }
 
 fn refuse(world: &mut World, attempt: &Attempt) {

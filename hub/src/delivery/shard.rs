@@ -233,7 +233,7 @@ impl Machine {
             };
             match self.start(host, lane, topic, id, now) {
                 Some(attempt) => return Some(attempt),
-                None => self.hosts.release(host),
+                None => self.hosts.release(host, now.monotonic),
             }
         }
         self.interrupted = true;
@@ -488,7 +488,8 @@ impl Machine {
             state.hold(id);
             return None;
         }
-        if state.slot(id)?.lease_end <= now.wall {
+        let lease_end = state.slot(id)?.lease_end;
+        if lease_end <= now.wall {
             if self.clock.look(now) {
                 self.withhold(topic, id, WITHHELD, now);
             } else {
@@ -533,7 +534,8 @@ impl Machine {
             keep,
             host,
             confirmations: self.hosts.confirmations(host),
-            started: now,
+            lease_end,
+            started: now.monotonic,
         })
     }
 

@@ -17,7 +17,7 @@ use super::{Desk, Failed};
 use crate::delivery::{Act, Which};
 use crate::finish::to_its_end;
 use crate::store::{
-    KeyringError, NewDenial, Offset, Refusal, Shard, Slot, StoreError, Subscription, SubscriptionId, TopicId,
+    KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, Subscription, SubscriptionId, TopicId,
 };
 use crate::topics::{NewToken, Tokens};
 
@@ -182,36 +182,55 @@ impl Desk {
             None => None,
         };
         let what = whom(&wish);
-        let denied = |desk: Self| async move { Ok(Denied { denied: desk.deny_all(&wish, topic).await? }) };
+        let denied = |desk: Self| async move { desk.deny_all(&wish, topic).await };
         self.audited(by, "deny", &what, denied).await
     }
 
     /// Many at once, so that they share what each waits for: the disk. Where it fails, those that were begun are finished first.
-    async fn deny_all(&self, wish: &ToDeny, topic: Option<TopicId>) -> Result<usize, Failed> {
+    async fn deny_all(&self, wish: &ToDeny, topic: Option<TopicId>) -> Result<Denied, Failed> {
         let ids: HashSet<_> = wish.ids.iter().copied().collect();
-        let mut done = 0;
+        let mut done = Denied { denied: 0, unreadable: Vec::new() };
         for shard in (0..self.store.shards()).map(Shard) {
-            let mut slots = self.store.slots(shard).await.map_err(|error| Failed::Partly { done, error })?;
-            slots.retain(|slot| ids.contains(&slot.id.0) || topic == Some(slot.topic));
-            for some in slots.chunks(DENIED_AT_ONCE) {
-                let denials = some.iter().map(|slot| self.deny_one(shard, slot, &wish.reason));
-                let mut failed = None;
-                for denied in join_all(denials).await {
+            let found = self.store.ids(shard).await;
+            let mut found = found.map_err(|error| Failed::Partly { done: done.denied, error })?;
+            found.retain(|(of, id)| ids.contains(&id.0) || topic == Some(*of));
+            for some in found.chunks(DENIED_AT_ONCE) {
+                let denials = some.iter().map(|(topic, id)| self.deny_one(shard, *topic, *id, &wish.reason));
+                let (mut failed, mut damaged) = (None, Vec::new());
+                for (denied, (topic, id)) in join_all(denials).await.into_iter().zip(some) {
                     match denied {
-                        Ok(denied) => done += usize::from(denied),
+                        Ok(denied) => done.denied += usize::from(denied),
+                        Err(error @ StoreError::Damaged { .. }) => damaged.push((*topic, *id, error)),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+                for (topic, id, error) in damaged {
+                    match self.denials.end_unreadable(shard, topic, id).await {
+                        Ok(true) => {
+                            done.denied += 1;
+                            done.unreadable.push(id.0);
+                        }
+                        // What is damaged is something else.
+                        Ok(false) => failed = Some(error),
                         Err(error) => failed = Some(error),
                     }
                 }
                 if let Some(error) = failed {
-                    return Err(Failed::Partly { done, error });
+                    return Err(Failed::Partly { done: done.denied, error });
                 }
             }
         }
         Ok(done)
     }
 
-    async fn deny_one(&self, shard: Shard, slot: &Slot, reason: &str) -> Result<bool, StoreError> {
-        let found = self.store.subscription(shard, slot.topic, slot.id).await?;
+    async fn deny_one(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+        reason: &str,
+    ) -> Result<bool, StoreError> {
+        let found = self.store.subscription(shard, topic, id).await?;
         let Some(Subscription { topic_url: topic, callback, .. }) = found else { return Ok(false) };
         let denial = NewDenial { topic, callback, reason: reason.to_owned(), refusal: Refusal::Pair };
         self.denials.deny(denial).await
@@ -338,13 +357,18 @@ impl Desk {
 
 /// Whom a denial is for, and why, in a line that has a bound.
 fn whom(wish: &ToDeny) -> String {
-    let named = wish.ids.iter().take(NAMED);
-    let mut whom: Vec<_> = named.map(|id| format!("subscription {id}")).collect();
-    if let others @ 1.. = wish.ids.len().saturating_sub(NAMED) {
-        whom.push(format!("and {others} others"));
-    }
+    let mut whom = named(&wish.ids);
     whom.extend(wish.topic.iter().map(|url| format!("all of {url}")));
     format!("{}: {:?}", whom.join(", "), wish.reason)
+}
+
+/// The first of these subscriptions, and how many others there are.
+fn named(ids: &[u64]) -> Vec<String> {
+    let mut named: Vec<_> = ids.iter().take(NAMED).map(|id| format!("subscription {id}")).collect();
+    if let others @ 1.. = ids.len().saturating_sub(NAMED) {
+        named.push(format!("and {others} others"));
+    }
+    named
 }
 
 /// The disk takes its time, which must hold up nobody else.
@@ -377,7 +401,13 @@ impl Outcome for Export {
 
 impl Outcome for Denied {
     fn told(&self) -> String {
-        format!("{} denied", self.denied)
+        let denied = format!("{} denied", self.denied);
+        match self.unreadable.as_slice() {
+            [] => denied,
+            unreadable => {
+                format!("{denied}; unreadable, removed and not told: {}", named(unreadable).join(", "))
+            }
+        }
     }
 }
 
@@ -395,7 +425,41 @@ impl Outcome for Rotated {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use resync_core::datetime::DateTime;
+    use resync_core::websub::TopicUrl;
+
     use super::*;
+    use crate::store::{self, Engine, Intent, Keyring, NewRequest};
+    use crate::subscriptions::VerifiedSubscription;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_subscription_that_cannot_be_read_ends_like_the_others_and_leaves_nothing_to_mend() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || store::open(Engine::Fjall, folder.path(), Keyring::none(), 0).unwrap();
+        let topic: TopicUrl = "https://source.example/t".parse().unwrap();
+        let whole = open();
+        for name in ["d", "e"] {
+            let callback = format!("https://{name}.example/").parse().unwrap();
+            let intent = Intent::Subscribe { lease: None, secret: None };
+            let asked = NewRequest { topic: topic.clone(), callback, intent, received_at: DateTime::now() };
+            let asked = whole.put_request(asked).await.unwrap();
+            let hour = Duration::from_secs(3_600);
+            whole.activate(VerifiedSubscription::assumed(asked, hour, DateTime::now())).await.unwrap();
+        }
+        drop(whole);
+        store::damage_subscription(folder.path());
+
+        let desk = Desk::where_nothing_is_delivered(open(), folder.path());
+        let all = ToDeny { topic: Some(topic.as_str().to_owned()), ..ToDeny::default() };
+        let Denied { denied, unreadable } = desk.deny(By::Api, all).await.unwrap();
+        assert_eq!((denied, unreadable.len()), (2, 1));
+        let again = ToDeny { ids: unreadable, ..ToDeny::default() };
+        assert_eq!(desk.deny(By::Api, again).await.unwrap().denied, 0, "it is gone");
+        drop(desk);
+        assert_eq!(store::check(Engine::Fjall, folder.path(), &Keyring::none()).unwrap().faults, []);
+    }
 
     #[test]
     fn a_denial_of_very_many_is_one_short_line_of_the_audit_log() {
@@ -403,5 +467,15 @@ mod tests {
         assert_eq!(whom(&wish(vec![7, 9])), "subscription 7, subscription 9: \"moved\"");
         let told = whom(&wish((1..=100_000).collect()));
         assert!(told.ends_with(", subscription 20, and 99980 others: \"moved\""), "{told}");
+    }
+
+    #[test]
+    fn who_was_denied_without_being_told_is_named_in_the_audit_log() {
+        let told = |unreadable| Denied { denied: 3, unreadable }.told();
+        assert_eq!(told(vec![]), "3 denied");
+        assert_eq!(
+            told(vec![7, 9]),
+            "3 denied; unreadable, removed and not told: subscription 7, subscription 9"
+        );
     }
 }

@@ -21,8 +21,9 @@ const LONGEST_PAGE: usize = 1_000;
 const USUAL_PAGE: usize = 100;
 /// The newest notifications of a log that are shown.
 const LOG_SHOWN: u64 = 20;
-/// What was given up or lost is looked through for what concerns one subscription, and no further than so many entries.
-const SEARCHED: usize = 1_000_000;
+/// So many of the newest entries of what was given up, and of what was lost, are looked through for what concerns one subscription:
+/// anybody can have a page made, and each takes some milliseconds.
+const SEARCHED: usize = 10_000;
 /// The newest ones that are shown of each.
 const MISSED_SHOWN: usize = 20;
 /// Hosts in trouble that are shown at a glance.
@@ -206,7 +207,7 @@ impl Desk {
         let (shard, found) = self.record(topic, id).await?.ok_or_else(unknown)?;
         let done = self.store.notification_from(topic, progress.cursor).await?;
         let done = done.filter(|done| done.offset == progress.cursor && done.offset > found.start);
-        let Missed { skips, gaps, all } = self.store.missed(shard, topic, id, SEARCHED).await?;
+        let Missed { skips, gaps, all } = self.missed(shard, &found).await?;
         let slot = Slot {
             id,
             topic,
@@ -232,8 +233,8 @@ impl Desk {
             paused: progress.paused,
             status_page: self.page_url(&self.hub_url, PageId::new(id, found.created_at)),
             attempts_noted: self.notes.of(id).into_iter().map(Into::into).collect(),
-            skipped: newest(skips.into_iter(), MISSED_SHOWN).map(Skipped::from).collect(),
-            lost: newest(gaps.into_iter(), MISSED_SHOWN).map(Gap::from).collect(),
+            skipped: skips.into_iter().take(MISSED_SHOWN).map(Skipped::from).collect(),
+            lost: gaps.into_iter().take(MISSED_SHOWN).map(Gap::from).collect(),
             missed_unknown: !all,
         })
     }
@@ -346,6 +347,10 @@ impl Desk {
         Ok(None)
     }
 
+    async fn missed(&self, shard: Shard, of: &store::Subscription) -> Result<Missed, Failed> {
+        Ok(self.store.missed(shard, of, SEARCHED).await?)
+    }
+
     async fn urls(&self, of: Option<store::Topic>) -> Result<HashMap<TopicId, TopicUrl>, Failed> {
         // After the slots: a topic is there before its subscriptions are.
         let topics = match of {
@@ -354,13 +359,6 @@ impl Desk {
         };
         Ok(topics.into_iter().map(|topic| (topic.id, topic.url)).collect())
     }
-}
-
-/// The last ones of a row, the last one first.
-fn newest<T>(row: impl Iterator<Item = T>, limit: usize) -> impl Iterator<Item = T> {
-    let mut row: Vec<_> = row.collect();
-    row.reverse();
-    row.into_iter().take(limit)
 }
 
 fn parse_topic(id: &str) -> Result<TopicId, Failed> {
@@ -393,4 +391,52 @@ fn parse_skip(after: &str) -> Option<(Shard, (TopicId, Offset, SubscriptionId))>
     let NotificationId { topic, offset } = notification.parse().ok()?;
     let subscription = SubscriptionId(subscription.parse().ok()?);
     Some((Shard(shard.parse().ok()?), (TopicId(topic), Offset(offset), subscription)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::{Checkpoint, Engine, FailureClass, Intent, Keyring, NewRequest};
+    use crate::subscriptions::VerifiedSubscription;
+
+    /// Anybody can subscribe to what very many do not get, and open the page of that again and again.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_page_looks_at_the_newest_ten_thousand_notes_of_what_was_given_up_and_says_that_there_are_more()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, folder.path(), Keyring::none(), 0).unwrap();
+        let request = NewRequest {
+            topic: "https://source.example/t".parse().unwrap(),
+            callback: "https://destination.example/".parse().unwrap(),
+            intent: Intent::Subscribe { lease: None, secret: None },
+            received_at: DateTime::now(),
+        };
+        let request = store.put_request(request).await.unwrap();
+        let (topic, callback) = (request.topic.clone(), request.callback.clone());
+        let hour = Duration::from_secs(3_600);
+        store.activate(VerifiedSubscription::assumed(request, hour, DateTime::now())).await.unwrap();
+        let own = store.find_subscription(&topic, &callback).await.unwrap().unwrap();
+
+        let skip = |offset, id| Skip {
+            topic: own.topic,
+            subscription: SubscriptionId(id),
+            offset: Offset(offset),
+            at: DateTime::now(),
+            class: FailureClass::Trouble,
+            status: None,
+        };
+        let others = (0..10_000).map(|number| skip(2, own.id.0 + 1 + number));
+        let skips = others.chain([skip(1, own.id.0), skip(3, own.id.0)]).collect();
+        let shard = Shard::of(&callback, store.shards());
+        let epoch = store.claim(shard).await.unwrap();
+        let checkpoint = Checkpoint { skips, ..Checkpoint::default() };
+        store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+
+        let desk = Desk::where_nothing_is_delivered(store, folder.path());
+        let Missed { skips, all, .. } = desk.missed(shard, &own).await.unwrap();
+        assert_eq!(skips.iter().map(|skip| skip.offset).collect::<Vec<_>>(), [Offset(3)]);
+        assert!(!all);
+    }
 }

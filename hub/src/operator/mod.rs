@@ -144,3 +144,34 @@ pub struct Desk {
     /// What the URLs of these pages begin with.
     pub hub_url: Arc<str>,
 }
+
+#[cfg(test)]
+impl Desk {
+    fn where_nothing_is_delivered(store: Arc<dyn Store>, folder: &std::path::Path) -> Self {
+        let counters = Arc::new(Counters::new(store.shards()));
+        let (telling, _) = tokio::sync::mpsc::unbounded_channel();
+        let delivering = crate::delivery::Meters::default();
+        let sources = Sources { published: Vec::new(), delivering, counters: Arc::clone(&counters) };
+        let no_keys = serde_json::json!({ "key": "", "key_file": "" });
+        Self {
+            counters,
+            notes: Notes::default(),
+            operator: Operator::of_nobody(),
+            denials: Denials::new(Arc::clone(&store), crate::delivery::Halts::default(), telling),
+            store,
+            trends: Trends::new(sources),
+            audit: Audit::open(&folder.join("audit.jsonl")).unwrap(),
+            tokens: folder.join("tokens"),
+            open: true,
+            data_dir: folder.to_owned(),
+            secrets: serde_json::from_value(no_keys).unwrap(),
+            beside: Vec::new(),
+            backing_up: Arc::default(),
+            drain: Drain::of(folder),
+            log: None,
+            tickets: Tickets::new(resync_core::websub::Secret::random()),
+            addresses: Addresses::open(&folder.join("addresses")).unwrap(),
+            hub_url: "https://hub.example/".into(),
+        }
+    }
+}

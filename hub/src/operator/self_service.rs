@@ -160,11 +160,11 @@ impl Desk {
             if over.is_empty() {
                 break;
             }
-            for slot in self.store.slots(shard).await? {
-                if !over.iter().any(|page| page.subscription == slot.id) {
+            for (topic, id) in self.store.ids(shard).await? {
+                if !over.iter().any(|page| page.subscription == id) {
                     continue;
                 }
-                let found = self.store.subscription(shard, slot.topic, slot.id).await?;
+                let found = self.store.subscription(shard, topic, id).await?;
                 let page = found.map(|found| PageId::new(found.id, found.created_at).to_string());
                 over.retain(|one| page.as_ref() != Some(&one.to_string()));
             }
@@ -276,7 +276,7 @@ fn standing(detail: &SubscriptionDetail, fails: bool) -> (Grade, String) {
             (Grade::Fair, "Nothing waits, but something was missed before.")
         }
         (false, false) if detail.missed_unknown => {
-            (Grade::Fair, "Nothing waits. Whether something was missed before is not known.")
+            (Grade::Fair, "Nothing waits. Whether something was missed longer ago is not known.")
         }
         (false, false) => (Grade::Good, "It has got everything."),
     };
@@ -304,7 +304,7 @@ fn advice(detail: &SubscriptionDetail, failure: Option<Came>) -> Vec<String> {
         );
     } else if detail.missed_unknown {
         say(
-            "The hub has given up too much to look through for this page. Synchronise with the Source, or ask the operator of the hub.",
+            "The hub has given up so much that only the newest of it was looked through for this page. Synchronise with the Source, or ask the operator of the hub.",
         );
     } else if !is_late && failure.is_none() && detail.failing_since.is_none() {
         say(if detail.done_through <= detail.subscription.start {

@@ -206,7 +206,8 @@ pub struct SubscriptionDetail {
     pub skipped: Vec<Skipped>,
     /// Notifications that were gone from the log before it got them, newest first.
     pub lost: Vec<Gap>,
-    /// So much was given up or lost that not all of it was looked through: the lists of deliveries have everything.
+    /// So much was given up or lost, by all, that only the newest 10,000 entries of either were looked through: the lists of deliveries
+    /// have everything.
     pub missed_unknown: bool,
 }
 
@@ -344,6 +345,9 @@ pub struct StatusPage {
 pub struct Denied {
     /// How many subscriptions have ended.
     pub denied: usize,
+    /// Those of them whose records could not be read: they are removed, and their callbacks, which nobody knows any more, are not told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<u64>,
 }
 
 /// What a change of keys came to.

@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 pub use backup::{BackupError, Copied, Header};
 #[cfg(test)]
-pub(crate) use conformance::{gone, posted};
+pub(crate) use conformance::posted;
 #[cfg(test)]
 pub(crate) use embedded::{damage_log, damage_subscription};
 pub use error::StoreError;
@@ -248,8 +248,11 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation>;
     /// Ends a subscription for another reason. Unknown ones are no error. One that may have been renewed after the caller had seen
     /// its end stays: one that has [`Ended::Expired`] ends only if its lease is over by the wall clock, and one that is
-    /// [`Ended::Gone`] only if it was verified before it was asked last.
+    /// [`Ended::Gone`] only if its lease is the one under which it was asked last.
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()>;
+    /// Ends a subscription whose record cannot be read, with what leads to it and a request that waits for its pair: who it was
+    /// nobody knows any more. Returns whether there was one: any other stays as it is. Looks through the whole index.
+    async fn end_unreadable(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> Result<bool>;
     /// The whole record of one subscription.
     async fn subscription(
         &self,
@@ -277,8 +280,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// The same by the hash of the pair, for those who do not name a callback.
     async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>>;
 
-    /// The subscriptions of a shard in any order, for whoever only looks: commits pass while they are read.
-    async fn slots(&self, shard: Shard) -> Result<Vec<Slot>>;
+    /// The subscriptions of a shard in the order of topics and ids, also those whose records cannot be read, for whoever only looks:
+    /// commits pass while they are listed.
+    async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>>;
 
     /// At most `limit` subscriptions of a shard, or of one topic in it, in the order of topics and ids, beginning after this one.
     async fn slots_after(
@@ -332,9 +336,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Notifications that subscriptions have lost, at most `limit`, in the order in which that was found, beginning after this
     /// one. They are forgotten with what came in at that time.
     async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>>;
-    /// What was given up for one subscription, and what it has lost, each in the order of the above; looks at `limit` records of
-    /// either kind.
-    async fn missed(&self, shard: Shard, topic: TopicId, id: SubscriptionId, limit: usize) -> Result<Missed>;
+    /// What was given up for one subscription, and what it has lost, the newest first; looks at the newest `limit` records of
+    /// either kind, of all subscriptions, and at none from before it began.
+    async fn missed(&self, shard: Shard, of: &Subscription, limit: usize) -> Result<Missed>;
     /// Delivers nothing of this topic until it is resumed. Its log goes on, and so does retention. Returns whether the topic exists:
     /// one that was forgotten cannot be paused.
     async fn pause(&self, topic: TopicId) -> Result<bool>;

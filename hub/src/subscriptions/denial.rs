@@ -20,7 +20,7 @@ use super::verification::Ways;
 use crate::delivery::Halts;
 use crate::egress::{self, EgressError, ReadLimit};
 use crate::places::{self, Asker, Place};
-use crate::store::{Denial, NewDenial, Store, StoreError};
+use crate::store::{Denial, NewDenial, Shard, Store, StoreError, SubscriptionId, TopicId};
 
 /// An answer means nothing, so little of it is read.
 const ANSWER_READ: usize = 4 * 1024;
@@ -79,7 +79,30 @@ impl Denials {
         self.deny_for(None, denial, &mut None).await
     }
 
-    /// The same for a request of this client, whose place is kept until its callback was told.
+    /// Ends a subscription whose record cannot be read, as far as that goes: it gets nothing any more, and is not in the way of a new one,
+    /// but nobody knows any more who has to be told. False: there is no such subscription, or it can be read.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be made durable; then nothing has changed.
+    pub async fn end_unreadable(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+    ) -> Result<bool, StoreError> {
+        let ended = self.store.end_unreadable(shard, topic, id).await?;
+        if ended {
+            self.halts.halt(shard, id).await;
+            warn!(
+                topic = format!("{:016x}", topic.0),
+                subscription = id.0,
+                "denied, but its record cannot be read: it is removed, and its callback is not told"
+            );
+        }
+        Ok(ended)
+    }
+
+    /// Denies for a request of this client, whose place is kept until its callback was told.
     pub(super) async fn deny_for(
         &self,
         client: Option<IpAddr>,

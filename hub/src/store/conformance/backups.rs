@@ -164,7 +164,7 @@ async fn a_backup_of_a_store_that_changes_all_the_time_is_that_store_at_one_mome
     let subscriptions = |store: Arc<dyn Store>| async move {
         let mut all = 0;
         for shard in (0..store.shards()).map(super::Shard) {
-            all += store.slots(shard).await.unwrap().len() as u64;
+            all += store.ids(shard).await.unwrap().len() as u64;
         }
         all
     };

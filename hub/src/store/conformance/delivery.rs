@@ -1,6 +1,9 @@
 //! The state of delivery: owners, watermarks, laggards and skips.
 
-use super::{Place, append, at, behind, callback, gone, on_every_engine, posted, subscribe, the, topic};
+use super::{
+    Place, activate, append, ask_to_subscribe, at, behind, callback, gone, on_every_engine, posted,
+    subscribe, the, topic,
+};
 use crate::store::{
     Checkpoint, Epoch, FailureClass, Gap, Laggard, Missed, Offset, Replayed, Shard, Skip, Standing,
     StoreError, StoreEvent, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
@@ -93,7 +96,7 @@ async fn laggards_of_ended_subscriptions_are_left_out(place: Place) {
         || Checkpoint { laggards: vec![behind(&ended, 0), behind(&alive, 0)], ..Checkpoint::default() };
     // In one group or in two, the end comes first.
     let (end, saved) = tokio::join!(
-        store.end(shard, ended.topic, ended.id, gone()),
+        store.end(shard, ended.topic, ended.id, gone(&ended)),
         store.checkpoint(shard, epoch, checkpoint())
     );
     end.unwrap();
@@ -297,29 +300,38 @@ async fn gaps_are_listed_in_the_order_of_time_and_forgotten_with_it(place: Place
 
 async fn what_one_subscription_has_missed_is_found_among_that_of_ten_thousands(place: Place) {
     let store = place.open();
-    let (shard, one) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let (url, callback) = (topic("t"), callback("d"));
+    for _ in 0..2 {
+        append(&*store, posted(&url, "x")).await;
+    }
+    let request = ask_to_subscribe(&*store, &url, &callback, "s").await;
+    activate(&*store, &request, at(20)).await;
+    let one = &store.find_subscription(&url, &callback).await.unwrap().unwrap();
+    let shard = Shard::of(&callback, store.shards());
     let epoch = store.claim(shard).await.unwrap();
-    let gap = |id, seconds| Gap {
+    let gap = |subscription, seconds| Gap {
         topic: one.topic,
-        subscription: SubscriptionId(id),
+        subscription,
         from: Offset(1),
         to: Offset(1),
         at: at(seconds),
     };
-    let others = |of: u64| (0..12_000).map(move |number| of + 1 + number);
-    let own = (skip(&one, 7), gap(one.id.0, 20));
+    let others = |count| (1..=count).map(move |number| SubscriptionId(one.id.0 + number));
+    let skips = |offset, count| others(count).map(move |id| Skip { subscription: id, ..skip(one, offset) });
+    let gaps = |seconds, count| others(count).map(move |id| gap(id, seconds));
+    let (own_skips, own_gaps) = ([skip(one, 9), skip(one, 7)], [gap(one.id, 50), gap(one.id, 30)]);
     let checkpoint = Checkpoint {
-        skips: others(one.id.0)
-            .map(|id| Skip { subscription: SubscriptionId(id), ..skip(&one, 1) })
-            .chain([own.0])
-            .collect(),
-        gaps: others(one.id.0).map(|id| gap(id, 10)).chain([own.1]).collect(),
+        skips: skips(2, 12_000).chain(skips(8, 3)).chain(own_skips).collect(),
+        gaps: gaps(10, 12_000).chain(gaps(40, 3)).chain(own_gaps).collect(),
         ..Checkpoint::default()
     };
     store.checkpoint(shard, epoch, checkpoint).await.unwrap();
-    let missed = |limit| store.missed(shard, one.topic, one.id, limit);
-    assert_eq!(missed(12_001).await.unwrap(), Missed { skips: vec![own.0], gaps: vec![own.1], all: true });
-    assert_eq!(missed(12_000).await.unwrap(), Missed::default());
+    let missed = async |limit| store.missed(shard, one, limit).await.unwrap();
+    // What is from before it began is not looked at, and of what came after the newest is.
+    assert_eq!(missed(5).await, Missed { skips: own_skips.to_vec(), gaps: own_gaps.to_vec(), all: true });
+    let newest = Missed { skips: own_skips[..1].to_vec(), gaps: own_gaps[..1].to_vec(), all: false };
+    assert_eq!(missed(4).await, newest);
+    assert_eq!(missed(0).await, Missed::default());
 }
 
 async fn what_is_replayed_was_not_given_up(place: Place) {

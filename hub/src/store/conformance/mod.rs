@@ -181,9 +181,9 @@ fn behind(subscription: &Subscription, cursor: u64) -> Laggard {
     }
 }
 
-/// Gone since long after everything that these tests verify.
-pub(crate) fn gone() -> Ended {
-    Ended::Gone { asked: at(9_000_000_000) }
+/// It has answered 410 twice under the lease that it has.
+fn gone(subscription: &Subscription) -> Ended {
+    Ended::Gone { lease_end: subscription.lease_end }
 }
 
 /// What has been told so far.

@@ -153,7 +153,8 @@ impl Model {
             }
             Operation::End { pair } => {
                 if let Some((subscription, _)) = self.subscriptions.remove(&pair) {
-                    store.end(shard_of(pair), subscription.topic, subscription.id, gone()).await.unwrap();
+                    let end = gone(&subscription);
+                    store.end(shard_of(pair), subscription.topic, subscription.id, end).await.unwrap();
                 }
             }
             Operation::Claim { shard } => {

@@ -91,7 +91,7 @@ async fn what_nobody_is_subscribed_to_makes_room_first_and_grows_old(place: Plac
     assert_eq!((held(&*store, owed, 1..=2).await, held(&*store, left, 1..=1).await), (vec![2], vec![1]));
     let shard = Shard::of(&callback("d"), store.shards());
     append_at(&*store, &topic("owed"), 4, 500).await;
-    store.end(shard, ended.topic, ended.id, gone()).await.unwrap();
+    store.end(shard, ended.topic, ended.id, gone(&ended)).await.unwrap();
     let store = place.reopen(store);
     let trimmed = store.trim(at(0), 1_000).await.unwrap();
     assert_eq!(trimmed, Trimmed { notifications: 1, bytes: 100, early: 1 });
@@ -120,7 +120,7 @@ async fn a_topic_that_nobody_needs_is_forgotten_and_comes_back_as_another(place:
         Checkpoint { watermarks: vec![(id, done)], ..Checkpoint::default() }
     };
     store.checkpoint(shard, epoch, checkpoint()).await.unwrap();
-    store.end(shard, id, subscription.id, gone()).await.unwrap();
+    store.end(shard, id, subscription.id, gone(&subscription)).await.unwrap();
     store.trim(at(4), EVERYTHING).await.unwrap();
     assert_eq!(store.topic(&url).await.unwrap(), None);
     assert_eq!(store.usage().topics, 0);

@@ -2,7 +2,7 @@
 //! once only, in the order of a sweep, takes no room from these.
 //!
 //! Of a notification there is one copy at a time: whoever asks for one that others still have gets theirs, and those who ask for
-//! one that nobody has wait for the first of them to read it.
+//! one that nobody has wait for the first of them to read it, or to find that it cannot be read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use lru::LruCache;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::store::{Keep, Notification, Offset, Recipient, Shard, SubscriptionId, TopicId};
+use crate::store::{Keep, Notification, Offset, Recipient, Shard, StoreError, SubscriptionId, TopicId};
 
 /// Bytes of notifications that are kept although nobody has them.
 const NOTIFICATION_BYTES: usize = 16 * 1024 * 1024;
@@ -33,8 +33,11 @@ struct KeptNotifications {
     /// Everything that was put and is somewhere still.
     alive: Swept<Notification>,
     /// Held by whoever reads one.
-    readings: Swept<tokio::sync::Mutex<()>>,
+    readings: Swept<tokio::sync::Mutex<Option<StoreError>>>,
 }
+
+/// The turn to read a notification, or why whoever had it before could not.
+pub(super) type Turn = OwnedMutexGuard<Option<StoreError>>;
 
 /// Where a notification is.
 type Place = (TopicId, Offset);
@@ -63,9 +66,15 @@ impl Notifications {
     }
 
     /// The turn to read this one: it may have been read meanwhile.
-    pub(super) async fn turn(&self, topic: TopicId, offset: Offset) -> OwnedMutexGuard<()> {
+    pub(super) async fn turn(&self, topic: TopicId, offset: Offset) -> Turn {
         let reading = lock(&self.kept).readings.get_or_default((topic, offset));
         reading.lock_owned().await
+    }
+
+    /// It could not be read in this turn: whoever waits for the turn is told so, and whoever comes later has one of its own.
+    pub(super) fn fail(&self, topic: TopicId, offset: Offset, mut turn: Turn, error: &StoreError) {
+        lock(&self.kept).readings.forget((topic, offset));
+        *turn = Some(error.clone());
     }
 
     /// One that takes more than all may is kept only as long as somebody has it.
@@ -106,6 +115,10 @@ impl<T> Default for Swept<T> {
 impl<T> Swept<T> {
     fn get(&self, place: Place) -> Option<Arc<T>> {
         self.known.get(&place)?.upgrade()
+    }
+
+    fn forget(&mut self, place: Place) {
+        self.known.remove(&place);
     }
 
     fn put(&mut self, place: Place, new: &Arc<T>) {

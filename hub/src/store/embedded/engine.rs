@@ -14,7 +14,7 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The value of a key.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>>;
 
-    /// The records of a range in the order of their keys, read while the iterator advances.
+    /// The records of a range in the order of their keys, read while the iterator advances from either end.
     fn scan(&self, space: Space, keys: &Keys) -> Scan<'_>;
 
     /// Writes the whole batch or nothing of it, and returns when it would survive a power cut.
@@ -31,7 +31,7 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The records of a range: keys and values.
-pub(super) type Scan<'a> = Box<dyn Iterator<Item = Result<(Bytes, Bytes)>> + 'a>;
+pub(super) type Scan<'a> = Box<dyn DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + 'a>;
 
 /// A kind of record. The tag is part of the data format: it must never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -93,6 +93,12 @@ pub(super) fn topic_of_subscription(key: &[u8]) -> Option<TopicId> {
     Some(TopicId(u64::from_be_bytes(*topic)))
 }
 
+/// The topic and the subscription in the key of a subscription.
+pub(super) fn place_of_subscription(key: &[u8]) -> Option<(TopicId, SubscriptionId)> {
+    let id = key.get(size_of::<u16>() + size_of::<u64>()..)?.first_chunk()?;
+    Some((topic_of_subscription(key)?, SubscriptionId(u64::from_be_bytes(*id))))
+}
+
 /// The offset before the subscription, so that retention removes a range.
 pub(super) fn skip(shard: Shard, topic: TopicId, offset: Offset, id: SubscriptionId) -> Vec<u8> {
     [skips_from(shard, topic, offset).as_slice(), &id.0.to_be_bytes()].concat()

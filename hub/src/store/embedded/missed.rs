@@ -1,28 +1,44 @@
-//! What one subscription has missed. The keys say whose a record is, so that those of others are not even decoded.
+//! What one subscription has missed, the newest first. The keys say whose a record is, so that those of others are not even decoded.
 
 use super::codec::{self, Record};
 use super::engine::Keys;
 use super::key;
 use super::shared::Shared;
-use crate::store::{Missed, Result, Shard, SubscriptionId, TopicId};
+use crate::store::{Missed, Result, Shard, Subscription, SubscriptionId};
 
-/// Looks at no more than so many records of either kind.
-pub(super) fn missed(
-    shared: &Shared,
-    shard: Shard,
-    topic: TopicId,
+/// Where records about one subscription can be.
+#[derive(Debug)]
+pub(super) struct Sought {
     id: SubscriptionId,
-    limit: usize,
-) -> Result<Missed> {
-    let of_topic = Keys::prefix(key::shard_topic(shard, topic));
-    let (skips, all_skips) =
-        found(shared, &of_topic, limit, |key| key::subscription_of_skip(key) == Some(id))?;
-    let (gaps, all_gaps) =
-        found(shared, &Keys::all(), limit, |key| key::subscription_of_gap(key) == Some(id))?;
-    Ok(Missed { skips, gaps, all: all_skips && all_gaps })
+    skips: Keys,
+    gaps: Keys,
 }
 
-/// The records of a range whose keys are wanted, and whether the whole range was looked at.
+impl Sought {
+    /// Before it began it was owed nothing, and can have missed nothing.
+    pub(super) fn new(shard: Shard, of: &Subscription) -> Self {
+        let Subscription { id, topic, start, created_at, .. } = of;
+        Self {
+            id: *id,
+            skips: Keys {
+                from: key::skips_from(shard, *topic, start.next()),
+                to: Keys::prefix(key::shard_topic(shard, *topic)).to,
+            },
+            gaps: Keys { from: key::expiry_until(*created_at), to: None },
+        }
+    }
+
+    /// Looks at no more than so many records of either kind.
+    pub(super) fn missed(&self, shared: &Shared, limit: usize) -> Result<Missed> {
+        let is_own_skip = |key: &[u8]| key::subscription_of_skip(key) == Some(self.id);
+        let is_own_gap = |key: &[u8]| key::subscription_of_gap(key) == Some(self.id);
+        let (skips, all_skips) = found(shared, &self.skips, limit, is_own_skip)?;
+        let (gaps, all_gaps) = found(shared, &self.gaps, limit, is_own_gap)?;
+        Ok(Missed { skips, gaps, all: all_skips && all_gaps })
+    }
+}
+
+/// The records of a range whose keys are wanted, from its end, and whether the whole range was looked at.
 fn found<R: Record>(
     shared: &Shared,
     range: &Keys,
@@ -30,7 +46,7 @@ fn found<R: Record>(
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<(Vec<R>, bool)> {
     let (keyring, mut found) = (shared.keys(), Vec::new());
-    for (number, record) in shared.engine.scan(R::SPACE, range).enumerate() {
+    for (number, record) in shared.engine.scan(R::SPACE, range).rev().enumerate() {
         if number == limit {
             return Ok((found, false));
         }

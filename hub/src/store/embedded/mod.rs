@@ -53,7 +53,7 @@ use tokio::sync::mpsc;
 pub(super) use self::check::check;
 pub(super) use self::copy::back_up;
 use self::engine::{Batch, Engine, Keys, Space};
-use self::layout::{Encryption, Foundation, Stated};
+use self::layout::{Address, Encryption, Foundation, Stated};
 use self::memory::Ledger;
 pub(super) use self::repair::repair;
 pub(super) use self::restore::{restore, verify};
@@ -260,15 +260,13 @@ impl Store for Embedded {
         }
         // Until the reading is over, even where this caller goes away: two readers would have a copy each.
         let turn = self.shared.turn_to_read(topic, found).await;
+        if let Some(failed) = &*turn {
+            return Err(failed.clone());
+        }
         if let Some(notification) = self.shared.cached_notification(topic, found) {
             return Ok(Some(notification));
         }
-        self.read(move |shared| {
-            let read = shared.read_notification_from(topic, found);
-            drop(turn);
-            read
-        })
-        .await
+        self.read(move |shared| shared.read_in_turn(topic, found, turn)).await
     }
 
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset> {
@@ -399,6 +397,15 @@ impl Store for Embedded {
             .await
     }
 
+    async fn end_unreadable(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> Result<bool> {
+        let address = Address { shard, topic, id };
+        // Not in the transaction: publishers would wait for it.
+        let pair = self.read(move |shared| shared.pair_at(address)).await?;
+        self.writer
+            .run(Kind::Essential, SMALL, move |transaction| transaction.end_unreadable(address, pair))
+            .await
+    }
+
     async fn subscription(
         &self,
         shard: Shard,
@@ -420,8 +427,8 @@ impl Store for Embedded {
         self.shared.recipient(shard, topic, id, ahead, keep)
     }
 
-    async fn slots(&self, shard: Shard) -> Result<Vec<Slot>> {
-        self.read(move |shared| shared.slots(shard)).await
+    async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
+        self.read(move |shared| shared.ids(shard)).await
     }
 
     async fn slots_after(
@@ -526,8 +533,9 @@ impl Store for Embedded {
         self.read(move |shared| shared.list(&range).take(limit).collect()).await
     }
 
-    async fn missed(&self, shard: Shard, topic: TopicId, id: SubscriptionId, limit: usize) -> Result<Missed> {
-        self.read(move |shared| missed::missed(shared, shard, topic, id, limit)).await
+    async fn missed(&self, shard: Shard, of: &Subscription, limit: usize) -> Result<Missed> {
+        let sought = missed::Sought::new(shard, of);
+        self.read(move |shared| sought.missed(shared, limit)).await
     }
 
     async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>> {

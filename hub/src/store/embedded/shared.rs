@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
-use tokio::sync::{OwnedMutexGuard, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
-use super::cache::{Notifications, Recipients};
+use super::cache::{Notifications, Recipients, Turn};
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
-use super::key;
+use super::key::{self, Pair};
 use super::layout::{
     Address, Body, Empty, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
 };
@@ -253,16 +253,26 @@ impl Shared {
     }
 
     /// Whoever has the turn is the only one to read this notification. What comes to nothing ends the turn too.
-    pub(super) async fn turn_to_read(&self, topic: TopicId, offset: Offset) -> OwnedMutexGuard<()> {
+    pub(super) async fn turn_to_read(&self, topic: TopicId, offset: Offset) -> Turn {
         self.notifications.turn(topic, offset).await
     }
 
-    /// Reads the first notification at or after an offset.
-    pub(super) fn read_notification_from(
+    /// Reads the notification in its turn. A failure is that of all who wait for the turn.
+    pub(super) fn read_in_turn(
         &self,
         topic: TopicId,
         offset: Offset,
+        turn: Turn,
     ) -> Result<Option<Arc<Notification>>> {
+        let read = self.read_notification_from(topic, offset);
+        if let Err(error) = &read {
+            self.notifications.fail(topic, offset, turn, error);
+        }
+        read
+    }
+
+    /// Reads the first notification at or after an offset.
+    fn read_notification_from(&self, topic: TopicId, offset: Offset) -> Result<Option<Arc<Notification>>> {
         let mut sought = self.first_from(topic, offset);
         while let Some(offset) = sought {
             if let Some(known) = self.cached_notification(topic, offset) {
@@ -402,6 +412,19 @@ impl Shared {
         }
     }
 
+    /// The pair whose entry in the index leads here.
+    pub(super) fn pair_at(&self, address: Address) -> Result<Option<Pair>> {
+        let keys = self.keys();
+        for record in self.engine.scan(Space::SubscriptionIndex, &Keys::all()) {
+            let (key, value) = record?;
+            // An entry that cannot be read leads nowhere.
+            if codec::open(&keys, &key, &value).is_ok_and(|entry: Address| entry == address) {
+                return Ok(Pair::try_from(&key[..]).ok());
+            }
+        }
+        Ok(None)
+    }
+
     pub(super) fn usage(&self) -> Usage {
         let topics = self.topics();
         Usage {
@@ -424,9 +447,11 @@ impl Shared {
         self.list(&marks).map(|mark| mark.map(|PausedTopic(topic)| topic)).collect()
     }
 
-    /// The subscriptions of a shard.
-    pub(super) fn slots(&self, shard: Shard) -> Result<Vec<Slot>> {
-        self.slots_in(&Keys::prefix(key::shard(shard)), usize::MAX)
+    /// The subscriptions of a shard, by their keys.
+    pub(super) fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
+        let records = self.engine.scan(Space::Subscriptions, &Keys::prefix(key::shard(shard)));
+        let ids = records.map(|record| record.map(|(key, _)| key::place_of_subscription(&key)));
+        ids.filter_map(Result::transpose).collect()
     }
 
     /// At most so many subscriptions of a range.
@@ -450,7 +475,7 @@ impl Shared {
     pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
         let _still = self.still();
         let range = Keys::prefix(key::shard(shard));
-        let slots = self.slots(shard)?;
+        let slots = self.slots_in(&range, usize::MAX)?;
         let known = self.topics();
         // The slots of a topic stand together.
         let topics = slots

@@ -116,16 +116,34 @@ fn caught<T>(act: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// What an iterator gives up to its first error, be that a panic.
-fn until_it_fails<T>(mut records: impl Iterator<Item = Result<T>>) -> impl Iterator<Item = Result<T>> {
-    let mut is_over = false;
-    std::iter::from_fn(move || {
-        if is_over {
+struct UntilItFails<I> {
+    records: I,
+    is_over: bool,
+}
+
+impl<T, I: Iterator<Item = Result<T>>> UntilItFails<I> {
+    fn step(&mut self, step: impl FnOnce(&mut I) -> Option<Result<T>>) -> Option<Result<T>> {
+        if self.is_over {
             return None;
         }
-        let next = read_unless_it_panics(|| records.next().transpose());
-        is_over = next.is_err();
+        let next = read_unless_it_panics(|| step(&mut self.records).transpose());
+        self.is_over = next.is_err();
         next.transpose()
-    })
+    }
+}
+
+impl<T, I: Iterator<Item = Result<T>>> Iterator for UntilItFails<I> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(I::next)
+    }
+}
+
+impl<T, I: DoubleEndedIterator<Item = Result<T>>> DoubleEndedIterator for UntilItFails<I> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(I::next_back)
+    }
 }
 
 impl Engine for Sled {
@@ -151,12 +169,13 @@ impl Engine for Sled {
             Ok(range) => range,
             Err(error) => return Box::new(std::iter::once(Err(error))),
         };
-        Box::new(until_it_fails(range.map(move |record| {
+        let records = range.map(move |record| {
             // As long as anybody reads, the last handle of the tree is the one that can be dropped whatever the disk does.
             let _ = &opened;
             let (key, value) = record.map_err(|e| read_error(&e))?;
             Ok((Bytes::copy_from_slice(&key[1..]), Bytes::copy_from_slice(&value)))
-        })))
+        });
+        Box::new(UntilItFails { records, is_over: false })
     }
 
     fn commit(&self, batch: &Batch) -> Result<()> {
@@ -211,7 +230,7 @@ mod tests {
     #[test]
     fn an_engine_that_panics_while_it_reads_gives_an_error_and_takes_no_thread_along() {
         let records = (0..9).map(|number| if number < 2 { Ok(number) } else { panic!("a disk has failed") });
-        let read: Vec<Result<i32>> = until_it_fails(records).collect();
+        let read: Vec<Result<i32>> = UntilItFails { records, is_over: false }.collect();
         assert!(matches!(read[..], [Ok(0), Ok(1), Err(StoreError::Read(_))]), "{read:?}");
         let one: Result<()> = read_unless_it_panics(|| panic!("a disk has failed"));
         assert!(matches!(one, Err(StoreError::Read(_))), "{one:?}");

@@ -20,8 +20,9 @@ use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, SLICE, fjall::Fjall, sled::Sled};
 use crate::store::{
-    Activation, Appended, Checkpoint, FailureClass, Intent, Keyring, Laggard, NewNotification, NewRequest,
-    NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent, TopicId, gone,
+    Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
+    NewRequest, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent,
+    TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -132,7 +133,8 @@ fn the_newest_request_of_a_group_counts_d17() {
 fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
     in_one_group(|group| {
         let request = group.put_request(asked(SUBSCRIBE));
-        group.activate(&verified(&request)).unwrap();
+        let verified = verified(&request);
+        group.activate(&verified).unwrap();
         let shard = Shard::of(&callback(), SHARDS);
         let epoch = group.claim(shard);
         let (topic, id) = group.newest_subscription();
@@ -148,7 +150,8 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
         let progress = Checkpoint { laggards: vec![laggard], ..Checkpoint::default() };
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(group.keeps_laggard(shard, topic, id));
-        group.end(shard, topic, id, gone()).unwrap();
+        let lease_end = DateTime::from_system_time(verified.asked_at().to_system_time() + verified.lease());
+        group.end(shard, topic, id, Ended::Gone { lease_end }).unwrap();
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(!group.keeps_laggard(shard, topic, id));
     });
@@ -390,6 +393,38 @@ async fn many_who_ask_at_once_for_what_is_too_large_to_be_kept_ready_share_one_c
     assert_eq!(engine.parts_read(), PARTS);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_wait_for_what_cannot_be_read_share_one_failure_and_the_next_one_reads_anew() {
+    let engine = Fragile::default();
+    let id = over(&engine).append(posted(vec![1; 3 * Body::PART], None), DAY).await.unwrap().id();
+    let (topic, offset) = (TopicId(id.topic), Offset(id.offset));
+    let last = key::body(topic, offset, 2);
+    let part = engine.get(Space::Bodies, &last).unwrap().unwrap().to_vec();
+    let change = |change: &dyn Fn(&mut Batch)| {
+        let mut batch = Batch::default();
+        change(&mut batch);
+        engine.commit(&batch).unwrap();
+    };
+    change(&|batch| batch.remove(Space::Bodies, last.clone()));
+
+    let store = over(&engine);
+    let before = engine.parts_read();
+    let turn = store.shared.turn_to_read(topic, offset).await;
+    // Fewer than the operations that tokio grants a task at once.
+    let mut asked: Vec<_> = (0..50).map(|_| store.notification_from(topic, offset)).collect();
+    for one in &mut asked {
+        assert!(one.now_or_never().is_none(), "it waits");
+    }
+    drop(turn);
+    for outcome in join_all(asked).await {
+        is_damage_of(outcome, "log");
+    }
+    assert_eq!(engine.parts_read() - before, 3);
+
+    change(&|batch| batch.put(Space::Bodies, last.clone(), part.clone()));
+    assert!(store.notification_from(topic, offset).await.unwrap().is_some());
+}
+
 /// Opens the engine below the store that is in `directory`.
 type OpenEngine = fn(&Path) -> Box<dyn Engine>;
 
@@ -507,6 +542,9 @@ fn engines_keep_spaces_apart_and_keys_in_order() {
             assert_eq!(keys(Keys::prefix(vec![1])), [&[1][..], &[1, 2], &[1, 0xFF]]);
             assert_eq!(keys(Keys::between(vec![1, 2], vec![2])), [[1, 2], [1, 0xFF]]);
             assert!(keys(Keys::between(vec![2], vec![1])).is_empty());
+            let backwards = engine.scan(space, &Keys::prefix(vec![1])).rev();
+            let backwards: Vec<_> = backwards.map(|record| record.unwrap().0.to_vec()).collect();
+            assert_eq!(backwards, [&[1, 0xFF][..], &[1, 2], &[1]]);
         }
         assert!(engine.disk_size().unwrap() > 0);
     }

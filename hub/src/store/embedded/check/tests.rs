@@ -52,7 +52,7 @@ async fn append(store: &Embedded, body: Vec<u8>) {
     store.append(NewNotification { idempotency_key: None, ..notification }, HOUR).await.unwrap();
 }
 
-async fn subscribe(store: &Embedded, number: usize) -> Subscription {
+pub(in crate::store::embedded) async fn subscribe(store: &Embedded, number: usize) -> Subscription {
     let intent = Intent::Subscribe { lease: None, secret: None };
     let request =
         NewRequest { topic: topic(), callback: callback(number), intent, received_at: DateTime::now() };

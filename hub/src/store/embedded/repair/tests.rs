@@ -5,7 +5,7 @@ use resync_core::datetime::DateTime;
 use tokio::runtime;
 
 use super::*;
-use crate::store::embedded::check::tests::{callback, change, filled, over, records, topic};
+use crate::store::embedded::check::tests::{callback, change, filled, over, records, subscribe, topic};
 use crate::store::embedded::testing::{Fragile, damage};
 use crate::store::{Offset, Store};
 
@@ -181,6 +181,29 @@ async fn a_subscription_that_cannot_be_read_is_named_and_may_subscribe_again() {
         left += usize::from(store.find_subscription(&topic(), &callback(number)).await.unwrap().is_some());
     }
     assert_eq!(left, 2);
+}
+
+#[tokio::test]
+async fn a_subscription_that_cannot_be_read_may_be_ended_before_so_that_there_is_nothing_to_mend() {
+    let engine = filled().await;
+    damage(&engine, Space::Subscriptions);
+    let store = over(&engine);
+    let mut ended = 0;
+    for shard in (0..store.shards()).map(Shard) {
+        for (topic, id) in store.ids(shard).await.unwrap() {
+            ended += usize::from(store.end_unreadable(shard, topic, id).await.unwrap());
+        }
+    }
+    assert_eq!(ended, 1, "the others can be read and stay");
+    drop(store);
+    assert!(mended(&engine).is_empty());
+    // Its subscriber may come back, as the others may renew.
+    let store = over(&engine);
+    for number in 0..3 {
+        subscribe(&store, number).await;
+    }
+    drop(store);
+    assert!(mended(&engine).is_empty());
 }
 
 #[tokio::test]

@@ -284,8 +284,8 @@ impl Transaction<'_> {
             Ok(record) => Ok(Extent::of(&record)),
             Err(error @ StoreError::Damaged { .. }) => {
                 tracing::warn!(%error, topic = topic.0, offset = offset.0, "retention removes what nobody can read");
-                let parts = self.engine.scan(Space::Bodies, &Keys::prefix(key::log(topic, offset)));
-                let last = parts.last().transpose()?.and_then(|(key, _)| key::part_of_body(&key));
+                let mut parts = self.engine.scan(Space::Bodies, &Keys::prefix(key::log(topic, offset)));
+                let last = parts.next_back().transpose()?.and_then(|(key, _)| key::part_of_body(&key));
                 Ok(Extent { bytes: 0, parts: last.map_or(0, |last| last + 1), places: 1 })
             }
             Err(error) => Err(error),

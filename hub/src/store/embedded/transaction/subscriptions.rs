@@ -61,8 +61,8 @@ impl Transaction<'_> {
         }
         let address = self.get::<Address>(&pair)?;
         self.forget_pending(pair);
-        if let Some(Address { shard, topic, id }) = address {
-            self.remove_subscription(pair, shard, topic, id);
+        if let Some(address) = address {
+            self.remove_subscription(Some(pair), address);
         }
         Ok(Activation::Done)
     }
@@ -80,14 +80,32 @@ impl Transaction<'_> {
         // It may have been renewed after the caller had seen its end.
         let is_renewed = match why {
             Ended::Expired => subscription.lease_end > DateTime::now(),
-            Ended::Gone { asked } => subscription.verified_at >= asked,
+            Ended::Gone { lease_end } => subscription.lease_end != lease_end,
         };
         if is_renewed {
             return Ok(());
         }
         let pair = pair(&subscription.topic_url, &subscription.callback);
-        self.remove_subscription(pair, shard, topic, id);
+        self.remove_subscription(Some(pair), Address { shard, topic, id });
         Ok(())
+    }
+
+    /// `pair` is where the index was seen to name it.
+    pub(in super::super) fn end_unreadable(&mut self, address: Address, pair: Option<Pair>) -> Result<bool> {
+        let Address { shard, topic, id } = address;
+        match self.get::<Subscription>(&key::subscription(shard, topic, id)) {
+            Err(StoreError::Damaged { .. }) => {}
+            readable => return readable.map(|_| false),
+        }
+        let mut entry = None;
+        if let Some(pair) = pair
+            && self.get::<Address>(&pair)? == Some(address)
+        {
+            entry = Some(pair);
+            self.forget_pending(pair);
+        }
+        self.remove_subscription(entry, address);
+        Ok(true)
     }
 
     pub(in super::super) fn deny(&mut self, new: NewDenial) -> Result<Option<Denial>> {
@@ -113,9 +131,9 @@ impl Transaction<'_> {
         let id = DenialId(counters.request);
         let denial = match known {
             None => Denial { id, topic, callback, reason, ended: None },
-            Some((Address { shard, topic, id: subscription }, known)) => {
-                self.remove_subscription(pair, shard, topic, subscription);
-                let ended = Some((shard, topic, subscription));
+            Some((address, known)) => {
+                self.remove_subscription(Some(pair), address);
+                let ended = Some((address.shard, address.topic, address.id));
                 Denial { id, topic: known.topic_url, callback: known.callback, reason, ended }
             }
         };
@@ -182,9 +200,13 @@ impl Transaction<'_> {
         (shard, subscription)
     }
 
-    fn remove_subscription(&mut self, pair: Pair, shard: Shard, topic: TopicId, id: SubscriptionId) {
+    /// Its entry in the index goes with it, if there is one.
+    fn remove_subscription(&mut self, entry: Option<Pair>, address: Address) {
+        let Address { shard, topic, id } = address;
         let key = key::subscription(shard, topic, id);
-        self.batch.remove(Space::SubscriptionIndex, pair.to_vec());
+        if let Some(pair) = entry {
+            self.batch.remove(Space::SubscriptionIndex, pair.to_vec());
+        }
         self.batch.remove(Space::Laggards, key.clone());
         self.batch.remove(Space::Subscriptions, key);
         *self.staged.subscriptions.entry(topic).or_default() -= 1;

@@ -1,0 +1,171 @@
+//! Records of how far delivery is: watermarks, laggards, what was given up and what was lost.
+
+use resync_core::datetime::DateTime;
+
+use super::{Offset, Slot, SubscriptionId, Topic, TopicId};
+
+/// How far one shard of a topic is: every subscription is done through `done`, except the laggards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watermark {
+    /// Everything up to here is done.
+    pub done: Offset,
+    /// The sweep that was under way.
+    pub sweep: Option<Sweep>,
+}
+
+impl Watermark {
+    /// How far delivery may have been for anybody.
+    pub fn furthest(&self) -> Offset {
+        self.sweep.map_or(self.done, |sweep| self.done.max(sweep.target))
+    }
+}
+
+/// A pass over the subscriptions of a topic in the order of their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// The pass brings every subscription up to here.
+    pub target: Offset,
+    /// All subscriptions with ids up to this one are there already, except the laggards.
+    pub through: SubscriptionId,
+}
+
+/// Why the last attempt failed, as far as the schedule cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    /// Nothing failed: it is only slower than the others.
+    Slow,
+    /// 3xx and 4xx: perhaps this very message is refused.
+    Refused,
+    /// 408, 425, 429, 5xx, network, TLS, DNS: the host is in trouble.
+    Trouble,
+    /// 410: the subscriber says that the subscription is gone; it is asked once more.
+    Gone,
+    /// Nothing failed and nothing was sent: the name leads to where nobody has confirmed under it.
+    Unsent,
+}
+
+/// A subscription whose place is not the watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Laggard {
+    /// The topic.
+    pub topic: TopicId,
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// It is done through this offset.
+    pub cursor: Offset,
+    /// How many attempts at the next notification have failed.
+    pub attempts: u16,
+    /// Not before this moment (wall clock).
+    pub next_attempt: DateTime,
+    /// When the present row of failures began.
+    pub failing_since: Option<DateTime>,
+    /// Why the last attempt failed.
+    pub class: FailureClass,
+}
+
+/// A notification that was given up for one subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skip {
+    /// The topic.
+    pub topic: TopicId,
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// The notification.
+    pub offset: Offset,
+    /// When it was given up.
+    pub at: DateTime,
+    /// Why.
+    pub class: FailureClass,
+    /// The last status, if there was an answer.
+    pub status: Option<u16>,
+}
+
+/// Notifications that were no longer in the log, or could not be read there, before a subscription had got them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The topic.
+    pub topic: TopicId,
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// The first of them …
+    pub from: Offset,
+    /// … and the last.
+    pub to: Offset,
+    /// When that was found.
+    pub at: DateTime,
+}
+
+/// What one subscription has not got, and will not get unless it is replayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Given up for it, the newest first.
+    pub skips: Vec<Skip>,
+    /// Gone before it got them, the newest first.
+    pub gaps: Vec<Gap>,
+    /// Whether everything was looked at; otherwise there may be older ones.
+    pub all: bool,
+}
+
+/// A shard as it was left.
+#[derive(Clone, Debug, Default)]
+pub struct ShardState {
+    /// The subscriptions, in any order.
+    pub slots: Vec<Slot>,
+    /// The topics that these subscriptions are of, and no others.
+    pub topics: Vec<Topic>,
+    /// The watermarks of these topics, as far as there are any.
+    pub watermarks: Vec<(TopicId, Watermark)>,
+    /// The laggards.
+    pub laggards: Vec<Laggard>,
+    /// All topics of which nothing is delivered for now.
+    pub paused: Vec<TopicId>,
+}
+
+/// Progress to save.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoint {
+    /// New watermarks.
+    pub watermarks: Vec<(TopicId, Watermark)>,
+    /// New states of laggards.
+    pub laggards: Vec<Laggard>,
+    /// Laggards that are at the watermark again.
+    pub caught_up: Vec<(TopicId, SubscriptionId)>,
+    /// Notifications given up.
+    pub skips: Vec<Skip>,
+    /// Notifications lost.
+    pub gaps: Vec<Gap>,
+    /// What is owed once more: what was given up of it before is given up no longer.
+    pub replayed: Vec<Replayed>,
+}
+
+/// Notifications that are to be delivered once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// The topic.
+    pub topic: TopicId,
+    /// One of its subscriptions; `None`: all of them.
+    pub subscription: Option<SubscriptionId>,
+    /// The first of them.
+    pub from: Offset,
+}
+
+impl Replayed {
+    /// Whether this is owed again by it.
+    pub fn covers(&self, skip: &Skip) -> bool {
+        skip.topic == self.topic
+            && skip.offset >= self.from
+            && self.subscription.is_none_or(|id| id == skip.subscription)
+    }
+}
+
+impl Checkpoint {
+    /// Whether there is nothing to save.
+    pub fn is_empty(&self) -> bool {
+        self.watermarks.is_empty()
+            && self.laggards.is_empty()
+            && self.caught_up.is_empty()
+            && self.skips.is_empty()
+            && self.gaps.is_empty()
+            && self.replayed.is_empty()
+    }
+}

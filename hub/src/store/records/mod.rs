@@ -1,0 +1,169 @@
+//! The records that the hub keeps, free of any engine and any encoding.
+
+mod delivery;
+mod log;
+mod subscriptions;
+
+use std::fmt;
+
+use resync_core::websub::{CallbackUrl, TopicUrl};
+use sha2::{Digest as _, Sha256};
+
+pub use self::delivery::{
+    Checkpoint, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Sweep, Watermark,
+};
+pub use self::log::{
+    Appended, Chain, ChainBreak, Interval, Leap, NewNotification, Notification, NotificationLinks, Ping,
+    PingId, Standing, Topic, Trimmed, Uptime, Usage, Validators,
+};
+pub use self::subscriptions::{
+    Activation, Ahead, Denial, DenialId, Ended, Intent, Keep, NewDenial, NewRequest, PendingRequest,
+    Recipient, Refusal, RequestId, Slot, Subscription,
+};
+
+/// By what a subscription is found: SHA-256 of its topic and its callback in their normal forms (D-01), each behind its length
+/// as eight bytes, the most significant first. It says nothing about a callback that cannot be guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pair([u8; 32]);
+
+impl Pair {
+    /// The pair of a topic and a callback. This is part of the data format and of the protocol: it must never change.
+    pub fn of(topic: &TopicUrl, callback: &CallbackUrl) -> Self {
+        let mut hasher = Sha256::new();
+        for part in [topic.key().as_bytes(), callback.key().as_bytes()] {
+            hasher.update((part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
+        Self(hasher.finalize().into())
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// The hash.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// A topic's identity: random, so that a hub set up anew never repeats the notification identities of its predecessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(pub u64);
+
+/// A subscription's identity; grows with every new subscription of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubscriptionId(pub u64);
+
+/// The place of a notification in its topic's log. The first is 1; 0 stands before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offset(pub u64);
+
+impl Offset {
+    /// The place after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The last place that a restore leaves free behind this one. The hub from which a backup comes may have given out those behind it
+    /// in the meantime: never so many.
+    #[must_use]
+    pub fn leap(self) -> Self {
+        Self((self.0 >> LEAP).saturating_add(1).saturating_mul(1 << LEAP))
+    }
+
+    /// About how many notifications are behind `from`, up to this one: of those before a leap at least one.
+    #[must_use]
+    pub fn distance(self, from: Self) -> u64 {
+        if self.0 >> LEAP == from.0 >> LEAP {
+            self.0.saturating_sub(from.0)
+        } else {
+            (self.0 % (1 << LEAP)).max(1)
+        }
+    }
+}
+
+/// A restore leaps to the next multiple of this power of two.
+const LEAP: u32 = 32;
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A part of the subscriptions that one owner delivers to: a hash of the callback's origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shard(pub u16);
+
+impl Shard {
+    /// The shard of a callback, so that all callbacks of one origin share their limits.
+    ///
+    /// The hash is part of the data format: it must never change.
+    pub fn of(callback: &CallbackUrl, shards: u16) -> Self {
+        let hash = crc32fast::hash(callback.origin().as_bytes());
+        let shard = hash % u32::from(shards.max(1));
+        Self(u16::try_from(shard).expect("a remainder of a u16 is a u16"))
+    }
+}
+
+/// Which owner of a shard wrote; grows with every claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch(pub u64);
+
+/// How far behind a subscriber may stay on a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Posted content: every notification, in log order.
+    Every,
+    /// Fetched content: only the newest version counts.
+    Latest,
+}
+
+/// Something that became durable.
+#[derive(Clone, Debug)]
+pub enum StoreEvent {
+    /// A notification was appended.
+    Appended {
+        /// The topic.
+        topic: TopicId,
+        /// Its place.
+        offset: Offset,
+        /// Whether it supersedes the fetched versions before it.
+        rule: Rule,
+        /// The size of its body.
+        bytes: u64,
+    },
+    /// A subscription began or was renewed.
+    Subscribed {
+        /// Who delivers to it.
+        shard: Shard,
+        /// The new state.
+        slot: Slot,
+        /// The topic with its bounds at this moment.
+        topic: Box<Topic>,
+    },
+    /// The operator wants nothing of this topic to be delivered for now.
+    Paused {
+        /// The topic.
+        topic: TopicId,
+    },
+    /// Its deliveries go on.
+    Resumed {
+        /// The topic.
+        topic: TopicId,
+    },
+    /// A subscription ended.
+    Unsubscribed {
+        /// Who delivered to it.
+        shard: Shard,
+        /// The topic.
+        topic: TopicId,
+        /// The subscription.
+        id: SubscriptionId,
+    },
+}

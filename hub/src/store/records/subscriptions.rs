@@ -1,0 +1,209 @@
+//! Records of requests, denials and subscriptions: who wants what, and where it goes.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
+
+use super::{Offset, Shard, SubscriptionId, TopicId};
+
+/// A pending request's identity; grows with every request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What a subscriber asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// `hub.mode=subscribe`.
+    Subscribe {
+        /// The lease it asked for, in seconds.
+        lease: Option<u64>,
+        /// The key for signatures.
+        secret: Option<Secret>,
+    },
+    /// `hub.mode=unsubscribe`.
+    Unsubscribe,
+}
+
+/// A request before it has an identity.
+#[derive(Clone, Debug)]
+pub struct NewRequest {
+    /// The topic as the subscriber wrote it.
+    pub topic: TopicUrl,
+    /// The callback as the subscriber wrote it.
+    pub callback: CallbackUrl,
+    /// What it asked for.
+    pub intent: Intent,
+    /// When it came in.
+    pub received_at: DateTime,
+}
+
+/// A request that was acknowledged and waits for verification of intent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingRequest {
+    /// Which request of its pair this is.
+    pub id: RequestId,
+    /// The topic as the subscriber wrote it.
+    pub topic: TopicUrl,
+    /// The callback as the subscriber wrote it.
+    pub callback: CallbackUrl,
+    /// What it asked for.
+    pub intent: Intent,
+    /// When it came in.
+    pub received_at: DateTime,
+}
+
+/// A denial's identity; requests and denials are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DenialId(pub u64);
+
+/// A denial before it is in force (W-098, W-102).
+#[derive(Clone, Debug)]
+pub struct NewDenial {
+    /// The topic.
+    pub topic: TopicUrl,
+    /// The callback.
+    pub callback: CallbackUrl,
+    /// Why, for the subscriber's people.
+    pub reason: String,
+    /// What is denied.
+    pub refusal: Refusal,
+}
+
+/// What a denial is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Whatever there is of the pair.
+    Pair,
+    /// This request, and only that: anybody can send one in a subscriber's name, so what is in force stays (W-062).
+    Request(RequestId),
+    /// This request, which its subscriber has confirmed, and the subscription with it. Nothing where a newer request waits, whose
+    /// word counts instead (D-17).
+    Confirmed(RequestId),
+}
+
+/// A denial that the callback has to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Which denial of its pair this is.
+    pub id: DenialId,
+    /// The topic as the subscriber wrote it (W-100).
+    pub topic: TopicUrl,
+    /// The callback as the subscriber wrote it.
+    pub callback: CallbackUrl,
+    /// Why, for the subscriber's people.
+    pub reason: String,
+    /// The subscription that has ended by it, of a callback that had confirmed.
+    pub ended: Option<(Shard, TopicId, SubscriptionId)>,
+}
+
+/// What became of a verified request.
+#[derive(Clone, Debug)]
+pub enum Activation {
+    /// It is in force.
+    Done,
+    /// It no longer waits, usually because a newer request for the same pair took its place: nothing was changed (D-17).
+    Superseded,
+}
+
+/// A subscription in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Its identity.
+    pub id: SubscriptionId,
+    /// Its topic.
+    pub topic: TopicId,
+    /// Where deliveries go, exactly as the subscriber wrote it (W-190).
+    pub callback: CallbackUrl,
+    /// The topic as the subscriber wrote it, for what is echoed to it (D-01).
+    pub topic_url: TopicUrl,
+    /// The key for signatures.
+    pub secret: Option<Secret>,
+    /// How long the lease is.
+    pub lease: Duration,
+    /// When it ends (wall clock).
+    pub lease_end: DateTime,
+    /// Where the callback confirmed it last, if it names no address itself.
+    pub address: Option<IpAddr>,
+    /// The log's newest offset when the subscription began: only later notifications are owed.
+    pub start: Offset,
+    /// When it was first verified.
+    pub created_at: DateTime,
+    /// When it was last verified.
+    pub verified_at: DateTime,
+}
+
+/// What a delivery to a subscription needs of its record. The rest is not even decoded: of many subscriptions this is read once
+/// for each delivery.
+#[derive(Clone)]
+pub struct Recipient {
+    /// The subscription.
+    pub id: SubscriptionId,
+    /// Its topic.
+    pub topic: TopicId,
+    /// Where deliveries go: a part of the record, the bytes of what was a [`CallbackUrl`] when it was taken in (W-190).
+    pub callback: Bytes,
+    /// The topic as the subscriber wrote it.
+    pub topic_url: TopicUrl,
+    /// The key for signatures.
+    pub secret: Option<Secret>,
+}
+
+/// A callback is a capability (W-074): it is not shown.
+impl fmt::Debug for Recipient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recipient").field("id", &self.id).field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+/// The little that delivery keeps in memory of each subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The subscription.
+    pub id: SubscriptionId,
+    /// Its topic.
+    pub topic: TopicId,
+    /// The callback's origin, by which limits are kept.
+    pub origin: Arc<str>,
+    /// Only later notifications are owed.
+    pub start: Offset,
+    /// When the lease ends (wall clock).
+    pub lease_end: DateTime,
+    /// Where the callback confirmed it last, if it names no address itself.
+    pub address: Option<IpAddr>,
+}
+
+/// Why a subscription ended without being asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The lease ran out (W-123).
+    Expired,
+    /// The subscriber answered 410, twice (W-151).
+    Gone {
+        /// The end of the lease that was in force when the request was sent that it answered so last. Whoever has said yes
+        /// since has another one, whatever the clock did meanwhile.
+        lease_end: DateTime,
+    },
+}
+
+/// Which recipients will be asked for after this one, so that they can be read on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// The subscriptions of the same topic and shard with the ids after it.
+    Topic,
+    /// These, and then those of the topics after it in the order of their ids.
+    Shard,
+}
+
+/// What becomes of a recipient that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It is asked for again soon.
+    Ready,
+    /// It is not asked for again before so many others that keeping it would only take room from them.
+    Nothing,
+}
