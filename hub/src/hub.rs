@@ -489,7 +489,8 @@ fn trends(publishing: &PublishMeters, delivery: &Delivery) -> Trends {
 fn audit(config: &Config) -> Result<Audit, StartError> {
     let path = config.audit_file();
     let opened = Audit::shorten(&path).and_then(|()| Audit::open(&path));
-    opened.map_err(|error| StartError::Audit { reason: error.to_string(), path })
+    let settled = opened.and_then(|audit| audit.settle().map(|()| audit));
+    settled.map_err(|error| StartError::Audit { reason: error.to_string(), path })
 }
 
 fn tickets(path: &Path) -> Result<Tickets, StartError> {

@@ -312,6 +312,22 @@ async fn much_to_back_up(hub: &HubProcess, bytes: usize) {
     }
 }
 
+#[tokio::test]
+async fn an_act_that_was_under_way_when_the_hub_died_gets_an_outcome_at_the_next_start() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    much_to_back_up(&hub, 900_000).await;
+    let silent = ask_for_backup(&hub, folder.path()).await;
+    let acts = async |hub: &HubProcess| hub.admin("/api/v1/audit").await.text();
+    eventually("it is under way", || async { acts(&hub).await.contains("\"act\":\"backup\"") }).await;
+    assert!(!acts(&hub).await.contains("outcome"));
+    hub.kill().await;
+    hub.restart().await;
+    let told = acts(&hub).await;
+    assert!(told.contains("\"outcome\":\"no end is on record"), "{told}");
+    drop(silent);
+}
+
 /// A disk that writes back, a full pipe: nothing is read for longer than any other answer may wait.
 #[tokio::test]
 async fn a_backup_waits_for_whoever_takes_it_and_is_given_up_where_nobody_does() {
