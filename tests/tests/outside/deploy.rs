@@ -94,6 +94,12 @@ fn the_unit_starts_the_hub_and_does_not_restart_one_with_a_bad_configuration() {
     assert!(setting(&unit, "RestartPreventExitStatus").split(' ').any(|status| status == "64"));
 }
 
+/// The hub asks for five minutes more again and again while its start gets on.
+#[test]
+fn the_unit_ends_a_start_that_stands_still_and_no_other() {
+    assert_eq!(setting(&read("deploy/resync-hub.service"), "TimeoutStartSec"), "5min");
+}
+
 #[test]
 fn the_unit_lets_the_hub_write_where_the_sample_configuration_says() {
     let unit = read("deploy/resync-hub.service");
