@@ -36,7 +36,7 @@ pub(super) struct Backup {
 
 #[derive(Args, Debug)]
 pub(super) struct Restore {
-    /// The backup
+    /// The backup; - for standard input, where a part of one restores nothing
     file: PathBuf,
     #[command(flatten)]
     hub: WhichHub,
@@ -144,8 +144,13 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
         is_ours(&config.data_dir)?;
     }
     let keys = config.secrets.keyring().map_err(Failure::new)?;
-    let (header, found) =
-        store::restore(config.store.engine, &config.data_dir, &keys, &file).map_err(Failure::new)?;
+    let (engine, directory) = (config.store.engine, &config.data_dir);
+    let restored = if file == Path::new("-") {
+        store::restore_stream(engine, directory, &keys, io::stdin().lock())
+    } else {
+        store::restore(engine, directory, &keys, &file)
+    };
+    let (header, found) = restored.map_err(Failure::new)?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "restore", &format!("the backup of {}", header.begun));
     audit.end(begun.map_err(Failure::new)?, &format!("{} records", found.records));
