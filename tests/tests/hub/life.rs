@@ -557,3 +557,31 @@ async fn every_program_writes_man_pages_and_completions_that_shells_and_man_unde
     let process = Process::start("resync-hub", &["completions", "smalltalk"], &HashMap::new()).wait().await;
     assert_eq!(process.code(), Some(2));
 }
+
+#[tokio::test]
+async fn a_configuration_is_printed_with_a_word_from_which_file_it_is() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("hub.toml");
+    fs::write(&file, "listen = \"127.0.0.1:7\"\n").unwrap();
+    let file = file.to_str().unwrap();
+    let printed = async |arguments: &[&str], variable: (&str, &str)| {
+        let mut command = Command::new(binary("resync-hub"));
+        command.args(["config", "print"]).args(arguments).env(variable.0, variable.1);
+        let output = command.output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (arguments, variable) in [(vec![file], ("NO_COLOR", "1")), (Vec::new(), ("RESYNC_HUB_CONFIG", file))]
+    {
+        let (configuration, told) = printed(&arguments, variable).await;
+        assert!(configuration.contains("127.0.0.1:7"), "{configuration}");
+        assert!(told.contains(&format!("the configuration file is {file}")), "{told}");
+    }
+    // Also where a hub is installed as a service: another one is meant.
+    let (configuration, told) = printed(&[], ("RESYNC_HUB_DATA_DIR", "elsewhere")).await;
+    assert!(
+        configuration.contains("\"elsewhere\"") && !configuration.contains("127.0.0.1:7"),
+        "{configuration}"
+    );
+    assert!(told.contains("no configuration file is read"), "{told}");
+}
