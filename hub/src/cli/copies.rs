@@ -117,7 +117,7 @@ fn take(config: &Config, file: &Path, admin: Option<SocketAddr>, out: impl Write
     let mut out = BufWriter::new(out);
     if admin.is_some() {
         ask(config, admin, &mut out)?;
-    } else if let Err(not_ours) = is_ours_or_is_passed_on(&config.data_dir, file) {
+    } else if let Err(not_ours) = is_ours_or_is_passed_on(config, file) {
         ask(config, admin, &mut out).map_err(|running| running.and(&not_ours))?;
     } else {
         let stopped =
@@ -141,7 +141,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     let Restore { file, hub } = command;
     let config = hub.load()?;
     if config.data_dir.exists() {
-        is_ours(&config.data_dir)?;
+        is_ours(&config)?;
     }
     let keys = config.secrets.keyring().map_err(Failure::new)?;
     let (engine, directory) = (config.store.engine, &config.data_dir);

@@ -17,7 +17,7 @@ use url::form_urlencoded::Serializer;
 
 use super::ask::Admin;
 use super::owner::{AS_ROOT, is_ours, refused};
-use super::{Failure, Settings, say, variables};
+use super::{Failure, Settings, complain, say, variables};
 
 /// Entries that are asked for at once.
 const PAGE: usize = 1_000;
@@ -236,7 +236,7 @@ fn audited<T>(
     change: impl FnOnce(&Path) -> Result<T, TokensError>,
 ) -> Result<T, Failure> {
     fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
-    is_ours(&config.data_dir)?;
+    is_ours(config)?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, act, what).map_err(Failure::new)?;
     let changed = change(&config.publisher_tokens_file());

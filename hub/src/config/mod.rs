@@ -337,6 +337,9 @@ pub struct SecretsConfig {
     pub key_file: PathBuf,
 }
 
+/// How the name of a file begins that systemd hands over.
+const CREDENTIAL: &str = "${CREDENTIALS_DIRECTORY}/";
+
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
@@ -349,6 +352,18 @@ impl fmt::Debug for Hidden {
 }
 
 impl SecretsConfig {
+    /// The name of the file with the keys where systemd hands it over, and has not: to this process it is nowhere.
+    pub fn credential(&self) -> Option<&str> {
+        self.key_file.to_str()?.strip_prefix(CREDENTIAL)
+    }
+
+    /// The file is in this folder if it is one that is handed over.
+    fn find_in(&mut self, credentials: &Path) {
+        if let Some(name) = self.credential() {
+            self.key_file = credentials.join(name);
+        }
+    }
+
     /// Whether everybody on the machine can read the file with the keys.
     pub fn are_open_to_all(&self) -> bool {
         fs::metadata(&self.key_file).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
@@ -365,8 +380,12 @@ impl SecretsConfig {
             (false, false) => Err(KeyringError::Twice),
             (false, true) => some(&self.key.0, "[secrets] key"),
             (true, false) => {
+                let unread = |error: std::io::Error| match self.credential() {
+                    Some(_) => "systemd hands it to the service only (LoadCredential)".to_owned(),
+                    None => error.to_string(),
+                };
                 let text = fs::read_to_string(&self.key_file)
-                    .map_err(|error| KeyringError::File { path: file.clone(), reason: error.to_string() })?;
+                    .map_err(|error| KeyringError::File { path: file.clone(), reason: unread(error) })?;
                 some(&text, &file)
             }
         }

@@ -115,9 +115,13 @@ fn systemd_hands_the_keys_of_secrets_to_the_hub_as_the_page_on_storage_says() {
     let drop_in = page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a drop-in");
     assert_eq!(complaints(&format!("{}\n{drop_in}", runnable_unit())), "");
     assert_ne!(complaints(&format!("{}\n{}", runnable_unit(), drop_in.replace("LoadC", "LoudC"))), "");
-    let (name, file) = setting(drop_in, "Environment").split_once('=').expect("a variable");
-    let config = config::load(None, [(name.to_owned(), file.to_owned())], &Vec::new()).unwrap();
-    assert_eq!(config.secrets.key_file, Path::new("%d/secrets.keys"));
+    let settings =
+        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("settings");
+    let (_folder, file) = temporary("hub.toml", settings);
+    let handed_over =
+        [("CREDENTIALS_DIRECTORY".to_owned(), "/run/credentials/resync-hub.service".to_owned())];
+    let config = config::load(Some(file.as_path()), handed_over, &Vec::new()).unwrap();
+    assert_eq!(config.secrets.key_file, Path::new("/run/credentials/resync-hub.service/secrets.keys"));
     assert!(setting(drop_in, "LoadCredential").starts_with("secrets.keys:/etc/"));
 }
 
