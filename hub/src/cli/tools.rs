@@ -381,6 +381,11 @@ fn lines<T: DeserializeOwned>(entries: Vec<Value>) -> Result<Vec<T>, Failure> {
 }
 
 fn no_hub(error: &serde_json::Error) -> Failure {
+    if error.is_eof() {
+        return Failure::new(
+            "the answer breaks off: the hub, or a proxy in front of it, has stopped meanwhile; ask again",
+        );
+    }
     Failure::new(format_args!("what answers is no hub of this version: {error}"))
 }
 
