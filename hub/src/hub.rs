@@ -42,6 +42,8 @@ use crate::topics::{
 const IDLE_PER_HOST: usize = 2;
 /// Connections that deliveries keep at most, however many files may be open: idle ones take memory on both sides.
 const CONNECTIONS: usize = 32_768;
+/// Characters of the shortest operator's token that nobody guesses; the hub's own has more.
+const LONG_TOKEN: usize = 16;
 /// Bytes of bodies that the operator's listener holds in memory at once.
 const OPERATORS_BODIES: u64 = 8 * 1024 * 1024;
 
@@ -144,7 +146,7 @@ impl Hub {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         let store = open_store(config).await?;
         let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
-        let token = AdminToken::new(&own_secret(&config.admin_token_file())?);
+        let token = operators_token(&config.admin_token_file())?;
         let audit = audit(config)?;
         let tickets = tickets(&config.ticket_key_file())?;
         let addresses = addresses(&config.addresses_file())?;
@@ -487,7 +489,8 @@ fn trends(publishing: &PublishMeters, delivery: &Delivery) -> Trends {
 fn audit(config: &Config) -> Result<Audit, StartError> {
     let path = config.audit_file();
     let opened = Audit::shorten(&path).and_then(|()| Audit::open(&path));
-    opened.map_err(|error| StartError::Audit { reason: error.to_string(), path })
+    let settled = opened.and_then(|audit| audit.settle().map(|()| audit));
+    settled.map_err(|error| StartError::Audit { reason: error.to_string(), path })
 }
 
 fn tickets(path: &Path) -> Result<Tickets, StartError> {
@@ -500,6 +503,15 @@ fn addresses(path: &Path) -> Result<Addresses, StartError> {
     let unusable =
         |error: io::Error| StartError::Addresses { path: path.to_owned(), reason: error.to_string() };
     Addresses::open(path).map_err(unusable)
+}
+
+/// Whoever chose it chose it for everything that may be done to the hub.
+fn operators_token(path: &Path) -> Result<AdminToken, StartError> {
+    let token = own_secret(path)?;
+    if token.trim().len() < LONG_TOKEN {
+        warn!(file = %path.display(), "the operator's token is so short that it can be guessed: remove the file to have a long one made, or write one");
+    }
+    Ok(AdminToken::new(&token))
 }
 
 /// A secret of the hub's own, which is made at the first start and readable by the hub's user only.

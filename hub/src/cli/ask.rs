@@ -49,8 +49,18 @@ impl Admin<'_> {
     /// Writes the body of a 200, which may be long.
     pub(super) fn download(&self, method: &str, path: &str, out: &mut impl Write) -> Result<(), Failure> {
         let mut answer = self.exchange(method, path, "")?;
-        io::copy(&mut answer, out).map_err(|error| self.silent(method, &error))?;
-        Ok(())
+        loop {
+            let part = match answer.fill_buf() {
+                Ok([]) => return Ok(()),
+                Ok(part) => part,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.silent(method, &error)),
+            };
+            out.write_all(part)
+                .map_err(|error| Failure::new(format_args!("what came cannot be written: {error}")))?;
+            let length = part.len();
+            answer.consume(length);
+        }
     }
 
     /// The body of a 200, to be read.
@@ -63,19 +73,40 @@ impl Admin<'_> {
         }
         let mut body = String::new();
         answer.read_to_string(&mut body).map_err(|error| self.silent(method, &error))?;
-        let problem: Option<Problem> = serde_json::from_str(&body).ok();
-        Err(Failure::new(problem.map_or(body.trim().to_owned(), |problem| problem.detail)))
+        let said = match serde_json::from_str(&body) {
+            Ok(Problem { detail }) => detail,
+            Err(_) if body.trim().is_empty() => {
+                format!("who listens at {} answers {status} without a word: is it a hub?", self.address)
+            }
+            Err(_) => body.trim().to_owned(),
+        };
+        Err(Failure::new(said))
     }
 
     fn silent(&self, method: &str, error: &io::Error) -> Failure {
-        let Self { address, patience, .. } = self;
-        // So a connection reads whose time is over; one that cannot be made is timed out by another name.
-        if error.kind() != io::ErrorKind::WouldBlock {
-            return Failure::new(format_args!("no hub at {address}: {error}"));
+        let Self { address, patience, tls, .. } = self;
+        let is_read = method == "GET";
+        match error.kind() {
+            // So a connection reads whose time is over; one that cannot be made is timed out by another name.
+            io::ErrorKind::WouldBlock => {
+                let rest =
+                    if is_read { "" } else { ": what was begun goes on, and the audit log tells its end" };
+                Failure::new(format_args!("the hub at {address} did not answer within {patience:?}{rest}"))
+            }
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                let scheme = if tls.is_on() { "https" } else { "http" };
+                let rest = if is_read {
+                    "ask again"
+                } else {
+                    "look into the audit log for what was done, and ask again"
+                };
+                Failure::new(format_args!(
+                    "who listens at {address} hung up in the middle: the hub has stopped, or that is none that speaks {scheme}. When it \
+                     runs (`resync-hub healthcheck`), {rest}"
+                ))
+            }
+            _ => Failure::new(format_args!("no hub at {address}: {error}")),
         }
-        let rest =
-            if method == "GET" { "" } else { ": what was begun goes on, and the audit log tells its end" };
-        Failure::new(format_args!("the hub at {address} did not answer within {patience:?}{rest}"))
     }
 
     fn send(&self, method: &str, path: &str, body: &str) -> io::Result<Box<dyn BufRead>> {
@@ -107,14 +138,19 @@ fn sent(mut stream: impl Read + Write + 'static, request: &str) -> io::Result<Bo
 
 /// Reads the head of an answer.
 fn status(answer: &mut dyn BufRead) -> io::Result<String> {
-    let mut line = String::new();
-    answer.read_line(&mut line)?;
+    let mut line = line(answer)?;
     let status = line.split(' ').nth(1).unwrap_or_default().to_owned();
     while !line.trim().is_empty() {
-        line.clear();
-        answer.read_line(&mut line)?;
+        line = self::line(answer)?;
     }
     Ok(status)
+}
+
+/// A line that is not the last one.
+fn line(answer: &mut dyn BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    answer.read_line(&mut line)?;
+    if line.ends_with('\n') { Ok(line) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 fn trusting_only(tls: &TlsConfig) -> io::Result<Arc<ClientConfig>> {
@@ -183,6 +219,7 @@ impl ServerCertVerifier for OneCertificate {
 mod tests {
     use std::net::TcpListener;
     use std::path::PathBuf;
+    use std::thread;
 
     use super::*;
 
@@ -197,5 +234,30 @@ mod tests {
         assert!(said("POST").contains("within 50ms: what was begun goes on"), "{}", said("POST"));
         drop(listener);
         assert!(said("GET").starts_with(&format!("no hub at {address}: ")), "{}", said("GET"));
+    }
+
+    #[test]
+    fn a_hub_that_goes_away_in_the_middle_is_said_to_have_and_what_is_to_be_done() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let tls = TlsConfig { certificate: PathBuf::new(), key: PathBuf::new() };
+        let admin = Admin { address, tls: &tls, token: None, patience: Duration::from_secs(60) };
+        let asked = |method, answer: &'static str| {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let (stream, _) = listener.accept().unwrap();
+                    let mut head = BufReader::new(&stream).lines();
+                    while !head.next().unwrap().unwrap().is_empty() {}
+                    (&stream).write_all(answer.as_bytes()).unwrap();
+                });
+                admin.ask(method, "/", "").unwrap_err().message
+            })
+        };
+        for cut in ["", "HTTP/1.0 20", "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n"] {
+            let said = asked("GET", cut);
+            assert!(said.contains("hung up in the middle") && said.ends_with("ask again"), "{said}");
+        }
+        assert!(asked("POST", "").contains("look into the audit log"));
+        assert!(asked("GET", "HTTP/1.0 502 Bad Gateway\r\n\r\n").contains("answers 502 without a word"));
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Backup {
 
 #[derive(Args, Debug)]
 pub(super) struct Restore {
-    /// The backup
+    /// The backup; - for standard input, where a part of one restores nothing
     file: PathBuf,
     #[command(flatten)]
     hub: WhichHub,
@@ -117,7 +117,7 @@ fn take(config: &Config, file: &Path, admin: Option<SocketAddr>, out: impl Write
     let mut out = BufWriter::new(out);
     if admin.is_some() {
         ask(config, admin, &mut out)?;
-    } else if let Err(not_ours) = is_ours_or_is_passed_on(&config.data_dir, file) {
+    } else if let Err(not_ours) = is_ours_or_is_passed_on(config, file) {
         ask(config, admin, &mut out).map_err(|running| running.and(&not_ours))?;
     } else {
         let stopped =
@@ -141,11 +141,16 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     let Restore { file, hub } = command;
     let config = hub.load()?;
     if config.data_dir.exists() {
-        is_ours(&config.data_dir)?;
+        is_ours(&config)?;
     }
     let keys = config.secrets.keyring().map_err(Failure::new)?;
-    let (header, found) =
-        store::restore(config.store.engine, &config.data_dir, &keys, &file).map_err(Failure::new)?;
+    let (engine, directory) = (config.store.engine, &config.data_dir);
+    let restored = if file == Path::new("-") {
+        store::restore_stream(engine, directory, &keys, io::stdin().lock())
+    } else {
+        store::restore(engine, directory, &keys, &file)
+    };
+    let (header, found) = restored.map_err(Failure::new)?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "restore", &format!("the backup of {}", header.begun));
     audit.end(begun.map_err(Failure::new)?, &format!("{} records", found.records));

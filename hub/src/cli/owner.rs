@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use resync_hub::config::Config;
 use resync_hub::store;
 
 use super::Failure;
@@ -15,22 +16,23 @@ pub(super) const AS_ROOT: &str = "where the hub is a service, type sudo before t
 /// Where systemd keeps the folders of services whose user exists only while they run. A folder of anybody else's would be moved there.
 const STATES: &str = "/var/lib/private";
 
-/// Nothing may be written into the folder by this user unless it is its own.
+/// Nothing may be written into the data folder by this user unless it is its own.
 ///
 /// # Errors
 /// With the command line that runs this command as the owner.
-pub(super) fn is_ours(folder: &Path) -> Result<(), Failure> {
-    owned(folder, &env::args().skip(1).collect::<Vec<_>>(), "")
+pub(super) fn is_ours(config: &Config) -> Result<(), Failure> {
+    owned(config, &env::args().skip(1).collect::<Vec<_>>(), "")
 }
 
 /// The same for a command whose file is better written by the shell, since the owner may write nowhere else.
-pub(super) fn is_ours_or_is_passed_on(folder: &Path, file: &Path) -> Result<(), Failure> {
+pub(super) fn is_ours_or_is_passed_on(config: &Config, file: &Path) -> Result<(), Failure> {
     let file = file.display().to_string();
     let dash = |word: String| if word == file { "-".to_owned() } else { word };
-    owned(folder, &env::args().skip(1).map(dash).collect::<Vec<_>>(), &format!(" > {}", quoted(&file)))
+    owned(config, &env::args().skip(1).map(dash).collect::<Vec<_>>(), &format!(" > {}", quoted(&file)))
 }
 
-fn owned(folder: &Path, arguments: &[String], behind: &str) -> Result<(), Failure> {
+fn owned(config: &Config, arguments: &[String], behind: &str) -> Result<(), Failure> {
+    let folder = &config.data_dir;
     // A volume of a container is often root's, and open to the group of a hub that is not.
     let owner = fs::metadata(folder.join(store::MARK)).or_else(|_| fs::metadata(folder));
     let owner = owner.map_err(|error| refused(folder, &error))?.uid();
@@ -43,20 +45,21 @@ fn owned(folder: &Path, arguments: &[String], behind: &str) -> Result<(), Failur
     Err(Failure::new(format_args!(
         "{} belongs to another user (number {owner}), who could not read what is written here: run this command as that user,\n  {} {}{behind}",
         folder.display(),
-        prefix(state.as_deref(), owner),
+        prefix(state.as_deref(), owner, config.secrets.credential()),
         words.join(" "),
     )))
 }
 
-/// What runs a command as the owner: for a service of systemd's own user with what its unit gives it.
-fn prefix(state: Option<&str>, owner: u32) -> String {
-    match state {
-        Some(state) => format!(
-            "sudo systemd-run --pipe --wait --quiet -p DynamicUser=yes -p User={state} -p StateDirectory={state} \
-             -p StateDirectoryMode=0700 -p EnvironmentFile=-/etc/{state}/environment"
-        ),
-        None => format!("sudo -u '#{owner}'"),
-    }
+/// What runs a command as the owner: for a service of systemd's own user with what its unit gives it, the keys of secrets too where they
+/// are handed over.
+fn prefix(state: Option<&str>, owner: u32, credential: Option<&str>) -> String {
+    let Some(state) = state else { return format!("sudo -u '#{owner}'") };
+    let keys =
+        credential.map_or_else(String::new, |name| format!(" -p LoadCredential={name}:/etc/{state}/{name}"));
+    format!(
+        "sudo systemd-run --pipe --wait --quiet -p DynamicUser=yes -p User={state} -p StateDirectory={state} \
+         -p StateDirectoryMode=0700 -p EnvironmentFile=-/etc/{state}/environment{keys}"
+    )
 }
 
 /// The service whose folder it is, by the place to which all links lead.
@@ -99,8 +102,11 @@ mod tests {
         for other in others {
             assert_eq!(state(Path::new(other)), None, "{other}");
         }
-        assert!(prefix(Some("our-hub"), 61_000).contains("-p User=our-hub -p StateDirectory=our-hub"));
-        assert_eq!(prefix(None, 61_000), "sudo -u '#61000'");
+        let without_keys = prefix(Some("our-hub"), 61_000, None);
+        assert!(without_keys.contains("-p User=our-hub -p StateDirectory=our-hub"), "{without_keys}");
+        let with_keys = prefix(Some("our-hub"), 61_000, Some("keys"));
+        assert_eq!(with_keys, without_keys + " -p LoadCredential=keys:/etc/our-hub/keys");
+        assert_eq!(prefix(None, 61_000, Some("keys")), "sudo -u '#61000'");
     }
 
     #[test]

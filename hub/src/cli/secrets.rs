@@ -42,7 +42,7 @@ pub(super) fn run(command: Secrets) -> Result<(), Failure> {
 fn rotate(config: &Config) -> Result<String, Failure> {
     let keys = config.secrets.keyring().map_err(Failure::new)?;
     let Some(key) = keys.writes_with() else { return Err(Failure::new(KeyringError::None)) };
-    if let Err(not_ours) = is_ours(&config.data_dir) {
+    if let Err(not_ours) = is_ours(config) {
         return ask_running(config).map_err(|running| running.and(&not_ours));
     }
     let store = match store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve) {

@@ -1,5 +1,7 @@
 //! `resync-hub serve`: start, say where and what to try, wait for a signal, stop; systemd is told of each.
 
+use std::sync::Arc;
+
 use resync_hub::config::{Config, PublishPolicy};
 use resync_hub::{Given, Hub, Sockets};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -7,13 +9,13 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info};
 
-use super::systemd::Systemd;
+use super::systemd::{Done, Systemd};
 use super::{Failure, Settings, say, start_logging};
 
 pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
     let config = settings.load()?;
     let log = start_logging(&config)?;
-    let systemd = Systemd::of_process();
+    let systemd = Arc::new(Systemd::of_process());
     let sockets = Sockets::of_process().map_err(|error| {
         Failure::new(format_args!("the sockets that were passed on cannot be used: {error}"))
     })?;
@@ -24,11 +26,17 @@ pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
     runtime.block_on(serve(&config, settings.dev, Given { sockets, log: Some(log) }, &systemd))
 }
 
-async fn serve(config: &Config, dev: bool, given: Given, systemd: &Systemd) -> Result<(), Failure> {
+async fn serve(config: &Config, dev: bool, given: Given, systemd: &Arc<Systemd>) -> Result<(), Failure> {
     raise_file_limit();
     let mut signals = Signals::catch().map_err(Failure::new)?;
     systemd.tell("STATUS=opening the store");
+    // In a task of its own, since opening holds this thread up.
+    let asking = Arc::clone(systemd);
+    let asking = tokio::spawn(async move { asking.ask_for_time(Done::by_process).await });
     let mut hub = Hub::start_with(config, given).await?;
+    asking.abort();
+    // It has ended for certain: nothing is asked for behind what follows.
+    let _ = asking.await;
     greet(&hub, config, dev);
     let status = format!("serving {}", hub.url());
     systemd.tell(&format!("READY=1\nSTATUS={status}"));

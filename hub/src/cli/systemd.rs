@@ -1,4 +1,5 @@
-//! What systemd is told of a service of `Type=notify`: that the hub is ready, that it stops, and again and again that it is alive.
+//! What systemd is told of a service of `Type=notify`: that the hub gets on with its start, that it is ready, that it stops, and again
+//! and again that it is alive.
 //!
 //! These are datagrams of `NAME=value` lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)). Where the hub was started by
 //! anything else, none is named and nothing is told.
@@ -6,6 +7,7 @@
 use std::convert::Infallible;
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::future::pending;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -14,8 +16,14 @@ use std::process;
 use std::time::Duration;
 
 use resync_hub::Pulse;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
+
+/// How long a start may stand still. What it does has no steps that could be told: an engine reads its journals in one.
+const STANDSTILL: Duration = Duration::from_secs(300);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Systemd {
@@ -40,6 +48,23 @@ impl Systemd {
         }
     }
 
+    /// Asks for more time to start, again and again while what is done grows. A start that stands still gets none, and runs out of it.
+    pub(super) async fn ask_for_time(&self, done: impl Fn() -> Done) -> Infallible {
+        if self.socket.is_none() {
+            return pending().await;
+        }
+        let mut looks = interval(LOOK);
+        let mut before = None;
+        loop {
+            looks.tick().await;
+            let now = done();
+            if before.is_none_or(|before| now.is_beyond(&before)) {
+                self.tell(&format!("EXTEND_TIMEOUT_USEC={}", STANDSTILL.as_micros()));
+            }
+            before = Some(now);
+        }
+    }
+
     /// Tells the watchdog that the hub is alive, twice within its patience, while every part of it answers. Asking them is for the
     /// runtime's workers: where these hang, this goes on in the thread that started them, and is told by what it sees.
     pub(super) async fn tell_of_life(&self, pulse: &Pulse, status: &str) -> Infallible {
@@ -61,6 +86,38 @@ impl Systemd {
             was_silent = silent.is_some();
         }
     }
+}
+
+/// What the process has done so far, as the system counts it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Done {
+    on_processors: Duration,
+    /// Bytes that came from a disk or were written to one.
+    moved: u64,
+}
+
+impl Done {
+    pub(super) fn by_process() -> Self {
+        let spent = clock_gettime(ClockId::ProcessCPUTime);
+        let on_processors =
+            Duration::new(spent.tv_sec.unsigned_abs(), u32::try_from(spent.tv_nsec).unwrap_or_default());
+        // Where the system does not say, what takes time on processors counts.
+        let moved = fs::read_to_string("/proc/self/io").map_or(0, |text| bytes_moved(&text));
+        Self { on_processors, moved }
+    }
+
+    /// Whether this is more than the looking itself takes: a hundredth of the time between two looks.
+    fn is_beyond(&self, before: &Self) -> bool {
+        self.moved > before.moved || self.on_processors.saturating_sub(before.on_processors) > LOOK / 100
+    }
+}
+
+fn bytes_moved(text: &str) -> u64 {
+    let number = |line: &str| {
+        let (name, number) = line.split_once(": ")?;
+        ["read_bytes", "write_bytes"].contains(&name).then(|| number.parse::<u64>().ok())?
+    };
+    text.lines().filter_map(number).sum()
 }
 
 fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
@@ -94,6 +151,7 @@ fn patience(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::future::ready;
     use std::pin::pin;
     use std::sync::{Arc, Barrier};
@@ -123,6 +181,40 @@ mod tests {
 
     fn signs_of_life(told: &UnixDatagram) -> usize {
         all(told).iter().filter(|line| *line == SIGN).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_gets_more_time_for_as_long_as_it_gets_on_and_none_while_it_stands_still() {
+        const MORE: &str = "EXTEND_TIMEOUT_USEC=300000000";
+        let (systemd, told) = watched();
+        let done = Cell::new(Done::default());
+        let mut asking = pin!(systemd.ask_for_time(|| done.get()));
+        let second = Duration::from_secs(1);
+        assert!(timeout(second, asking.as_mut()).await.is_err());
+        assert_eq!(all(&told), [MORE], "it has begun");
+        for (on_processors, moved, is_getting_on) in [
+            // To ask takes some time itself.
+            (LOOK / 200, 0, false),
+            (LOOK / 50, 0, true),
+            (LOOK / 50, 0, false),
+            (LOOK / 50, 1, true),
+            (LOOK / 50, 1, false),
+        ] {
+            done.set(Done { on_processors, moved });
+            assert!(timeout(LOOK, asking.as_mut()).await.is_err());
+            assert_eq!(all(&told).len(), usize::from(is_getting_on), "{on_processors:?}, {moved}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_computes_gets_on() {
+        let before = Done::by_process();
+        let rounds = 0..100_000_u64;
+        let busy = |round: u64| (0..1_000_000).fold(round, |sum, number| std::hint::black_box(sum ^ number));
+        assert!(rounds.map(busy).any(|_| Done::by_process().is_beyond(&before)));
+        let told =
+            "rchar: 9\nwchar: 9\nsyscr: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 9\n";
+        assert_eq!(bytes_moved(told), 12_288);
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use url::form_urlencoded::Serializer;
 
 use super::ask::Admin;
 use super::owner::{AS_ROOT, is_ours, refused};
-use super::{Failure, Settings, say, variables};
+use super::{Failure, Settings, complain, say, variables};
 
 /// Entries that are asked for at once.
 const PAGE: usize = 1_000;
@@ -80,7 +80,7 @@ pub(super) enum ConfigCommand {
 
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
-    /// Configuration file (TOML)
+    /// Configuration file (TOML); /etc/resync-hub/hub.toml, as for the service, if it is there and neither this nor RESYNC_HUB_DATA_DIR is said
     #[arg(value_name = "FILE", env = "RESYNC_HUB_CONFIG")]
     config: Option<PathBuf>,
 }
@@ -153,23 +153,50 @@ pub(super) struct Healthcheck {
 
 impl WhichHub {
     pub(super) fn load(self) -> Result<Config, Failure> {
-        let is_said = self.data_dir.is_some() || env::var_os("RESYNC_HUB_DATA_DIR").is_some();
-        let config = self.config.or_else(|| installed(Path::new(INSTALLED), is_said));
+        let config = in_force(self.config, self.data_dir.is_some());
         let settings = Settings { config, data_dir: self.data_dir, ..Settings::default() };
-        settings.load().map_err(|error| match error {
-            ConfigError::File { path, reason } if path == Path::new(INSTALLED) => {
-                let reason = format!("{reason}; {AS_ROOT}");
-                ConfigError::File { path, reason }.into()
-            }
-            error => error.into(),
-        })
+        settings.load().map_err(unread)
     }
+}
+
+impl CheckArgs {
+    /// The file in force. It is told on standard error, since what is printed is itself a configuration.
+    fn file(self) -> Option<PathBuf> {
+        let is_named = self.config.is_some();
+        let file = in_force(self.config, false);
+        complain(&match &file {
+            None => "no configuration file is read".to_owned(),
+            Some(file) if is_named => format!("the configuration file is {}", file.display()),
+            Some(file) => {
+                format!(
+                    "the configuration file is {}, which `serve` reads with --config only",
+                    file.display()
+                )
+            }
+        });
+        file
+    }
+}
+
+/// The configuration file that is meant.
+fn in_force(named: Option<PathBuf>, data_dir_is_said: bool) -> Option<PathBuf> {
+    let is_said = data_dir_is_said || env::var_os("RESYNC_HUB_DATA_DIR").is_some();
+    named.or_else(|| installed(Path::new(INSTALLED), is_said))
 }
 
 /// The hub that a machine runs is meant, where it runs one and nothing else is said.
 fn installed(file: &Path, is_said: bool) -> Option<PathBuf> {
     // One that may not be looked for is there.
     (!is_said && file.try_exists().unwrap_or(true)).then(|| file.to_owned())
+}
+
+fn unread(error: ConfigError) -> Failure {
+    match error {
+        ConfigError::File { path, reason } if path == Path::new(INSTALLED) => {
+            ConfigError::File { path, reason: format!("{reason}; {AS_ROOT}") }.into()
+        }
+        error => error.into(),
+    }
 }
 
 pub(super) fn token(command: Token) -> Result<(), Failure> {
@@ -209,7 +236,7 @@ fn audited<T>(
     change: impl FnOnce(&Path) -> Result<T, TokensError>,
 ) -> Result<T, Failure> {
     fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
-    is_ours(&config.data_dir)?;
+    is_ours(config)?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, act, what).map_err(Failure::new)?;
     let changed = change(&config.publisher_tokens_file());
@@ -221,10 +248,14 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Print { default: true, .. } => say(DEFAULT_TOML.trim_end()),
         ConfigCommand::Print { of, default: false } => {
-            say(config::print(of.config.as_deref(), variables())?.trim_end());
+            say(config::print(of.file().as_deref(), variables()).map_err(unread)?.trim_end());
         }
         ConfigCommand::Check(args) => {
-            config::load(args.config.as_deref(), variables(), &Vec::new())?.check_files()?;
+            let config = config::load(args.file().as_deref(), variables(), &Vec::new()).map_err(unread)?;
+            config.check_files()?;
+            if config.secrets.credential().is_some() {
+                complain("the keys of the secrets are handed to the service only, and were not looked at");
+            }
             say("the configuration is fine");
         }
     }
@@ -355,6 +386,11 @@ fn lines<T: DeserializeOwned>(entries: Vec<Value>) -> Result<Vec<T>, Failure> {
 }
 
 fn no_hub(error: &serde_json::Error) -> Failure {
+    if error.is_eof() {
+        return Failure::new(
+            "the answer breaks off: the hub, or a proxy in front of it, has stopped meanwhile; ask again",
+        );
+    }
     Failure::new(format_args!("what answers is no hub of this version: {error}"))
 }
 

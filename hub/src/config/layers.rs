@@ -14,6 +14,8 @@ pub type Overrides = Vec<(&'static str, String)>;
 
 /// How an environment variable for a key begins.
 const ENV_PREFIX: &str = "RESYNC_HUB_";
+/// Where systemd puts what it hands to a service (`LoadCredential`).
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// Variables that are flags of the command line instead.
 const FLAGS: [&str; 2] = ["RESYNC_HUB_CONFIG", "RESYNC_HUB_DEV"];
 
@@ -43,8 +45,9 @@ pub(super) fn layered(
     if let Some(path) = file {
         merge(&mut effective, read(path)?, "", &known, &mut problems);
     }
-    let environment: BTreeMap<_, _> =
-        environment.into_iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)).collect();
+    let is_read = |(name, _): &(String, String)| name.starts_with(ENV_PREFIX) || name == CREDENTIALS;
+    let mut environment: BTreeMap<_, _> = environment.into_iter().filter(is_read).collect();
+    let credentials = environment.remove(CREDENTIALS);
     for key in &known {
         if let Some(text) = environment.get(&variable(key)) {
             set(&mut effective, key, text);
@@ -54,7 +57,10 @@ pub(super) fn layered(
     for (key, text) in flags {
         set(&mut effective, key, text);
     }
-    let config = understand(&mut effective, &default, &known, &mut problems);
+    let mut config = understand(&mut effective, &default, &known, &mut problems);
+    if let (Some(config), Some(folder)) = (&mut config, credentials) {
+        config.secrets.find_in(Path::new(&folder));
+    }
     problems.extend(config.iter().flat_map(Config::contradictions));
     match config {
         Some(config) if problems.is_empty() => Ok((config, effective)),
@@ -369,6 +375,24 @@ mod tests {
         let both = vec![("secrets.key_file", "/nowhere".to_owned())];
         let error = load(None, environment, &both).unwrap().secrets.keyring().unwrap_err();
         assert!(error.to_string().contains("not in both"), "{error}");
+    }
+
+    #[test]
+    fn the_file_of_keys_may_be_one_that_systemd_hands_to_the_service_and_to_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("keys"), crate::store::Keyring::generate()).unwrap();
+        let named = vec![("secrets.key_file", "${CREDENTIALS_DIRECTORY}/keys".to_owned())];
+        let handed_over = variables([("CREDENTIALS_DIRECTORY", folder.path().to_str().unwrap())]);
+        let service = load(None, handed_over, &named).unwrap();
+        assert_eq!(service.secrets.key_file, folder.path().join("keys"));
+        assert!(service.secrets.keyring().unwrap().writes_with().is_some());
+        assert_eq!(service.secrets.credential(), None);
+
+        let operator = load(None, [], &named).unwrap();
+        assert_eq!(operator.secrets.credential(), Some("keys"));
+        let error = operator.secrets.keyring().unwrap_err().to_string();
+        assert!(error.contains("systemd hands it to the service only"), "{error}");
+        assert!(operator.check_files().is_ok(), "it is no mistake");
     }
 
     #[test]

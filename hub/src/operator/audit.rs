@@ -15,6 +15,8 @@ use super::{Failed, Page, Turn};
 
 /// When the file is larger than this at a start, its older half is dropped.
 const LARGEST: u64 = 8 * 1024 * 1024;
+/// The outcome of acts that were under way when the hub ended, or when the backup was taken that it comes from.
+const INTERRUPTED: &str = "no end is on record: the hub was stopped, or copied, meanwhile";
 
 /// An act cannot be written down.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +50,7 @@ pub struct Entry {
     pub act: String,
     /// To whom, and why.
     pub what: String,
-    /// What came of it; without it, it is under way, or the hub died meanwhile.
+    /// What came of it; without it, it is under way.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<String>,
 }
@@ -129,6 +131,18 @@ impl Audit {
         }
     }
 
+    /// Writes down what became of acts of an earlier life that have no outcome. One of a command that goes on beside the hub gets its own
+    /// in the end, which counts.
+    ///
+    /// # Errors
+    /// [`io::Error`] when the file cannot be read. One that cannot be written keeps no hub from starting.
+    pub fn settle(&self) -> io::Result<()> {
+        for number in open_acts(&fs::read(&*self.path)?) {
+            self.end(number, INTERRUPTED);
+        }
+        Ok(())
+    }
+
     fn write(&self, line: &Line) -> Result<(), AuditError> {
         let written = || {
             let mut text = serde_json::to_vec(line)?;
@@ -165,24 +179,41 @@ impl Audit {
     }
 }
 
-/// The acts in their order, each with its outcome. A line that cannot be read is left out.
+/// The acts in their order, each with its outcome.
 fn entries(text: &[u8]) -> Vec<Entry> {
     let (mut entries, mut places) = (Vec::<Entry>::new(), std::collections::HashMap::new());
-    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        match serde_json::from_slice(line) {
-            Ok(Line::Act { number, entry }) => {
+    for line in lines(text) {
+        match line {
+            Line::Act { number, entry } => {
                 places.insert(number, entries.len());
                 entries.push(entry);
             }
-            Ok(Line::Outcome { of, outcome }) => {
+            Line::Outcome { of, outcome } => {
                 if let Some(place) = places.get(&of) {
                     entries[*place].outcome = Some(outcome);
                 }
             }
-            Err(_) => {}
         }
     }
     entries
+}
+
+/// The numbers of the acts without an outcome, in their order.
+fn open_acts(text: &[u8]) -> Vec<String> {
+    let mut open = Vec::new();
+    for line in lines(text) {
+        match line {
+            Line::Act { number, .. } => open.push(number),
+            Line::Outcome { of, .. } => open.retain(|number| *number != of),
+        }
+    }
+    open
+}
+
+/// A line that cannot be read is left out.
+fn lines(text: &[u8]) -> impl Iterator<Item = Line> {
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.filter_map(|line| serde_json::from_slice(line).ok())
 }
 
 fn newer_half(text: &[u8]) -> &[u8] {
@@ -222,6 +253,26 @@ mod tests {
         assert_eq!(told, ["subscription 2", "subscription 1"]);
         assert_eq!(page.next, None);
         assert!(audit.list(&turn(Some("elsewhere".to_owned()))).is_err());
+    }
+
+    #[test]
+    fn acts_that_a_hub_did_not_end_get_their_outcome_at_the_next_start_unless_they_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let begin = |what| Audit::open(&path).unwrap().begin(By::Api, "deny", what).unwrap();
+        let (_, ended, goes_on) = (begin("left"), begin("ended"), begin("goes on elsewhere"));
+        Audit::open(&path).unwrap().end(ended, "1 denied");
+        let next = Audit::open(&path).unwrap();
+        next.settle().unwrap();
+        let told = || {
+            entries(&fs::read(&path).unwrap()).into_iter().map(|act| act.outcome.unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(told(), [INTERRUPTED, "1 denied", INTERRUPTED]);
+        Audit::open(&path).unwrap().end(goes_on, "2 denied");
+        let length = fs::metadata(&path).unwrap().len();
+        next.settle().unwrap();
+        assert_eq!(told(), [INTERRUPTED, "1 denied", "2 denied"]);
+        assert_eq!(fs::metadata(&path).unwrap().len(), length, "each is settled once");
     }
 
     #[test]

@@ -133,6 +133,19 @@ pub fn restore(
     embedded::restore(engine, directory, keys, backup)
 }
 
+/// The same from what can be read once only. A part of a backup leaves nothing.
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_stream(
+    engine: Engine,
+    directory: &Path,
+    keys: &Keyring,
+    backup: impl Read,
+) -> std::result::Result<(Header, Findings), BackupError> {
+    embedded::restore_stream(engine, directory, keys, backup)
+}
+
 /// What the hub needs of its storage.
 #[async_trait]
 pub trait Store: std::fmt::Debug + Send + Sync + 'static {

@@ -3,8 +3,8 @@
 //! The tokens live in one small file beside the store, so that `resync-hub token` works while the hub runs; the hub reads
 //! the file again when it has changed.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -67,7 +67,8 @@ pub enum TokensError {
 #[derive(Clone, Debug)]
 pub struct Authority {
     policy: PublishPolicy,
-    tokens: Arc<Mutex<Cached>>,
+    path: Arc<Path>,
+    cached: Arc<Mutex<Cached>>,
     uses: Uses,
 }
 
@@ -97,11 +98,22 @@ pub struct NewToken(pub String);
 /// file system's clock differ too.
 type Stamp = (SystemTime, u64, u64);
 
+/// What was read last.
 #[derive(Debug)]
 struct Cached {
-    tokens: Tokens,
+    holders: Arc<Holders>,
     stamp: Option<Stamp>,
     unusable: Option<Unusable>,
+}
+
+/// Who has a token, by its hash.
+type Holders = HashMap<String, Arc<Holder>>;
+
+/// The owner of a token, with what is asked of each request made ready.
+#[derive(Debug)]
+struct Holder {
+    name: String,
+    prefixes: Prefixes,
 }
 
 /// A version of the file that could not be used, and when it was tried last.
@@ -117,8 +129,10 @@ impl Authority {
     /// # Errors
     /// When the file exists and cannot be used.
     pub fn new(policy: PublishPolicy, tokens: &Path) -> Result<Self, TokensError> {
-        let cached = Cached { stamp: stamp(tokens), tokens: Tokens::open(tokens)?, unusable: None };
-        Ok(Self { policy, tokens: Arc::new(Mutex::new(cached)), uses: Uses::beside(tokens) })
+        let stamp = stamp(tokens);
+        let cached = Cached { holders: holders(tokens)?, stamp, unusable: None };
+        let uses = Uses::beside(tokens);
+        Ok(Self { policy, path: tokens.into(), cached: Arc::new(Mutex::new(cached)), uses })
     }
 
     /// When tokens were used, which somebody has to write down now and then.
@@ -154,30 +168,33 @@ impl Authority {
     /// What this token is good for; `None` for one that is unknown or revoked. For requests about many topics: to look for a token
     /// costs more than to compare topics.
     pub fn grant(&self, token: Option<&str>) -> Option<Grant> {
-        let token = token?;
-        let mut cached = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.refresh(Instant::now());
-        let (name, info) = cached.tokens.find(token)?;
-        // What is no prefix covers nothing.
-        let prefixes = Prefixes::parse(&info.topic_prefixes).unwrap_or_default();
-        Some(Grant { name: name.to_owned(), prefixes, uses: self.uses.clone() })
+        let hash = hash(token?);
+        // Others are not kept waiting for the file system. Whoever comes after a change finds it: what is kept was read later than its stamp.
+        let stamp = stamp(&self.path);
+        let holder = self.holders(stamp, Instant::now()).get(&hash).cloned()?;
+        Some(Grant { holder, uses: self.uses.clone() })
+    }
+
+    fn holders(&self, stamp: Option<Stamp>, now: Instant) -> Arc<Holders> {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.refresh(&self.path, stamp, now);
+        Arc::clone(&cached.holders)
     }
 }
 
 /// Which topics the owner of a token may speak for.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    name: String,
-    prefixes: Prefixes,
+    holder: Arc<Holder>,
     uses: Uses,
 }
 
 impl Grant {
     /// Whether this is one of the topics; if so, the token counts as used.
     pub fn covers(&self, topic: &TopicUrl) -> bool {
-        let covers = self.prefixes.cover(topic);
+        let covers = self.holder.prefixes.cover(topic);
         if covers {
-            self.uses.note(&self.name, DateTime::now());
+            self.uses.note(&self.holder.name, DateTime::now());
         }
         covers
     }
@@ -185,17 +202,16 @@ impl Grant {
 
 impl Cached {
     /// A file that cannot be used is tried now and then, since what is wrong with it need not change its stamp.
-    fn refresh(&mut self, now: Instant) {
+    fn refresh(&mut self, path: &Path, stamp: Option<Stamp>, now: Instant) {
         if self.unusable.is_some_and(|unusable| now < unusable.tried + LOOK_AGAIN) {
             return;
         }
-        let stamp = stamp(&self.tokens.path);
         if stamp == self.stamp {
             self.unusable = None;
             return;
         }
-        match Tokens::open(&self.tokens.path) {
-            Ok(tokens) => *self = Self { tokens, stamp, unusable: None },
+        match holders(path) {
+            Ok(holders) => *self = Self { holders, stamp, unusable: None },
             Err(error) => {
                 if self.unusable.is_none_or(|unusable| unusable.stamp != stamp) {
                     error!(%error, "the publishers' tokens stay as they were");
@@ -204,6 +220,15 @@ impl Cached {
             }
         }
     }
+}
+
+fn holders(path: &Path) -> Result<Arc<Holders>, TokensError> {
+    let holder = |(name, info): (String, TokenInfo)| {
+        // What is no prefix covers nothing.
+        let prefixes = Prefixes::parse(&info.topic_prefixes).unwrap_or_default();
+        (info.hash, Arc::new(Holder { name, prefixes }))
+    };
+    Ok(Arc::new(Tokens::open(path)?.records.into_iter().map(holder).collect()))
 }
 
 impl Tokens {
@@ -277,11 +302,6 @@ impl Tokens {
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.records.contains_key(name)
-    }
-
-    fn find(&self, token: &str) -> Option<(&str, &TokenInfo)> {
-        let wanted = hash(token);
-        self.list().find(|(_, info)| info.hash == wanted)
     }
 
     /// Readers see the old file or the new one, never half of it; only the hub's user may read it.
@@ -473,19 +493,33 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
         let NewToken(old) = Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
-        let mut cached = Cached { stamp: stamp(&path), tokens: Tokens::open(&path).unwrap(), unusable: None };
+        let mut cached = Cached { stamp: stamp(&path), holders: holders(&path).unwrap(), unusable: None };
         let begun = Instant::now();
         let whole = fs::read(&path).unwrap();
         fs::write(&path, "{").unwrap();
         assert!(Tokens::add(&path, "museum", vec![]).is_err(), "nor is it overwritten");
-        cached.refresh(begun);
-        assert!(cached.tokens.find(&old).is_some() && cached.unusable.is_some());
+        cached.refresh(&path, stamp(&path), begun);
+        assert!(cached.holders.contains_key(&hash(&old)) && cached.unusable.is_some());
 
         fs::write(&path, whole).unwrap();
         let NewToken(new) = Tokens::add(&path, "museum", vec!["http://museum.example/".to_owned()]).unwrap();
-        cached.refresh(begun + LOOK_AGAIN / 2);
-        assert!(cached.tokens.find(&new).is_none(), "it is not looked at again so soon");
-        cached.refresh(begun + LOOK_AGAIN);
-        assert!(cached.tokens.find(&new).is_some() && cached.unusable.is_none());
+        cached.refresh(&path, stamp(&path), begun + LOOK_AGAIN / 2);
+        assert!(!cached.holders.contains_key(&hash(&new)), "it is not looked at again so soon");
+        cached.refresh(&path, stamp(&path), begun + LOOK_AGAIN);
+        assert!(cached.holders.contains_key(&hash(&new)) && cached.unusable.is_none());
+    }
+
+    #[test]
+    fn prefixes_are_read_once_for_each_version_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let NewToken(token) =
+            Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
+        let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
+        let holder = || authority.grant(Some(&token)).unwrap().holder;
+        let first = holder();
+        assert!(Arc::ptr_eq(&first, &holder()));
+        Tokens::add(&path, "museum", vec!["http://museum.example/".to_owned()]).unwrap();
+        assert!(!Arc::ptr_eq(&first, &holder()));
     }
 }

@@ -28,6 +28,8 @@ struct control {
   uint32_t sync_takes;
   /* Writes and syncs that have failed; counted here. */
   uint32_t failures;
+  /* As long as this is not 0, no sync ends; and how many wait for that, counted here. */
+  uint32_t held, waiting;
 };
 
 struct range {
@@ -252,6 +254,16 @@ static int synced(int fd) {
   int failed = 0;
   pthread_mutex_lock(&lock);
   struct file *file = find(fd, &st);
+  if (file && control->held) {
+    control->waiting++;
+    while (control->held) {
+      pthread_mutex_unlock(&lock);
+      usleep(1000);
+      pthread_mutex_lock(&lock);
+    }
+    control->waiting--;
+    fstat(fd, &st);
+  }
   if (file && control->sync_takes) {
     useconds_t pause = (useconds_t)(next() % control->sync_takes);
     pthread_mutex_unlock(&lock);

@@ -20,6 +20,9 @@ const PAGE: usize = 4_096;
 const SYNC_TAKES: u32 = 6_000;
 /// Where the library counts what has failed.
 const FAILURES_AT: u64 = 20;
+/// Where it is told to hold syncs back, and where it counts those that wait.
+const HELD_AT: u64 = 24;
+const WAITING_AT: u64 = 28;
 /// What it never tears.
 const SECTOR: usize = 512;
 /// How much of what was not synced a power cut may leave; drawn anew for each.
@@ -90,7 +93,7 @@ impl Disk {
         let mut shared = File::options();
         let control = shared.read(true).write(true).create_new(true).open(folder.path().join("control"));
         let control = control.expect("a file can be made");
-        let words = [0, 0, 0, seed, SYNC_TAKES, 0].map(u32::to_ne_bytes).concat();
+        let words = [0, 0, 0, seed, SYNC_TAKES, 0, 0, 0].map(u32::to_ne_bytes).concat();
         control.write_all_at(&words, 0).expect("a file can be written");
         let mut disk =
             Self { data: data.canonicalize().expect("it is there"), folder, control, held: Vec::new() };
@@ -125,8 +128,28 @@ impl Disk {
     /// # Panics
     /// When the file for it cannot be read.
     pub fn failures(&self) -> u32 {
+        self.word(FAILURES_AT)
+    }
+
+    /// From now on no sync ends, or all do again.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written.
+    pub fn hold(&self, held: bool) {
+        self.control.write_all_at(&u32::from(held).to_ne_bytes(), HELD_AT).expect("a file can be written");
+    }
+
+    /// Whether a sync waits for that.
+    ///
+    /// # Panics
+    /// When the file for it cannot be read.
+    pub fn is_waited_for(&self) -> bool {
+        self.word(WAITING_AT) > 0
+    }
+
+    fn word(&self, at: u64) -> u32 {
         let mut word = [0; 4];
-        self.control.read_exact_at(&mut word, FAILURES_AT).expect("a file can be read");
+        self.control.read_exact_at(&mut word, at).expect("a file can be read");
         u32::from_ne_bytes(word)
     }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::future::ready;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -278,6 +279,55 @@ async fn what_cannot_be_restored_is_refused_with_the_reason_and_leaves_nothing()
     assert!(hub.admin("/api/v1/topics").await.text().contains(&topic(0)));
 }
 
+/// Runs `restore -` with this on standard input.
+async fn restore_from_stdin(data: &Path, backup: &[u8]) -> (bool, String) {
+    let mut command = Command::new(binary("resync-hub"));
+    command.args(["restore", "-", "--data-dir"]).arg(data);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut restoring = command.spawn().unwrap();
+    let mut input = restoring.stdin.take().unwrap();
+    // Whoever refuses what is there already reads none of it.
+    let _ = input.write_all(backup).await;
+    drop(input);
+    let output = restoring.wait_with_output().await.unwrap();
+    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+#[tokio::test]
+async fn a_backup_is_restored_from_standard_input_and_a_part_of_one_leaves_nothing() {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, volume] = ["one", "two", "volume"].map(|name| folder.path().join(name));
+    let mut hub = HubProcess::start(&data).await;
+    hub.publish(&topic(0), "kept").await.unwrap();
+    hub.stop().await;
+    let passed_on = Command::new(binary("resync-hub"))
+        .args(["backup", "-", "--data-dir"])
+        .arg(&data)
+        .output()
+        .await
+        .unwrap();
+    assert!(passed_on.status.success());
+    let backup = passed_on.stdout;
+    fs::create_dir(&volume).unwrap();
+    for torn in [&backup[..0], &backup[..backup.len() / 2], &backup[..backup.len() - 1]] {
+        for place in [&elsewhere, &volume] {
+            let (restored, said) = restore_from_stdin(place, torn).await;
+            assert!(!restored && said.contains("backup"), "{said}");
+        }
+        assert!(!elsewhere.exists(), "nothing was made");
+        assert_eq!(fs::read_dir(&volume).unwrap().count(), 0, "nothing is left");
+    }
+    for place in [&elsewhere, &volume] {
+        let (restored, said) = restore_from_stdin(place, &backup).await;
+        assert!(restored, "{said}");
+        assert!(well(place, &[], &["fsck"]).await.contains("all well"));
+        let (again, said) = restore_from_stdin(place, &backup).await;
+        assert!(!again && said.contains("is not empty"), "{said}");
+    }
+    let restored = HubProcess::start(&volume).await;
+    assert!(restored.admin("/api/v1/topics").await.text().contains(&topic(0)));
+}
+
 #[tokio::test]
 async fn backups_are_written_down_as_what_operators_do() {
     let folder = tempdir().unwrap();
@@ -310,6 +360,22 @@ async fn much_to_back_up(hub: &HubProcess, bytes: usize) {
         let body = format!("{number:02}").repeat(bytes / 2);
         assert_eq!(hub.publish(&topic(0), &body).await.unwrap().status, 202);
     }
+}
+
+#[tokio::test]
+async fn an_act_that_was_under_way_when_the_hub_died_gets_an_outcome_at_the_next_start() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    much_to_back_up(&hub, 900_000).await;
+    let silent = ask_for_backup(&hub, folder.path()).await;
+    let acts = async |hub: &HubProcess| hub.admin("/api/v1/audit").await.text();
+    eventually("it is under way", || async { acts(&hub).await.contains("\"act\":\"backup\"") }).await;
+    assert!(!acts(&hub).await.contains("outcome"));
+    hub.kill().await;
+    hub.restart().await;
+    let told = acts(&hub).await;
+    assert!(told.contains("\"outcome\":\"no end is on record"), "{told}");
+    drop(silent);
 }
 
 /// A disk that writes back, a full pipe: nothing is read for longer than any other answer may wait.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::future::ready;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -15,8 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use resync_tests::harness::{
-    Answer, HubProcess, PATIENCE, Process, Receiver, Reply, Seen, binary, eventually, form, post, refusing,
-    request,
+    Answer, Disk, HubProcess, PATIENCE, Process, Receiver, Reply, Seen, binary, eventually, form,
+    happens_within, post, refusing, request,
 };
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::Signal;
@@ -136,18 +137,22 @@ impl Told {
         Self(UnixDatagram::from_std(socket).unwrap())
     }
 
-    /// Waits until it tells this.
-    async fn hears(&self, wanted: &str) {
-        let mut told = [0; 1_000];
+    /// Waits until it tells this; returns what it has told before.
+    async fn hears(&self, wanted: &str) -> String {
+        let (mut told, mut before) = ([0; 1_000], String::new());
         let heard = timeout(PATIENCE, async {
             loop {
                 let length = self.0.recv(&mut told).await.unwrap();
-                if String::from_utf8_lossy(&told[..length]).lines().any(|line| line == wanted) {
+                let lines = String::from_utf8_lossy(&told[..length]);
+                if lines.lines().any(|line| line == wanted) {
                     return;
                 }
+                before.push_str(&lines);
+                before.push('\n');
             }
         });
         heard.await.unwrap_or_else(|_| panic!("{wanted} was never told"));
+        before
     }
 }
 
@@ -176,6 +181,59 @@ async fn systemd_is_told_when_a_hub_with_its_sockets_is_ready_that_it_is_alive_a
         told.hears("STOPPING=1").await;
         assert!(hub.wait().await.success());
     }
+}
+
+#[tokio::test]
+async fn systemd_is_told_that_a_hub_is_ready_once_its_store_is_open_and_is_asked_for_time_until_then() {
+    let folder = tempdir().unwrap();
+    let [data, path] = ["data", "notify"].map(|name| folder.path().join(name));
+    fs::create_dir(&data).unwrap();
+    let (told, disk) = (Told::at(&net::SocketAddr::from_pathname(&path).unwrap()), Disk::under(&data, 1));
+    disk.hold(true);
+    let mut hub = HubProcess::prepare(&data, &[]);
+    hub.environment().extend(disk.environment());
+    hub.environment().insert("NOTIFY_SOCKET".to_owned(), path.display().to_string());
+    let (address, admin) = (hub.address, hub.admin_address());
+    let opened = async {
+        eventually("the store is being opened", || ready(disk.is_waited_for())).await;
+        for nobody in [address, admin] {
+            assert!(request(nobody, b"GET / HTTP/1.0\r\n\r\n").await.is_err(), "nobody is let in before");
+        }
+        let first = told.hears("EXTEND_TIMEOUT_USEC=300000000").await;
+        assert!(first.contains("STATUS=opening the store") && !first.contains("READY"), "{first}");
+        assert!(told.0.try_recv(&mut [0; 100]).is_err(), "nothing more while the store is not open");
+        disk.hold(false);
+        told.hears("READY=1").await;
+        assert_eq!(publish(address, "news").await.unwrap().status, 202);
+    };
+    tokio::join!(hub.restart(), opened);
+}
+
+/// It takes the minute that it is about.
+#[tokio::test]
+async fn a_hub_whose_writer_hangs_tells_whoever_may_start_it_again_until_it_does_no_more() {
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let disk = Disk::under(&data, 1);
+    let mut hub = HubProcess::prepare(&data, &[]);
+    hub.environment().extend(disk.environment());
+    hub.restart().await;
+    assert_eq!(publish(hub.address, "before").await.unwrap().status, 202);
+    disk.hold(true);
+    let held = tokio::spawn(publish(hub.address, "held"));
+    eventually("the writer waits for its disk", || ready(disk.is_waited_for())).await;
+    let alive = hub.admin("/livez").await;
+    assert_eq!((alive.status, alive.text().trim()), (200, "alive"), "slow to fail");
+    let tells = happens_within(2 * PATIENCE, || async {
+        let alive = hub.admin("/livez").await;
+        alive.status == 503 && alive.text().contains("the store's writer has not answered for a minute")
+    });
+    assert!(tells.await, "it goes on as if it were alive");
+    disk.hold(false);
+    eventually("it answers again", || async { hub.admin("/livez").await.status == 200 }).await;
+    assert_eq!(publish(hub.address, "after").await.unwrap().status, 202);
+    held.abort();
 }
 
 /// Whether somebody waits to be accepted there: the queue of a listening socket (state 0A) is not empty.
@@ -498,4 +556,32 @@ async fn every_program_writes_man_pages_and_completions_that_shells_and_man_unde
     assert!(folder.path().join("man/resync-hub-subscriptions-export.1").is_file());
     let process = Process::start("resync-hub", &["completions", "smalltalk"], &HashMap::new()).wait().await;
     assert_eq!(process.code(), Some(2));
+}
+
+#[tokio::test]
+async fn a_configuration_is_printed_with_a_word_from_which_file_it_is() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("hub.toml");
+    fs::write(&file, "listen = \"127.0.0.1:7\"\n").unwrap();
+    let file = file.to_str().unwrap();
+    let printed = async |arguments: &[&str], variable: (&str, &str)| {
+        let mut command = Command::new(binary("resync-hub"));
+        command.args(["config", "print"]).args(arguments).env(variable.0, variable.1);
+        let output = command.output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (arguments, variable) in [(vec![file], ("NO_COLOR", "1")), (Vec::new(), ("RESYNC_HUB_CONFIG", file))]
+    {
+        let (configuration, told) = printed(&arguments, variable).await;
+        assert!(configuration.contains("127.0.0.1:7"), "{configuration}");
+        assert!(told.contains(&format!("the configuration file is {file}")), "{told}");
+    }
+    // Also where a hub is installed as a service: another one is meant.
+    let (configuration, told) = printed(&[], ("RESYNC_HUB_DATA_DIR", "elsewhere")).await;
+    assert!(
+        configuration.contains("\"elsewhere\"") && !configuration.contains("127.0.0.1:7"),
+        "{configuration}"
+    );
+    assert!(told.contains("no configuration file is read"), "{told}");
 }

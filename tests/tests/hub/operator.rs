@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -174,4 +175,16 @@ async fn the_store_of_a_hub_that_was_killed_is_whole_and_that_of_a_running_one_i
     let output = Command::new(binary("resync-hub")).args(arguments).output().await.unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(empty.path().read_dir().unwrap().count(), 0, "what is no store is not made one");
+}
+
+#[tokio::test]
+async fn an_operators_token_that_can_be_guessed_is_told_at_the_start() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start(folder.path()).await;
+    let (_, said) = hub.stop().await;
+    assert!(!said.contains("can be guessed"), "{said}");
+    fs::write(folder.path().join("admin-token"), "hunter2").unwrap();
+    hub.restart().await;
+    hub.process().line("the operator's token is so short that it can be guessed").await;
+    assert_eq!(hub.admin("/api/v1/status").await.status, 200);
 }

@@ -94,6 +94,12 @@ fn the_unit_starts_the_hub_and_does_not_restart_one_with_a_bad_configuration() {
     assert!(setting(&unit, "RestartPreventExitStatus").split(' ').any(|status| status == "64"));
 }
 
+/// The hub asks for five minutes more again and again while its start gets on.
+#[test]
+fn the_unit_ends_a_start_that_stands_still_and_no_other() {
+    assert_eq!(setting(&read("deploy/resync-hub.service"), "TimeoutStartSec"), "5min");
+}
+
 #[test]
 fn the_unit_lets_the_hub_write_where_the_sample_configuration_says() {
     let unit = read("deploy/resync-hub.service");
@@ -109,9 +115,13 @@ fn systemd_hands_the_keys_of_secrets_to_the_hub_as_the_page_on_storage_says() {
     let drop_in = page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a drop-in");
     assert_eq!(complaints(&format!("{}\n{drop_in}", runnable_unit())), "");
     assert_ne!(complaints(&format!("{}\n{}", runnable_unit(), drop_in.replace("LoadC", "LoudC"))), "");
-    let (name, file) = setting(drop_in, "Environment").split_once('=').expect("a variable");
-    let config = config::load(None, [(name.to_owned(), file.to_owned())], &Vec::new()).unwrap();
-    assert_eq!(config.secrets.key_file, Path::new("%d/secrets.keys"));
+    let settings =
+        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("settings");
+    let (_folder, file) = temporary("hub.toml", settings);
+    let handed_over =
+        [("CREDENTIALS_DIRECTORY".to_owned(), "/run/credentials/resync-hub.service".to_owned())];
+    let config = config::load(Some(file.as_path()), handed_over, &Vec::new()).unwrap();
+    assert_eq!(config.secrets.key_file, Path::new("/run/credentials/resync-hub.service/secrets.keys"));
     assert!(setting(drop_in, "LoadCredential").starts_with("secrets.keys:/etc/"));
 }
 

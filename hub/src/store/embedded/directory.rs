@@ -148,7 +148,7 @@ fn folders(engine: Engine, directory: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Secrets and callbacks are in there: nobody but the hub's user may look.
 #[cfg(unix)]
-fn make(directory: &Path) -> io::Result<()> {
+pub(super) fn make(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     if fs::metadata(directory)?.permissions().mode() & 0o077 != 0 {
@@ -158,7 +158,7 @@ fn make(directory: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn make(directory: &Path) -> io::Result<()> {
+pub(super) fn make(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)
 }
 

@@ -56,7 +56,7 @@ use self::engine::{Batch, Engine, Keys, Space};
 use self::layout::{Address, Encryption, Foundation, Stated};
 use self::memory::Ledger;
 pub(super) use self::repair::repair;
-pub(super) use self::restore::{restore, verify};
+pub(super) use self::restore::{restore, restore_stream, verify};
 use self::room::Room;
 use self::shared::Shared;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Write as _};
+use std::io::{self, BufReader, Read, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -28,6 +28,7 @@ pub(in crate::store) fn verify(backup: impl Read) -> Result<(Header, Copied)> {
     read_from(backup, |_| Ok(()))
 }
 
+/// From a file, or whatever else can be opened twice.
 pub(in crate::store) fn restore(
     engine: store::Engine,
     directory: &Path,
@@ -36,9 +37,52 @@ pub(in crate::store) fn restore(
 ) -> Result<(Header, Findings)> {
     refuse_what_is_there(directory, |_| true)?;
     refuse_from_within(directory, backup)?;
+    make_anew(engine, directory, keys, || File::open(backup).map_err(|error| input(backup, &error)))
+}
+
+/// From what comes only once. It is kept in the directory meanwhile, where there is room for what is made of it; under no name, so that
+/// nothing of it stays, however this ends.
+pub(in crate::store) fn restore_stream(
+    engine: store::Engine,
+    directory: &Path,
+    keys: &Keyring,
+    backup: impl Read,
+) -> Result<(Header, Findings)> {
+    refuse_what_is_there(directory, |_| true)?;
+    let is_there = directory.exists();
+    directory::make(directory).map_err(|error| output(directory, &error))?;
+    let restored = keep(directory, backup)
+        .and_then(|kept| make_anew(engine, directory, keys, || from_its_beginning(&kept)));
+    if restored.is_err() && !is_there {
+        // It is not empty where a restore was begun, and stays.
+        let _ = fs::remove_dir(directory);
+    }
+    restored
+}
+
+fn keep(directory: &Path, mut backup: impl Read) -> Result<File> {
+    let unkept = |error: io::Error| {
+        BackupError::Input(format!("it cannot be kept in {} meanwhile: {error}", directory.display()))
+    };
+    let mut kept = tempfile::tempfile_in(directory).map_err(unkept)?;
+    io::copy(&mut backup, &mut kept).map_err(unkept)?;
+    Ok(kept)
+}
+
+fn from_its_beginning(kept: &File) -> Result<File> {
+    let again = kept.try_clone().and_then(|mut again| again.rewind().map(|()| again));
+    again.map_err(|error| BackupError::Input(error.to_string()))
+}
+
+fn make_anew(
+    engine: store::Engine,
+    directory: &Path,
+    keys: &Keyring,
+    open: impl Fn() -> Result<File>,
+) -> Result<(Header, Findings)> {
     // All of it is read before the first byte is written, and the keys are asked for before that, too.
     let (mut encryption, mut beside) = (None, BTreeSet::new());
-    read(backup, |content| {
+    read_from(open()?, |content| {
         let changes = match content {
             Content::Changes(changes) => changes,
             Content::File { name, .. } => {
@@ -63,7 +107,7 @@ pub(in crate::store) fn restore(
     directory::begin_to_restore(directory, is_beside)?;
     let opened = super::open_engine(engine, directory)?;
     let (mut batch, mut bytes, mut began) = (Batch::default(), 0, BTreeSet::new());
-    let (header, _) = read(backup, |content| {
+    let (header, _) = read_from(open()?, |content| {
         match content {
             Content::Changes(changes) => {
                 for (space, key, value) in changes {
@@ -161,10 +205,6 @@ impl Writing<'_> {
 }
 
 /// Hands over everything that is in a backup, in its order.
-fn read(backup: &Path, take: impl FnMut(Content) -> Result<()>) -> Result<(Header, Copied)> {
-    read_from(File::open(backup).map_err(|error| input(backup, &error))?, take)
-}
-
 fn read_from(backup: impl Read, mut take: impl FnMut(Content) -> Result<()>) -> Result<(Header, Copied)> {
     let mut reader = Reader::open(BufReader::with_capacity(1024 * 1024, backup))?;
     if reader.header().store > directory::FORMAT {
