@@ -6,7 +6,7 @@ use resync_core::datetime::DateTime;
 
 use super::super::attempt::{Attempt, Finished};
 use super::super::member::{Failing, Phase, Poison};
-use super::super::schedule::{self, Decision, Failure, Outcome, Row};
+use super::super::schedule::{self, Decision, Failure, GivenUp, Outcome, Row};
 use super::{Machine, Now};
 use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, TopicId};
 
@@ -103,14 +103,10 @@ impl Machine {
             Decision::Retry(pause) => self.back_off(attempt.topic, attempt.subscription, pause, now),
             Decision::Skip(pause) => {
                 member.passed(offset);
-                self.skip(Skip {
-                    topic: attempt.topic,
-                    subscription: attempt.subscription,
-                    offset,
-                    at: now.wall,
-                    class: failure.class,
-                    status: failure.status,
-                });
+                let Attempt { topic, subscription, .. } = *attempt;
+                let Failure { class, status, .. } = *failure;
+                let skip = Skip { topic, subscription, offset, at: now.wall, class, status };
+                self.skip(skip, GivenUp::after(class));
                 self.after_skip(attempt, pause, now);
             }
             Decision::End => {
@@ -162,7 +158,8 @@ impl Machine {
                 member.delivered(*offset);
                 self.counts.delivered += 1;
                 let Poison { class, status, .. } = poison;
-                self.skip(Skip { topic, subscription: id, offset: refused, at: now.wall, class, status });
+                let skip = Skip { topic, subscription: id, offset: refused, at: now.wall, class, status };
+                self.skip(skip, GivenUp::Message);
                 self.go_on(topic, id, now);
             }
             Finished::Vanished => self.remove(topic, id),

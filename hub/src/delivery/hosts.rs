@@ -32,6 +32,15 @@ pub(super) enum Lane {
 
 impl Lane {
     pub(super) const ALL: [Self; 3] = [Self::First, Self::Again, Self::Slow];
+
+    /// What metrics call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Again => "again",
+            Self::Slow => "slow",
+        }
+    }
 }
 
 /// The lanes that have a place left.

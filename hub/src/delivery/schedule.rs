@@ -78,6 +78,41 @@ pub(super) enum Decision {
     End,
 }
 
+/// Why a notification is given up for a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenUp {
+    /// It was refused until the schedule for refusals was over.
+    Refused,
+    /// The host was in trouble until the schedule for trouble was over.
+    Failed,
+    /// The server failed at it again and again, and took the next one.
+    Message,
+    /// The operator wants it so.
+    Operator,
+}
+
+impl GivenUp {
+    pub(super) const ALL: [Self; 4] = [Self::Refused, Self::Failed, Self::Message, Self::Operator];
+
+    /// The schedule for failures of this class is over.
+    pub(super) fn after(class: FailureClass) -> Self {
+        match class {
+            FailureClass::Refused | FailureClass::Gone => Self::Refused,
+            FailureClass::Trouble | FailureClass::Slow | FailureClass::Unsent => Self::Failed,
+        }
+    }
+
+    /// What metrics call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Message => "message",
+            Self::Operator => "operator",
+        }
+    }
+}
+
 impl Outcome {
     /// The outcome that a status stands for (W-149, W-152).
     pub(super) fn of_status(status: StatusCode, retry_after: Option<Duration>) -> Self {
