@@ -14,8 +14,8 @@ use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, Topic
 const POSTPONED: Duration = Duration::from_secs(1);
 /// How long one waits whose record cannot be read. It never will be in this life.
 const UNREADABLE: Duration = Duration::from_secs(3_600);
-/// When a server has answered so many times in a row by failing at a notification, that is suspected to be the cause. What was not
-/// answered says nothing about the notification. One more failure would open the breaker, and nobody could be asked.
+/// When a server has failed at a notification so many times in a row, or hung up on it, that is suspected to be the cause. One more
+/// failure would open the breaker, and nobody could be asked.
 const SUSPICIOUS: u16 = 4;
 
 impl Machine {
@@ -76,6 +76,7 @@ impl Machine {
     }
 
     fn failed(&mut self, attempt: &Attempt, offset: Offset, failure: &Failure, now: Now) {
+        let answers = self.hosts.answers(attempt.host);
         let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
         let another = topic.has_after(offset);
         let Some(member) = topic.member(attempt.subscription) else { return };
@@ -87,7 +88,9 @@ impl Machine {
         let was_gone = member.attempts > 0 && member.class == FailureClass::Gone;
         member.attempts = member.attempts.saturating_add(1);
         member.tries = member.tries.saturating_add(1);
-        member.faults = if failure.may_be_the_messages() { member.faults.saturating_add(1) } else { 0 };
+        let is_suspected = failure.may_be_the_messages(member.answers != answers);
+        member.faults = if is_suspected { member.faults.saturating_add(1) } else { 0 };
+        member.answers = answers;
         member.class = failure.class;
         member.held_back = 0;
         let failing = member.failing.get_or_insert_with(|| Failing::new(now.wall, now.monotonic));
