@@ -13,6 +13,7 @@ mod secrets;
 mod serve;
 mod steer;
 mod systemd;
+mod tokens;
 mod tools;
 
 use std::env;
@@ -46,7 +47,7 @@ enum Command {
     Serve(Settings),
     /// Make, list and revoke the tokens of publishers
     #[command(subcommand)]
-    Token(tools::Token),
+    Token(tokens::Token),
     /// List the topics of a running hub, and where chains of Change Notifications were broken
     Topics(tools::Topics),
     /// Make and replace the keys that encrypt subscribers' secrets
@@ -122,7 +123,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     let command = cli.command.unwrap_or(Command::Serve(cli.serve));
     let result = match command {
         Command::Serve(settings) => serve::run(&settings),
-        Command::Token(token) => tools::token(token),
+        Command::Token(command) => tokens::run(command),
         Command::Topics(command) => tools::topics(command),
         Command::Secrets(command) => secrets::run(command),
         Command::Config(command) => tools::config(command),

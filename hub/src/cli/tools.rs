@@ -1,4 +1,4 @@
-//! The small tools: tokens of publishers, topics, the configuration, the health check.
+//! The small tools: topics, subscriptions, the configuration, the health check.
 
 use std::env;
 use std::fs;
@@ -8,15 +8,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use resync_hub::config::{self, Config, ConfigError, DEFAULT_TOML};
-use resync_hub::operator::{Audit, By};
-use resync_hub::topics::{NewToken, Tokens, TokensError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use super::ask::Admin;
-use super::owner::{AS_ROOT, is_ours, refused};
+use super::owner::{AS_ROOT, refused};
 use super::{Failure, Settings, complain, say, variables};
 
 /// Entries that are asked for at once.
@@ -26,32 +24,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const ACT_TIMEOUT: Duration = Duration::from_secs(300);
 /// The configuration of a hub that is installed as a service.
 const INSTALLED: &str = "/etc/resync-hub/hub.toml";
-
-#[derive(Debug, Subcommand)]
-pub(super) enum Token {
-    /// Make a token; it is shown once
-    Add {
-        /// A name for it, to list and revoke it by
-        name: String,
-        /// Topics that begin like this; may be repeated
-        #[arg(long = "topic-prefix", value_name = "URL", required = true)]
-        topic_prefixes: Vec<String>,
-        #[command(flatten)]
-        hub: WhichHub,
-    },
-    /// List the tokens
-    List {
-        #[command(flatten)]
-        hub: WhichHub,
-    },
-    /// Make a token worthless, at once
-    Revoke {
-        /// Its name
-        name: String,
-        #[command(flatten)]
-        hub: WhichHub,
-    },
-}
 
 /// Which hub's files are meant.
 #[derive(Args, Clone, Debug)]
@@ -199,51 +171,6 @@ fn unread(error: ConfigError) -> Failure {
     }
 }
 
-pub(super) fn token(command: Token) -> Result<(), Failure> {
-    match command {
-        Token::Add { name, topic_prefixes, hub } => {
-            let config = hub.load()?;
-            let what = format!("{name} for {}", topic_prefixes.join(" "));
-            let NewToken(token) =
-                audited(&config, "token add", &what, |path| Tokens::add(path, &name, topic_prefixes))?;
-            say(token);
-        }
-        Token::List { hub } => {
-            let tokens = Tokens::open(&hub.load()?.publisher_tokens_file()).map_err(Failure::new)?;
-            let used = tokens.last_used();
-            for (name, info) in tokens.list() {
-                let used = used.get(name).map_or("never", String::as_str);
-                say(format_args!(
-                    "{name}\tmade {}\tused {used}\t{}",
-                    info.created_at,
-                    info.topic_prefixes.join(" ")
-                ));
-            }
-        }
-        Token::Revoke { name, hub } => {
-            audited(&hub.load()?, "token revoke", &name, |path| Tokens::revoke(path, &name))?;
-            say(format_args!("{name} is revoked"));
-        }
-    }
-    Ok(())
-}
-
-/// Changes the hub's tokens, and writes that down where a running hub would.
-fn audited<T>(
-    config: &Config,
-    act: &str,
-    what: &str,
-    change: impl FnOnce(&Path) -> Result<T, TokensError>,
-) -> Result<T, Failure> {
-    fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
-    is_ours(config)?;
-    let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
-    let begun = audit.begin(By::Files, act, what).map_err(Failure::new)?;
-    let changed = change(&config.publisher_tokens_file());
-    audit.end(begun, &changed.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
-    changed.map_err(Failure::new)
-}
-
 pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Print { default: true, .. } => say(DEFAULT_TOML.trim_end()),
@@ -359,11 +286,21 @@ impl AdminApi {
     }
 
     pub(super) fn ask(self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
-        let config = self.hub.load()?;
-        let token = admin_token(&config)?;
-        let patience = if method == "GET" { ANSWER_TIMEOUT } else { ACT_TIMEOUT };
-        Admin { patience, ..over(&config, self.admin, &token) }.ask(method, path, body)
+        order(&self.hub.load()?, self.admin, method, path, body)
     }
+}
+
+/// What a running hub's admin API answers.
+pub(super) fn order(
+    config: &Config,
+    address: Option<SocketAddr>,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Result<String, Failure> {
+    let token = admin_token(config)?;
+    let patience = if method == "GET" { ANSWER_TIMEOUT } else { ACT_TIMEOUT };
+    Admin { patience, ..over(config, address, &token) }.ask(method, path, body)
 }
 
 /// The operator's side of a running hub, with this token.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::attempt::{Attempt, Finished};
 use super::super::member::{Failing, Phase, Poison};
-use super::super::schedule::{self, Decision, Failure, Outcome, Row};
+use super::super::schedule::{self, Decision, Failure, GivenUp, Outcome, Row};
 use super::{Machine, Now};
 use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, TopicId};
 
@@ -12,8 +12,8 @@ use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, Topic
 const POSTPONED: Duration = Duration::from_secs(1);
 /// How long one waits whose record cannot be read. It never will be in this life.
 const UNREADABLE: Duration = Duration::from_secs(3_600);
-/// When a server has answered so many times in a row by failing at a notification, that is suspected to be the cause. What was not
-/// answered says nothing about the notification. One more failure would open the breaker, and nobody could be asked.
+/// When a server has failed at a notification so many times in a row, or hung up on it, that is suspected to be the cause. One more
+/// failure would open the breaker, and nobody could be asked.
 const SUSPICIOUS: u16 = 4;
 
 impl Machine {
@@ -73,6 +73,7 @@ impl Machine {
     }
 
     fn failed(&mut self, attempt: &Attempt, offset: Offset, failure: &Failure, now: Now) {
+        let answers = self.hosts.answers(attempt.host);
         let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
         let another = topic.has_after(offset);
         let Some(member) = topic.member(attempt.subscription) else { return };
@@ -84,7 +85,9 @@ impl Machine {
         let was_gone = member.attempts > 0 && member.class == FailureClass::Gone;
         member.attempts = member.attempts.saturating_add(1);
         member.tries = member.tries.saturating_add(1);
-        member.faults = if failure.may_be_the_messages() { member.faults.saturating_add(1) } else { 0 };
+        let is_suspected = failure.may_be_the_messages(member.answers != answers);
+        member.faults = if is_suspected { member.faults.saturating_add(1) } else { 0 };
+        member.answers = answers;
         member.class = failure.class;
         member.held_back = 0;
         let failing = member.failing.get_or_insert_with(|| Failing::new(now.wall, now.monotonic));
@@ -100,14 +103,10 @@ impl Machine {
             Decision::Retry(pause) => self.back_off(attempt.topic, attempt.subscription, pause, now),
             Decision::Skip(pause) => {
                 member.passed(offset);
-                self.skip(Skip {
-                    topic: attempt.topic,
-                    subscription: attempt.subscription,
-                    offset,
-                    at: now.wall,
-                    class: failure.class,
-                    status: failure.status,
-                });
+                let Attempt { topic, subscription, .. } = *attempt;
+                let Failure { class, status, .. } = *failure;
+                let skip = Skip { topic, subscription, offset, at: now.wall, class, status };
+                self.skip(skip, GivenUp::after(class));
                 self.after_skip(attempt, pause, now);
             }
             Decision::End => {
@@ -159,7 +158,8 @@ impl Machine {
                 member.delivered(*offset);
                 self.counts.delivered += 1;
                 let Poison { class, status, .. } = poison;
-                self.skip(Skip { topic, subscription: id, offset: refused, at: now.wall, class, status });
+                let skip = Skip { topic, subscription: id, offset: refused, at: now.wall, class, status };
+                self.skip(skip, GivenUp::Message);
                 self.go_on(topic, id, now);
             }
             Finished::Vanished => self.remove(topic, id),

@@ -243,6 +243,7 @@ impl Courier {
             Err(EgressError::Exhausted) => Finished::Postponed,
             Err(EgressError::Unconfirmed(HeldBack::Trickle(wait))) => Finished::HeldBack(*wait),
             Err(EgressError::Unconfirmed(HeldBack::Question)) => Finished::Undecided,
+            Err(EgressError::Cut(_)) => answered(Outcome::cut()),
             Err(_) => answered(Outcome::unreachable()),
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);

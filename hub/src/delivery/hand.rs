@@ -6,6 +6,7 @@ use super::super::hosts::OpenHost;
 use super::super::operator::{Act, LateSubscription, Owed, Progress, TopicStanding, Waits, Which};
 use super::{Machine, Now};
 use crate::delivery::member::Phase;
+use crate::delivery::schedule::GivenUp;
 use crate::store::{FailureClass, Offset, Replayed, Skip, SubscriptionId, TopicId};
 
 impl Machine {
@@ -163,7 +164,8 @@ impl Machine {
         let class = member.class;
         member.passed(offset);
         member.suspect = None;
-        self.skip(Skip { topic, subscription: id, offset, at: now.wall, class, status: None });
+        let skip = Skip { topic, subscription: id, offset, at: now.wall, class, status: None };
+        self.skip(skip, GivenUp::Operator);
         self.go_on(topic, id, now);
         true
     }

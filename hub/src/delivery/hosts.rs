@@ -32,6 +32,15 @@ pub(super) enum Lane {
 
 impl Lane {
     pub(super) const ALL: [Self; 3] = [Self::First, Self::Again, Self::Slow];
+
+    /// What metrics call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Again => "again",
+            Self::Slow => "slow",
+        }
+    }
 }
 
 /// The lanes that have a place left.
@@ -95,6 +104,8 @@ struct Host {
     /// It has been slow, and is until so many more answers have come quickly, one after the other.
     quick_owed: u32,
     next_again: bool,
+    /// How often it has answered, be it with a refusal.
+    answers: u32,
 }
 
 /// A host that is left alone.
@@ -213,6 +224,11 @@ impl Hosts {
         self.states[id.0 as usize].confirmations
     }
 
+    /// How often it has answered, so that whoever got no answer can tell whether others have.
+    pub(super) fn answers(&self, id: HostId) -> u32 {
+        self.states[id.0 as usize].answers
+    }
+
     /// Gives a place back that was taken at this moment, for nothing.
     pub(super) fn release(&mut self, id: HostId, begun: Instant) {
         let begun_then = self.under_way.remove(&(begun, id));
@@ -239,6 +255,10 @@ impl Hosts {
     }
 
     fn record(&mut self, id: HostId, sign: Sign, now: Instant) {
+        if sign == Sign::Alive {
+            let host = self.host(id);
+            host.answers = host.answers.wrapping_add(1);
+        }
         if sign == Sign::Alive && !self.breakers.contains_key(&id) {
             return;
         }
@@ -392,6 +412,7 @@ impl Host {
             in_ready: [false; 3],
             quick_owed: 0,
             next_again: false,
+            answers: 0,
         }
     }
 

@@ -15,8 +15,10 @@ pub(super) struct Member {
     pub(super) attempts: u16,
     /// Failed attempts at the next notification: where only the newest version counts, fewer than the row may be long.
     pub(super) tries: u16,
-    /// How many of the last ones in a row the server has answered by failing at what was sent.
+    /// How many of the last ones in a row may be for what was sent.
     pub(super) faults: u16,
+    /// How often its host had answered when it failed last.
+    pub(super) answers: u32,
     pub(super) failing: Option<Failing>,
     /// How many times in a row nothing was sent, since nobody has confirmed where its name leads.
     pub(super) held_back: u16,
@@ -88,6 +90,7 @@ impl Member {
             attempts: 0,
             tries: 0,
             faults: 0,
+            answers: 0,
             failing: None,
             held_back: 0,
             class: FailureClass::Slow,

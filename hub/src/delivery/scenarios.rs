@@ -116,7 +116,7 @@ fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
         world.machine.next(world.now, OpenLanes::ALL).is_none(),
         "the first notification has been given up"
     );
-    assert_eq!(world.machine.take_counts().skipped, 1);
+    assert_eq!(world.machine.take_counts().given_up, [1, 0, 0, 0], "by the schedule for refusals");
     world.publish_to(topic);
     let attempt = world.machine.next(world.now, OpenLanes::ALL).expect("the next notification is tried");
     assert_eq!((attempt.offset, attempt.number), (Offset(2), 1));
@@ -155,6 +155,41 @@ fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() 
     assert_eq!((got, skipped), (vec![1, 3, 4, 5], true));
 }
 
+/// What a subscriber has got after 13 minutes whose server hangs up on the second of five notifications, or lets it time out, and what
+/// was given up; `others`: whether its host answers somebody else every few seconds.
+fn unanswered_at_the_second(outcome: &Outcome, others: bool) -> (Vec<u64>, [u64; 4]) {
+    let mut world = World::new(67);
+    world.machine.limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
+    let (topic, other) = (TopicId(1), TopicId(2));
+    join(&mut world, topic, 1, "http://crowded.example");
+    join(&mut world, other, 2, "http://crowded.example");
+    (0..5).for_each(|_| append(&mut world, topic, Rule::Every));
+    let mut got = Vec::new();
+    for second in 0..13 * 60 {
+        if others && second % 5 == 0 {
+            append(&mut world, other, Rule::Every);
+        }
+        while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+            let is_second = (attempt.topic, attempt.offset) == (topic, Offset(2));
+            let outcome = if is_second { outcome.clone() } else { Outcome::Delivered };
+            if attempt.topic == topic && !is_second {
+                got.push(attempt.offset.0);
+            }
+            let answered = Finished::Answered { offset: attempt.offset, outcome };
+            world.machine.finished(&attempt, answered, world.now);
+        }
+        world.wait(1);
+    }
+    (got, world.machine.take_counts().given_up)
+}
+
+#[test]
+fn a_notification_on_which_a_server_hangs_up_is_given_up_where_its_host_answers_others_and_only_there() {
+    assert_eq!(unanswered_at_the_second(&Outcome::cut(), true), (vec![1, 3, 4, 5], [0, 0, 1, 0]));
+    assert_eq!(unanswered_at_the_second(&Outcome::cut(), false), (vec![1], [0; 4]));
+    assert_eq!(unanswered_at_the_second(&Outcome::unreachable(), true), (vec![1], [0; 4]));
+}
+
 #[test]
 fn a_notification_that_met_an_outage_is_not_given_up_for_errors_after_it() {
     let error = Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
@@ -179,7 +214,7 @@ fn a_notification_that_met_an_outage_is_not_given_up_for_errors_after_it() {
             }
             world.wait(5);
         }
-        assert_eq!((got, world.machine.take_counts().skipped), (vec![1, 2, 3], 0), "{unanswered}");
+        assert_eq!((got, world.machine.take_counts().given_up), (vec![1, 2, 3], [0; 4]), "{unanswered}");
     }
 }
 
@@ -205,7 +240,7 @@ fn what_failed_while_a_host_was_down_is_not_given_up_when_it_comes_back() {
             world.wait(5);
             failing = failing.saturating_sub(5);
         }
-        assert_eq!(world.machine.take_counts().skipped, 0, "after {outage} s");
+        assert_eq!(world.machine.take_counts().given_up, [0; 4], "after {outage} s");
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) struct Failure {
     pub(super) status: Option<u16>,
     /// The subscriber's `Retry-After`.
     pub(super) retry_after: Option<Duration>,
+    /// The server took the request and hung up without an answer.
+    pub(super) cut: bool,
 }
 
 /// The failures since the last success, this one included.
@@ -78,6 +80,41 @@ pub(super) enum Decision {
     End,
 }
 
+/// Why a notification is given up for a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenUp {
+    /// It was refused until the schedule for refusals was over.
+    Refused,
+    /// The host was in trouble until the schedule for trouble was over.
+    Failed,
+    /// The server failed at it again and again, and took the next one.
+    Message,
+    /// The operator wants it so.
+    Operator,
+}
+
+impl GivenUp {
+    pub(super) const ALL: [Self; 4] = [Self::Refused, Self::Failed, Self::Message, Self::Operator];
+
+    /// The schedule for failures of this class is over.
+    pub(super) fn after(class: FailureClass) -> Self {
+        match class {
+            FailureClass::Refused | FailureClass::Gone => Self::Refused,
+            FailureClass::Trouble | FailureClass::Slow | FailureClass::Unsent => Self::Failed,
+        }
+    }
+
+    /// What metrics call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Message => "message",
+            Self::Operator => "operator",
+        }
+    }
+}
+
 impl Outcome {
     /// The outcome that a status stands for (W-149, W-152).
     pub(super) fn of_status(status: StatusCode, retry_after: Option<Duration>) -> Self {
@@ -87,20 +124,29 @@ impl Outcome {
             408 | 425 | 429 | 500.. => FailureClass::Trouble,
             _ => FailureClass::Refused,
         };
-        Self::Failed(Failure { class, status: Some(status.as_u16()), retry_after })
+        Self::Failed(Failure { class, status: Some(status.as_u16()), retry_after, cut: false })
     }
 
     /// No answer at all.
     pub(super) fn unreachable() -> Self {
-        Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: None })
+        Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: None, cut: false })
+    }
+
+    /// No answer, although the request was sent and not waited for in vain.
+    pub(super) fn cut() -> Self {
+        Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: None, cut: true })
     }
 }
 
 impl Failure {
     /// Whether what was sent may be the cause: the server has failed at it, and does not ask for patience. Where no answer came the
-    /// cause may be anything on the way there, and the next message be the first one after it.
-    pub(super) fn may_be_the_messages(&self) -> bool {
-        self.class == FailureClass::Trouble && self.status.is_some_and(|status| status >= 500)
+    /// cause may be anything on the way there, and the next message be the first one after it: unless the server has hung up on this
+    /// one, and its host has answered others since the attempt before.
+    pub(super) fn may_be_the_messages(&self, others_were_answered: bool) -> bool {
+        match self.status {
+            Some(status) => self.class == FailureClass::Trouble && status >= 500,
+            None => self.cut && others_were_answered,
+        }
     }
 }
 
@@ -198,6 +244,24 @@ mod tests {
     fn trouble_of_the_host_gets_the_long_schedule() {
         for status in [408, 425, 429, 500, 502, 503, 504, 599] {
             assert_eq!(failure(status).class, FailureClass::Trouble, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_suspected_where_the_server_fails_at_it_or_hangs_up_on_it_alone() {
+        let unanswered = |outcome| match outcome {
+            Outcome::Failed(failure) => failure,
+            Outcome::Delivered => panic!("it is a success"),
+        };
+        for (failure, alone, beside_others) in [
+            (failure(500), true, true),
+            (failure(429), false, false),
+            (failure(404), false, false),
+            (unanswered(Outcome::unreachable()), false, false),
+            (unanswered(Outcome::cut()), false, true),
+        ] {
+            let suspected = [false, true].map(|others| failure.may_be_the_messages(others));
+            assert_eq!(suspected, [alone, beside_others], "{failure:?}");
         }
     }
 

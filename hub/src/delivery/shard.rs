@@ -14,7 +14,7 @@ use super::clock::Clock;
 use super::hosts::{HostId, Hosts, Lane, OpenLanes};
 use super::member::{Failing, Phase};
 use super::round::Round;
-use super::schedule::RetryPolicy;
+use super::schedule::{GivenUp, RetryPolicy};
 use super::sweep::{Step, TopicState};
 use crate::store::{
     Ahead, Checkpoint, Ended, FailureClass, Gap, Keep, Replayed, Rule, Shard, ShardState, Skip, Slot,
@@ -59,8 +59,8 @@ pub(super) struct Counts {
     pub(super) delivered: u64,
     /// All other attempts.
     pub(super) failed: u64,
-    /// Notifications given up.
-    pub(super) skipped: u64,
+    /// Notifications given up, by why.
+    pub(super) given_up: [u64; GivenUp::ALL.len()],
     /// Notifications that were owed and no longer in the log.
     pub(super) lost_to_retention: u64,
 }
@@ -539,8 +539,8 @@ impl Machine {
         })
     }
 
-    fn skip(&mut self, skip: Skip) {
-        self.counts.skipped += 1;
+    fn skip(&mut self, skip: Skip, why: GivenUp) {
+        self.counts.given_up[why as usize] += 1;
         self.skips.push(skip);
     }
 

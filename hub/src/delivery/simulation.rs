@@ -348,9 +348,10 @@ impl World {
             return self.machine.finished(&attempt, finished, self.now);
         }
         let outcome = match self.sick.get(&attempt.subscription).copied() {
-            None if self.poison.contains(&(attempt.subscription, offset)) => {
-                Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None)
-            }
+            None if self.poison.contains(&(attempt.subscription, offset)) => match offset.0 % 2 {
+                0 => Outcome::cut(),
+                _ => Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None),
+            },
             Some(status) => {
                 if status == 410 && !asked_before {
                     self.count_gone(&attempt);

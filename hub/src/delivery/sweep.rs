@@ -120,6 +120,7 @@ impl TopicState {
             // Of a topic that is fetched the row may be about versions of which nobody asks any more.
             tries: if self.latest.0 > 0 { 0 } else { laggard.attempts },
             faults: 0,
+            answers: 0,
             failing,
             held_back: u16::from(laggard.class == FailureClass::Unsent),
             class: laggard.class,

@@ -112,6 +112,8 @@ pub(super) struct Worker {
     confirmed: Confirmed,
     counters: Arc<Counters>,
     lanes: Lanes,
+    /// The requests under way that were told last.
+    told: [usize; 3],
     owned: Vec<Owned>,
     turn: usize,
     in_flight: FuturesUnordered<UnderWay>,
@@ -183,6 +185,7 @@ impl Worker {
             confirmed,
             counters,
             lanes: Lanes::new(max_in_flight),
+            told: [0; 3],
             owned,
             turn: 0,
             in_flight: FuturesUnordered::new(),
@@ -224,7 +227,10 @@ impl Worker {
                 results = run_or_wait(&mut self.saving) => self.take_saved(results),
                 turn = self.lanes.pressure.looked() => self.lanes.pressure.take(turn),
                 () = wait_until(timer) => {}
-                _ = checkpoints.tick() => self.save_progress(),
+                _ = checkpoints.tick() => {
+                    self.tell_in_flight();
+                    self.save_progress();
+                }
                 _ = looks.tick() => self.look(),
                 _ = counts.tick() => self.count_past_due(),
                 () = yield_now(), if self.is_interrupted() => {}
@@ -418,6 +424,11 @@ impl Worker {
         self.owned.iter().filter_map(|owned| owned.machine.next_timer()).min().map(Instant::from_std)
     }
 
+    fn tell_in_flight(&mut self) {
+        self.counters.move_in_flight(self.told, self.lanes.taken);
+        self.told = self.lanes.taken;
+    }
+
     fn count_past_due(&mut self) {
         let now = Now::read().monotonic;
         for owned in &mut self.owned {
@@ -480,7 +491,7 @@ impl Worker {
             self.counters.add(counts);
         }
         if self.unsaved.is_empty() {
-            self.answer_orders();
+            self.all_saved();
         } else {
             let store = Arc::clone(&self.store);
             let saves = std::mem::take(&mut self.unsaved);
@@ -513,11 +524,14 @@ impl Worker {
         again.append(&mut self.unsaved);
         self.unsaved = again;
         if self.unsaved.is_empty() {
-            self.answer_orders();
+            self.all_saved();
         }
     }
 
-    fn answer_orders(&mut self) {
+    /// What was done before the last save began is durable.
+    fn all_saved(&mut self) {
+        let until = self.save_began.into_std();
+        self.owned.iter().for_each(|owned| self.counters.set_saved(owned.shard, until));
         for (reply, concerned) in self.being_saved.drain(..) {
             let _ = reply.send(concerned);
         }

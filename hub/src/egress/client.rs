@@ -99,6 +99,9 @@ pub enum EgressError {
     /// No connection, or it broke.
     #[error("{0}")]
     Network(String),
+    /// The request was sent, and then the connection broke, or what came was no answer.
+    #[error("{0}")]
+    Cut(String),
     /// There is no way from here to the address.
     #[error("no way leads there: {0}")]
     NoWay(String),
@@ -369,7 +372,9 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
         innermost = current.to_string();
         cause = current.source();
     }
-    EgressError::Network(innermost)
+    // Of what did not go out the client says that it was cancelled, or that there was no connection any more.
+    let was_sent = error.downcast_ref::<hyper::Error>().is_some_and(|e| !e.is_canceled() && !e.is_closed());
+    if was_sent { EgressError::Cut(innermost) } else { EgressError::Network(innermost) }
 }
 
 #[cfg(test)]
@@ -464,7 +469,7 @@ mod tests {
         let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 0\r\n\r\n", "X: y\r\n".repeat(HEAD_FIELDS));
         for answer in [long, many] {
             let answer = send(answer, ReadLimit::Discard(0)).await;
-            assert!(matches!(answer, Err(EgressError::Network(_))), "{answer:?}");
+            assert!(matches!(answer, Err(EgressError::Cut(_))), "{answer:?}");
         }
     }
 
@@ -474,6 +479,23 @@ mod tests {
         let refused = send(answer, ReadLimit::Keep(1_024)).await;
         assert!(matches!(refused, Err(EgressError::Compressed)), "{refused:?}");
         assert!(send(answer, ReadLimit::Discard(1_024)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_hangs_up_on_a_request_is_told_from_one_that_is_not_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let client = client();
+        let ask =
+            || client.send(Request::post(&url).body(Full::default()).unwrap(), ReadLimit::Discard(1_024));
+        let (cut, ()) = tokio::join!(ask(), async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+        });
+        assert!(matches!(cut, Err(EgressError::Cut(_))), "{cut:?}");
+        drop(listener);
+        let away = ask().await;
+        assert!(matches!(away, Err(EgressError::Network(_))), "{away:?}");
     }
 
     #[tokio::test]
@@ -491,15 +513,14 @@ mod tests {
                 .await
                 .unwrap_err()
         };
+        // Whoever hangs up at once may do so before the request is sent.
+        let was_tried = |error: &EgressError| matches!(error, EgressError::Network(_) | EgressError::Cut(_));
         for address in ["127.0.0.1", "127.0.0.2"] {
-            assert!(matches!(ask(&strangers, address).await, EgressError::Network(_)));
+            assert!(was_tried(&ask(&strangers, address).await));
         }
         assert!(matches!(ask(&strangers, "127.0.0.3").await, EgressError::Crowded(_)));
-        assert!(matches!(ask(&strangers, "127.0.1.1").await, EgressError::Network(_)), "another network");
-        assert!(
-            matches!(ask(&known, "127.0.0.3").await, EgressError::Network(_)),
-            "others are not counted with them"
-        );
+        assert!(was_tried(&ask(&strangers, "127.0.1.1").await), "another network");
+        assert!(was_tried(&ask(&known, "127.0.0.3").await), "others are not counted with them");
     }
 
     #[tokio::test]

@@ -124,6 +124,21 @@ fn write(
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
+/// A metric of several kinds, which the label names.
+fn write_kinds<M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder,
+    (name, help): (&str, &str),
+    label: &str,
+    kinds: &[(&'static str, M)],
+) -> fmt::Result {
+    let Some((_, first)) = kinds.first() else { return Ok(()) };
+    let mut family = encoder.encode_descriptor(name, help, None, first.metric_type())?;
+    for (kind, metric) in kinds {
+        metric.encode(family.encode_family(&[(label, *kind)])?)?;
+    }
+    Ok(())
+}
+
 /// Prometheus knows no integers; what the hub counts stays below 2^53.
 #[allow(clippy::cast_precision_loss, reason = "said above")]
 fn count(number: u64) -> f64 {

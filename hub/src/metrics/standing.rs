@@ -3,14 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{count, write};
+use super::{count, write, write_kinds};
 use crate::delivery::Counters;
 use crate::disk::Disk;
 use crate::operator::Drain;
@@ -69,6 +69,11 @@ impl Collector for Standing {
                 "Callback origins that are left alone for a while because they fail",
                 count(totals.open_breakers as u64),
             ),
+            (
+                "checkpoint_age_seconds",
+                "For how long there may have been progress of delivery that is not durable yet: a crash repeats it",
+                self.counters.checkpoint_age(Instant::now()).as_secs_f64(),
+            ),
         ];
         for (name, help, value) in gauges {
             write(&mut encoder, (name, help), &ConstGauge::new(value))?;
@@ -80,21 +85,13 @@ impl Collector for Standing {
             let help = "Bytes that the disk of data_dir has";
             write(&mut encoder, ("disk_size_bytes", help), &ConstGauge::new(count(disk.size)))?;
         }
-        let counters = [
-            (
-                "given_up",
-                "Notifications that were given up for a subscription after all attempts",
-                totals.skipped,
-            ),
-            (
-                "gap",
-                "Notifications that retention removed before a subscription got them",
-                totals.lost_to_retention,
-            ),
-        ];
-        for (name, help, value) in counters {
-            write(&mut encoder, (name, help), &ConstCounter::new(value))?;
-        }
-        Ok(())
+        let in_flight = self.counters.in_flight();
+        let in_flight = in_flight.map(|(lane, number)| (lane, ConstGauge::new(count(number as u64))));
+        write_kinds(&mut encoder, ("inflight", "Deliveries under way"), "lane", &in_flight)?;
+        let help = "Notifications that were given up for a subscription";
+        let given_up = self.counters.given_up().map(|(why, number)| (why, ConstCounter::new(number)));
+        write_kinds(&mut encoder, ("given_up", help), "reason", &given_up)?;
+        let help = "Notifications that retention removed before a subscription got them";
+        write(&mut encoder, ("gap", help), &ConstCounter::new(totals.lost_to_retention))
     }
 }

@@ -240,7 +240,10 @@ mod tests {
         let tracer = Tracer::default();
         let none = tracer.begin(None, "publish", SpanKind::Server);
         assert_eq!((none.context(), none.passed_on()), (None, None));
-        let span = tracer.begin(context(VALUE), "publish", SpanKind::Server);
+        let mut span = tracer.begin(context(VALUE), "publish", SpanKind::Server);
+        span.note("id", || -> String { unreachable!("nobody reads it") });
+        span.fail(|| unreachable!("nobody reads it"));
+        assert!(span.recorded.is_none(), "nothing is put aside for it");
         assert_eq!(span.context(), context(VALUE), "what follows is a child of the publisher's span");
         let [first, second] = [span.passed_on().unwrap(), span.passed_on().unwrap()];
         assert_eq!(first.trace(), second.trace());

@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, eventually, refusing, request};
+use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, binary, eventually, refusing, request};
 use serde_json::Value;
 use tempfile::tempdir;
+use tokio::process::Command;
 
 const TOPIC: &str = "http://example.com/framework/";
 
@@ -168,6 +169,15 @@ async fn a_subscription_tells_why_nothing_arrives_and_not_where_its_callback_is(
     );
 }
 
+/// What a publisher with this token is answered.
+async fn post_with(hub: &HubProcess, token: &str) -> u16 {
+    let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
+    let authorization = format!("Bearer {token}");
+    let headers =
+        [("Content-Type", "text/plain"), ("Link", link.as_str()), ("Authorization", &authorization)];
+    resync_tests::harness::post(hub.address, &headers, b"news").await.unwrap().status
+}
+
 #[tokio::test]
 async fn tokens_are_made_used_and_revoked_and_every_act_is_written_down_also_across_a_crash() {
     let folder = tempdir().unwrap();
@@ -184,16 +194,9 @@ async fn tokens_are_made_used_and_revoked_and_every_act_is_written_down_also_acr
     let listed = hub.admin("/api/v1/tokens").await.text();
     assert!(listed.contains("library") && !listed.contains(&token));
 
-    let post = async |hub: &HubProcess| {
-        let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
-        let authorization = format!("Bearer {token}");
-        let headers =
-            [("Content-Type", "text/plain"), ("Link", link.as_str()), ("Authorization", &authorization)];
-        resync_tests::harness::post(hub.address, &headers, b"news").await.unwrap().status
-    };
-    assert_eq!(post(&hub).await, 202);
+    assert_eq!(post_with(&hub, &token).await, 202);
     assert_eq!(hub.order("DELETE", "/api/v1/tokens/library", "").await.status, 200);
-    assert_eq!(post(&hub).await, 401);
+    assert_eq!(post_with(&hub, &token).await, 401);
     is_problem(&hub.order("DELETE", "/api/v1/tokens/library", "").await, 404);
     hub.kill().await;
     hub.restart().await;
@@ -211,6 +214,42 @@ async fn tokens_are_made_used_and_revoked_and_every_act_is_written_down_also_acr
     assert_eq!((told[0].2.as_str(), told[3].2.as_str()), ("made", "done"));
     assert!(told[1].2.contains("already") && told[4].2.contains("no such token"), "{told:?}");
     assert!(!answer.text().contains(&token));
+}
+
+/// Root, beside a service whose user comes and goes, could write nothing that this user can read.
+#[tokio::test]
+async fn the_command_line_lets_the_running_hub_make_and_revoke_tokens_and_writes_nothing_itself() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start_public(folder.path(), &[("PUBLISH_POLICY", "token")]).await;
+    let (data, environment) = (folder.path().display().to_string(), hub.environment().clone());
+    let token = async |arguments: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 0 && exec \"$0\" \"$@\""]).arg(binary("resync-hub")).arg("token");
+        let output = command.args(arguments).args(["--data-dir", &data]).envs(&environment).output();
+        let output = output.await.unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), said)
+    };
+    let name = "the library / 1";
+    let add = ["add", name, "--topic-prefix", "http://example.com/"];
+    let (made, said) = token(&add).await;
+    assert!(made, "{said}");
+    let shown = said.trim();
+    assert_eq!(post_with(&hub, shown).await, 202);
+    let (again, said) = token(&add).await;
+    assert!(!again && said.contains("already"), "{said}");
+    let (listed, said) = token(&["list"]).await;
+    assert!(listed && said.starts_with(name) && said.contains("\tmade ") && !said.contains(shown), "{said}");
+    let (revoked, said) = token(&["revoke", name]).await;
+    assert!(revoked && said.contains("is revoked"), "{said}");
+    assert_eq!(post_with(&hub, shown).await, 401);
+
+    let acts = json(&hub.admin("/api/v1/audit").await);
+    let acts = acts["items"].as_array().unwrap();
+    assert!(acts.len() == 3 && acts.iter().all(|act| act["by"] == "api"), "{acts:?}");
+    hub.stop().await;
+    let (written, said) = token(&add).await;
+    assert!(!written, "what a stopped hub has it could not write: {said}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, eventually, post};
+use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, eventually, post};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/framework/";
@@ -62,7 +62,7 @@ async fn publishes_deliveries_and_their_times_are_counted_without_naming_anybody
         ("websub_past_due_subscriptions", 0.0),
         ("websub_verifications_total{result=\"confirmed\"}", 1.0),
         ("websub_verifications_total{result=\"refused\"}", 0.0),
-        ("websub_given_up_total", 0.0),
+        ("websub_given_up_total{reason=\"refused\"}", 0.0),
     ] {
         assert_eq!(now.get(name), Some(&value), "{name}");
     }
@@ -89,6 +89,35 @@ async fn failures_are_told_by_their_kind() {
         now["websub_deliveries_total{outcome=\"connection\"}"] >= 1.0
             && now["websub_laggards"] == 1.0
             && now["websub_past_due_subscriptions"] == 0.0
+    })
+    .await;
+
+    let listed = hub.admin("/api/v1/subscriptions").await;
+    let listed: serde_json::Value = serde_json::from_slice(&listed.body).unwrap();
+    let skip = format!("/api/v1/deliveries/skip?subscription={}", listed["items"][0]["id"]);
+    eventually("it is skipped", || async { hub.admin_post(&skip, "").await.status == 200 }).await;
+    let by = |reason: &str| format!("websub_given_up_total{{reason=\"{reason}\"}}");
+    eventually("it is told who gave it up", || async {
+        series(&hub.admin("/metrics").await)[&by("operator")] == 1.0
+    })
+    .await;
+    let now = series(&hub.admin("/metrics").await);
+    assert_eq!(["refused", "failed", "message"].map(|reason| now[&by(reason)]), [0.0; 3]);
+}
+
+#[tokio::test]
+async fn deliveries_under_way_are_told_by_their_lane_and_progress_is_saved_all_the_while() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
+    destination.behave(|_| Reply::Hang);
+    assert_eq!(hub.publish(TOPIC, "news").await.unwrap().status, 202);
+    eventually("it is under way", || async {
+        let now = series(&hub.admin("/metrics").await);
+        let lanes =
+            ["first", "again", "slow"].map(|lane| now[&format!("websub_inflight{{lane=\"{lane}\"}}")]);
+        lanes == [1.0, 0.0, 0.0] && now["websub_checkpoint_age_seconds"] < 0.5
     })
     .await;
 }

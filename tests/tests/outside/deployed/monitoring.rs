@@ -49,7 +49,7 @@ fn metrics(text: &str) -> BTreeSet<&str> {
 /// `name="value"` for labels of the hub's own.
 fn labels(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for name in ["result", "outcome", "until", "listener"] {
+    for name in ["result", "outcome", "until", "listener", "reason", "lane"] {
         for rest in text.split(&format!("{name}=\"")).skip(1) {
             found.insert(format!("{name}=\"{}\"", rest.split('"').next().unwrap()));
         }

@@ -137,12 +137,16 @@ fn acts(session: &Session, detail: &SubscriptionDetail) -> Markup {
                         }
                     }
                 }
-                form method="post" action="/act" {
-                    (word(session))
-                    input type="hidden" name="topic" value=(detail.subscription.topic);
-                    input type="hidden" name="topic_id" value=(detail.topic_id);
-                    input type="hidden" name="act" value="pause";
-                    button { "Pause its topic" }
+                details {
+                    summary { "Pause its topic …" }
+                    form method="post" action="/act" {
+                        (word(session))
+                        input type="hidden" name="topic" value=(detail.subscription.topic);
+                        input type="hidden" name="topic_id" value=(detail.topic_id);
+                        input type="hidden" name="act" value="pause";
+                        p.hint { "One subscription alone cannot be paused: until the topic is resumed, nobody who is subscribed to it gets anything." }
+                        button { "Pause the topic" }
+                    }
                 }
                 details.danger {
                     summary { "Deny …" }
