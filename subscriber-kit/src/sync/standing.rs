@@ -14,6 +14,7 @@ use super::folder::CopyFolder;
 use super::memory::Scope;
 use super::plan::Line;
 use super::seams::Seams;
+use super::told::Told;
 
 const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;
@@ -78,11 +79,25 @@ pub(crate) struct Standing {
     /// What the lists of changes left untold so far, also where a newer list has told it since.
     #[serde(default)]
     pub(crate) seams: Seams,
+    /// What notifications told of that happened after the point.
+    #[serde(default, skip_serializing_if = "Told::is_empty")]
+    pub(crate) told: Told,
 }
 
 impl Standing {
     pub(crate) fn new(scope: Scope, point: Point, undone: Vec<Undone>) -> Self {
-        Self { format: FORMAT, scope, point, undone, uncertain: None, seams: Seams::default() }
+        let (uncertain, seams, told) = (None, Seams::default(), Told::default());
+        Self { format: FORMAT, scope, point, undone, uncertain, seams, told }
+    }
+
+    /// The same, with what notifications told of.
+    pub(crate) fn with_told(self, told: &Told) -> Self {
+        Self { told: told.since(self.point.reached()), ..self }
+    }
+
+    /// Whether a change that a notification told of is still to be dealt with.
+    pub(crate) fn owes_what_was_told(&self) -> bool {
+        self.undone.iter().any(|undone| self.told.knows(&undone.line.loc))
     }
 
     /// The same, but that changes go on from there.
