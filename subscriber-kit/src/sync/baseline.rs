@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
@@ -273,6 +274,7 @@ impl Work<'_> {
         };
         report.uncertain = unity.doubt();
         report.reached = point.as_ref().map(Point::reached);
+        report.asks_again_in = self.asks_again_in(&made);
         report.seams = Box::new(seams);
         if !report.may_mend && is_settled {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
@@ -356,6 +358,7 @@ impl Work<'_> {
         let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
         report.uncertain = gap.or_else(|| standing.uncertain.clone());
         report.reached = Some(point.reached());
+        report.asks_again_in = self.asks_again_in(&made);
         report.seams = Box::new(seams.and(&holes, &joins, now));
         report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
         let doubt = report.uncertain.clone();
@@ -416,6 +419,12 @@ impl Work<'_> {
                 report
             }
         })
+    }
+
+    /// After how long what is not there is to be asked for again, by a run over changes: where no list tells of them, that
+    /// asks for what notifications told of.
+    fn asks_again_in(&self, made: &Made) -> Option<Duration> {
+        made.asks_again_in(|line| self.lists.changes.is_some() || self.lists.told.knows(&line.loc))
     }
 
     /// Makes durable what was done, and then what is remembered of it: where the copy stands `next`, or else as `before`, and

@@ -4,6 +4,7 @@
 //! that. It is written once the files are durable; without it the next run begins from the Resource List.
 
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
@@ -58,10 +59,16 @@ impl Undone {
         Self { line, cause: error.to_string(), vain, rests_until }
     }
 
-    /// Whether it is not asked for yet. A clock that was set back makes no rest longer than the longest.
-    pub(crate) fn rests_at(&self, now: DateTime) -> bool {
+    /// For how long it is not asked for yet. A clock that was set back makes no rest longer than the longest.
+    pub(crate) fn rest_at(&self, now: DateTime) -> Duration {
         let left = self.rests_until.map_or(0, |until| until.saturating_sub(now.unix_millis()));
-        (1..=LONGEST_REST).contains(&left)
+        let left = if left > LONGEST_REST { 0 } else { left };
+        Duration::from_millis(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// Whether it is not asked for yet.
+    pub(crate) fn rests_at(&self, now: DateTime) -> bool {
+        !self.rest_at(now).is_zero()
     }
 }
 

@@ -457,6 +457,21 @@ async fn without_a_change_list_a_told_resource_that_failed_is_tried_by_a_later_l
 }
 
 #[tokio::test]
+async fn what_is_told_a_little_too_early_is_asked_for_again_without_further_news() {
+    let with_list = Following::from(source_of_changes).await;
+    let without = Following::from(source_without_change_list).await;
+    for mut copy in [with_list, without] {
+        let told = of_minute(&copy.source, "/early", "1", 1);
+        copy.source.remove("/early");
+        copy.deliver("a.1", &told).await;
+        assert_eq!(copy.destination.synchronised().await.failed, 1);
+        copy.source.put("/early", b"1");
+        while copy.destination.synchronised().await.created == 0 {}
+        copy.destination.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn cn001_fn001_the_channel_of_lists_and_that_of_changes_are_both_followed() {
     let mut hub = Hub::start().await;
     let channels = [("/lists", "framework-notification"), ("/changes", "change-notification")];
