@@ -29,12 +29,12 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LINK, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -47,6 +47,7 @@ use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureError, SignedBody, X_HUB_SIGNATURE};
 use resync_core::websub::verification::Verification;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::inbox::{Arrival, Deliveries, Delivery, NotTaken, accept};
 use crate::state::Subscriptions;
@@ -67,8 +68,10 @@ pub enum BadSignature {
 pub struct CallbackOptions {
     /// The largest body taken, in bytes; more is 413.
     pub max_body: usize,
-    /// How long a body may take to arrive; longer is 408.
+    /// How long a body may take to arrive, beside the time that it has by [`min_rate`](Self::min_rate); longer is 408.
     pub body_timeout: Duration,
+    /// How many bytes of a body give it another second.
+    pub min_rate: u64,
     /// How many notifications may wait for the receiver; more are 503, and the hub tries again.
     pub capacity: usize,
     /// How many bytes of notifications may have been taken and not handled; more are 503 too.
@@ -84,6 +87,7 @@ impl Default for CallbackOptions {
         Self {
             max_body: 1024 * 1024,
             body_timeout: Duration::from_secs(10),
+            min_rate: 8 * 1024,
             capacity: 64,
             max_waiting_bytes: 64 * 1024 * 1024,
             retry_after: Duration::from_secs(5),
@@ -296,13 +300,29 @@ impl Shared {
         if announced.is_some_and(|length| length > max as u64) {
             return too_large();
         }
-        let collected = tokio::time::timeout(self.options.body_timeout, Limited::new(body, max).collect());
-        match collected.await {
-            Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
-            Ok(Err(_)) => Err(Refusal::CutOff),
-            Err(_elapsed) => Err(Refusal::TooSlow),
+        let begun = Instant::now();
+        let mut body = pin!(Limited::new(body, max));
+        let mut taken = BytesMut::new();
+        loop {
+            match tokio::time::timeout_at(begun + self.patience(taken.len()), body.frame()).await {
+                Ok(Some(Ok(frame))) => {
+                    // Trailers say nothing here.
+                    if let Ok(data) = frame.into_data() {
+                        taken.put(data);
+                    }
+                }
+                Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return too_large(),
+                Ok(Some(Err(_))) => return Err(Refusal::CutOff),
+                Ok(None) => return Ok(taken.freeze()),
+                Err(_elapsed) => return Err(Refusal::TooSlow),
+            }
         }
+    }
+
+    /// How long a body may take of which so much came.
+    fn patience(&self, taken: usize) -> Duration {
+        let earned = (taken as u64).saturating_mul(1000) / self.options.min_rate.max(1);
+        self.options.body_timeout + Duration::from_millis(earned)
     }
 
     fn taken(&self) -> Answer {
@@ -321,7 +341,7 @@ impl Shared {
                 plain(StatusCode::PAYLOAD_TOO_LARGE, &text)
             }
             Refusal::CutOff => plain(StatusCode::BAD_REQUEST, "the body ended too early"),
-            Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+            Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
             Refusal::BadSignature(error) => self.ignore(error),
             Refusal::NotTaken(why) => self.come_again(match why {
                 NotTaken::Full => "too many notifications wait here",
@@ -389,4 +409,44 @@ fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::new()));
     *answer.status_mut() = status;
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use resync_core::websub::signature::{SignatureMethod, SigningKey};
+    use tower_service::Service as _;
+
+    /// What is answered to a body of so many pieces, of ten bytes each, with a second before each.
+    async fn answer_to(pieces: usize) -> StatusCode {
+        let subscriptions = Subscriptions::in_memory();
+        let topic = TopicUrl::parse("http://source.example/topic").unwrap();
+        let id = subscriptions.add(&topic, &"http://hub.example/".parse().unwrap()).await.unwrap();
+        let secret = subscriptions.with(&id.0, |record| record.secret.clone()).unwrap();
+        let body = vec![b'x'; 10 * pieces];
+        let signature = SigningKey::new(SignatureMethod::Sha256, &secret).sign(&body).to_string();
+        let slowly = stream::unfold(pieces, |left| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let piece = Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"xxxxxxxxxx")));
+            (left > 0).then(|| (piece, left - 1))
+        });
+        let request = Request::post(format!("/{}", id.0)).header(X_HUB_SIGNATURE, signature);
+        // Ten bytes are half the time that ten bytes take.
+        let options = CallbackOptions {
+            body_timeout: Duration::from_secs(5),
+            min_rate: 20,
+            ..CallbackOptions::default()
+        };
+        let (mut callback, _deliveries) = Callback::new(&subscriptions, options);
+        callback.call(request.body(StreamBody::new(slowly)).unwrap()).await.unwrap().status()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_taken_as_long_as_it_comes_fast_enough_and_not_for_a_fixed_time() {
+        assert_eq!(answer_to(7).await, StatusCode::NO_CONTENT, "after 8 s, of which it had 5 and earned 3.5");
+        assert_eq!(answer_to(100).await, StatusCode::REQUEST_TIMEOUT);
+    }
 }

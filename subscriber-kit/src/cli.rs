@@ -450,6 +450,9 @@ fn header(text: &str) -> Result<Header, String> {
 /// Each is held in memory, and the inbox has no records of gigabytes.
 fn notification_size(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse()?;
+    if size == ByteSize::b(0) {
+        return Err("none would be taken: give at least 1 B".to_owned());
+    }
     if size > ByteSize::mib(512) { Err("at most 512 MiB are taken".to_owned()) } else { Ok(size) }
 }
 
@@ -516,6 +519,15 @@ mod tests {
         let (name, value) = header("X-Api-Key: a:b ").unwrap();
         assert_eq!((name.as_str(), value.as_bytes()), ("x-api-key", &b"a:b"[..]));
         assert!(value.is_sensitive() && header("no colon").is_err() && header("not a name: x").is_err());
+    }
+
+    #[test]
+    fn a_notification_is_allowed_some_size_and_no_more_than_fits() {
+        for (text, is_allowed) in
+            [("0", false), ("0 MiB", false), ("1 B", true), ("512 MiB", true), ("513 MiB", false)]
+        {
+            assert_eq!(notification_size(text).is_ok(), is_allowed, "{text}");
+        }
     }
 
     #[test]

@@ -13,11 +13,11 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use resync_subscriber_kit::discover::{DiscoverError, discover};
+use resync_subscriber_kit::discover::{DiscoverError, Followed, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
 use resync_subscriber_kit::relay::{RelayOptions, relay};
-use resync_subscriber_kit::state::{STATE_FOLDER, remember_alone, status};
+use resync_subscriber_kit::state::{STATE_FOLDER, followed_alone, remember_alone, status};
 use resync_subscriber_kit::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, audit, look};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -113,7 +113,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             copy.dir.display()
         ))),
         Command::Audit(copy) => {
-            let (client, offer, target) = open(&copy, true).await?;
+            let (client, offer, target, _) = open(&copy, true).await?;
             let mut options = copy.choice.sync_options();
             let bar = Bar::of(&mut options.progress);
             let report = audit(&client, &offer, &target, &options).await;
@@ -160,11 +160,16 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What is to be copied where; a directory that is only looked at is not made.
-async fn open(copy: &Copy, is_only_looked_at: bool) -> Result<(Client, Offer, Target), Failure> {
+/// What is to be copied where, and of which set that is, if the URL itself tells; a directory that is only looked at is not made.
+async fn open(
+    copy: &Copy,
+    is_only_looked_at: bool,
+) -> Result<(Client, Offer, Target, Option<Followed>), Failure> {
     let client = client(copy.manners.client_options([&copy.url]))?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
-    let set = source.choose(copy.choice.set.as_deref())?;
+    let before = followed_alone(&state_folder(copy));
+    let set = source.choose_again(&copy.url, copy.choice.set.as_deref(), before.as_ref())?;
+    let followed = source.is_direct.then(|| Followed { url: copy.url.clone(), set: set.name() });
     let offer = Offer::of(set);
     if offer.base(copy.choice.sync_options().baseline).is_none() {
         return Err(ListenError::NothingOffered { set: set.name() }.into());
@@ -178,13 +183,17 @@ async fn open(copy: &Copy, is_only_looked_at: bool) -> Result<(Client, Offer, Ta
         Some(folder) => target.with_state(folder),
         None => target,
     };
-    Ok((client, offer, target))
+    Ok((client, offer, target, followed))
+}
+
+fn state_folder(copy: &Copy) -> PathBuf {
+    copy.choice.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER))
 }
 
 /// What it did, which `status` then tells too.
 async fn synchronise(copy: &Copy, mut options: SyncOptions, how: Look) -> Result<Report, Failure> {
-    let did = match open(copy, options.dry_run).await {
-        Ok((client, offer, target)) => {
+    let (did, followed) = match open(copy, options.dry_run).await {
+        Ok((client, offer, target, followed)) => {
             let bar = Bar::of(&mut options.progress);
             let did = look(&client, &offer, &target, &options, how).await;
             bar.end();
@@ -192,23 +201,24 @@ async fn synchronise(copy: &Copy, mut options: SyncOptions, how: Look) -> Result
             if let Err(error @ SyncError::InUse { .. }) = did {
                 return Err(error.into());
             }
-            did.map_err(Failure::from)
+            (did.map_err(Failure::from), followed)
         }
-        Err(failure) => Err(failure),
+        Err(failure) => (Err(failure), None),
     };
     if !options.dry_run {
-        remember(copy, did.as_ref().map_err(|failure| failure.text.as_str()));
+        remember(copy, did.as_ref().map_err(|failure| failure.text.as_str()), followed);
     }
     did
 }
 
-/// For `status`. A failure makes no state where there is none.
-fn remember(copy: &Copy, did: Result<&Report, &str>) {
-    let folder = copy.choice.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER));
+/// For `status`, and for the next run. A failure makes no state where there is none.
+fn remember(copy: &Copy, did: Result<&Report, &str>, followed: Option<Followed>) {
+    let folder = state_folder(copy);
     if did.is_err() && !folder.is_dir() {
         return;
     }
-    if let Err(error) = remember_alone(&folder, did.cloned().map_err(str::to_owned)) {
+    let followed = followed.filter(|_| did.is_ok()).or_else(|| followed_alone(&folder));
+    if let Err(error) = remember_alone(&folder, did.cloned().map_err(str::to_owned), followed) {
         tracing::warn!(%error, "`status` does not tell of this run");
     }
 }

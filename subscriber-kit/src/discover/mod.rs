@@ -21,7 +21,7 @@ use url::Url;
 
 use crate::fetch::{Client, FetchError, Fetched};
 pub(crate) use known::Known;
-pub use source::{Channel, DiscoverError, Set, Source, Unreadable};
+pub use source::{Channel, DiscoverError, Followed, Set, Source, Unreadable};
 pub use topic::channels;
 pub use tree::{Measure, measure};
 
@@ -53,7 +53,7 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
     let [descriptions, lists] = well_known_places(&url);
     for place in descriptions {
         if let Some(source) = search.look(&place).await? {
-            return Ok(Source { base: folder_of(&url), ..source });
+            return Ok(Source { base: folder_of(&url), is_direct: false, ..source });
         }
     }
     if let Some(source) = search.robots(&url).await {
@@ -61,7 +61,7 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
     }
     for place in lists {
         if let Some(source) = search.look(&place).await? {
-            return Ok(Source { base: folder_of(&url), ..source });
+            return Ok(Source { base: folder_of(&url), is_direct: false, ..source });
         }
     }
     Err(DiscoverError::NothingFound { url, tried: search.tried })
@@ -179,7 +179,7 @@ impl Search<'_> {
                 Ok(None)
             }
             Ok(_) | Err(_) => {
-                let mut source = Source::empty(asked.clone());
+                let mut source = Source { is_direct: false, ..Source::empty(asked.clone()) };
                 self.read_sets(&mut source, linked).await;
                 source.if_readable().map(Some)
             }
@@ -322,7 +322,8 @@ impl Unfit {
 impl Source {
     fn empty(found_at: Url) -> Self {
         let base = base_of(&found_at);
-        Self { base, found_at, description: None, sets: Vec::new(), unreadable: Vec::new() }
+        let (sets, unreadable) = (Vec::new(), Vec::new());
+        Self { base, found_at, is_direct: true, description: None, sets, unreadable }
     }
 
     fn with_set(set: Set) -> Self {

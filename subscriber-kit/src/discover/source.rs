@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use resync_core::document::{Capability, Relation};
 use resync_core::websub::key::TopicUrl;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::Parsed;
@@ -19,6 +20,9 @@ pub struct Source {
     pub base: Url,
     /// The document that the search ended at.
     pub found_at: Url,
+    /// Whether the URL asked for is itself a document of the Source; else a page with a link, or a search of the host, led
+    /// to what is found.
+    pub is_direct: bool,
     /// The Source Description, if one was seen or named.
     pub description: Option<Url>,
     /// The sets that could be read.
@@ -42,6 +46,15 @@ pub struct Set {
     pub change_channel: Option<Channel>,
     /// A description of the set.
     pub described_by: Option<Url>,
+}
+
+/// A set and the URL of a document of it, by which it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Followed {
+    /// The URL.
+    pub url: String,
+    /// The set's [name](Set::name).
+    pub set: String,
 }
 
 /// A notification channel: a topic and the hubs that carry it.
@@ -126,6 +139,18 @@ pub enum DiscoverError {
         /// Those that cannot.
         sets: Vec<Unreadable>,
     },
+    /// What is found is another set than the one that the URL was a document of.
+    #[error(
+        "{url} was a document of the set {followed}, and is none now; what is found instead is {found}: give the URL of the set that you mean, or another directory"
+    )]
+    OtherSet {
+        /// What was asked for.
+        url: String,
+        /// The set that it was a document of.
+        followed: String,
+        /// The set that is found.
+        found: String,
+    },
     /// The chosen set does not exist, or the choice fits several.
     #[error("{wanted:?} names {} of the Source's sets; they are:\n  {}", if *several { "several" } else { "none" }, sets.join("\n  "))]
     UnknownSet {
@@ -151,7 +176,7 @@ impl DiscoverError {
             | Self::UnreadableSets { sets, .. }
             | Self::Incomplete { sets, .. } => sets.iter().any(|set| set.may_mend),
             Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
-            Self::Url { .. } | Self::NoHub { .. } | Self::SeveralSets { .. } => false,
+            Self::Url { .. } | Self::NoHub { .. } | Self::SeveralSets { .. } | Self::OtherSet { .. } => false,
         }
     }
 }
@@ -199,6 +224,29 @@ impl Source {
                 sets: names(),
             }),
         }
+    }
+
+    /// The same for a copy that may have been made from `url` before. A list that became a page leads to no other set, unless
+    /// that is named.
+    ///
+    /// # Errors
+    /// As for [`choose`](Self::choose), and [`DiscoverError::OtherSet`].
+    pub fn choose_again(
+        &self,
+        url: &str,
+        wanted: Option<&str>,
+        followed: Option<&Followed>,
+    ) -> Result<&Set, DiscoverError> {
+        let set = self.choose(wanted)?;
+        if let Some(followed) = followed.filter(|followed| followed.url == url)
+            && !self.is_direct
+            && wanted.is_none()
+            && !set.is_called(&followed.set)
+        {
+            let (url, followed) = (url.to_owned(), followed.set.clone());
+            return Err(DiscoverError::OtherSet { url, followed, found: set.name() });
+        }
+        Ok(set)
     }
 
     /// Whether sets that cannot be read may be readable a little later.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{
-    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
     LAST_MODIFIED, LINK, RANGE,
 };
 use http::{HeaderMap, HeaderValue};
@@ -15,6 +15,10 @@ use url::Url;
 
 use super::turns::Turn;
 use super::{ClientOptions, FetchError};
+
+/// How much older than its answer a `Last-Modified` must be to tell versions apart: it knows only seconds, and what was
+/// modified in this one may be so again (RFC 9110, 8.8.2.2).
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// A 200 whose body has not been read yet.
 #[derive(Debug)]
@@ -67,8 +71,10 @@ pub(crate) struct Validators {
 
 impl Validators {
     fn of(headers: &HeaderMap) -> Self {
-        let text = |name| text(headers, name).map(str::to_owned);
-        Self { etag: text(&ETAG), last_modified: text(&LAST_MODIFIED) }
+        let date = text(headers, &DATE).and_then(http_date).unwrap_or_else(SystemTime::now);
+        let is_settled = |modified: &&str| http_date(modified).is_some_and(|at| at + SETTLED <= date);
+        let last_modified = text(headers, &LAST_MODIFIED).filter(is_settled).map(str::to_owned);
+        Self { etag: text(headers, &ETAG).map(str::to_owned), last_modified }
     }
 
     /// What proves that bytes belong to the same representation (RFC 9110, 13.1.5).
@@ -178,6 +184,19 @@ mod tests {
         let at = http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         assert_eq!(at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(), 784_111_777);
         assert_eq!(http_date("yesterday"), None);
+    }
+
+    #[test]
+    fn a_last_modified_of_a_moment_ago_tells_no_versions_apart() {
+        let at = |second: u32| format!("Sun, 06 Nov 1994 08:49:{second} GMT");
+        let is_validator = |modified: u32, date: Option<u32>| {
+            let modified = (LAST_MODIFIED, HeaderValue::from_str(&at(modified)).unwrap());
+            let date = date.map(|date| (DATE, HeaderValue::from_str(&at(date)).unwrap()));
+            Validators::of(&date.into_iter().chain([modified]).collect()).are_given()
+        };
+        assert_eq!([37, 38, 39].map(|date| is_validator(37, Some(date))), [false, false, true]);
+        assert!(!is_validator(39, Some(37)), "one of the two clocks is wrong");
+        assert!(is_validator(37, None), "without a date it came now");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use resync_core::datetime::DateTime;
 
 use crate::notification::Interval;
 
-/// How much later than here it may be at the Source, in milliseconds. What is told of a later time is not believed, or all
-/// that comes until then would be known already.
-const CLOCKS_APART: i64 = 60_000;
+/// Times are compared with one another only, since the Source's clock need not be the one here. What ends so much later than
+/// here, in milliseconds, is a slip of any clock: nothing is concluded from it, or all that comes until then would be known.
+const SLIP: i64 = 24 * 3_600_000;
 
 /// How far the notifications have told without a gap.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Chain {
 pub(super) enum Link {
     /// It goes on where the last one ended, or is the first.
     Next,
-    /// All of it was told before.
+    /// All of it was told before, or it is of a time that nothing is concluded from.
     Known,
     /// What happened in between was not told, or is on its way.
     Ahead {
@@ -36,11 +36,13 @@ pub(super) enum Link {
 impl Chain {
     /// Goes on from an earlier run.
     pub(super) fn from(until: Option<DateTime>, now: DateTime) -> Self {
-        Self { until: until.map(|until| believable(until, now)), ahead: BTreeSet::new() }
+        Self { until: until.filter(|until| !is_slip(*until, now)), ahead: BTreeSet::new() }
     }
 
     pub(super) fn take(&mut self, Interval { from, until }: Interval, now: DateTime) -> Link {
-        let (from, until) = (believable(from, now), believable(until, now));
+        if is_slip(from.max(until), now) {
+            return Link::Known;
+        }
         match self.until {
             Some(told_until) if until <= told_until => Link::Known,
             Some(told_until) if from > told_until => {
@@ -92,9 +94,8 @@ impl Chain {
     }
 }
 
-fn believable(at: DateTime, now: DateTime) -> DateTime {
-    let latest = now.unix_millis().saturating_add(CLOCKS_APART);
-    if at.unix_millis() > latest { now } else { at }
+fn is_slip(at: DateTime, now: DateTime) -> bool {
+    at.unix_millis() > now.unix_millis().saturating_add(SLIP)
 }
 
 #[cfg(test)]
@@ -140,12 +141,23 @@ mod tests {
     }
 
     #[test]
-    fn cn008_a_time_to_come_makes_nothing_known_that_is_told_until_then() {
+    fn cn008_a_source_whose_clock_is_ahead_is_compared_with_itself_alone() {
         let mut chain = Chain::default();
-        assert_eq!(chain.take(interval(1, 50), minute(2)), Link::Next);
-        assert_eq!(chain.until(), Some(minute(2)));
-        assert_eq!(chain.take(interval(2, 4), minute(3)), Link::Next, "clocks may be apart a little");
-        assert_eq!(Chain::from(Some(minute(50)), minute(5)).until(), Some(minute(5)), "nor after a restart");
+        for (from, until, now) in [(30, 31, 1), (31, 40, 2), (40, 41, 11)] {
+            assert_eq!(chain.take(interval(from, until), minute(now)), Link::Next);
+        }
+        assert_eq!(chain.take(interval(42, 43), minute(13)), Link::Ahead { told_until: minute(41) });
+        assert_eq!(Chain::from(chain.until(), minute(13)).until(), Some(minute(41)), "after a restart too");
+    }
+
+    #[test]
+    fn cn008_a_time_that_cannot_be_makes_nothing_known_that_is_told_until_then() {
+        let mut chain = Chain::from(Some(minute(1)), minute(2));
+        let slip: DateTime = "2099-11-20T09:00:00Z".parse().unwrap();
+        assert_eq!(chain.take(Interval { from: minute(1), until: slip }, minute(2)), Link::Known);
+        assert_eq!(chain.take(Interval { from: slip, until: minute(3) }, minute(3)), Link::Known);
+        assert_eq!(chain.take(interval(3, 4), minute(4)), Link::Ahead { told_until: minute(1) });
+        assert_eq!(Chain::from(Some(slip), minute(5)).until(), None, "nor after a restart");
     }
 
     proptest::proptest! {

@@ -1,6 +1,7 @@
 //! A copy that stays in step by itself: discover, subscribe, synchronise at the start and on every
 //! notification.
 
+mod again;
 mod chain;
 mod mirror;
 mod work;

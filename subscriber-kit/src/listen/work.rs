@@ -9,6 +9,7 @@ use resync_core::websub::key::TopicUrl;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::again::{Again, Left};
 use super::chain::{Chain, Link};
 use super::mirror::Mirror;
 use super::{Event, ListenError, ListenOptions};
@@ -25,9 +26,6 @@ use crate::sync::{Look, Report, SyncError};
 
 /// How long the first synchronisation waits for the subscription, so that one look serves both.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
-
-/// The longest pause after one that left something undone: each further one asks for much the same again.
-const LONGEST_MENDING: Duration = Duration::from_secs(3600);
 
 /// How long a notification that is missing may be on its way before it is found out what it would have told (CN-016).
 const REORDERING: Duration = Duration::from_secs(2);
@@ -74,7 +72,7 @@ pub(super) struct Work {
     /// Notifications that were handled, and of which a hook is to hear.
     to_tell: HookQueue<Receipt>,
     running: Option<Running>,
-    pause: Pause,
+    again: Again,
     /// When the lease of each topic ends.
     active_until: HashMap<String, DateTime>,
     chain: Chain,
@@ -115,7 +113,7 @@ impl Work {
             handled: Vec::new(),
             to_tell: HookQueue::new(options.service.hook.clone()),
             running: None,
-            pause: Pause::default(),
+            again: Again::default(),
             active_until: HashMap::new(),
             chain_then: chain.clone(),
             chain,
@@ -284,16 +282,17 @@ impl Work {
     ) {
         match result {
             Ok(report) => {
-                let is_repaired = self.repaired(&report).await;
-                if report.may_mend {
-                    // A baseline would compare every file again for the few that failed.
-                    let look = if report.is_remembered { Look::Changes } else { self.running_look };
-                    self.try_again(look, LONGEST_MENDING);
-                } else if is_repaired {
-                    self.pause.is_over();
-                } else {
+                let has_gap = !self.repaired(&report).await;
+                if has_gap {
                     tracing::info!("the lists do not reach to where a gap ends: they are asked again");
-                    self.try_again(Look::Changes, LONGEST_MENDING);
+                }
+                let is_news = self.handled.iter().any(|one| one.runs == 0);
+                let undone = report.may_mend.then_some(Duration::ZERO).or(report.asks_again_in);
+                // A baseline would compare every file again for the few that failed.
+                let is_baseline = report.may_mend && !report.is_remembered;
+                let look = if is_baseline { self.running_look } else { Look::Changes };
+                if let Some(pause) = self.again.after(Left { is_news, undone, has_gap }) {
+                    self.look_again(look, pause);
                 }
                 self.handled(report.may_mend).await;
                 self.unsaved.report = Some(report.clone());
@@ -302,7 +301,8 @@ impl Work {
             }
             // The notifications stay in `handled`, unacknowledged, for the next try.
             Err(error) => {
-                let retry_in = self.try_again_after(error.rest(), self.running_look, LONGEST_RETRY);
+                let retry_in = self.again.after_error(error.rest());
+                self.look_again(self.running_look, retry_in);
                 events(Event::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
@@ -358,16 +358,9 @@ impl Work {
     }
 
     /// A look as close as this, after a pause. A notification that came meanwhile asks for an earlier one.
-    fn try_again(&mut self, look: Look, longest: Duration) -> Duration {
-        self.try_again_after(None, look, longest)
-    }
-
-    /// The same, but not before the Source wants to be asked again.
-    fn try_again_after(&mut self, rest: Option<Duration>, look: Look, longest: Duration) -> Duration {
-        let pause = self.pause.after_failure(longest).max(rest.unwrap_or_default());
+    fn look_again(&mut self, look: Look, pause: Duration) {
         self.look = self.look.max(look);
-        self.due = self.due.or(Some(Instant::now() + pause));
-        pause
+        self.due = Some(sooner(self.due, Instant::now() + pause));
     }
 
     async fn save(&mut self) {

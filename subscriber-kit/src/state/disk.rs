@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::book::{Book, FORMAT};
 use super::{LastSync, StateError, journal};
+use crate::discover::Followed;
 
 /// What every state folder holds, so that no copy takes it for a part of itself. Its beginning is that of
 /// [`STATE_FOLDER`], so that no Source can name it.
@@ -45,18 +46,21 @@ pub(super) fn write(folder: &Path, book: &Book) -> Result<(), StateError> {
     replace(folder, FILE_NAME, book)
 }
 
-/// [`LastSync`] as it lies on disk by itself.
+/// What a synchronisation by itself leaves.
 #[derive(Serialize, Deserialize)]
-struct Alone {
+pub(super) struct Alone {
     format: u32,
-    last: LastSync,
+    pub(super) last: LastSync,
+    /// Of which set the copy is.
+    #[serde(default)]
+    pub(super) followed: Option<Followed>,
 }
 
-/// What the last synchronisation by itself did, if there was one and that can be read: it is only told, and holds up nothing.
-pub(super) fn read_alone(folder: &Path) -> Option<LastSync> {
+/// What the last synchronisation by itself left, if there was one and that can be read.
+pub(super) fn read_alone(folder: &Path) -> Option<Alone> {
     let path = folder.join(ALONE_NAME);
     match parse::<Alone>(&path) {
-        Ok(Some(Alone { format: ALONE_FORMAT, last })) => return Some(last),
+        Ok(Some(alone)) if alone.format == ALONE_FORMAT => return Some(alone),
         Ok(Some(Alone { format, .. })) => {
             tracing::warn!(path = %path.display(), format, "this program does not know the format of what the last `sync` did");
         }
@@ -66,8 +70,12 @@ pub(super) fn read_alone(folder: &Path) -> Option<LastSync> {
     None
 }
 
-pub(super) fn write_alone(folder: &Path, last: LastSync) -> Result<(), StateError> {
-    replace(folder, ALONE_NAME, &Alone { format: ALONE_FORMAT, last })
+pub(super) fn write_alone(
+    folder: &Path,
+    last: LastSync,
+    followed: Option<Followed>,
+) -> Result<(), StateError> {
+    replace(folder, ALONE_NAME, &Alone { format: ALONE_FORMAT, last, followed })
 }
 
 /// Removes what processes that were killed left unfinished. What cannot be removed is in nobody's way.

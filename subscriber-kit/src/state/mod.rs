@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 use url::Url;
 
-use crate::discover::Known;
+use crate::discover::{Followed, Known};
 use crate::inbox::{Delivery, Left, Window, resume};
 use crate::subscription::Subscription;
 use crate::sync::Report;
@@ -391,16 +391,27 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     let events = journal::look(folder).map_err(io_error(&folder.join(journal::FILE_NAME), "read"))?;
     note_handled(&resume(&book.subscriptions, events).0, &mut book);
     let subscriptions = book.subscriptions().into_iter().map(|(_, subscription)| subscription).collect();
+    let alone = alone.map(|alone| alone.last);
     let last_sync = book.last_sync.into_iter().chain(alone).max_by_key(|last| last.at_unix_millis);
     Ok(Some(Status { subscriptions, last_sync }))
 }
 
-/// Keeps for [`status`] what a synchronisation by itself did, or why it failed as a whole. The state in `folder` is not taken, which a Destination that
-/// runs may hold.
+/// Of which set the last synchronisation by itself was, as far as the URL itself told that.
+#[must_use]
+pub fn followed_alone(folder: &Path) -> Option<Followed> {
+    read_alone(folder)?.followed
+}
+
+/// Keeps for [`status`] what a synchronisation by itself did, or why it failed as a whole, and for [`followed_alone`] of which set
+/// it was. The state in `folder` is not taken, which a Destination that runs may hold.
 ///
 /// # Errors
 /// [`StateError`] when the folder cannot be written.
-pub fn remember_alone(folder: &Path, did: Result<Report, String>) -> Result<(), StateError> {
+pub fn remember_alone(
+    folder: &Path,
+    did: Result<Report, String>,
+    followed: Option<Followed>,
+) -> Result<(), StateError> {
     let made = make_private_folder(folder).and_then(|()| mark(folder));
     made.map_err(io_error(folder, "written"))?;
     sweep(folder);
@@ -408,7 +419,7 @@ pub fn remember_alone(folder: &Path, did: Result<Report, String>) -> Result<(), 
         Ok(report) => (report, None),
         Err(cause) => (Report::default(), Some(cause)),
     };
-    write_alone(folder, LastSync::now(report, failed))
+    write_alone(folder, LastSync::now(report, failed), followed)
 }
 
 #[cfg(test)]
@@ -527,11 +538,11 @@ mod tests {
         let now = std::fs::File::create(folder.path().join(".state-now")).unwrap();
         let old = std::fs::File::create(&left).unwrap();
         old.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(7200)).unwrap();
-        remember_alone(folder.path(), Ok(Report::default())).unwrap();
+        remember_alone(folder.path(), Ok(Report::default()), None).unwrap();
         let last = || status(folder.path()).unwrap().and_then(|status| status.last_sync);
         assert!(last().unwrap().in_step());
         assert!(!left.exists() && folder.path().join(".state-now").exists(), "{now:?} is being written");
-        remember_alone(folder.path(), Err("it is away".to_owned())).unwrap();
+        remember_alone(folder.path(), Err("it is away".to_owned()), None).unwrap();
         assert!(!last().unwrap().in_step());
 
         let later = std::fs::read_to_string(&alone).unwrap().replace("\"format\": 1", "\"format\": 2");

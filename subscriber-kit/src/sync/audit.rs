@@ -18,6 +18,7 @@ use super::path::{Ways, obstacle, relative_path};
 use super::places::Places;
 use super::plan::Planned;
 use super::report::{FAILURES_KEPT, Failure, Report, note};
+use super::told::Told;
 use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -161,7 +162,8 @@ async fn whole_audit(
         changes: offer.changes(options.changes),
         base: &target.base,
         options,
-        told: &[],
+        told: Told::default(),
+        news: Vec::new(),
         room: Room::Temporary,
         bytes: AtomicU64::new(0),
         counted: Counted::default(),

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
@@ -120,6 +121,8 @@ pub(super) struct Work<'s> {
     dump: Option<&'s Url>,
     scope: Scope,
     pub(super) folder: Arc<CopyFolder>,
+    /// What earlier runs left.
+    left: Option<Standing>,
 }
 
 impl<'s> Work<'s> {
@@ -129,7 +132,7 @@ impl<'s> Work<'s> {
         offer: &'s Offer,
         target: &'s Target,
         options: &'s SyncOptions,
-        told: &'s [(DateTime, Entry)],
+        told: &[(DateTime, Entry)],
     ) -> Result<Self, SyncError> {
         let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
         let changes = offer.changes(options.changes);
@@ -137,19 +140,23 @@ impl<'s> Work<'s> {
         let opening = target.clone();
         let open = if options.dry_run { CopyFolder::look } else { CopyFolder::open };
         let folder = Arc::new(blocking(move || open(&opening)).await?);
+        let left = standing(&folder, &scope).await;
+        let mut remembered = left.as_ref().map(|left| left.told.clone()).unwrap_or_default();
+        let news = remembered.take(told);
         let (room, bytes) = (Room::Copy(Arc::clone(&folder)), AtomicU64::new(0));
         let counted = Counted::default();
         let base = &target.base;
-        let lists = Lists { client, list, changes, base, options, told, room, bytes, counted };
+        let lists =
+            Lists { client, list, changes, base, options, told: remembered, news, room, bytes, counted };
         // The dump that is the list itself has nothing to add to it.
         let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
-        Ok(Self { client, target, options, lists, dump, scope, folder })
+        Ok(Self { client, target, options, lists, dump, scope, folder, left })
     }
 
     /// Where the copy stands in the Source's changes, by what is told of it or else by what earlier runs left. What those
     /// owe, and what they doubt, stays.
-    async fn beginning(&self, look: Look) -> Result<Option<Standing>, SyncError> {
-        let left = self.standing().await;
+    fn beginning(&self, look: Look) -> Result<Option<Standing>, SyncError> {
+        let left = self.left.clone();
         let Some(from) = self.options.from.filter(|_| look == Look::Changes) else { return Ok(left) };
         if from > DateTime::now() {
             return Err(SyncError::InFuture { from: from.to_string() });
@@ -160,17 +167,17 @@ impl<'s> Work<'s> {
             None => Standing::new(self.scope.clone(), point, Vec::new()),
         }))
     }
+}
 
-    /// What earlier runs left.
-    async fn standing(&self) -> Option<Standing> {
-        let (folder, scope) = (Arc::clone(&self.folder), self.scope.clone());
-        blocking(move || Standing::load(&folder, &scope)).await
-    }
+/// What runs of these settings left so far.
+async fn standing(folder: &Arc<CopyFolder>, scope: &Scope) -> Option<Standing> {
+    let (folder, scope) = (Arc::clone(folder), scope.clone());
+    blocking(move || Standing::load(&folder, &scope)).await
 }
 
 impl Work<'_> {
     async fn run(&self, look: Look) -> Result<Report, SyncError> {
-        let left = self.beginning(look).await?;
+        let left = self.beginning(look)?;
         let standing = left.as_ref().filter(|_| self.lists.changes.is_some());
         let now = DateTime::now();
         let is_from_elsewhere = self.options.from.is_some();
@@ -220,12 +227,13 @@ impl Work<'_> {
             }
             (Reading::Known, Some(settled), None) => {
                 // Where nothing else tells of changes, the notifications do until the next list.
-                if let Some(left) = left.as_ref().filter(|_| !self.lists.told.is_empty())
+                let is_due = |left: &&Standing| !self.lists.news.is_empty() || left.owes_what_was_told();
+                if let Some(left) = left.as_ref().filter(is_due)
                     && let Some(report) = Box::pin(self.incremental(left, left.seams, Gap::Refused)).await?
                 {
                     return Ok(report);
                 }
-                let reached = left.as_ref().map(|left| left.point.since);
+                let reached = left.as_ref().map(|left| left.point.reached());
                 return Ok(Report { reached, ..settled.report.clone().repeated() });
             }
             // Only what was seen can be known.
@@ -265,7 +273,8 @@ impl Work<'_> {
             Unity::Mixed(_) | Unity::Untold(_) => false,
         };
         report.uncertain = unity.doubt();
-        report.reached = point.as_ref().map(|point| point.since);
+        report.reached = point.as_ref().map(Point::reached);
+        report.asks_again_in = self.asks_again_in(&made);
         report.seams = Box::new(seams);
         if !report.may_mend && is_settled {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
@@ -275,7 +284,7 @@ impl Work<'_> {
         let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
         let standing = standing.map(|standing| standing.doubted(report.uncertain.clone(), seams));
         report.is_remembered = standing.is_some();
-        self.keep(made.changed, Some(learnt), standing).await?;
+        self.keep(made.changed, Some(learnt), standing, self.left.as_ref()).await?;
         Ok(report)
     }
 
@@ -345,16 +354,17 @@ impl Work<'_> {
         if let Some(why) = &gap {
             tracing::warn!(why, "changes may be missing: a newer list will have them");
         }
-        let collector = self.lists.take_told(collector, &point)?;
+        let collector = Lists::take_told(collector, &self.lists.news, &point)?;
         let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
         report.uncertain = gap.or_else(|| standing.uncertain.clone());
-        report.reached = Some(point.since);
+        report.reached = Some(point.reached());
+        report.asks_again_in = self.asks_again_in(&made);
         report.seams = Box::new(seams.and(&holes, &joins, now));
         report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
         let doubt = report.uncertain.clone();
         let next = made.standing(&self.scope, point).map(|next| next.doubted(doubt, *report.seams));
         report.is_remembered = next.is_some();
-        self.keep(made.changed, None, next.filter(|next| next != standing)).await?;
+        self.keep(made.changed, None, next, Some(standing)).await?;
         Ok(Some(report))
     }
 
@@ -397,7 +407,8 @@ impl Work<'_> {
         if !is_remembered || self.options.dry_run || self.lists.changes.is_none() {
             return Ok(report);
         }
-        let Some(standing) = self.standing().await.filter(|standing| !standing.undone.is_empty()) else {
+        let standing = standing(&self.folder, &self.scope).await;
+        let Some(standing) = standing.filter(|standing| !standing.undone.is_empty()) else {
             return Ok(report);
         };
         Ok(match Box::pin(self.incremental(&standing, standing.seams, Gap::Refused)).await {
@@ -410,16 +421,27 @@ impl Work<'_> {
         })
     }
 
-    /// Makes durable what was done, and then what is remembered of it.
+    /// After how long what is not there is to be asked for again, by a run over changes: where no list tells of them, that
+    /// asks for what notifications told of.
+    fn asks_again_in(&self, made: &Made) -> Option<Duration> {
+        made.asks_again_in(|line| self.lists.changes.is_some() || self.lists.told.knows(&line.loc))
+    }
+
+    /// Makes durable what was done, and then what is remembered of it: where the copy stands `next`, or else as `before`, and
+    /// what notifications told of.
     async fn keep(
         &self,
         changed: HashSet<PathBuf>,
         learnt: Option<Memory>,
-        standing: Option<Standing>,
+        next: Option<Standing>,
+        before: Option<&Standing>,
     ) -> Result<(), SyncError> {
         if self.options.dry_run {
             return Ok(());
         }
+        let standing = next.or_else(|| before.cloned()).map(|next| next.with_told(&self.lists.told));
+        let standing = standing.filter(|standing| Some(standing) != before);
+        let is_told = !self.lists.news.is_empty();
         let folder = Arc::clone(&self.folder);
         blocking(move || {
             // Of the renames; once per folder is enough.
@@ -427,10 +449,15 @@ impl Work<'_> {
             // After the files: what is remembered of them must not outlive them. That a list was dealt with counts only with
             // the point from which its changes go on.
             let point = standing.map_or(Ok(()), |one| one.save(&folder));
-            if let Err(error) = point.and_then(|()| learnt.map_or(Ok(()), |learnt| learnt.save(&folder))) {
-                tracing::warn!(%error, "what is known of the copy is not kept: the next run does more than it needs to");
+            match point.and_then(|()| learnt.map_or(Ok(()), |learnt| learnt.save(&folder))) {
+                Ok(()) => Ok(()),
+                // Nobody tells it again once this run is a success.
+                Err(error) if is_told => Err(error.into()),
+                Err(error) => {
+                    tracing::warn!(%error, "what is known of the copy is not kept: the next run does more than it needs to");
+                    Ok(())
+                }
             }
-            Ok(())
         })
         .await
     }

@@ -12,7 +12,7 @@ use url::Url;
 use super::SyncError;
 use super::collector::Collector;
 use super::download::blocking;
-use super::feed::{Feed, OpenList};
+use super::feed::{Feed, Mark, OpenList};
 use super::lists::Lists;
 use super::packages::Listed;
 use super::seams::Hole;
@@ -46,6 +46,12 @@ impl Point {
     /// The copy is as the Source was at this moment, or newer (RS-196).
     pub(crate) fn at(since: DateTime) -> Self {
         Self { since, open: None }
+    }
+
+    /// Up to when the lists tell what happened, by the Source's clock, which may be ahead of the one here.
+    pub(crate) fn reached(&self) -> DateTime {
+        let last = self.open.as_ref().and_then(|open| open.last.as_ref()).and_then(Mark::moment);
+        last.map_or(self.since, |last| last.max(self.since))
     }
 }
 

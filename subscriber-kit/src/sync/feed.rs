@@ -56,6 +56,12 @@ impl Mark {
         }
     }
 
+    /// When it happened, by the Source's clock, or up to when the package reaches.
+    pub(super) fn moment(&self) -> Option<DateTime> {
+        let of_package = self.package.as_ref().and_then(|package| package.until.as_deref());
+        self.datetime.as_deref().or(of_package)?.parse().ok()
+    }
+
     fn of_package(listed: &Listed) -> Self {
         let until = listed.until.map(|until| until.to_string());
         Self {

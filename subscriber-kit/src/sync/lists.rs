@@ -22,6 +22,7 @@ use super::places::Places;
 use super::plan::Plan;
 use super::report::Report;
 use super::seams::Hole;
+use super::told::Told;
 use super::{SyncError, SyncOptions};
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 
@@ -96,8 +97,10 @@ pub(crate) struct Lists<'s> {
     pub(crate) changes: Option<&'s Url>,
     pub(crate) base: &'s Url,
     pub(crate) options: &'s SyncOptions,
-    /// The changes that notifications told of, oldest first.
-    pub(crate) told: &'s [(DateTime, Entry)],
+    /// The changes that notifications told of, also before this run.
+    pub(crate) told: Told,
+    /// What of that is told now, oldest first.
+    pub(crate) news: Vec<(DateTime, Entry)>,
     /// Where entries and packages are kept meanwhile.
     pub(crate) room: Room,
     /// How many bytes of resources and packages came.
@@ -160,13 +163,13 @@ impl Lists<'_> {
         let begin = listing.at.filter(|_| listing.unity == Unity::One).map(Point::at);
         let Some(begin) = &begin else { return listing.end(None).await };
         let Some(root) = self.changes else {
-            listing.collector = self.take_told(listing.collector, begin)?;
+            listing.collector = Self::take_told(listing.collector, self.told.in_order(), begin)?;
             return listing.end(Some(begin.clone())).await;
         };
         let changes = Changes { lists: self, root, gap: Gap::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
             Ok(Reached { collector, point, holes, joins, gap }) => {
-                listing.collector = self.take_told(collector, &point)?;
+                listing.collector = Self::take_told(collector, self.told.in_order(), &point)?;
                 listing.holes = holes;
                 listing.joins = joins;
                 if let Some(why) = gap {
@@ -220,9 +223,14 @@ impl Lists<'_> {
         Ok(Listing { collector, unity, at: index.at, holes, joins, validators, digest })
     }
 
-    /// Adds what notifications told of that happened after all that the lists have.
-    pub(super) fn take_told(&self, mut collector: Collector, point: &Point) -> Result<Collector, SyncError> {
-        for (_, entry) in self.told.iter().filter(|(at, _)| *at > point.since) {
+    /// Adds of these changes, which notifications told of, those that happened after all that the lists have.
+    pub(super) fn take_told<'t>(
+        mut collector: Collector,
+        told: impl IntoIterator<Item = &'t (DateTime, Entry)>,
+        point: &Point,
+    ) -> Result<Collector, SyncError> {
+        let reached = point.reached();
+        for (_, entry) in told.into_iter().filter(|(at, _)| *at > reached) {
             let is_gone = entry.change() == Some(Change::Deleted);
             collector.change(entry.clone(), Url::parse(entry.loc.trim()), is_gone)?;
         }

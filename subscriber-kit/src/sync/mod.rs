@@ -30,6 +30,7 @@ mod report;
 mod run;
 mod seams;
 mod standing;
+mod told;
 mod unpack;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! What a synchronisation did, and what it could not do.
 
+use std::time::Duration;
+
 use resync_core::datetime::DateTime;
 use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
@@ -88,6 +90,9 @@ pub struct Report {
     /// Up to when the lists tell what happened, if they say.
     #[serde(skip)]
     pub(crate) reached: Option<DateTime>,
+    /// After how long what was told of and is not there is to be asked for again, where a run over changes does that.
+    #[serde(skip)]
+    pub(crate) asks_again_in: Option<Duration>,
 }
 
 /// What became of one resource.
@@ -180,6 +185,7 @@ impl Report {
             may_mend: next.may_mend,
             is_remembered: next.is_remembered,
             reached: next.reached,
+            asks_again_in: next.asks_again_in,
             patched: self.patched + next.patched,
             // These are counted over both.
             bytes_fetched: next.bytes_fetched,

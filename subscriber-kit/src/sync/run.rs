@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::datetime::DateTime;
@@ -81,6 +82,13 @@ impl Made {
     /// What this run lets rest stays undone.
     pub(super) fn rests(&mut self, undone: &Undone) {
         self.undone.push(undone.clone());
+    }
+
+    /// After how long a later run is to ask again for what is not there, of what it `asks` for.
+    pub(super) fn asks_again_in(&self, asks: impl Fn(&Line) -> bool) -> Option<Duration> {
+        let now = DateTime::now();
+        let not_there = self.undone.iter().filter(|undone| undone.vain > 0 && asks(&undone.line));
+        not_there.map(|undone| undone.rest_at(now)).min()
     }
 
     /// Where the copy stands after a run over changes; `None` if too much failed to be remembered, so that they must be

@@ -4,6 +4,7 @@
 //! that. It is written once the files are durable; without it the next run begins from the Resource List.
 
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use super::folder::CopyFolder;
 use super::memory::Scope;
 use super::plan::Line;
 use super::seams::Seams;
+use super::told::Told;
 
 const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;
@@ -57,10 +59,16 @@ impl Undone {
         Self { line, cause: error.to_string(), vain, rests_until }
     }
 
-    /// Whether it is not asked for yet. A clock that was set back makes no rest longer than the longest.
-    pub(crate) fn rests_at(&self, now: DateTime) -> bool {
+    /// For how long it is not asked for yet. A clock that was set back makes no rest longer than the longest.
+    pub(crate) fn rest_at(&self, now: DateTime) -> Duration {
         let left = self.rests_until.map_or(0, |until| until.saturating_sub(now.unix_millis()));
-        (1..=LONGEST_REST).contains(&left)
+        let left = if left > LONGEST_REST { 0 } else { left };
+        Duration::from_millis(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// Whether it is not asked for yet.
+    pub(crate) fn rests_at(&self, now: DateTime) -> bool {
+        !self.rest_at(now).is_zero()
     }
 }
 
@@ -78,11 +86,25 @@ pub(crate) struct Standing {
     /// What the lists of changes left untold so far, also where a newer list has told it since.
     #[serde(default)]
     pub(crate) seams: Seams,
+    /// What notifications told of that happened after the point.
+    #[serde(default, skip_serializing_if = "Told::is_empty")]
+    pub(crate) told: Told,
 }
 
 impl Standing {
     pub(crate) fn new(scope: Scope, point: Point, undone: Vec<Undone>) -> Self {
-        Self { format: FORMAT, scope, point, undone, uncertain: None, seams: Seams::default() }
+        let (uncertain, seams, told) = (None, Seams::default(), Told::default());
+        Self { format: FORMAT, scope, point, undone, uncertain, seams, told }
+    }
+
+    /// The same, with what notifications told of.
+    pub(crate) fn with_told(self, told: &Told) -> Self {
+        Self { told: told.since(self.point.reached()), ..self }
+    }
+
+    /// Whether a change that a notification told of is still to be dealt with.
+    pub(crate) fn owes_what_was_told(&self) -> bool {
+        self.undone.iter().any(|undone| self.told.knows(&undone.line.loc))
     }
 
     /// The same, but that changes go on from there.

@@ -81,6 +81,45 @@ async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
 }
 
 #[tokio::test]
+async fn a_set_that_became_a_page_is_not_replaced_by_another_set_of_its_host() {
+    let source = source(None).await;
+    let list = |path| entry(&source.url(path), r#"capability="resourcelist""#);
+    let other = document("urlset", r#"<rs:md capability="capabilitylist"/>"#, &[list("/other.xml")]);
+    source.put("/sets/other", other.as_bytes());
+    source.resource_list("/other.xml", &[source.resource("/sets/x", b"1")]);
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/sets/other"), directory.path().to_str().unwrap());
+    assert_eq!(code(&run(&["sync", &url, into, "--delete"]).await), 0);
+    let copied = files(directory.path());
+    assert_eq!(copied, expected(&[("x", "1")]));
+
+    for page in ["<p>Not found", r#"<link rel="resourcesync" href="/capabilitylist.xml"><p>Not found"#] {
+        source.raw(
+            "/sets/other",
+            ok("Content-Type: text/html\r\n", format!("<!doctype html>{page}").as_bytes()),
+        );
+        // What failed does not make the next run forget it.
+        for _ in 0..2 {
+            let sync = run(&["sync", &url, into, "--delete"]).await;
+            let said = String::from_utf8_lossy(&sync.stderr);
+            assert_eq!(code(&sync), 1, "{said}");
+            assert!(
+                said.contains("was a document of the set") && said.contains("/capabilitylist.xml"),
+                "{said}"
+            );
+            assert_eq!(files(directory.path()), copied);
+        }
+    }
+    let named = run(&["sync", &url, into, "--delete", "--set", "capabilitylist.xml"]).await;
+    assert_ne!(
+        files(directory.path()),
+        copied,
+        "it was asked for: {}",
+        String::from_utf8_lossy(&named.stderr)
+    );
+}
+
+#[tokio::test]
 async fn discover_shows_the_tree_as_text_and_json() {
     let hub = Hub::start().await;
     let source = source(Some(&hub)).await;

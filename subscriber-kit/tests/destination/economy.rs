@@ -126,6 +126,41 @@ async fn what_a_list_says_nothing_of_is_asked_for_with_a_condition() {
 }
 
 #[tokio::test]
+async fn a_resource_that_changes_twice_in_one_second_is_fetched_twice() {
+    let seconds = Arc::new(AtomicUsize::new(37));
+    let clock = Arc::clone(&seconds);
+    let source = serve(move |request| {
+        if request.target() == "/sitemap.xml" {
+            return ok("", document("urlset", "", &["<url><loc>/a</loc></url>".to_owned()]).as_bytes());
+        }
+        let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
+        if request.header("if-modified-since") == Some(modified) {
+            return b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n".to_vec();
+        }
+        let second = clock.load(Ordering::SeqCst);
+        let headers = format!("Last-Modified: {modified}\r\nDate: Sun, 06 Nov 1994 08:49:{second} GMT\r\n");
+        ok(&headers, if second == 37 { &b"first"[..] } else { b"second" })
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let url = |path: &str| Url::parse(&format!("http://{source}{path}")).unwrap();
+    let target = Target::open(directory.path(), url("/")).unwrap();
+    let sync = async || {
+        let offer = Offer::list(url("/sitemap.xml"));
+        counts(&baseline(&client(), &offer, &target, &SyncOptions::default()).await.unwrap())
+    };
+    assert_eq!(sync().await, [1, 0, 0, 0, 0]);
+    seconds.store(47, Ordering::SeqCst);
+    assert_eq!(
+        sync().await,
+        [0, 1, 0, 0, 0],
+        "what was sent in the second of its modification proves nothing"
+    );
+    assert_eq!(std::fs::read(directory.path().join("a")).unwrap(), b"second");
+    assert_eq!(sync().await, [0, 0, 0, 1, 0]);
+}
+
+#[tokio::test]
 async fn what_cannot_mend_by_itself_is_not_tried_again_before_there_is_a_new_list() {
     let copy = Copy::start().await;
     let missing = copy.source.entry("/missing", b"x");

@@ -9,7 +9,7 @@ use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen, listen_all};
 use resync_subscriber_kit::service::ServiceOptions;
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
-use resync_subscriber_kit::sync::Report;
+use resync_subscriber_kit::sync::{Look, Offer, Report, SyncOptions, Target, look};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -81,9 +81,16 @@ async fn source(hub: &Hub, resources: &[(&str, &str)]) -> Source {
 }
 
 fn publish(source: &Source, resources: &[(&str, &str)]) {
-    let entries: Vec<String> =
-        resources.iter().map(|(path, body)| source.resource(path, body.as_bytes())).collect();
-    source.resource_list("/resourcelist.xml", &entries);
+    source.resource_list("/resourcelist.xml", &entries(source, resources));
+}
+
+/// A Resource List that was made after all that notifications tell of.
+fn publish_later(source: &Source, resources: &[(&str, &str)]) {
+    source.resource_list_of("2026-11-20T12:00:00Z", "/resourcelist.xml", &entries(source, resources));
+}
+
+fn entries(source: &Source, resources: &[(&str, &str)]) -> Vec<String> {
+    resources.iter().map(|(path, body)| source.resource(path, body.as_bytes())).collect()
 }
 
 fn options(source: &Source, into: &Path) -> ListenOptions {
@@ -366,13 +373,102 @@ async fn cn001_cn020_without_a_change_list_what_notifications_tell_is_done_until
     // What is older than the list is no news.
     let old = of_minute(&source, "/a", "1", 3).replace("T10:", "T08:");
     assert_eq!(at.deliver("a.3", &old).await.status(), 204);
-    assert_eq!(destination.synchronised().await.resources, 0);
-    publish(&source, &[("/a", "3")]);
+    let report = destination.synchronised().await;
+    assert_eq!((report.updated, report.failed), (0, 0));
+    publish_later(&source, &[("/a", "3")]);
     assert_eq!(at.deliver("b.1", &source.notification()).await.status(), 204);
     let report = destination.synchronised().await;
     assert_eq!((report.updated, report.deleted), (1, 1));
     assert_eq!(files(directory.path()), expected(&[("a", "3")]));
     destination.stop().await;
+}
+
+/// The notification of the minute before this one, that a resource was deleted.
+fn of_deletion(source: &Source, path: &str, minute: u32) -> String {
+    let at = format!(r#"change="deleted" datetime="2026-11-20T10:{minute:02}:00Z""#);
+    notification_of(&[support::entry(&source.url(path), &at)], minute)
+}
+
+async fn source_without_change_list(hub: &Hub) -> Source {
+    let source = source_naming(hub, &[("/topic", "change-notification")]).await;
+    publish(&source, &[("/a", "1"), ("/d", "1")]);
+    source
+}
+
+#[tokio::test]
+async fn cn001_without_a_change_list_what_notifications_told_is_known_after_a_restart() {
+    let mut copy = Following::from(source_without_change_list).await;
+    copy.deliver("a.1", &of_minute(&copy.source, "/a", "2", 1)).await;
+    copy.deliver("a.2", &of_minute(&copy.source, "/b", "1", 2)).await;
+    copy.source.remove("/d");
+    copy.deliver("a.3", &of_deletion(&copy.source, "/d", 3)).await;
+    while copy.last() != Some(3) {
+        copy.destination.synchronised().await;
+    }
+    assert_eq!(copy.files(), expected(&[("a", "2"), ("b", "1")]));
+    copy.destination.stop().await;
+
+    // The list is as it was, and every file is compared.
+    let mut again = options(&copy.source, copy.directory.path());
+    again.service.listen = copy.at.address;
+    let mut second = Destination::start(again);
+    copy.hub.accept(600).await;
+    let report = second.synchronised().await;
+    assert!(report.in_step() && report.unchanged == 2, "{report:?}");
+    assert_eq!(files(copy.directory.path()), expected(&[("a", "2"), ("b", "1")]));
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn cn009_a_notification_that_is_late_takes_back_nothing_that_happened_after_it() {
+    let mut copy = Following::from(source_without_change_list).await;
+    copy.deliver("a.1", &of_minute(&copy.source, "/a", "2", 1)).await;
+    copy.deliver("a.2", &of_minute(&copy.source, "/b", "1", 3)).await;
+    while copy.last() != Some(2) {
+        copy.destination.synchronised().await;
+    }
+    copy.deliver("a.3", &of_deletion(&copy.source, "/b", 2)).await;
+    while copy.last() != Some(3) {
+        copy.destination.synchronised().await;
+    }
+    assert_eq!(copy.files(), expected(&[("a", "2"), ("b", "1"), ("d", "1")]));
+    copy.destination.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_change_list_a_told_resource_that_failed_is_tried_by_a_later_look_at_the_changes() {
+    let mut copy = Following::from(source_without_change_list).await;
+    let told = of_minute(&copy.source, "/a", "2", 1);
+    copy.source.raw("/a", support::status("503 Service Unavailable", ""));
+    copy.deliver("a.1", &told).await;
+    assert_eq!(copy.destination.synchronised().await.failed, 1);
+    copy.destination.stop().await;
+
+    // However often it failed before: a notification does not stay open for ever.
+    copy.source.put("/a", b"2");
+    let list = url::Url::parse(&copy.source.url("/resourcelist.xml")).unwrap();
+    let base = url::Url::parse(&copy.source.url("/")).unwrap();
+    let target = Target::open(copy.directory.path(), base).unwrap();
+    let options = SyncOptions { delete: true, ..SyncOptions::default() };
+    let report =
+        look(&support::client(), &Offer::list(list), &target, &options, Look::Changes).await.unwrap();
+    assert_eq!((report.updated, report.failed), (1, 0));
+    assert_eq!(files(copy.directory.path()), expected(&[("a", "2"), ("d", "1")]));
+}
+
+#[tokio::test]
+async fn what_is_told_a_little_too_early_is_asked_for_again_without_further_news() {
+    let with_list = Following::from(source_of_changes).await;
+    let without = Following::from(source_without_change_list).await;
+    for mut copy in [with_list, without] {
+        let told = of_minute(&copy.source, "/early", "1", 1);
+        copy.source.remove("/early");
+        copy.deliver("a.1", &told).await;
+        assert_eq!(copy.destination.synchronised().await.failed, 1);
+        copy.source.put("/early", b"1");
+        while copy.destination.synchronised().await.created == 0 {}
+        copy.destination.stop().await;
+    }
 }
 
 #[tokio::test]
@@ -389,7 +485,7 @@ async fn cn001_fn001_the_channel_of_lists_and_that_of_changes_are_both_followed(
     destination.synchronised().await;
     assert_eq!(changes.deliver("a.1", &of_minute(&source, "/a", "2", 1)).await.status(), 204);
     while destination.synchronised().await.updated == 0 {}
-    publish(&source, &[("/b", "1")]);
+    publish_later(&source, &[("/b", "1")]);
     assert_eq!(lists.deliver("b.1", &source.notification()).await.status(), 204);
     while destination.synchronised().await.deleted == 0 {}
     assert_eq!(files(directory.path()), expected(&[("b", "1")]));

@@ -270,7 +270,12 @@ impl Source {
     }
 
     pub(crate) fn resource_list(&self, path: &str, entries: &[String]) {
-        let root = r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>"#;
+        self.resource_list_of("2026-11-20T09:00:00Z", path, entries);
+    }
+
+    /// The same of this time.
+    pub(crate) fn resource_list_of(&self, at: &str, path: &str, entries: &[String]) {
+        let root = format!(r#"<rs:md capability="resourcelist" at="{at}"/>"#);
         self.put(path, document("urlset", &format!("{}{root}", self.up()), entries).as_bytes());
     }
 

@@ -1,0 +1,142 @@
+//! The changes that notifications told of and the lists do not have yet, over restarts: the last of each resource.
+//!
+//! A list that was made before would take them back, and so would a notification that is late (CN-009). They are kept in the
+//! form in which they came, as one Change Notification.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use resync_core::datetime::DateTime;
+use resync_core::document::{ChangeNotification, Entry};
+use resync_core::xml::{WriteError, Writer};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::notification::changes;
+
+/// How many are remembered. Of a Source that tells of more before it makes a new list, the oldest are done all the same, and
+/// forgotten.
+const MOST: usize = 10_000;
+
+/// By the URI as it is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told(BTreeMap<String, (DateTime, Entry)>);
+
+impl Told {
+    /// Takes what is told now, oldest first; gives what of it is not older than what was told of the same resource before.
+    pub(crate) fn take(&mut self, told: &[(DateTime, Entry)]) -> Vec<(DateTime, Entry)> {
+        let mut news = Vec::new();
+        for change in told {
+            let (at, Entry { loc, .. }) = change;
+            if self.0.get(loc).is_none_or(|(last, _)| last <= at) {
+                self.0.insert(loc.clone(), change.clone());
+                news.push(change.clone());
+            } else {
+                tracing::debug!(loc, %at, "a change is told late and was followed by another one");
+            }
+        }
+        news
+    }
+
+    /// All, oldest first.
+    pub(crate) fn in_order(&self) -> Vec<&(DateTime, Entry)> {
+        let mut all: Vec<_> = self.0.values().collect();
+        all.sort_by_key(|(at, _)| *at);
+        all
+    }
+
+    /// What happened after this moment, as much of it as is remembered.
+    pub(crate) fn since(&self, moment: DateTime) -> Self {
+        let mut since: Vec<_> = self.0.iter().filter(|(_, (at, _))| *at > moment).collect();
+        since.sort_by_key(|(_, (at, _))| Reverse(*at));
+        since.truncate(MOST);
+        Self(since.into_iter().map(|(loc, change)| (loc.clone(), change.clone())).collect())
+    }
+
+    /// Whether something was told of this resource.
+    pub(crate) fn knows(&self, loc: &str) -> bool {
+        self.0.contains_key(loc)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn written(&self) -> Result<String, WriteError> {
+        let all = self.in_order();
+        let (Some((from, _)), Some((until, _))) = (all.first(), all.last()) else { return Ok(String::new()) };
+        let mut writer = Writer::new(Vec::new(), &ChangeNotification::new(*from, *until).header())?;
+        for (_, entry) in all {
+            match writer.entry(entry) {
+                // Each came in a notification that breaks none.
+                Err(WriteError::Violations(broken)) => {
+                    tracing::warn!(loc = entry.loc, %broken, "a change that was told is not remembered");
+                }
+                written => written?,
+            }
+        }
+        Ok(String::from_utf8_lossy(&writer.finish()?).into_owned())
+    }
+}
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.written().map_err(S::Error::custom)?)
+    }
+}
+
+impl<'de> Deserialize<'de> for Told {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(from)?;
+        let mut told = Self::default();
+        told.take(&changes(&[written.into_bytes()]));
+        Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resync_core::document::ResourceChange;
+
+    fn second(second: i64) -> DateTime {
+        DateTime::from_unix_millis(1_795_000_000_000 + second * 1000).unwrap()
+    }
+
+    fn change(change: ResourceChange, at: i64) -> (DateTime, Entry) {
+        (second(at), change.datetime(second(at)).into())
+    }
+
+    fn updated(path: &str, at: i64) -> (DateTime, Entry) {
+        change(ResourceChange::updated(format!("http://a.example/{path}")).length(7), at)
+    }
+
+    #[test]
+    fn cn009_what_is_told_late_is_no_news_and_what_is_told_twice_is_done_again() {
+        let mut told = Told::default();
+        assert_eq!(told.take(&[updated("a", 3), updated("b", 4)]).len(), 2);
+        let news = told.take(&[updated("a", 2), updated("b", 4), updated("c", 1)]);
+        assert_eq!(news, [updated("b", 4), updated("c", 1)]);
+        assert_eq!(told.since(second(1)).in_order(), [&updated("a", 3), &updated("b", 4)]);
+    }
+
+    #[test]
+    fn what_was_told_is_read_as_it_was_written() {
+        let mut told = Told::default();
+        let gone = change(ResourceChange::deleted("http://a.example/?a&b"), 2);
+        told.take(&[updated("a", 3), gone, updated("b", 3)]);
+        let kept = serde_json::to_string(&told).unwrap();
+        assert_eq!(serde_json::from_str::<Told>(&kept).unwrap(), told);
+        assert_eq!(serde_json::from_str::<Told>("\"torn\"").unwrap(), Told::default());
+    }
+
+    #[test]
+    fn of_what_is_told_without_end_the_newest_is_remembered() {
+        let mut told = Told::default();
+        let most = i64::try_from(MOST).unwrap();
+        let all: Vec<_> = (0..most + 5).map(|at| updated(&at.to_string(), at)).collect();
+        told.take(&all);
+        let since = told.since(second(-1));
+        assert_eq!((since.0.len(), since.in_order()[0]), (MOST, &all[5]));
+    }
+}
