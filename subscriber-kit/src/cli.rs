@@ -277,6 +277,9 @@ pub(crate) struct Manners {
     /// Never ask an address that is not public, wherever a list or a redirect leads
     #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
     pub(crate) public_only: bool,
+    /// Also ask addresses of the own network where URL is not there itself
+    #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
+    pub(crate) any_address: bool,
     /// How many requests to one host may be under way
     #[arg(long, env = "RESYNC_DESTINATION_PER_HOST", default_value_t = 8, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -313,10 +316,14 @@ impl Manners {
 
     /// For these Sources.
     pub(crate) fn client_options<'u>(&self, sources: impl IntoIterator<Item = &'u String>) -> ClientOptions {
-        let sources = sources.into_iter().filter_map(|url| Url::parse(url).ok());
+        let sources: Vec<Url> = sources.into_iter().filter_map(|url| Url::parse(url).ok()).collect();
         ClientOptions {
-            credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources),
-            reach: if self.public_only { Reach::PublicOnly } else { Reach::Everywhere },
+            credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources.clone()),
+            reach: match (self.public_only, self.any_address) {
+                (true, _) => Reach::PublicOnly,
+                (false, true) => Reach::Everywhere,
+                (false, false) => Reach::AsNearAs(sources),
+            },
             per_host: self.per_host.into(),
             delay: self.delay,
             ..self.patience.client_options()
@@ -340,7 +347,10 @@ pub(crate) struct Choice {
     /// Remove files that the Source no longer lists, once that is certain
     #[arg(long, env = "RESYNC_DESTINATION_DELETE")]
     pub(crate) delete: bool,
-    /// Also fetch resources of other origins than the list's own
+    /// Also fetch resources of the origin of this URL; may be given several times
+    #[arg(long, env = "RESYNC_DESTINATION_ORIGIN", value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
+    pub(crate) origin: Vec<Url>,
+    /// Also fetch resources of any other origin than the list's own
     #[arg(long, env = "RESYNC_DESTINATION_ANY_ORIGIN")]
     pub(crate) any_origin: bool,
     /// How many resources are compared and fetched at the same time
@@ -403,7 +413,11 @@ impl Choice {
     pub(crate) fn sync_options(&self) -> SyncOptions {
         SyncOptions {
             delete: self.delete,
-            authority: if self.any_origin { Authority::Any } else { Authority::SameOrigin },
+            authority: match self.origin.as_slice() {
+                _ if self.any_origin => Authority::Any,
+                [] => Authority::SameOrigin,
+                origins => Authority::Origins(origins.to_vec()),
+            },
             parallel: self.parallel.into(),
             mirrors: self.mirrors,
             baseline: match self.baseline {
@@ -489,8 +503,22 @@ mod tests {
         };
         let (ours, theirs) = (copy.choice.sync_options(), SyncOptions::default());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
-        let (ours, theirs) = (copy.manners.client_options([]), ClientOptions::default());
+        let theirs = ClientOptions { reach: Reach::AsNearAs(Vec::new()), ..ClientOptions::default() };
+        let ours = copy.manners.client_options([]);
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    #[test]
+    fn rs200_origins_that_are_named_may_be_asked_too() {
+        let line = "x sync u d --origin http://a.example/ --origin https://b.example:8443/x";
+        let Command::Sync { copy, .. } = Cli::parse_from(line.split(' ')).command else {
+            panic!("it is no other command")
+        };
+        let Authority::Origins(origins) = copy.choice.sync_options().authority else {
+            panic!("only those are meant")
+        };
+        let hosts: Vec<_> = origins.iter().filter_map(Url::host_str).collect();
+        assert_eq!(hosts, ["a.example", "b.example"]);
     }
 
     #[test]

@@ -97,15 +97,16 @@ pub(crate) async fn look_told(
 
 impl Scope {
     fn of(offer: &Offer, list: &Url, target: &Target, options: &SyncOptions) -> Self {
-        let SyncOptions { filter, prefer, .. } = options;
-        let is_all = *filter == Filter::default() && prefer.is_empty();
+        let SyncOptions { filter, prefer, authority, .. } = options;
+        let others = if let Authority::Origins(others) = authority { others.as_slice() } else { &[] };
+        let is_all = *filter == Filter::default() && prefer.is_empty() && others.is_empty();
         let by_list = offer.changes(ChangesFrom::List);
         Self {
             list: list.to_string(),
             base: target.base.to_string(),
             delete: options.delete,
-            any_origin: options.authority == Authority::Any,
-            filter: if is_all { String::new() } else { format!("{filter:?} {prefer:?}") },
+            any_origin: *authority == Authority::Any,
+            filter: if is_all { String::new() } else { format!("{filter:?} {prefer:?} {others:?}") },
             by_dump: offer.changes(options.changes) != by_list,
         }
     }

@@ -87,7 +87,11 @@ impl Collector {
     pub(crate) fn new(lists: &Lists<'_>, scratch: File) -> Self {
         let Lists { list, base, options, .. } = lists;
         Self {
-            ground: Ground { home: list.origin(), base: (*base).clone(), authority: options.authority },
+            ground: Ground {
+                home: list.origin(),
+                base: (*base).clone(),
+                authority: options.authority.clone(),
+            },
             filter: options.filter.clone(),
             prefer: options.prefer.clone(),
             // One number means that there is no line.

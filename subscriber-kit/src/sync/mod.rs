@@ -108,12 +108,14 @@ impl Offer {
 }
 
 /// Whose resources a list may name (RS-200).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
     /// Only those of its own scheme, host and port; `http` and `https` of one host are one where both have their usual ports,
     /// since Sources move from the one to the other.
     #[default]
     SameOrigin,
+    /// Those, and those of the origins of these URLs.
+    Origins(Vec<Url>),
     /// Anyone's: for a Source that is trusted to send this Destination anywhere.
     Any,
 }
@@ -122,7 +124,12 @@ impl Authority {
     /// Whether a list of the origin `home` may lead to `url`.
     pub(crate) fn allows(self, url: &Url, home: &Origin) -> bool {
         let origin = url.origin();
-        self == Self::Any || origin == *home || is_usual_host(&origin, home)
+        let is_one_more = match self {
+            Self::SameOrigin => false,
+            Self::Origins(others) => others.iter().any(|other| other.origin() == origin),
+            Self::Any => true,
+        };
+        is_one_more || origin == *home || is_usual_host(&origin, home)
     }
 }
 

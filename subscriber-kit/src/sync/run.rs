@@ -395,7 +395,7 @@ impl<'s> Run<'s> {
         let is_proven = line.facts.algorithm().is_some();
         let is_allowed = |place: &Url| {
             Authority::SameOrigin.allows(place, &self.home)
-                || (is_proven && (self.options.mirrors || self.options.authority == Authority::Any))
+                || (is_proven && (self.options.mirrors || self.options.authority.allows(place, &self.home)))
         };
         places.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
     }
