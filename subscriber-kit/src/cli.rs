@@ -24,7 +24,7 @@ use crate::limits::{Limits, Patience};
 /// WebSub topic.
 /// Every flag but --from is also a key of the configuration file (see `config print`), and an environment variable; the
 /// flag counts before the variable, and that before the file.
-/// Exit codes: 0 done, 1 failed or not in step, 2 usage, 64 bad configuration.
+/// Exit codes: 0 done, 1 failed, not in step or not proven, 2 usage, 3 no audit could be made, 64 bad configuration.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
@@ -92,11 +92,14 @@ pub(crate) enum Command {
         /// The same with the changes since this time, such as 2026-11-20: for a copy that was in step then, wherever it came from
         #[arg(long, value_name = "TIME")]
         from: Option<DateTime>,
-        /// Only tell what would be done; nothing is written to the directory
+        /// Only tell what would be done, resource by resource; nothing is written to the directory
         #[arg(long, env = "RESYNC_DESTINATION_DRY_RUN")]
         dry_run: bool,
+        /// Tell of each resource that is created, updated, deleted, kept or failed, in a line of its own
+        #[arg(long, env = "RESYNC_DESTINATION_LIST")]
+        list: bool,
     },
-    /// Tells whether a directory is in step, without changing it (exit code 1 when it is not)
+    /// Tells whether a directory is in step, without changing it (exit code 1 when it is not, or that is not proven)
     Audit(Copy),
     /// Hands on the notifications of topics or Sources, without a copy
     Subscribe(Box<Subscribe>),

@@ -18,7 +18,9 @@ use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
 use resync_subscriber_kit::relay::{RelayOptions, relay};
 use resync_subscriber_kit::state::{STATE_FOLDER, remember_alone, status};
-use resync_subscriber_kit::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, audit, look};
+use resync_subscriber_kit::sync::{
+    Look, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
+};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
@@ -29,6 +31,7 @@ use show::Sizes;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
+const NO_VERDICT: u8 = 3;
 const BAD_CONFIGURATION: u8 = 64;
 
 /// An error on its way to the exit code.
@@ -46,6 +49,12 @@ impl<E: Error> From<E> for Failure {
 impl Failure {
     fn configuration(error: impl Display) -> Self {
         Self { code: BAD_CONFIGURATION, text: error.to_string() }
+    }
+
+    /// Of an audit, which would tell a difference with the usual code.
+    fn without_verdict(self) -> Self {
+        let code = if self.code == FAILED { NO_VERDICT } else { self.code };
+        Self { code, ..self }
     }
 }
 
@@ -96,15 +105,25 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             say(told)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Sync { copy, incremental, from, dry_run } => {
+        Command::Sync { copy, incremental, from, dry_run, list } => {
             let how = if incremental || from.is_some() { Look::Changes } else { Look::Everything };
-            let options = SyncOptions { dry_run, from, ..copy.choice.sync_options() };
-            let report = synchronise(&copy, options, how).await?;
-            let would = if dry_run { "would be " } else { "" };
-            say(if copy.json {
-                pretty(&serde_json::to_value(&report)?)
+            let mut options = SyncOptions { dry_run, from, ..copy.choice.sync_options() };
+            let is_listed = list || dry_run;
+            let bar = if is_listed {
+                options.progress = listing(copy.json);
+                Bar::none()
             } else {
-                format!("{would}{}", show::report(&report))
+                Bar::of(&options.progress)
+            };
+            let report = synchronise(&copy, &options, how).await;
+            bar.end();
+            let report = report?;
+            let would = if dry_run { "would be " } else { "" };
+            say(match (copy.json, is_listed) {
+                // The last of several lines.
+                (true, true) => serde_json::to_string(&report)?,
+                (true, false) => pretty(&serde_json::to_value(&report)?),
+                (false, _) => format!("{would}{}", show::report(&report)),
             })?;
             Ok(verdict(report.in_step()))
         }
@@ -112,16 +131,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             "{} is no directory: nothing was copied there yet",
             copy.dir.display()
         ))),
-        Command::Audit(copy) => {
-            let (client, offer, target) = open(&copy, true).await?;
-            let mut options = copy.choice.sync_options();
-            let bar = Bar::of(&mut options.progress);
-            let report = audit(&client, &offer, &target, &options).await;
-            bar.end();
-            let report = report?;
-            say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::audit(&report) })?;
-            Ok(verdict(report.in_step()))
-        }
+        Command::Audit(copy) => compare(&copy).await.map_err(Failure::without_verdict),
         Command::Subscribe(flags) => hand_on(*flags).await,
         Command::Listen(flags) => Box::pin(keep_in_step(*flags)).await,
         Command::Status { into, state, json } => {
@@ -181,13 +191,32 @@ async fn open(copy: &Copy, is_only_looked_at: bool) -> Result<(Client, Offer, Ta
     Ok((client, offer, target))
 }
 
+/// An audit.
+async fn compare(copy: &Copy) -> Result<ExitCode, Failure> {
+    let (client, offer, target) = open(copy, true).await?;
+    let options = copy.choice.sync_options();
+    let bar = Bar::of(&options.progress);
+    let report = audit(&client, &offer, &target, &options).await;
+    bar.end();
+    let report = report?;
+    say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::audit(&report) })?;
+    Ok(verdict(report.verdict == Verdict::InStep))
+}
+
+/// Names each resource that is not left as it is, in the moment in which that is known.
+fn listing(json: bool) -> Progress {
+    Progress::telling(move |event| {
+        let line = if json { show::outcome_json(event) } else { show::outcome(event) };
+        // A reader that went away is no reason to leave a copy half done.
+        let _ = line.map_or(Ok(()), say);
+    })
+}
+
 /// What it did, which `status` then tells too.
-async fn synchronise(copy: &Copy, mut options: SyncOptions, how: Look) -> Result<Report, Failure> {
+async fn synchronise(copy: &Copy, options: &SyncOptions, how: Look) -> Result<Report, Failure> {
     let did = match open(copy, options.dry_run).await {
         Ok((client, offer, target)) => {
-            let bar = Bar::of(&mut options.progress);
-            let did = look(&client, &offer, &target, &options, how).await;
-            bar.end();
+            let did = look(&client, &offer, &target, options, how).await;
             // What the other one does counts.
             if let Err(error @ SyncError::InUse { .. }) = did {
                 return Err(error.into());

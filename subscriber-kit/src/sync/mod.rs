@@ -49,8 +49,8 @@ pub use download::ResourceError;
 pub(crate) use download::blocking;
 pub use filter::Filter;
 pub use path::PathError;
-pub use progress::Progress;
-pub use report::{Failure, Method, Report};
+pub use progress::{Event, Progress};
+pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
 pub use seams::{Hole, Seams};
 
 use self::disk::{Disk, Real};
@@ -122,7 +122,7 @@ pub enum Authority {
 
 impl Authority {
     /// Whether a list of the origin `home` may lead to `url`.
-    pub(crate) fn allows(self, url: &Url, home: &Origin) -> bool {
+    pub(crate) fn allows(&self, url: &Url, home: &Origin) -> bool {
         let origin = url.origin();
         let is_one_more = match self {
             Self::SameOrigin => false,
