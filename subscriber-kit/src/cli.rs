@@ -18,6 +18,9 @@ use url::Url;
 
 use crate::limits::{Limits, Patience};
 
+/// Where the callback server listens.
+const LISTEN: &str = "127.0.0.1:8092";
+
 /// Keeps a copy of a ResourceSync Source in step.
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
@@ -105,6 +108,26 @@ pub(crate) enum Command {
     Subscribe(Box<Subscribe>),
     /// Keeps a directory in step: subscribes and synchronises on every notification
     Listen(Box<Listen>),
+    /// Ends the subscriptions of a copy, or of another state, that nothing works with any more
+    Unsubscribe {
+        /// The directory that was kept in step
+        #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
+        into: Option<PathBuf>,
+        /// Where the state is kept [default: DIR/.resync-destination]
+        #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
+        state: Option<PathBuf>,
+        /// Where the callback server listens, as before
+        #[arg(
+            long = "listen",
+            env = "RESYNC_DESTINATION_LISTEN",
+            default_value = LISTEN,
+            value_name = "ADDR"
+        )]
+        address: SocketAddr,
+        /// How the hubs reach the callback server [default: its address]
+        #[arg(long, env = "RESYNC_DESTINATION_CALLBACK_URL", value_name = "URL", value_parser = http_url)]
+        callback_url: Option<Url>,
+    },
     /// Shows the subscriptions and the last synchronisation of a directory
     Status {
         /// The directory that is kept in step
@@ -199,7 +222,7 @@ pub(crate) struct Service {
     #[arg(
         long = "listen",
         env = "RESYNC_DESTINATION_LISTEN",
-        default_value = "127.0.0.1:8092",
+        default_value = LISTEN,
         value_name = "ADDR"
     )]
     pub(crate) address: SocketAddr,

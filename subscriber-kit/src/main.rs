@@ -14,16 +14,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use resync_subscriber_kit::discover::{DiscoverError, discover};
-use resync_subscriber_kit::fetch::{Client, ClientOptions};
+use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
-use resync_subscriber_kit::relay::{RelayOptions, relay};
-use resync_subscriber_kit::state::{STATE_FOLDER, remember_alone, status};
+use resync_subscriber_kit::relay::{RelayError, RelayOptions, relay, unsubscribe};
+use resync_subscriber_kit::service::ServiceOptions;
+use resync_subscriber_kit::state::{STATE_FOLDER, Status, remember_alone, status};
 use resync_subscriber_kit::sync::{
     Look, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
 };
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
+use url::Url;
 
 use bar::Bar;
 use cli::{Cli, Command, ConfigCommand, Copy, Listen, Subscribe};
@@ -134,15 +136,13 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Audit(copy) => compare(&copy).await.map_err(Failure::without_verdict),
         Command::Subscribe(flags) => hand_on(*flags).await,
         Command::Listen(flags) => Box::pin(keep_in_step(*flags)).await,
+        Command::Unsubscribe { into, state, address, callback_url } => {
+            let (folder, found) = state_of(into, state)?;
+            let service = ServiceOptions { listen: address, callback_url, ..ServiceOptions::default() };
+            end_all(&folder, &found, service).await
+        }
         Command::Status { into, state, json } => {
-            let Some(folder) = state.or_else(|| into.map(|into| into.join(STATE_FOLDER))) else {
-                let text = "whose status? Give --into DIR or --state DIR".to_owned();
-                return Err(Failure { code: USAGE, text });
-            };
-            let found = status(&folder).map_err(Failure::configuration)?;
-            let Some(found) = found else {
-                return Err(Failure { code: FAILED, text: format!("no state in {}", folder.display()) });
-            };
+            let (_, found) = state_of(into, state)?;
             say(if json { pretty(&show::status_json(&found)) } else { show::status(&found) })?;
             Ok(ExitCode::SUCCESS)
         }
@@ -242,6 +242,31 @@ fn remember(copy: &Copy, did: Result<&Report, &str>) {
     }
 }
 
+/// Where that is, and what is in it.
+fn state_of(into: Option<PathBuf>, state: Option<PathBuf>) -> Result<(PathBuf, Status), Failure> {
+    let Some(folder) = state.or_else(|| into.map(|into| into.join(STATE_FOLDER))) else {
+        return Err(Failure { code: USAGE, text: "whose state? Give --into DIR or --state DIR".to_owned() });
+    };
+    match status(&folder).map_err(Failure::configuration)? {
+        Some(found) => Ok((folder, found)),
+        None => Err(Failure { code: FAILED, text: format!("no state in {}", folder.display()) }),
+    }
+}
+
+/// Ends the subscriptions of a state. Its hubs were asked before, wherever they are.
+async fn end_all(folder: &Path, found: &Status, service: ServiceOptions) -> Result<ExitCode, Failure> {
+    let hubs = found.subscriptions.iter().filter_map(|one| Url::parse(&one.hub).ok()).collect();
+    let client = ClientOptions { reach: Reach::AsNearAs(hubs), ..ClientOptions::default() };
+    let left = unsubscribe(folder, &ServiceOptions { client, ..service }).await.map_err(relay_failure)?;
+    for topic in &left {
+        say(format!("still subscribed to {}, until the lease ends", topic.as_str()))?;
+    }
+    if left.is_empty() {
+        say("unsubscribed")?;
+    }
+    Ok(verdict(left.is_empty()))
+}
+
 async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
     let copies = flags.copies().map_err(|text| Failure { code: USAGE, text })?;
     let of = |(url, into): (String, PathBuf)| {
@@ -284,10 +309,12 @@ async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
         // Without a command, what nobody reads is lost; with one, that is no reason to end a subscription.
         if has_hook { Ok(()) } else { said }
     };
-    relay(options, tell, shutdown).await.map_err(|error| {
-        if error.is_configuration() { Failure::configuration(error) } else { error.into() }
-    })?;
+    relay(options, tell, shutdown).await.map_err(relay_failure)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn relay_failure(error: RelayError) -> Failure {
+    if error.is_configuration() { Failure::configuration(error) } else { error.into() }
 }
 
 #[cfg(unix)]

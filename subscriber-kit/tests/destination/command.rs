@@ -225,6 +225,8 @@ async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
         (1, vec!["status", "--into", into]),
         (1, vec!["status", "--state", into]),
         (2, vec!["status"]),
+        (2, vec!["unsubscribe"]),
+        (1, vec!["unsubscribe", "--into", into]),
         (2, vec!["config", "check"]),
         (64, vec!["config", "check", "--config", "/nowhere.toml"]),
     ] {
@@ -418,6 +420,28 @@ async fn listen_says_what_scripts_wait_for_and_survives_kill_9() {
     second.signal("-TERM");
     let ended = tokio::time::timeout(PATIENCE, second.child.wait()).await.unwrap().unwrap();
     assert_eq!(ended.code(), Some(0));
+}
+
+#[tokio::test]
+async fn w009_what_a_killed_process_left_behind_is_unsubscribed_on_request() {
+    let mut hub = Hub::start().await;
+    let source = source(Some(&hub)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let into = directory.path().to_str().unwrap();
+    let mut listening = Listening::start(&source, into, "127.0.0.1:0");
+    let before = hub.accept(600).await;
+    listening.line("subscribed to ").await;
+    listening.signal("-KILL");
+    listening.child.wait().await.unwrap();
+
+    let address = before.address.to_string();
+    let arguments = ["unsubscribe", "--into", into, "--listen", &address];
+    let (ended, left) = tokio::join!(run(&arguments), hub.accept(600));
+    assert_eq!((code(&ended), stdout(&ended)), (0, "unsubscribed\n"), "{ended:?}");
+    assert_eq!((&left.topic, &left.path), (&before.topic, &before.path));
+    let status = run(&["status", "--into", into, "--json"]).await;
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["subscriptions"][0]["phase"], "ended");
 }
 
 #[tokio::test]
