@@ -1,14 +1,16 @@
 //! A whole subscriber in axum: `cargo run --example mount_in_axum -- TOPIC ADDRESS STATE`
 use resync_subscriber_kit::callback::{Callback, CallbackOptions};
-use resync_subscriber_kit::discover::channels;
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::state::Subscriptions;
 use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
+use resync_subscriber_kit::topic::keep_topic;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [topic, address, state] = arguments.as_slice() else { return Err("TOPIC ADDRESS STATE".into()) };
+    let Ok([topic, address, state]) = <[String; 3]>::try_from(arguments) else {
+        return Err("TOPIC ADDRESS STATE".into());
+    };
     let subscriptions = Subscriptions::open(state.as_ref())?;
     let (callback, mut deliveries) = Callback::new(&subscriptions, CallbackOptions::default());
 
@@ -19,11 +21,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let client = Client::new(ClientOptions::default())?;
     let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), SubscriberOptions::new(prefix));
-    for channel in channels(&client, topic).await? {
-        let id = subscriptions.add(&channel.topic, channel.hub().ok_or("no hub")?).await?;
-        let subscriber = subscriber.clone();
-        tokio::spawn(async move { subscriber.keep(&id, |until| println!("subscribed until {until}")).await });
-    }
+    tokio::spawn(async move {
+        keep_topic(&client, &subscriber, &subscriptions, &topic, |event| println!("{event}")).await
+    });
     while let Some(delivery) = deliveries.next().await {
         println!("{}: {}", delivery.topic.as_str(), String::from_utf8_lossy(delivery.body.body()));
         delivery.done().await?;

@@ -14,7 +14,7 @@ pub(crate) struct Bar(Option<(ProgressBar, JoinHandle<()>)>);
 
 impl Bar {
     /// Follows what is counted from now on.
-    pub(crate) fn of(progress: &mut Progress) -> Self {
+    pub(crate) fn of(progress: &Progress) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(None);
         }
@@ -31,6 +31,11 @@ impl Bar {
             }
         });
         Self(Some((bar, follow)))
+    }
+
+    /// For who writes lines meanwhile.
+    pub(crate) fn none() -> Self {
+        Self(None)
     }
 
     pub(crate) fn end(self) {

@@ -18,13 +18,16 @@ use url::Url;
 
 use crate::limits::{Limits, Patience};
 
+/// Where the callback server listens.
+const LISTEN: &str = "127.0.0.1:8092";
+
 /// Keeps a copy of a ResourceSync Source in step.
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
 /// Every flag but --from is also a key of the configuration file (see `config print`), and an environment variable; the
 /// flag counts before the variable, and that before the file.
-/// Exit codes: 0 done, 1 failed or not in step, 2 usage, 64 bad configuration.
+/// Exit codes: 0 done, 1 failed, not in step or not proven, 2 usage, 3 no audit could be made, 64 bad configuration.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
@@ -92,16 +95,39 @@ pub(crate) enum Command {
         /// The same with the changes since this time, such as 2026-11-20: for a copy that was in step then, wherever it came from
         #[arg(long, value_name = "TIME")]
         from: Option<DateTime>,
-        /// Only tell what would be done; nothing is written to the directory
+        /// Only tell what would be done, resource by resource; nothing is written to the directory
         #[arg(long, env = "RESYNC_DESTINATION_DRY_RUN")]
         dry_run: bool,
+        /// Tell of each resource that is created, updated, deleted, kept or failed, in a line of its own
+        #[arg(long, env = "RESYNC_DESTINATION_LIST")]
+        list: bool,
     },
-    /// Tells whether a directory is in step, without changing it (exit code 1 when it is not)
+    /// Tells whether a directory is in step, without changing it (exit code 1 when it is not, or that is not proven)
     Audit(Copy),
     /// Hands on the notifications of topics or Sources, without a copy
     Subscribe(Box<Subscribe>),
     /// Keeps a directory in step: subscribes and synchronises on every notification
     Listen(Box<Listen>),
+    /// Ends the subscriptions of a copy, or of another state, that nothing works with any more
+    Unsubscribe {
+        /// The directory that was kept in step
+        #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
+        into: Option<PathBuf>,
+        /// Where the state is kept [default: DIR/.resync-destination]
+        #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
+        state: Option<PathBuf>,
+        /// Where the callback server listens, as before
+        #[arg(
+            long = "listen",
+            env = "RESYNC_DESTINATION_LISTEN",
+            default_value = LISTEN,
+            value_name = "ADDR"
+        )]
+        address: SocketAddr,
+        /// How the hubs reach the callback server [default: its address]
+        #[arg(long, env = "RESYNC_DESTINATION_CALLBACK_URL", value_name = "URL", value_parser = http_url)]
+        callback_url: Option<Url>,
+    },
     /// Shows the subscriptions and the last synchronisation of a directory
     Status {
         /// The directory that is kept in step
@@ -196,7 +222,7 @@ pub(crate) struct Service {
     #[arg(
         long = "listen",
         env = "RESYNC_DESTINATION_LISTEN",
-        default_value = "127.0.0.1:8092",
+        default_value = LISTEN,
         value_name = "ADDR"
     )]
     pub(crate) address: SocketAddr,
@@ -277,6 +303,9 @@ pub(crate) struct Manners {
     /// Never ask an address that is not public, wherever a list or a redirect leads
     #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
     pub(crate) public_only: bool,
+    /// Also ask addresses of the own network where URL is not there itself
+    #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
+    pub(crate) any_address: bool,
     /// How many requests to one host may be under way
     #[arg(long, env = "RESYNC_DESTINATION_PER_HOST", default_value_t = 8, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -313,10 +342,14 @@ impl Manners {
 
     /// For these Sources.
     pub(crate) fn client_options<'u>(&self, sources: impl IntoIterator<Item = &'u String>) -> ClientOptions {
-        let sources = sources.into_iter().filter_map(|url| Url::parse(url).ok());
+        let sources: Vec<Url> = sources.into_iter().filter_map(|url| Url::parse(url).ok()).collect();
         ClientOptions {
-            credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources),
-            reach: if self.public_only { Reach::PublicOnly } else { Reach::Everywhere },
+            credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources.clone()),
+            reach: match (self.public_only, self.any_address) {
+                (true, _) => Reach::PublicOnly,
+                (false, true) => Reach::Everywhere,
+                (false, false) => Reach::AsNearAs(sources),
+            },
             per_host: self.per_host.into(),
             delay: self.delay,
             ..self.patience.client_options()
@@ -340,7 +373,10 @@ pub(crate) struct Choice {
     /// Remove files that the Source no longer lists, once that is certain
     #[arg(long, env = "RESYNC_DESTINATION_DELETE")]
     pub(crate) delete: bool,
-    /// Also fetch resources of other origins than the list's own
+    /// Also fetch resources of the origin of this URL; may be given several times
+    #[arg(long, env = "RESYNC_DESTINATION_ORIGIN", value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
+    pub(crate) origin: Vec<Url>,
+    /// Also fetch resources of any other origin than the list's own
     #[arg(long, env = "RESYNC_DESTINATION_ANY_ORIGIN")]
     pub(crate) any_origin: bool,
     /// How many resources are compared and fetched at the same time
@@ -403,7 +439,11 @@ impl Choice {
     pub(crate) fn sync_options(&self) -> SyncOptions {
         SyncOptions {
             delete: self.delete,
-            authority: if self.any_origin { Authority::Any } else { Authority::SameOrigin },
+            authority: match self.origin.as_slice() {
+                _ if self.any_origin => Authority::Any,
+                [] => Authority::SameOrigin,
+                origins => Authority::Origins(origins.to_vec()),
+            },
             parallel: self.parallel.into(),
             mirrors: self.mirrors,
             baseline: match self.baseline {
@@ -492,8 +532,22 @@ mod tests {
         };
         let (ours, theirs) = (copy.choice.sync_options(), SyncOptions::default());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
-        let (ours, theirs) = (copy.manners.client_options([]), ClientOptions::default());
+        let theirs = ClientOptions { reach: Reach::AsNearAs(Vec::new()), ..ClientOptions::default() };
+        let ours = copy.manners.client_options([]);
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    #[test]
+    fn rs200_origins_that_are_named_may_be_asked_too() {
+        let line = "x sync u d --origin http://a.example/ --origin https://b.example:8443/x";
+        let Command::Sync { copy, .. } = Cli::parse_from(line.split(' ')).command else {
+            panic!("it is no other command")
+        };
+        let Authority::Origins(origins) = copy.choice.sync_options().authority else {
+            panic!("only those are meant")
+        };
+        let hosts: Vec<_> = origins.iter().filter_map(Url::host_str).collect();
+        assert_eq!(hosts, ["a.example", "b.example"]);
     }
 
     #[test]

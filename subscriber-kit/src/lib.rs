@@ -25,6 +25,7 @@
 //! use resync_subscriber_kit::fetch::{Client, ClientOptions};
 //! use resync_subscriber_kit::state::Subscriptions;
 //! use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
+//! use resync_subscriber_kit::topic::keep_topic;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,15 +47,15 @@
 //!     }
 //! });
 //!
-//! // Once the application is served under https://me.example/, subscribe and stay subscribed:
+//! // Once the application is served under https://me.example/, subscribe and stay subscribed: at whichever hub serves, where
+//! // the topic moves too, and after a denial. Each lease and each failure is an event.
 //! let client = Client::new(ClientOptions::default())?;
 //! let options = SubscriberOptions::new("https://me.example/resync".parse()?);
-//! let subscriber = Subscriber::new(client, subscriptions.clone(), options);
+//! let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), options);
 //! # let _ = app;
 //! # if false {
-//! let topic = resync_core::websub::key::TopicUrl::parse("https://source.example/topic")?;
-//! let id = subscriptions.add(&topic, &"https://hub.example/websub/".parse()?).await?;
-//! subscriber.keep(&id, |until| println!("subscribed until {until}")).await?;
+//! let topic = "https://source.example/topic";
+//! keep_topic(&client, &subscriber, &subscriptions, topic, |event| println!("{event}")).await;
 //! # }
 //! # Ok(())
 //! # }

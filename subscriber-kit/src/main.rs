@@ -14,14 +14,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use resync_subscriber_kit::discover::{DiscoverError, Followed, discover};
-use resync_subscriber_kit::fetch::{Client, ClientOptions};
+use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
-use resync_subscriber_kit::relay::{RelayOptions, relay};
-use resync_subscriber_kit::state::{STATE_FOLDER, followed_alone, remember_alone, status};
-use resync_subscriber_kit::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, audit, look};
+use resync_subscriber_kit::relay::{RelayError, RelayOptions, relay, unsubscribe};
+use resync_subscriber_kit::service::ServiceOptions;
+use resync_subscriber_kit::state::{STATE_FOLDER, Status, followed_alone, remember_alone, status};
+use resync_subscriber_kit::sync::{
+    Look, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
+};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
+use url::Url;
 
 use bar::Bar;
 use cli::{Cli, Command, ConfigCommand, Copy, Listen, Subscribe};
@@ -29,6 +33,7 @@ use show::Sizes;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
+const NO_VERDICT: u8 = 3;
 const BAD_CONFIGURATION: u8 = 64;
 
 /// An error on its way to the exit code.
@@ -46,6 +51,12 @@ impl<E: Error> From<E> for Failure {
 impl Failure {
     fn configuration(error: impl Display) -> Self {
         Self { code: BAD_CONFIGURATION, text: error.to_string() }
+    }
+
+    /// Of an audit, which would tell a difference with the usual code.
+    fn without_verdict(self) -> Self {
+        let code = if self.code == FAILED { NO_VERDICT } else { self.code };
+        Self { code, ..self }
     }
 }
 
@@ -96,15 +107,25 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             say(told)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Sync { copy, incremental, from, dry_run } => {
+        Command::Sync { copy, incremental, from, dry_run, list } => {
             let how = if incremental || from.is_some() { Look::Changes } else { Look::Everything };
-            let options = SyncOptions { dry_run, from, ..copy.choice.sync_options() };
-            let report = synchronise(&copy, options, how).await?;
-            let would = if dry_run { "would be " } else { "" };
-            say(if copy.json {
-                pretty(&serde_json::to_value(&report)?)
+            let mut options = SyncOptions { dry_run, from, ..copy.choice.sync_options() };
+            let is_listed = list || dry_run;
+            let bar = if is_listed {
+                options.progress = listing(copy.json);
+                Bar::none()
             } else {
-                format!("{would}{}", show::report(&report))
+                Bar::of(&options.progress)
+            };
+            let report = synchronise(&copy, &options, how).await;
+            bar.end();
+            let report = report?;
+            let would = if dry_run { "would be " } else { "" };
+            say(match (copy.json, is_listed) {
+                // The last of several lines.
+                (true, true) => serde_json::to_string(&report)?,
+                (true, false) => pretty(&serde_json::to_value(&report)?),
+                (false, _) => format!("{would}{}", show::report(&report)),
             })?;
             Ok(verdict(report.in_step()))
         }
@@ -112,27 +133,16 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             "{} is no directory: nothing was copied there yet",
             copy.dir.display()
         ))),
-        Command::Audit(copy) => {
-            let (client, offer, target, _) = open(&copy, true).await?;
-            let mut options = copy.choice.sync_options();
-            let bar = Bar::of(&mut options.progress);
-            let report = audit(&client, &offer, &target, &options).await;
-            bar.end();
-            let report = report?;
-            say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::audit(&report) })?;
-            Ok(verdict(report.in_step()))
-        }
+        Command::Audit(copy) => compare(&copy).await.map_err(Failure::without_verdict),
         Command::Subscribe(flags) => hand_on(*flags).await,
         Command::Listen(flags) => Box::pin(keep_in_step(*flags)).await,
+        Command::Unsubscribe { into, state, address, callback_url } => {
+            let (folder, found) = state_of(into, state)?;
+            let service = ServiceOptions { listen: address, callback_url, ..ServiceOptions::default() };
+            end_all(&folder, &found, service).await
+        }
         Command::Status { into, state, json } => {
-            let Some(folder) = state.or_else(|| into.map(|into| into.join(STATE_FOLDER))) else {
-                let text = "whose status? Give --into DIR or --state DIR".to_owned();
-                return Err(Failure { code: USAGE, text });
-            };
-            let found = status(&folder).map_err(Failure::configuration)?;
-            let Some(found) = found else {
-                return Err(Failure { code: FAILED, text: format!("no state in {}", folder.display()) });
-            };
+            let (_, found) = state_of(into, state)?;
             say(if json { pretty(&show::status_json(&found)) } else { show::status(&found) })?;
             Ok(ExitCode::SUCCESS)
         }
@@ -190,13 +200,32 @@ fn state_folder(copy: &Copy) -> PathBuf {
     copy.choice.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER))
 }
 
+/// An audit.
+async fn compare(copy: &Copy) -> Result<ExitCode, Failure> {
+    let (client, offer, target, _) = open(copy, true).await?;
+    let options = copy.choice.sync_options();
+    let bar = Bar::of(&options.progress);
+    let report = audit(&client, &offer, &target, &options).await;
+    bar.end();
+    let report = report?;
+    say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::audit(&report) })?;
+    Ok(verdict(report.verdict == Verdict::InStep))
+}
+
+/// Names each resource that is not left as it is, in the moment in which that is known.
+fn listing(json: bool) -> Progress {
+    Progress::telling(move |event| {
+        let line = if json { show::outcome_json(event) } else { show::outcome(event) };
+        // A reader that went away is no reason to leave a copy half done.
+        let _ = line.map_or(Ok(()), say);
+    })
+}
+
 /// What it did, which `status` then tells too.
-async fn synchronise(copy: &Copy, mut options: SyncOptions, how: Look) -> Result<Report, Failure> {
+async fn synchronise(copy: &Copy, options: &SyncOptions, how: Look) -> Result<Report, Failure> {
     let (did, followed) = match open(copy, options.dry_run).await {
         Ok((client, offer, target, followed)) => {
-            let bar = Bar::of(&mut options.progress);
-            let did = look(&client, &offer, &target, &options, how).await;
-            bar.end();
+            let did = look(&client, &offer, &target, options, how).await;
             // What the other one does counts.
             if let Err(error @ SyncError::InUse { .. }) = did {
                 return Err(error.into());
@@ -221,6 +250,31 @@ fn remember(copy: &Copy, did: Result<&Report, &str>, followed: Option<Followed>)
     if let Err(error) = remember_alone(&folder, did.cloned().map_err(str::to_owned), followed) {
         tracing::warn!(%error, "`status` does not tell of this run");
     }
+}
+
+/// Where that is, and what is in it.
+fn state_of(into: Option<PathBuf>, state: Option<PathBuf>) -> Result<(PathBuf, Status), Failure> {
+    let Some(folder) = state.or_else(|| into.map(|into| into.join(STATE_FOLDER))) else {
+        return Err(Failure { code: USAGE, text: "whose state? Give --into DIR or --state DIR".to_owned() });
+    };
+    match status(&folder).map_err(Failure::configuration)? {
+        Some(found) => Ok((folder, found)),
+        None => Err(Failure { code: FAILED, text: format!("no state in {}", folder.display()) }),
+    }
+}
+
+/// Ends the subscriptions of a state. Its hubs were asked before, wherever they are.
+async fn end_all(folder: &Path, found: &Status, service: ServiceOptions) -> Result<ExitCode, Failure> {
+    let hubs = found.subscriptions.iter().filter_map(|one| Url::parse(&one.hub).ok()).collect();
+    let client = ClientOptions { reach: Reach::AsNearAs(hubs), ..ClientOptions::default() };
+    let left = unsubscribe(folder, &ServiceOptions { client, ..service }).await.map_err(relay_failure)?;
+    for topic in &left {
+        say(format!("still subscribed to {}, until the lease ends", topic.as_str()))?;
+    }
+    if left.is_empty() {
+        say("unsubscribed")?;
+    }
+    Ok(verdict(left.is_empty()))
 }
 
 async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
@@ -265,10 +319,12 @@ async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
         // Without a command, what nobody reads is lost; with one, that is no reason to end a subscription.
         if has_hook { Ok(()) } else { said }
     };
-    relay(options, tell, shutdown).await.map_err(|error| {
-        if error.is_configuration() { Failure::configuration(error) } else { error.into() }
-    })?;
+    relay(options, tell, shutdown).await.map_err(relay_failure)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn relay_failure(error: RelayError) -> Failure {
+    if error.is_configuration() { Failure::configuration(error) } else { error.into() }
 }
 
 #[cfg(unix)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,6 +171,23 @@ pub async fn relay(
     // They hold the state, which whoever begins next asks for.
     keeping.shutdown().await;
     result
+}
+
+/// Ends every subscription of a state that nothing works with, one of [`listen`](crate::listen) too. For the hubs the callback
+/// must be where it was. Gives the topics of those that could not be ended, which last as long as their leases.
+///
+/// # Errors
+/// [`RelayError`] when nobody could be asked.
+pub async fn unsubscribe(state: &Path, service: &ServiceOptions) -> Result<Vec<TopicUrl>, RelayError> {
+    let client = Client::new(service.client.clone())?;
+    let subscriptions = Subscriptions::open(state)?;
+    let bind_error = |source| RelayError::Bind { address: service.listen, source };
+    let bound = Service::bind(service, &client, [subscriptions.clone()]).await.map_err(bind_error)?;
+    let (server, _deliveries) = bound;
+    let nothing = std::future::ready(Ok::<_, RelayError>(()));
+    server.run(nothing, std::future::pending(), true).await?;
+    let left = subscriptions.active().into_iter();
+    Ok(left.filter_map(|id| subscriptions.get(&id)).map(|left| left.topic).collect())
 }
 
 /// What is new of a topic, by its number.

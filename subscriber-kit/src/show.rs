@@ -14,7 +14,9 @@ use resync_subscriber_kit::listen::Event;
 use resync_subscriber_kit::relay::Relayed;
 use resync_subscriber_kit::state::{LastSync, Status};
 use resync_subscriber_kit::subscription::{Phase, Subscription};
-use resync_subscriber_kit::sync::{AuditReport, Hole, Method, Report, Seams, Verdict};
+use resync_subscriber_kit::sync::{
+    AuditReport, Event as Dealt, FAILURES_KEPT, Hole, Method, Outcome, Report, Seams, Verdict,
+};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -243,6 +245,28 @@ pub(crate) fn heard_json(directory: &Path, event: &Event) -> Value {
     told
 }
 
+/// What became of one resource, unless nothing did.
+pub(crate) fn outcome(dealt: Dealt<'_>) -> Option<String> {
+    // No name makes a line that looks like another one.
+    let uri = dealt.uri.replace(char::is_control, " ");
+    match dealt.outcome {
+        Ok(Outcome::Unchanged) => None,
+        Ok(outcome) => Some(format!("{} {uri}", outcome.name())),
+        Err(cause) => Some(format!("failed {uri}: {cause}")),
+    }
+}
+
+/// The same as one JSON object a line.
+pub(crate) fn outcome_json(dealt: Dealt<'_>) -> Option<String> {
+    let uri = dealt.uri;
+    let told = match dealt.outcome {
+        Ok(Outcome::Unchanged) => return None,
+        Ok(outcome) => json!({ "outcome": outcome.name(), "uri": uri }),
+        Err(cause) => json!({ "outcome": "failed", "uri": uri, "cause": cause }),
+    };
+    Some(told.to_string())
+}
+
 /// A line that scripts may wait for; its beginning says whether all is well.
 pub(crate) fn report(report: &Report) -> String {
     let Report { resources, created, updated, deleted, not_deleted, failed, .. } = report;
@@ -257,6 +281,7 @@ pub(crate) fn report(report: &Report) -> String {
         format!("not in step: {failed} of {resources} resources failed{stuck} {done}")
     }];
     lines.extend(report.failures.iter().map(|failure| format!("  {}: {}", failure.loc, failure.cause)));
+    lines.extend(more(report.failures.len(), failed + not_deleted));
     let deleted = match report.method {
         Method::Baseline => "nothing was deleted",
         Method::Incremental => "nothing was deleted but what is told to be",
@@ -265,6 +290,12 @@ pub(crate) fn report(report: &Report) -> String {
     lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
     lines.extend(seams(&report.seams));
     lines.join("\n")
+}
+
+/// What a full list leaves out.
+fn more(named: usize, all: u64) -> Option<String> {
+    let rest = all.saturating_sub(named as u64);
+    (named >= FAILURES_KEPT && rest > 0).then(|| format!("  and {rest} more"))
 }
 
 /// What is worth knowing of a Source whose lists do not touch, again and again.
@@ -290,7 +321,9 @@ pub(crate) fn audit(report: &AuditReport) -> String {
         if *extra == 1 { "" } else { "s" }
     )];
     lines.extend(report.findings.iter().map(|finding| format!("  {}: {}", finding.loc, finding.cause)));
+    lines.extend(more(report.findings.len(), missing + report.different + failed));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));
+    lines.extend(more(report.extra_files.len(), *extra));
     lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
     lines.join("\n")
 }
@@ -353,7 +386,32 @@ fn subscription_json(subscription: &Subscription) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use resync_subscriber_kit::sync::Failure;
+
     use super::*;
+
+    #[test]
+    fn what_a_report_has_no_room_for_is_told_by_its_number() {
+        let finding = || Failure { loc: "http://source.example/a".to_owned(), cause: "missing".to_owned() };
+        let told = |missing: u64, named: usize| {
+            let findings = (0..named).map(|_| finding()).collect();
+            let extra_files = (0..named).map(|number| number.to_string()).collect();
+            audit(&AuditReport { missing, extra: missing, findings, extra_files, ..AuditReport::default() })
+        };
+        assert_eq!(told(130, FAILURES_KEPT).matches("  and 30 more").count(), 2);
+        assert!(!told(100, FAILURES_KEPT).contains("more"));
+        let mut full = Report::default();
+        full.failed = 103;
+        full.failures = (0..FAILURES_KEPT).map(|_| finding()).collect();
+        assert!(report(&full).contains("\n  and 3 more"));
+    }
+
+    #[test]
+    fn no_name_makes_a_line_that_looks_like_another_one() {
+        let dealt = Dealt { uri: "http://source.example/a\ndeleted b", outcome: Ok(Outcome::Created) };
+        assert_eq!(outcome(dealt).unwrap(), "created http://source.example/a deleted b");
+        assert_eq!(outcome(Dealt { outcome: Ok(Outcome::Unchanged), ..dealt }), None);
+    }
 
     #[test]
     fn a_body_that_is_no_text_is_told_whole() {

@@ -163,8 +163,8 @@ impl Subscriber {
 
     /// Keeps the subscription alive: subscribes now, renews when 80 to 90 % of each lease have passed (W-122,
     /// FN-042), and tries again with growing pauses while the hub is away. `on_lease` hears the end of every
-    /// lease that was granted. Where the topic may move, [`keep_topic`](crate::topic::keep_topic) looks for it before each
-    /// renewal.
+    /// lease that was granted. It never looks for the topic again and asks this one hub only;
+    /// [`keep_topic`](crate::topic::keep_topic) looks for it before each renewal, and goes on after a denial.
     ///
     /// # Errors
     /// Only what trying again cannot mend; see [`SubscribeError::is_transient`]. While a lease runs,

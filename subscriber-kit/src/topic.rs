@@ -1,6 +1,7 @@
 //! Staying subscribed to what a URL stands for: it is found anew before each renewal (W-134), and followed when it moves.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -62,6 +63,17 @@ pub enum TopicEvent {
         /// After how long it is tried again.
         retry_in: Duration,
     },
+}
+
+impl fmt::Display for TopicEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Subscribed { topic, until } => write!(f, "subscribed to {} until {until}", topic.as_str()),
+            Self::Failed { error, retry_in } => {
+                write!(f, "not subscribed: {error}; next try in {retry_in:.0?}")
+            }
+        }
+    }
 }
 
 /// Stays subscribed to the topic at `url`, or to every channel of the Source there (see [`channels`]). Before each renewal

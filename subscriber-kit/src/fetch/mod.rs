@@ -97,11 +97,11 @@ pub struct Client {
 
 /// Which redirects of a GET are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Follow {
+pub(crate) enum Follow<'f> {
     /// To anywhere: for documents, which a Source may keep on another host.
     Anywhere,
-    /// Within the origin, or from http to https on the same host: for resources (RS-200).
-    SameOrigin,
+    /// Within the origin, or from http to https on the same host, or to the origin of one of these: for resources (RS-200).
+    Within(&'f [Url]),
 }
 
 /// A document that was read to its end, kept in an unnamed file.
@@ -161,7 +161,7 @@ impl Client {
     pub(crate) async fn get_rest(
         &self,
         url: &Url,
-        follow: Follow,
+        follow: Follow<'_>,
         rest: Option<&Rest>,
         deadline: &mut Deadline,
     ) -> Result<Answer, FetchError> {
@@ -174,7 +174,7 @@ impl Client {
     pub(crate) async fn get_unless(
         &self,
         url: &Url,
-        follow: Follow,
+        follow: Follow<'_>,
         known: Option<&Validators>,
         deadline: &mut Deadline,
     ) -> Result<Option<Answer>, FetchError> {
@@ -184,14 +184,14 @@ impl Client {
     async fn ask(
         &self,
         url: &Url,
-        follow: Follow,
+        follow: Follow<'_>,
         headers: HeaderMap,
         deadline: &mut Deadline,
     ) -> Result<Option<Answer>, FetchError> {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.options.reach.check(&at)?;
+            self.options.reach.check(&at).await?;
             let turn = deadline.without(self.turns.take(&at)).await;
             let turn = turn.map_err(|left| FetchError::Resting { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
@@ -200,7 +200,7 @@ impl Client {
             let status = response.status();
             if is_redirect(status) {
                 let next = redirect_target(&at, status, response.headers())?;
-                if follow == Follow::SameOrigin && !stays_home(&at, &next) {
+                if !follow.leads(&at, &next) {
                     return Err(FetchError::ForeignRedirect { url: at, target: Box::new(next) });
                 }
                 at = next;
@@ -258,7 +258,7 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.options.reach.check(&at)?;
+            self.options.reach.check(&at).await?;
             let request = self.http.post(at.clone()).header(CONTENT_TYPE, FORM_CONTENT_TYPE);
             let sent = request.body(form.to_owned()).timeout(self.options.idle_timeout).send().await;
             let mut response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -332,6 +332,17 @@ fn redirect_target(at: &Url, status: StatusCode, headers: &HeaderMap) -> Result<
     location
         .and_then(|location| at.join(location).ok())
         .ok_or_else(|| FetchError::BadRedirect { url: at.clone(), status: status.as_u16() })
+}
+
+impl Follow<'_> {
+    fn leads(self, from: &Url, to: &Url) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::Within(others) => {
+                stays_home(from, to) || others.iter().any(|other| other.origin() == to.origin())
+            }
+        }
+    }
 }
 
 /// Same origin, or the move from http to https that many hosts make.

@@ -22,9 +22,6 @@ use super::told::Told;
 use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
-/// How many surplus files a report names.
-const EXTRA_SHOWN: usize = 100;
-
 /// What an audit comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -92,34 +89,27 @@ impl AuditReport {
     }
 
     fn count(&mut self, loc: &str, local: Result<Finding, ResourceError>) {
-        let found = |cause: &str| Failure { loc: loc.to_owned(), cause: cause.to_owned() };
         match local {
             Ok(Finding::Same) => self.same += 1,
             Ok(Finding::Unverifiable) => self.unverifiable += 1,
             Ok(Finding::Missing) => {
                 self.missing += 1;
-                self.keep(found("missing"));
+                note(&mut self.findings, loc, "missing");
             }
             Ok(Finding::Stale) => {
                 self.different += 1;
                 self.stale += 1;
-                self.keep(found("stale"));
+                note(&mut self.findings, loc, "stale");
             }
             Ok(Finding::Corrupt) => {
                 self.different += 1;
                 self.corrupt += 1;
-                self.keep(found("corrupt"));
+                note(&mut self.findings, loc, "corrupt");
             }
             Err(error) => {
                 self.failed += 1;
-                note(&mut self.findings, loc, &error);
+                note(&mut self.findings, loc, &error.to_string());
             }
-        }
-    }
-
-    fn keep(&mut self, finding: Failure) {
-        if self.findings.len() < FAILURES_KEPT {
-            self.findings.push(finding);
         }
     }
 }
@@ -199,7 +189,7 @@ async fn whole_audit(
         }
     }
     let (target, places, filter) = (target.clone(), snapshot.places, options.filter.clone());
-    let counted = blocking(move || delete::count_unlisted(&target, &places, &filter, EXTRA_SHOWN)).await?;
+    let counted = blocking(move || delete::count_unlisted(&target, &places, &filter, FAILURES_KEPT)).await?;
     (report.extra, report.extra_files) = counted;
     Ok(report.judged())
 }

@@ -19,7 +19,7 @@ use super::filter::Filter;
 use super::folder::{CopyFolder, Room};
 use super::lists::{Counted, LastSeen, Lists, Reading, Snapshot, Unity};
 use super::memory::{Memory, More, Scope, Settled};
-use super::path::url_of;
+use super::path::{uri_or_path, url_of};
 use super::places::Places;
 use super::plan::Line;
 use super::report::{Method, Report};
@@ -98,15 +98,16 @@ pub(crate) async fn look_told(
 
 impl Scope {
     fn of(offer: &Offer, list: &Url, target: &Target, options: &SyncOptions) -> Self {
-        let SyncOptions { filter, prefer, .. } = options;
-        let is_all = *filter == Filter::default() && prefer.is_empty();
+        let SyncOptions { filter, prefer, authority, .. } = options;
+        let others = if let Authority::Origins(others) = authority { others.as_slice() } else { &[] };
+        let is_all = *filter == Filter::default() && prefer.is_empty() && others.is_empty();
         let by_list = offer.changes(ChangesFrom::List);
         Self {
             list: list.to_string(),
             base: target.base.to_string(),
             delete: options.delete,
-            any_origin: options.authority == Authority::Any,
-            filter: if is_all { String::new() } else { format!("{filter:?} {prefer:?}") },
+            any_origin: *authority == Authority::Any,
+            filter: if is_all { String::new() } else { format!("{filter:?} {prefer:?} {others:?}") },
             by_dump: offer.changes(options.changes) != by_list,
         }
     }
@@ -291,17 +292,17 @@ impl Work<'_> {
     /// Removes what is not listed.
     async fn unlisted(&self, places: Arc<Places>, report: &mut Report, made: &mut Made) {
         let (target, filter) = (self.target.clone(), self.options.filter.clone());
-        let really = !self.options.dry_run;
-        let found = blocking(move || delete::unlisted(&target, &places, &filter, really)).await;
+        let (really, progress) = (!self.options.dry_run, self.options.progress.clone());
+        let found = blocking(move || delete::unlisted(&target, &places, &filter, really, &progress)).await;
         report.deleted = found.deleted;
         for (path, error) in found.failures {
             let error = ResourceError::Remove(error);
-            let url = url_of(&path, &self.target.base).map(String::from);
-            if let Some(url) = &url {
-                let line = Line { loc: url.clone(), url: url.clone(), is_gone: true, ..Line::default() };
+            let told = uri_or_path(&path, &self.target.base);
+            if url_of(&path, &self.target.base).is_some() {
+                let line = Line { loc: told.clone(), url: told.clone(), is_gone: true, ..Line::default() };
                 made.failed(&line, &error);
             }
-            report.not_removed(&url.unwrap_or_else(|| path.display().to_string()), &error);
+            report.not_removed(&self.options.progress, &told, &error);
         }
         report.not_deleted = found.failed;
     }
@@ -385,7 +386,7 @@ impl Work<'_> {
         let mut made = Made::after(again.iter().filter(is_no_news).map(|(undone, _)| *undone));
         for undone in resting {
             if !place(undone).is_some_and(|place| places.knows(&place)) {
-                report.rests(&undone.line.loc, &undone.cause);
+                report.rests(&self.options.progress, &undone.line.loc, &undone.cause);
                 made.rests(undone);
             }
         }

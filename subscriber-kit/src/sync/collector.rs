@@ -17,6 +17,7 @@ use super::packages::{Listed, Manifest, Packages, Packed};
 use super::patch::{Chains, PatchLink};
 use super::places::{Ground, Places, UNWANTED};
 use super::plan::{Draft, Line, Plan};
+use super::progress::Progress;
 use super::report::Report;
 use super::{PathError, SyncError};
 use crate::fetch::Fetched;
@@ -44,6 +45,7 @@ pub(crate) struct Collector {
     list: Url,
     places: Places,
     report: Report,
+    progress: Progress,
     plan: Draft,
     lines: u32,
     bytes: u64,
@@ -87,7 +89,11 @@ impl Collector {
     pub(crate) fn new(lists: &Lists<'_>, scratch: File) -> Self {
         let Lists { list, base, options, .. } = lists;
         Self {
-            ground: Ground { home: list.origin(), base: (*base).clone(), authority: options.authority },
+            ground: Ground {
+                home: list.origin(),
+                base: (*base).clone(),
+                authority: options.authority.clone(),
+            },
             filter: options.filter.clone(),
             prefer: options.prefer.clone(),
             // One number means that there is no line.
@@ -96,6 +102,7 @@ impl Collector {
             list: (*list).clone(),
             places: Places::default(),
             report: Report::default(),
+            progress: options.progress.clone(),
             plan: Draft::new(scratch),
             lines: 0,
             bytes: 0,
@@ -193,13 +200,13 @@ impl Collector {
         let (errors, warnings) = (found.error_count(), found.warning_count());
         let rule = first.rule.code();
         tracing::warn!(%list, errors, warnings, unreadable, rule, first = first.detail, "a list breaks rules");
-        self.report.unreadable(list, unreadable, first);
+        self.report.unreadable(&self.progress, list, unreadable, first);
     }
 
     /// What a package holds is not known: each of its resources may be any.
     pub(crate) fn cannot_read(&mut self, package: &Url, why: &SyncError) {
         tracing::warn!(%package, error = %why, "what a package holds is not known");
-        self.report.not_read(package, why);
+        self.report.not_read(&self.progress, package, why);
     }
 
     pub(crate) fn take(&mut self, entry: Entry, url: Result<Url, url::ParseError>) -> Result<(), SyncError> {
@@ -214,7 +221,7 @@ impl Collector {
             (Ok(true), Ok(url)) if number != UNWANTED => self.write(entry, url, Vec::new(), false)?,
             (Ok(true), _) => {}
             (Ok(false), _) => tracing::debug!(loc = entry.loc, "a resource is listed twice"),
-            (Err(error), _) => self.report.count(&entry.loc, Err(error)),
+            (Err(error), _) => self.report.count(&self.progress, &entry.loc, Err(error)),
         }
         Ok(())
     }
@@ -244,7 +251,7 @@ impl Collector {
             (Ok(()), _) => {}
             // What has no place here cannot be missed here.
             (Err(_), _) if is_gone => {}
-            (Err(error), _) => self.report.count(&entry.loc, Err(error)),
+            (Err(error), _) => self.report.count(&self.progress, &entry.loc, Err(error)),
         }
         Ok(())
     }
@@ -259,7 +266,7 @@ impl Collector {
                 return Ok(Some(number));
             }
             Err(_) if line.is_gone => {}
-            Err(error) => self.report.count(&line.loc, Err(error)),
+            Err(error) => self.report.count(&self.progress, &line.loc, Err(error)),
         }
         Ok(None)
     }

@@ -7,8 +7,10 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::Target;
 use super::filter::Filter;
-use super::path::{Ways, obstacle, url_of};
+use super::path::{Ways, obstacle, uri_or_path, url_of};
 use super::places::Places;
+use super::progress::Progress;
+use super::report::Outcome;
 use super::standing::MAX_UNDONE;
 use crate::state::{STATE_FOLDER, is_state_folder};
 
@@ -36,9 +38,22 @@ impl Unlisted {
 }
 
 /// Removes every file under the directory that no place needs and the filter does not keep, and the folders this empties.
-/// Only counts them unless it is to be done `really`. One that cannot be removed keeps no other.
-pub(crate) fn unlisted(target: &Target, places: &Places, filter: &Filter, really: bool) -> Unlisted {
-    unlisted_by(target, places, filter, |path| if really { remove(target, path) } else { Ok(()) })
+/// Only tells of them unless it is to be done `really`. One that cannot be removed keeps no other.
+pub(crate) fn unlisted(
+    target: &Target,
+    places: &Places,
+    filter: &Filter,
+    really: bool,
+    to: &Progress,
+) -> Unlisted {
+    unlisted_by(target, places, filter, |path| {
+        if really {
+            remove(target, path)?;
+        }
+        let relative = path.strip_prefix(&target.directory).unwrap_or(path);
+        to.tell(&uri_or_path(relative, &target.base), Ok(Outcome::Deleted));
+        Ok(())
+    })
 }
 
 /// Whether the filter leaves out what this file would be of.
@@ -161,6 +176,10 @@ mod tests {
         places_of("http://a.example/", listed)
     }
 
+    fn deleted(target: &Target, places: &Places) -> u64 {
+        unlisted(target, places, &Filter::default(), true, &Progress::default()).deleted
+    }
+
     fn write(folder: &tempfile::TempDir, names: &[&str]) {
         for name in names {
             let path = folder.path().join(name);
@@ -183,7 +202,7 @@ mod tests {
             3,
             "strangers are counted"
         );
-        assert_eq!(unlisted(&target, &places(&["keep"]), &Filter::default(), true).deleted, 3);
+        assert_eq!(deleted(&target, &places(&["keep"])), 3);
         assert!(at("keep").exists() && at(&own).exists());
         assert!(at("given/state.json").exists());
         assert!(at("another/state.json").exists(), "of another program with another --state");
@@ -195,7 +214,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, &["was-a-folder/old", "was-a-file", "gone"]);
         let places = places(&["was-a-folder", "was-a-file/new"]);
-        assert_eq!(unlisted(&target(&folder), &places, &Filter::default(), true).deleted, 1);
+        assert_eq!(deleted(&target(&folder), &places), 1);
         assert!(folder.path().join("was-a-folder/old").exists() && folder.path().join("was-a-file").exists());
     }
 
@@ -223,7 +242,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("link")).unwrap();
-        assert_eq!(unlisted(&target(&folder), &places(&["x"]), &Filter::default(), true).deleted, 1);
+        assert_eq!(deleted(&target(&folder), &places(&["x"])), 1);
         assert!(elsewhere.path().join("precious").exists());
     }
 }

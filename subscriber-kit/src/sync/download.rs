@@ -180,8 +180,9 @@ impl Transfer<'_> {
     /// Fetches, with retries while the Source is away, each of which goes on where the last was cut off, and one more
     /// try when what came is not what the list says.
     async fn at_source(&self) -> Result<Came, ResourceError> {
-        let follow = match self.options.authority {
-            Authority::SameOrigin => Follow::SameOrigin,
+        let follow = match &self.options.authority {
+            Authority::SameOrigin => Follow::Within(&[]),
+            Authority::Origins(others) => Follow::Within(others),
             Authority::Any => Follow::Anywhere,
         };
         let mut retries = Retries::new(self.options.retries, self.options.retry_pause);
@@ -210,7 +211,7 @@ impl Transfer<'_> {
     async fn in_time(
         &self,
         url: &Url,
-        follow: Follow,
+        follow: Follow<'_>,
         part: &mut Option<Part>,
     ) -> Result<Came, ResourceError> {
         let mut deadline = Deadline::after(self.client.options().resource_timeout);

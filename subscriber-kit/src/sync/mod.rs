@@ -50,8 +50,8 @@ pub use download::ResourceError;
 pub(crate) use download::blocking;
 pub use filter::Filter;
 pub use path::PathError;
-pub use progress::Progress;
-pub use report::{Failure, Method, Report};
+pub use progress::{Event, Progress};
+pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
 pub use seams::{Hole, Seams};
 
 use self::disk::{Disk, Real};
@@ -109,21 +109,28 @@ impl Offer {
 }
 
 /// Whose resources a list may name (RS-200).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
     /// Only those of its own scheme, host and port; `http` and `https` of one host are one where both have their usual ports,
     /// since Sources move from the one to the other.
     #[default]
     SameOrigin,
+    /// Those, and those of the origins of these URLs.
+    Origins(Vec<Url>),
     /// Anyone's: for a Source that is trusted to send this Destination anywhere.
     Any,
 }
 
 impl Authority {
     /// Whether a list of the origin `home` may lead to `url`.
-    pub(crate) fn allows(self, url: &Url, home: &Origin) -> bool {
+    pub(crate) fn allows(&self, url: &Url, home: &Origin) -> bool {
         let origin = url.origin();
-        self == Self::Any || origin == *home || is_usual_host(&origin, home)
+        let is_one_more = match self {
+            Self::SameOrigin => false,
+            Self::Origins(others) => others.iter().any(|other| other.origin() == origin),
+            Self::Any => true,
+        };
+        is_one_more || origin == *home || is_usual_host(&origin, home)
     }
 }
 

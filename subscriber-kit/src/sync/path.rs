@@ -132,6 +132,11 @@ pub(crate) fn url_of(relative: &Path, base: &Url) -> Option<Url> {
     (relative_path(url.as_str(), &url, base).ok()? == relative).then_some(url)
 }
 
+/// By what a file is told of.
+pub(crate) fn uri_or_path(relative: &Path, base: &Url) -> String {
+    url_of(relative, base).map_or_else(|| relative.display().to_string(), String::from)
+}
+
 /// What stands between the authority and the query, as it was written.
 fn raw_path(loc: &str) -> &str {
     let rest = loc

@@ -1,11 +1,28 @@
-//! How far a run has come, for whoever watches it.
+//! How far a run has come, and what becomes of each resource, for whoever watches it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::report::Outcome;
+
+/// What became of one resource, or what would in a run that only tells (RS-202).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'e> {
+    /// Its URI; of what no URI leads to, the path.
+    pub uri: &'e str,
+    /// Or else why it is not in step.
+    pub outcome: Result<Outcome, &'e str>,
+}
+
 /// Counters of the run that its [`SyncOptions`](super::SyncOptions) were given to. Clones show the same.
-#[derive(Clone, Debug, Default)]
-pub struct Progress(Arc<Counters>);
+#[derive(Clone, Default)]
+pub struct Progress {
+    counters: Arc<Counters>,
+    hear: Option<Arc<Hear>>,
+}
+
+type Hear = dyn Fn(Event<'_>) + Send + Sync;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -15,34 +32,56 @@ struct Counters {
 }
 
 impl Progress {
+    /// One that hears of every outcome in the moment in which it is counted, so that none has to be kept. A resource that
+    /// failed and is tried again within the run is told of again, and so is a name without a place in a list that is read again.
+    #[must_use]
+    pub fn telling(hear: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+        Self { hear: Some(Arc::new(hear)), ..Self::default() }
+    }
+
     /// How many resources there are; 0 until that is known.
     #[must_use]
     pub fn planned(&self) -> u64 {
-        self.0.planned.load(Ordering::Relaxed)
+        self.counters.planned.load(Ordering::Relaxed)
     }
 
     /// How many of them are dealt with.
     #[must_use]
     pub fn done(&self) -> u64 {
-        self.0.done.load(Ordering::Relaxed)
+        self.counters.done.load(Ordering::Relaxed)
     }
 
     /// How many bytes came.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.0.bytes.load(Ordering::Relaxed)
+        self.counters.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn tell(&self, uri: &str, outcome: Result<Outcome, &str>) {
+        if let Ok(outcome) = outcome {
+            tracing::debug!(uri, ?outcome, "a resource is dealt with");
+        }
+        if let Some(hear) = &self.hear {
+            hear(Event { uri, outcome });
+        }
     }
 
     pub(super) fn begin(&self, planned: u64) {
-        self.0.planned.store(planned, Ordering::Relaxed);
-        self.0.done.store(0, Ordering::Relaxed);
+        self.counters.planned.store(planned, Ordering::Relaxed);
+        self.counters.done.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn one_done(&self) {
-        self.0.done.fetch_add(1, Ordering::Relaxed);
+        self.counters.done.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn received(&self, bytes: u64) {
-        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Progress").field(&self.counters).finish()
     }
 }

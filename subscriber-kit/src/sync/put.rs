@@ -1,5 +1,6 @@
 //! Putting a finished file in its place, past what the Source no longer lists.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,15 +13,20 @@ use walkdir::WalkDir;
 
 use super::ResourceError;
 use super::folder::{CopyFolder, unfinished_in};
-use super::path::{Obstacle, ObstacleKind, Ways, obstacle, relative_path};
+use super::path::{Obstacle, ObstacleKind, Ways, obstacle, relative_path, uri_or_path};
 use super::places::Places;
 use super::plan::Planned;
+use super::progress::Progress;
+use super::report::Outcome;
 use crate::state::is_state_folder;
 
 /// Where finished files go. Lives in every task that puts one, and with it the lock of the copy.
 #[derive(Debug)]
 pub(crate) struct Placing {
     pub(crate) directory: PathBuf,
+    /// What that stands for.
+    pub(crate) base: Url,
+    pub(crate) progress: Progress,
     pub(crate) folder: Arc<CopyFolder>,
     pub(crate) places: Arc<Places>,
     /// Whether what is not listed may be removed to make way.
@@ -29,6 +35,8 @@ pub(crate) struct Placing {
     pub(crate) removed: AtomicU64,
     /// A folder that makes way for a file, and files that need it as a folder, come one after another.
     pub(crate) one_at_a_time: Mutex<()>,
+    /// What made way in a run that only tells.
+    pub(crate) pretended: Mutex<HashSet<PathBuf>>,
 }
 
 /// Something that was moved out of the way, until the new file is in place.
@@ -85,14 +93,34 @@ impl Placing {
         let mut aside = Vec::new();
         let put = self.make_way(relative, ways, &mut aside).and_then(|()| self.rename(file, relative));
         match &put {
-            Ok(_) => aside.iter().for_each(|one| {
-                let files = WalkDir::new(one.thing()).into_iter().filter_map(Result::ok);
-                let count = files.filter(|entry| !entry.file_type().is_dir()).count();
-                self.removed.fetch_add(count as u64, Ordering::Relaxed);
-            }),
+            Ok(_) => aside.iter().for_each(|one| self.tell_removed(&one.thing(), &one.from)),
             Err(_) => aside.iter().rev().for_each(put_back),
         }
         put
+    }
+
+    /// Tells what would make way for this file.
+    pub(crate) fn pretend(&self, relative: &Path) -> Result<(), ResourceError> {
+        let Some(Obstacle { path, .. }) = obstacle(&self.directory, relative, &mut Ways::default())? else {
+            return Ok(());
+        };
+        if self.pretended.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone()) {
+            self.tell_removed(&path, &path);
+        }
+        Ok(())
+    }
+
+    /// All that is there now and was there before.
+    fn tell_removed(&self, now: &Path, before: &Path) {
+        let before = before.strip_prefix(&self.directory).unwrap_or(before);
+        // What a symbolic link leads to stays.
+        let files = WalkDir::new(now).follow_root_links(false).into_iter().filter_map(Result::ok);
+        for entry in files.filter(|entry| !entry.file_type().is_dir()) {
+            let inner = entry.path().strip_prefix(now).unwrap_or(Path::new(""));
+            let relative: PathBuf = before.iter().chain(inner).collect();
+            self.removed.fetch_add(1, Ordering::Relaxed);
+            self.progress.tell(&uri_or_path(&relative, &self.base), Ok(Outcome::Deleted));
+        }
     }
 
     fn make_way(
@@ -184,11 +212,14 @@ mod tests {
         let places = places_of(base.as_str(), &["x"]);
         let placing = Placing {
             directory: copy.path().to_owned(),
+            base: base.clone(),
+            progress: Progress::default(),
             folder: Arc::new(CopyFolder::open(&Target::open(copy.path(), base).unwrap()).unwrap()),
             places: Arc::new(places),
             may_remove: true,
             removed: AtomicU64::new(0),
             one_at_a_time: Mutex::new(()),
+            pretended: Mutex::default(),
         };
         let lost = placing.folder.unfinished().unwrap();
         std::fs::remove_file(lost.path()).unwrap();

@@ -7,12 +7,14 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::progress::Progress;
 use super::seams::Seams;
 use super::standing::Undone;
 use super::{ResourceError, SyncError};
 
-/// How many failures a report spells out; all are counted.
-pub(crate) const FAILURES_KEPT: usize = 100;
+/// How many failures a report spells out, and an audit findings and surplus files; all are counted, and
+/// [told of](super::Progress::telling).
+pub const FAILURES_KEPT: usize = 100;
 
 /// One resource that is not in step, and why.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -95,12 +97,33 @@ pub struct Report {
     pub(crate) asks_again_in: Option<Duration>,
 }
 
-/// What became of one resource.
+/// What became of one resource that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
+    /// Its file was not there.
     Created,
+    /// Its file was replaced.
     Updated,
+    /// Its file was right already.
     Unchanged,
+    /// Its file, or one of no resource, was removed.
+    Deleted,
+    /// It is told to be deleted, and its file stays because deletion was not asked for.
+    Kept,
+}
+
+impl Outcome {
+    /// In one word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Unchanged => "unchanged",
+            Self::Deleted => "deleted",
+            Self::Kept => "kept",
+        }
+    }
 }
 
 impl Report {
@@ -116,54 +139,62 @@ impl Report {
         self.failed + self.not_deleted == 0 && self.deletion_skipped.is_none()
     }
 
-    pub(crate) fn count(&mut self, loc: &str, outcome: Result<Outcome, ResourceError>) {
-        match outcome {
-            Ok(Outcome::Created) => self.created += 1,
-            Ok(Outcome::Updated) => self.updated += 1,
-            Ok(Outcome::Unchanged) => self.unchanged += 1,
+    /// Counts what became of a resource, and tells of it.
+    pub(crate) fn count(&mut self, to: &Progress, loc: &str, outcome: Result<Outcome, ResourceError>) {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
             Err(error) => {
                 tracing::warn!(%loc, %error, "a resource is not in step");
                 self.failed += 1;
                 self.may_mend |= error.may_mend();
                 self.mismatched |= error.is_mismatch();
-                note(&mut self.failures, loc, &error);
+                return self.name(to, loc, &error.to_string());
             }
-        }
+        };
+        let counter = match outcome {
+            Outcome::Created => &mut self.created,
+            Outcome::Updated => &mut self.updated,
+            Outcome::Unchanged => &mut self.unchanged,
+            Outcome::Deleted => &mut self.deleted,
+            Outcome::Kept => &mut self.kept,
+        };
+        *counter += 1;
+        to.tell(loc, Ok(outcome));
     }
 
     /// Tells of a resource that this run does not ask for, since it was not there.
-    pub(crate) fn rests(&mut self, loc: &str, cause: &str) {
+    pub(crate) fn rests(&mut self, to: &Progress, loc: &str, cause: &str) {
         self.resources += 1;
         self.failed += 1;
-        if self.failures.len() < FAILURES_KEPT {
-            let cause = format!("{cause}; asked for again by a later run");
-            self.failures.push(Failure { loc: loc.to_owned(), cause });
-        }
+        self.name(to, loc, &format!("{cause}; asked for again by a later run"));
     }
 
     /// Tells of a file that cannot be removed.
-    pub(crate) fn not_removed(&mut self, loc: &str, error: &ResourceError) {
+    pub(crate) fn not_removed(&mut self, to: &Progress, loc: &str, error: &ResourceError) {
         tracing::warn!(%loc, %error, "a file stays that should be removed");
         self.not_deleted += 1;
         self.may_mend |= error.may_mend();
-        note(&mut self.failures, loc, error);
+        self.name(to, loc, &error.to_string());
     }
 
     /// Counts the entries of a list that cannot be understood (RS-050).
-    pub(crate) fn unreadable(&mut self, list: &Url, entries: usize, first: &Violation) {
+    pub(crate) fn unreadable(&mut self, to: &Progress, list: &Url, entries: usize, first: &Violation) {
         self.failed += u64::try_from(entries).unwrap_or(u64::MAX);
-        if entries > 0 && self.failures.len() < FAILURES_KEPT {
+        if entries > 0 {
             let cause = format!("{entries} entries of this list cannot be understood; {first}");
-            self.failures.push(Failure { loc: list.to_string(), cause });
+            self.name(to, list.as_str(), &cause);
         }
     }
 
     /// Counts a package whose resources are not known.
-    pub(crate) fn not_read(&mut self, package: &Url, why: &SyncError) {
+    pub(crate) fn not_read(&mut self, to: &Progress, package: &Url, why: &SyncError) {
         self.failed += 1;
-        if self.failures.len() < FAILURES_KEPT {
-            self.failures.push(Failure { loc: package.to_string(), cause: why.to_string() });
-        }
+        self.name(to, package.as_str(), &why.to_string());
+    }
+
+    fn name(&mut self, to: &Progress, loc: &str, cause: &str) {
+        note(&mut self.failures, loc, cause);
+        to.tell(loc, Err(cause));
     }
 
     /// The findings of a run that went on at once with what had been left `undone`.
@@ -203,8 +234,9 @@ impl Report {
     }
 }
 
-pub(crate) fn note(failures: &mut Vec<Failure>, loc: &str, error: &ResourceError) {
+/// Keeps it, if there is room.
+pub(crate) fn note(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
     if failures.len() < FAILURES_KEPT {
-        failures.push(Failure { loc: loc.to_owned(), cause: error.to_string() });
+        failures.push(Failure { loc: loc.to_owned(), cause: cause.to_owned() });
     }
 }

@@ -170,11 +170,14 @@ impl<'s> Run<'s> {
         let Work { client, target, options, .. } = *work;
         let placing = Placing {
             directory: target.directory.clone(),
+            base: target.base.clone(),
+            progress: options.progress.clone(),
             folder: Arc::clone(&work.folder),
             places,
             may_remove,
             removed: AtomicU64::new(0),
             one_at_a_time: Mutex::new(()),
+            pretended: Mutex::default(),
         };
         Self {
             client,
@@ -215,14 +218,14 @@ impl<'s> Run<'s> {
             let was_there = blocking(move || delete::one(&target, &path, really)).await;
             match (was_there, self.options.delete) {
                 (Ok(true), true) => {
-                    report.deleted += 1;
+                    report.count(&self.options.progress, &line.loc, Ok(Outcome::Deleted));
                     made.changed.extend(folders_above(&self.target.directory, &relative));
                 }
-                (Ok(true), false) => report.kept += 1,
+                (Ok(true), false) => report.count(&self.options.progress, &line.loc, Ok(Outcome::Kept)),
                 (Ok(false), _) => {}
                 (Err(error), _) => {
                     let error = ResourceError::Remove(error);
-                    report.not_removed(&line.loc, &error);
+                    report.not_removed(&self.options.progress, &line.loc, &error);
                     made.failed(&line, &error);
                 }
             }
@@ -323,7 +326,7 @@ impl<'s> Run<'s> {
             }
             outcome
         });
-        report.count(&line.loc, outcome);
+        report.count(&self.options.progress, &line.loc, outcome);
     }
 
     async fn resource(&self, planned: Planned) -> Step {
@@ -355,6 +358,10 @@ impl<'s> Run<'s> {
         }
         if self.options.dry_run {
             let outcome = if look.local == Local::Missing { Outcome::Created } else { Outcome::Updated };
+            if outcome == Outcome::Created && !planned.is_missing {
+                let (placing, relative) = (Arc::clone(&self.placing), relative.to_owned());
+                blocking(move || placing.pretend(&relative)).await?;
+            }
             return Ok(Found::Done(Brought { outcome, known: None, hashed: look.hashed }));
         }
         if let Some(came) = self.patch(&planned.line, relative, look.local).await {
@@ -403,7 +410,7 @@ impl<'s> Run<'s> {
         let is_proven = line.facts.algorithm().is_some();
         let is_allowed = |place: &Url| {
             Authority::SameOrigin.allows(place, &self.home)
-                || (is_proven && (self.options.mirrors || self.options.authority == Authority::Any))
+                || (is_proven && (self.options.mirrors || self.options.authority.allows(place, &self.home)))
         };
         places.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
     }

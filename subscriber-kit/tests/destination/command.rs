@@ -47,7 +47,8 @@ async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
     let missing = directory.path().join("missing");
     for place in [into, missing.to_str().unwrap()] {
         let dry = run(&["sync", &url, place, "--dry-run", "--delete"]).await;
-        assert_eq!(stdout(&dry), "would be in step: 2 resources (2 created, 0 updated, 0 deleted)\n");
+        let last = stdout(&dry).lines().next_back();
+        assert_eq!(last, Some("would be in step: 2 resources (2 created, 0 updated, 0 deleted)"));
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is made, no state either");
 
@@ -78,6 +79,103 @@ async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
         "{}",
         stdout(&status)
     );
+}
+
+/// All lines but the last, in order of the alphabet, and the last one.
+fn named(output: &Output) -> (Vec<&str>, &str) {
+    let mut lines: Vec<&str> = stdout(output).lines().collect();
+    let last = lines.pop().unwrap();
+    lines.sort_unstable();
+    (lines, last)
+}
+
+#[tokio::test]
+async fn rs202_a_dry_run_names_exactly_what_the_run_then_does_and_deletes() {
+    let source = source(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    assert_eq!(code(&run(&["sync", &url, into]).await), 0);
+    for surplus in ["extra", "in-the-way/1", "in-the-way/2"] {
+        let path = directory.path().join(surplus);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "mine").unwrap();
+    }
+    let listed = [("/a", "new"), ("/in-the-way", "a file now"), ("/new", "3"), ("/same", "4")];
+    let entries = listed.map(|(path, body)| source.resource(path, body.as_bytes()));
+    std::fs::write(directory.path().join("same"), "4").unwrap();
+    source.resource_list("/resourcelist.xml", &entries);
+    let before = files(directory.path());
+
+    let dry = run(&["sync", &url, into, "--delete", "--dry-run"]).await;
+    assert_eq!(files(directory.path()), before);
+    let (would, verdict) = named(&dry);
+    let expected_lines = [
+        ("created", "/in-the-way"),
+        ("created", "/new"),
+        ("deleted", "/b/c"),
+        ("deleted", "/extra"),
+        ("deleted", "/in-the-way/1"),
+        ("deleted", "/in-the-way/2"),
+        ("updated", "/a"),
+    ];
+    assert_eq!(would, expected_lines.map(|(done, path)| format!("{done} {}", source.url(path))));
+    assert_eq!(verdict, "would be in step: 4 resources (2 created, 1 updated, 4 deleted)");
+
+    let did = run(&["sync", &url, into, "--delete", "--list"]).await;
+    assert_eq!(named(&did), (would, "in step: 4 resources (2 created, 1 updated, 4 deleted)"));
+    assert_eq!(files(directory.path()), expected(&listed.map(|(path, body)| (&path[1..], body))));
+}
+
+#[tokio::test]
+async fn rs202_each_outcome_is_an_object_a_line_and_the_report_is_the_last() {
+    let source = source(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    source.remove("/a");
+    let output = run(&["sync", &url, into, "--list", "--json"]).await;
+    let (lines, report) = named(&output);
+    let [created, failed] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!(*created, format!(r#"{{"outcome":"created","uri":"{}"}}"#, source.url("/b/c")));
+    let failed: serde_json::Value = serde_json::from_str(failed).unwrap();
+    assert_eq!((&failed["outcome"], &failed["uri"]), (&"failed".into(), &source.url("/a").into()));
+    assert!(failed["cause"].as_str().unwrap().contains("404"), "{failed}");
+    let report: serde_json::Value = serde_json::from_str(report).unwrap();
+    assert_eq!((&report["created"], &report["failed"]), (&1.into(), &1.into()));
+    assert_eq!(code(&output), 1);
+
+    let audit = run(&["audit", &url, into, "--json"]).await;
+    let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
+    let book =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/destination.md")).unwrap();
+    let objects = [&failed, &report, &report["failures"][0], &report["seams"], &audit, &audit["findings"][0]];
+    for key in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
+        assert!(book.contains(&format!("`{key}`")), "{key} is not documented");
+    }
+}
+
+#[tokio::test]
+async fn rs195_an_audit_that_proves_nothing_is_no_success_and_one_that_cannot_be_made_is_another_failure() {
+    let source = Source::start().await;
+    source.announce(None);
+    source.put("/a", b"1");
+    let bare = format!("<url><loc>{}</loc></url>", source.url("/a"));
+    source.resource_list("/resourcelist.xml", &[bare]);
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    assert_eq!(code(&run(&["sync", &url, into]).await), 0);
+
+    let audit = run(&["audit", &url, into]).await;
+    assert!(stdout(&audit).starts_with("not proven: 1 resources (0 same,"), "{}", stdout(&audit));
+    assert!(stdout(&audit).contains(" 1 unverifiable"), "{}", stdout(&audit));
+    assert_eq!(code(&audit), 1);
+    let audit = run(&["audit", &url, into, "--json"]).await;
+    let report: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
+    assert_eq!((&report["verdict"], &report["unverifiable"]), (&"unproven".into(), &1.into()));
+    assert_eq!(code(&audit), 1);
+
+    source.remove("/resourcelist.xml");
+    let audit = run(&["audit", &url, into]).await;
+    assert_eq!((code(&audit), stdout(&audit)), (3, ""), "{audit:?}");
 }
 
 #[tokio::test]
@@ -166,6 +264,8 @@ async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
         (1, vec!["status", "--into", into]),
         (1, vec!["status", "--state", into]),
         (2, vec!["status"]),
+        (2, vec!["unsubscribe"]),
+        (1, vec!["unsubscribe", "--into", into]),
         (2, vec!["config", "check"]),
         (64, vec!["config", "check", "--config", "/nowhere.toml"]),
     ] {
@@ -359,6 +459,28 @@ async fn listen_says_what_scripts_wait_for_and_survives_kill_9() {
     second.signal("-TERM");
     let ended = tokio::time::timeout(PATIENCE, second.child.wait()).await.unwrap().unwrap();
     assert_eq!(ended.code(), Some(0));
+}
+
+#[tokio::test]
+async fn w009_what_a_killed_process_left_behind_is_unsubscribed_on_request() {
+    let mut hub = Hub::start().await;
+    let source = source(Some(&hub)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let into = directory.path().to_str().unwrap();
+    let mut listening = Listening::start(&source, into, "127.0.0.1:0");
+    let before = hub.accept(600).await;
+    listening.line("subscribed to ").await;
+    listening.signal("-KILL");
+    listening.child.wait().await.unwrap();
+
+    let address = before.address.to_string();
+    let arguments = ["unsubscribe", "--into", into, "--listen", &address];
+    let (ended, left) = tokio::join!(run(&arguments), hub.accept(600));
+    assert_eq!((code(&ended), stdout(&ended)), (0, "unsubscribed\n"), "{ended:?}");
+    assert_eq!((&left.topic, &left.path), (&before.topic, &before.path));
+    let status = run(&["status", "--into", into, "--json"]).await;
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["subscriptions"][0]["phase"], "ended");
 }
 
 #[tokio::test]

@@ -29,13 +29,24 @@ async fn is_a_subscriber(name: &str) {
         line.unwrap().expect("it runs")
     };
     let at = hub.accept(600).await;
-    assert!(line().await.starts_with("subscribed until "), "{name}");
+    assert!(line().await.starts_with("subscribed to "), "{name}");
     assert_eq!(at.deliver("a.1", "hello").await.status(), 204, "{name}");
     assert_eq!(line().await, format!("{}: hello", source.url("/topic")), "{name}");
     assert_eq!(support::post(at.address, &at.path, &[], b"forged").await.status(), 403, "{name}");
     assert_eq!(at.deliver("a.1", "hello").await.status(), 204, "{name}: known");
     assert_eq!(at.deliver("a.2", "bye").await.status(), 204, "{name}");
     assert_eq!(line().await, format!("{}: bye", source.url("/topic")), "{name}");
+
+    let topic: String = url::form_urlencoded::byte_serialize(at.topic.as_bytes()).collect();
+    support::get(at.address, &format!("{}?hub.mode=denied&hub.topic={topic}&hub.reason=gone", at.path)).await;
+    let denied = line().await;
+    assert!(denied.starts_with("not subscribed: ") && denied.contains("gone"), "{name}: {denied}");
+    // W-134: it looks for the topic anew, which has another hub now.
+    let mut other = Hub::start().await;
+    let links = format!("Link: <{}>; rel=\"hub\", <{}>; rel=\"self\"\r\n", other.url(), source.url("/topic"));
+    source.raw("/topic", ok(&links, b""));
+    other.accept(600).await;
+    assert!(line().await.starts_with("subscribed to "), "{name}");
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 
 use crate::support::copy::{Copy, counts};
 use crate::support::{Source, document, entry, expected, files, ok, status};
-use resync_subscriber_kit::sync::SyncError;
+use resync_subscriber_kit::sync::{Authority, SyncError};
+use url::Url;
 
 #[tokio::test]
 async fn rs190_a_baseline_makes_the_copy_and_a_second_one_fetches_nothing() {
@@ -168,6 +169,23 @@ async fn rs200_resources_of_another_origin_are_refused_also_through_a_redirect()
     assert_eq!(counts(&report), [1, 0, 0, 0, 3]);
     assert!(other.asked().is_empty());
     assert_eq!(files(copy.path()), expected(&[("at-home", "x")]));
+}
+
+#[tokio::test]
+async fn rs200_resources_of_an_origin_that_was_named_are_fetched_and_those_of_others_are_not() {
+    let mut copy = Copy::start().await;
+    let (named, other) = (Source::start().await, Source::start().await);
+    copy.options.authority = Authority::Origins(vec![Url::parse(&named.url("/")).unwrap()]);
+    named.put("/stored", b"r");
+    let redirected = copy.source.entry("/redirected", b"r");
+    copy.source.raw("/redirected", status("302 Found", &format!("Location: {}\r\n", named.url("/stored"))));
+    let (at_home, at_named) = (copy.source.resource("/home", b"h"), named.resource("/named", b"n"));
+    let elsewhere = other.resource("/other", b"o");
+    copy.source.resource_list("/resourcelist.xml", &[at_home, at_named, redirected, elsewhere]);
+    let report = copy.sync().await;
+    assert_eq!(counts(&report), [3, 0, 0, 0, 1], "{report:?}");
+    assert!(other.asked().is_empty());
+    assert_eq!(files(copy.path()), expected(&[("home", "h"), ("named", "n"), ("redirected", "r")]));
 }
 
 #[tokio::test]

@@ -150,7 +150,7 @@ async fn rs201_whatever_a_source_sends_a_run_ends_soon_in_little_memory_and_leav
     let entry = format!("<url><loc>{}</loc></url>", source.url("/x"));
     let ten_gigabytes = "HTTP/1.1 200 OK\r\nContent-Length: 10737418240\r\n\r\n";
     let circle = format!("HTTP/1.1 302 Found\r\nLocation: {}\r\nConnection: close\r\n\r\n", source.url(LIST));
-    let away = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/admin\r\nConnection: close\r\n\r\n";
+    let away = "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest/meta-data\r\nConnection: close\r\n\r\n";
     let laughs =
         format!("<!DOCTYPE x [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;&a;\">]>{}", source.list_of("/&b;"));
     let attacks = [
@@ -169,7 +169,7 @@ async fn rs201_whatever_a_source_sends_a_run_ends_soon_in_little_memory_and_leav
         ("a list of ten gigabytes", LIST, Answer::endless(ten_gigabytes, &entry), "is larger than"),
         ("a list that drips", LIST, Answer::dripping(open.as_str()), "bytes a second"),
         ("redirects in a circle", LIST, Answer::whole(circle), "redirects more than"),
-        ("a list that is elsewhere", LIST, Answer::whole(away), "cannot be reached"),
+        ("a list that is elsewhere", LIST, Answer::whole(away), "not a public address"),
         ("a resource without end", "/x", Answer::endless(OK, "x"), "it is larger than"),
         ("a resource of ten gigabytes", "/x", Answer::endless(ten_gigabytes, "x"), "it is larger than"),
         ("a resource that drips", "/x", Answer::dripping(OK), "bytes a second"),
@@ -190,4 +190,48 @@ async fn rs201_whatever_a_source_sends_a_run_ends_soon_in_little_memory_and_leav
         assert_eq!(differences(&copy, &good).unwrap(), Vec::<std::path::PathBuf>::new(), "{name}");
         assert!(!copy.join(".resync-destination/work").exists(), "{name}: nothing unfinished is left");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b32_neither_redirects_nor_links_nor_hubs_lead_from_a_source_out_there_to_this_machine() {
+    const OUT_THERE: &str = "http://93.184.216.34";
+    let trap = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    trap.set_nonblocking(true).unwrap();
+    let inside = format!("http://{}/admin", trap.local_addr().unwrap());
+    // As a proxy, so that it has an address out there.
+    let source = Source::start().await;
+    let page = |path: &str, answer| source.put(&format!("{OUT_THERE}{path}"), answer);
+    let located = |loc: &str, metadata: &str| format!("<url><loc>{loc}</loc>{metadata}</url>");
+    let list = located(&format!("{OUT_THERE}{LIST}"), "<rs:md capability=\"resourcelist\"/>");
+    page("/capabilitylist.xml", Answer::page(document("capabilitylist", &list)));
+    let links = format!("Link: <{inside}>; rel=\"hub\", <{OUT_THERE}/topic>; rel=\"self\"\r\n");
+    page("/topic", Answer::whole(format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{links}\r\n")));
+    let redirect = format!("HTTP/1.1 302 Found\r\nLocation: {inside}\r\nConnection: close\r\n\r\n");
+    let folder = TempDir::new().unwrap();
+    let run = async |arguments: &[&str]| {
+        let mut command = Command::new(binary("resync-destination"));
+        command.args(arguments).arg("--idle-timeout=500ms").current_dir(&folder).kill_on_drop(true);
+        command.env("HTTP_PROXY", format!("http://{}", source.address)).env("NO_PROXY", "127.0.0.1");
+        let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("it ends soon").unwrap();
+        let [said, complained] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (format!("{said}{complained}"), output.status.code().unwrap())
+    };
+    let capability_list = format!("{OUT_THERE}/capabilitylist.xml");
+    let sync = ["sync", &capability_list, "copy", "--retries=0", "--any-origin"];
+    let topic = format!("{OUT_THERE}/topic");
+    let subscribe = ["subscribe", &topic, "--state=state", "--listen=127.0.0.1:0"];
+    for (name, answer, arguments) in [
+        ("a link", Answer::page(document("resourcelist", &located(&inside, ""))), &sync[..]),
+        ("a redirect", Answer::whole(redirect), &sync[..]),
+        ("a hub", Answer::page(""), &subscribe[..]),
+    ] {
+        page(LIST, answer);
+        let (said, code) = run(arguments).await;
+        assert!(code == 1 && said.contains("is not a public address"), "{name}: {code}: {said}");
+        assert!(trap.accept().is_err(), "{name}: nobody was asked");
+    }
+    page(LIST, Answer::page(document("resourcelist", &located(&inside, ""))));
+    let (said, code) = run(&[&sync[..], &["--any-address"]].concat()).await;
+    assert!(code == 1 && trap.accept().is_ok(), "who is trusted leads there: {said}");
 }
