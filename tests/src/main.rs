@@ -65,7 +65,7 @@ enum Command {
         /// Bytes of a body
         #[arg(long, default_value_t = 1_000)]
         payload: usize,
-        /// Requests under way at once
+        /// Requests under way at once, at most
         #[arg(long, default_value_t = 512)]
         at_once: usize,
         /// Answer in JSON
@@ -86,7 +86,7 @@ enum Command {
         /// Bytes of each
         #[arg(long, default_value_t = 1_000)]
         payload: usize,
-        /// Requests under way at once
+        /// Requests under way at once, at most
         #[arg(long, default_value_t = 512)]
         at_once: usize,
         /// Measurements, of which the middle one counts

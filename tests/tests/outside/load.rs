@@ -64,6 +64,7 @@ async fn a_fan_out_is_measured_and_counted() {
     let told = Told::by(&[&["fanout"][..], &small].concat()).await;
     assert!(
         told.number("/ratio") > 0.0
+            && told.count("/bare_client/at_once") == 8
             && told.number("/hub/per_second") > 0.0
             && told.number("/hub_cpu_per_delivery") > 0.0
     );
