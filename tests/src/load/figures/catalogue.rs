@@ -209,6 +209,12 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             Figure::new("durable posts of 1 publisher", "/publishers/0/appends/per_second", "/s"),
             Figure::new("durable posts of 16 publishers", "/publishers/1/appends/per_second", "/s"),
             Figure::new("durable posts of 256 publishers", "/publishers/2/appends/per_second", "/s"),
+            Figure::new("durable posts of 1 publisher, of bare appends", "/publishers/0/of_bare_appends", ""),
+            Figure::new(
+                "durable posts of 256 publishers, of bare appends",
+                "/publishers/2/of_bare_appends",
+                "",
+            ),
             Figure::new("from a post to its first delivery, p50", "/first_delivery/p50", "ms").at_most(5.0),
             Figure::new("from a post to its first delivery, p99", "/first_delivery/p99", "ms").at_most(5.0),
         ],
@@ -249,7 +255,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             // Whoever refuses them quickly has a fine p99.
             Figure::new(
                 "2,000 slow connections, a flood: honest posts that were not acknowledged",
-                "/attacked/failed",
+                "/failed",
                 "",
             )
             .at_most(0.0),
