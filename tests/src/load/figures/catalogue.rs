@@ -315,7 +315,25 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         name: "deaths",
         program: Program::Test(&["crash"], ("RESYNC_TEST_DEATHS", "200")),
         figures: &[
-            Figure::said("200 deaths of each kind, both engines: nothing lost", At::Ended, "").at_least(1.0)
+            Figure::said("200 deaths of each kind: nothing lost, lives of sled below apart", At::Ended, "")
+                .at_least(1.0),
+            Figure::said(
+                "200 deaths and failing writes, sled: lives that went on",
+                At::Before(" lives go on"),
+                "",
+            ),
+            Figure::said(
+                "200 deaths and failing writes, sled: lives that did not",
+                At::Before(" lives do not"),
+                "",
+            ),
+            Figure::said("200 power cuts, sled: lives with everything", At::Before(" lives whole"), ""),
+            Figure::said(
+                "200 power cuts, sled: lives that cannot be read",
+                At::Before(" lives unreadable"),
+                "",
+            ),
+            Figure::said("200 power cuts, sled: lives with losses", At::Before(" lives with losses"), ""),
         ],
     },
     Measurement {
