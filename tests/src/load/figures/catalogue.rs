@@ -358,12 +358,52 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "fire",
         program: Program::Test(&["kit", "mirror_under_fire::"], ("RESYNC_FIRE_SECONDS", "600")),
-        figures: &[Figure::said(
-            "ten minutes under fire: the copy is the same, byte for byte",
-            At::Ended,
-            "",
-        )
-        .at_least(1.0)],
+        figures: &[
+            Figure::said("ten minutes under fire: the copy is the same, byte for byte", At::Ended, "")
+                .at_least(1.0),
+            Figure::said("ten minutes under fire: changes a second", At::Before(" changes a second"), "/s")
+                .at_least(13.9),
+        ],
+    },
+    Measurement {
+        name: "rehearsal",
+        program: Program::Bench("resync-publisher", "rehearsal", "2400000"),
+        figures: &[
+            Figure::said(
+                "2,400,000 entries, a day's 1,600 changes: % of a full build's processor time",
+                At::Before(" % of a full build's processor time"),
+                "",
+            )
+            .at_most(1.0),
+            Figure::said(
+                "2,400,000 entries, a day's 1,600 changes: % of what a full build writes",
+                At::Before(" % of what it writes"),
+                "",
+            )
+            .at_most(1.0),
+            Figure::said("2,400,000 entries: memory at most, MiB", At::Before(" MiB of memory at most"), "")
+                .at_most(64.0),
+        ],
+    },
+    Measurement {
+        name: "watch",
+        program: Program::Bench("resync-publisher", "rehearsal", "watch"),
+        figures: &[
+            Figure::said("watch of 50,000 files: changes a second", At::Before(" changes a second"), "/s")
+                .at_least(13.9),
+            Figure::said(
+                "watch of 50,000 files: 99 % of them heard of within",
+                At::After("99 % within "),
+                "ms",
+            )
+            .at_most(1_000.0),
+            Figure::said(
+                "watch of 50,000 files, bursts of 10,000: the last heard of within",
+                At::After("all heard within "),
+                "ms",
+            )
+            .at_most(1_000.0),
+        ],
     },
     Measurement {
         name: "site",
@@ -390,3 +430,41 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         .at_least(0.8)],
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Where it is written what a program of this repository says.
+    fn source(program: &Program) -> Option<String> {
+        Some(match program {
+            Program::Test([tests], _) => format!("tests/tests/{tests}.rs"),
+            Program::Test([tests, module], _) => {
+                format!("tests/tests/{tests}/{}.rs", module.trim_end_matches(':'))
+            }
+            Program::Bench(_, name, _) => format!("publisher/benches/{name}.rs"),
+            Program::Script([script, ..]) => (*script).to_owned(),
+            _ => return None,
+        })
+    }
+
+    #[test]
+    fn words_around_a_figure_are_those_that_the_program_says() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut said = 0;
+        for measurement in MEASUREMENTS {
+            let Some(source) = source(&measurement.program) else { continue };
+            let text = fs::read_to_string(root.join(&source)).unwrap();
+            for figure in measurement.figures {
+                if let At::Before(words) | At::After(words) = figure.at {
+                    assert!(text.contains(words), "{words:?} is not said in {source}");
+                    said += 1;
+                }
+            }
+        }
+        assert!(said > 10, "{said}");
+    }
+}
