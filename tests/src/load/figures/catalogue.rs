@@ -259,6 +259,12 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
                 "",
             )
             .at_most(0.0),
+            Figure::new(
+                "2,000 slow connections, a flood: of these connections really open",
+                "/slow_open",
+                "",
+            )
+            .at_least(1_900.0),
         ],
     },
     work!("dbpedia", "DBpedia, 2/s to 1,000"),
@@ -297,6 +303,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             Figure::new("half an hour: memory grows by, an hour", "/rungs/0/slopes/memory", "B"),
             Figure::new("half an hour: p99 grows by, an hour", "/rungs/0/slopes/delivery_p99", "ms"),
             Figure::new("half an hour: the store at its end", "/rungs/0/resources/store", "B"),
+            Figure::new("half an hour: the store grows by, an hour", "/rungs/0/slopes/store", "B"),
             Figure::new("half an hour: lost", LOST, "").at_most(0.0),
             Figure::said("half an hour: all that the scenario expects", At::Ended, "").at_least(1.0),
         ],
