@@ -65,7 +65,7 @@ enum Command {
         /// Bytes of a body
         #[arg(long, default_value_t = 1_000)]
         payload: usize,
-        /// Requests under way at once
+        /// Requests under way at once, at most
         #[arg(long, default_value_t = 512)]
         at_once: usize,
         /// Answer in JSON
@@ -86,7 +86,7 @@ enum Command {
         /// Bytes of each
         #[arg(long, default_value_t = 1_000)]
         payload: usize,
-        /// Requests under way at once
+        /// Requests under way at once, at most
         #[arg(long, default_value_t = 512)]
         at_once: usize,
         /// Measurements, of which the middle one counts
@@ -209,15 +209,22 @@ enum Command {
         /// Honest notifications a second, at most 50 (limits.client)
         #[arg(long, default_value_t = 40)]
         rate: u32,
-        /// Seconds of each of the two measurements
+        /// Seconds of each of the two measurements of a round
         #[arg(long, default_value_t = 30)]
         seconds: u32,
+        /// Rounds, of which the middle one counts
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
         /// Slow connections
         #[arg(long, default_value_t = 2_000)]
         slow: usize,
         /// Bad requests a second
         #[arg(long, default_value_t = 2_000)]
         flood: u32,
+        /// What the p99 of honest notifications may be by what it was before: beyond that the exit code is 1, as it is where one was not
+        /// acknowledged, or a twentieth of the slow connections was not open
+        #[arg(long, default_value_t = 3.0)]
+        ratio: f64,
         /// Answer in JSON
         #[arg(long)]
         json: bool,
@@ -352,11 +359,14 @@ fn run(command: Command) -> Result<(), Failure> {
             let folder = tempfile::tempdir_in(".")?;
             show(&copy(&Copy { files, bytes, rounds, nginx }, folder.path())?, json)
         }
-        Command::Attack { rate, seconds, slow, flood, json } => {
+        Command::Attack { rate, seconds, rounds, slow, flood, ratio, json } => {
             let folder = tempfile::tempdir_in(".")?;
-            let plan = Attack { rate: rate.clamp(1, 50), seconds: seconds.max(1), slow, flood };
+            let (rate, seconds, rounds) = (rate.clamp(1, 50), seconds.max(1), rounds.max(1));
+            let plan = Attack { rate, seconds, rounds, slow, flood, ratio };
             let report = measure(attack(&plan, folder.path()))?;
-            show(&report, json)
+            show(&report, json)?;
+            let complaints = report.complaints(&plan);
+            if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ").into()) }
         }
         Command::Figures(arguments) if arguments.list => list_figures(),
         Command::Figures(arguments) => measure_figures(arguments),

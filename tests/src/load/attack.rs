@@ -23,32 +23,42 @@ const TOPIC: &str = "http://source.example/load/";
 const DRIP: Duration = Duration::from_secs(1);
 /// Addresses that the flood comes from.
 const FLOODERS: usize = 200;
-/// Until the attack is at its height.
+/// Until the attack is at its height, and until it is forgotten.
 const RISE: Duration = Duration::from_secs(5);
+/// Between two looks at how many slow connections are open.
+const LOOK: Duration = Duration::from_millis(500);
+/// Of the slow connections, so many must be open at least: the hub closes each after a while, and it comes again.
+const OPEN: f64 = 0.95;
 
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Attack {
     /// Honest notifications a second, whatever becomes of those before.
     pub rate: u32,
-    /// How long each of the two measurements lasts, in seconds.
+    /// How long each of the two measurements of a round lasts, in seconds.
     pub seconds: u32,
+    /// Rounds; the middle one counts.
+    pub rounds: usize,
     /// Slow connections, each from an address of its own; half of them drip headers, half bodies.
     pub slow: usize,
     /// Bad requests a second.
     pub flood: u32,
+    /// What the p99 of honest notifications may be by what it was before.
+    pub ratio: f64,
 }
 
 /// What came out.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttackReport {
-    /// Without an attack.
+    /// Without an attack, in the middle round.
     pub quiet: Latency,
-    /// During the attack.
+    /// During the attack, in the same round.
     pub attacked: Latency,
     /// The one p99 by the other.
     pub p99_ratio: f64,
-    /// Slow connections that were open at once, at the end.
+    /// Honest notifications of all rounds that were not acknowledged.
+    pub failed: usize,
+    /// Slow connections that were open during the attack, half of the time, in the round with the fewest.
     pub slow_open: usize,
     /// Times that a slow connection was closed by the hub, and made anew.
     pub slow_closed: usize,
@@ -79,22 +89,62 @@ pub async fn attack(plan: &Attack, folder: &Path) -> Result<AttackReport, Failur
     let mut hub = HubProcess::start_public(folder, &[]).await;
     // The first ones make the connections and wake up the disk.
     Honest::new(&hub).measure(plan.rate, 2).await?;
-    let quiet = Honest::new(&hub).measure(plan.rate, plan.seconds).await?;
     let siege = Arc::new(Siege {
         hub: hub.address,
         open: AtomicUsize::new(0),
         closed: AtomicUsize::new(0),
         answers: Mutex::default(),
     });
-    let attackers = siege.begin(plan);
-    sleep(RISE).await;
-    let attacked = Honest::new(&hub).measure(plan.rate, plan.seconds).await?;
-    let slow_open = siege.open.load(Ordering::Relaxed);
-    drop(attackers);
-    let p99_ratio = attacked.p99 / quiet.p99;
+    let mut rounds = Vec::new();
+    for number in 0..plan.rounds {
+        if number > 0 {
+            sleep(RISE).await;
+        }
+        rounds.push(siege.round(plan, &hub).await?);
+    }
     let (slow_closed, bad_answers) = (siege.closed.load(Ordering::Relaxed), siege.answers().clone());
     hub.stop().await;
-    Ok(AttackReport { quiet, attacked, p99_ratio, slow_open, slow_closed, bad_answers })
+    let failed = rounds.iter().map(|round| round.quiet.failed + round.attacked.failed).sum();
+    let slow_open = rounds.iter().map(|round| round.slow_open).min().unwrap_or_default();
+    rounds.sort_by(|one, other| one.ratio().total_cmp(&other.ratio()));
+    let middle = rounds.swap_remove(rounds.len() / 2);
+    let p99_ratio = middle.ratio();
+    let Round { quiet, attacked, .. } = middle;
+    Ok(AttackReport { quiet, attacked, p99_ratio, failed, slow_open, slow_closed, bad_answers })
+}
+
+impl AttackReport {
+    /// What is not as it must be: whoever refuses honest notifications quickly has a fine p99, and so has a hub that was not attacked.
+    pub fn complaints(&self, plan: &Attack) -> Vec<String> {
+        let mut complaints = Vec::new();
+        if self.p99_ratio > plan.ratio {
+            complaints
+                .push(format!("the p99 is {:.2} times what it was: at most {}", self.p99_ratio, plan.ratio));
+        }
+        if self.failed > 0 {
+            complaints.push(format!("{} honest notifications were not acknowledged", self.failed));
+        }
+        // Connections are far fewer than 2^52.
+        #[expect(clippy::cast_precision_loss)]
+        let are_open = self.slow_open as f64 >= OPEN * plan.slow as f64;
+        if !are_open {
+            complaints.push(format!("only {} of {} slow connections were open", self.slow_open, plan.slow));
+        }
+        complaints
+    }
+}
+
+/// Both measurements.
+struct Round {
+    quiet: Latency,
+    attacked: Latency,
+    slow_open: usize,
+}
+
+impl Round {
+    fn ratio(&self) -> f64 {
+        self.attacked.p99 / self.quiet.p99
+    }
 }
 
 /// A publisher that posts at a fixed rate over connections that it keeps.
@@ -172,6 +222,31 @@ struct Siege {
 }
 
 impl Siege {
+    async fn round(self: &Arc<Self>, plan: &Attack, hub: &HubProcess) -> Result<Round, Failure> {
+        let quiet = Honest::new(hub).measure(plan.rate, plan.seconds).await?;
+        let mut attackers = self.begin(plan);
+        sleep(RISE).await;
+        let honest = Honest::new(hub);
+        let (attacked, slow_open) = self.watched(honest.measure(plan.rate, plan.seconds)).await;
+        attackers.shutdown().await;
+        self.open.store(0, Ordering::Relaxed);
+        Ok(Round { quiet, attacked: attacked?, slow_open })
+    }
+
+    /// With the number of slow connections that are open meanwhile, half of the time.
+    async fn watched<T>(&self, work: impl Future<Output = T>) -> (T, usize) {
+        let (mut looks, mut open) = (interval(LOOK), Vec::new());
+        tokio::pin!(work);
+        let done = loop {
+            tokio::select! {
+                done = &mut work => break done,
+                _ = looks.tick() => open.push(self.open.load(Ordering::Relaxed)),
+            }
+        };
+        open.sort_unstable();
+        (done, open.get(open.len() / 2).copied().unwrap_or_default())
+    }
+
     /// The attack lasts as long as what this returns.
     fn begin(self: &Arc<Self>, plan: &Attack) -> JoinSet<()> {
         let mut attackers = JoinSet::new();
@@ -281,4 +356,33 @@ fn request(head: &str, body: &str) -> Vec<u8> {
 fn address(net: u8, number: usize) -> IpAddr {
     let part = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);
     IpAddr::V4(Ipv4Addr::new(127, net, part(number / 250 % 250), part(1 + number % 250)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attack_that_was_noticed_or_was_none_is_complained_about() {
+        let plan = Attack { rate: 40, seconds: 30, rounds: 3, slow: 2_000, flood: 2_000, ratio: 3.0 };
+        let latency = || Latency { acknowledged: 1, failed: 0, p50: 1.0, p99: 1.0, max: 1.0 };
+        let report = |p99_ratio, failed, slow_open| AttackReport {
+            quiet: latency(),
+            attacked: latency(),
+            p99_ratio,
+            failed,
+            slow_open,
+            slow_closed: 0,
+            bad_answers: BTreeMap::new(),
+        };
+        assert!(report(3.0, 0, 1_900).complaints(&plan).is_empty());
+        assert_eq!(
+            report(3.5, 2, 1_899).complaints(&plan),
+            [
+                "the p99 is 3.50 times what it was: at most 3",
+                "2 honest notifications were not acknowledged",
+                "only 1899 of 2000 slow connections were open"
+            ]
+        );
+    }
 }

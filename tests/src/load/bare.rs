@@ -1,4 +1,4 @@
-//! The bound: the client that the hub uses, in a loop on every core, with signatures, without a store.
+//! The bound: the HTTP library that the hub's client is made of, in a loop on every core, with signatures, without a store.
 //!
 //! Nothing holds it back that a hub could avoid: targets, keys and header fields are made beforehand, connections stand before
 //! the clock runs, and each sender has subscribers and connections of its own, so that it never has to look for one.
@@ -17,6 +17,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use resync_core::websub::{Secret, SignatureMethod, SigningKey};
+use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::runtime::{self, Runtime};
 use tokio::task::{JoinSet, spawn_blocking};
@@ -30,20 +31,69 @@ use super::{Failure, Rate};
 pub(super) struct Bare {
     pub(super) subscribers: usize,
     pub(super) hosts: usize,
-    /// Requests under way at once, over all cores.
+    /// Requests under way at once, over all cores, at most.
     pub(super) at_once: usize,
     pub(super) body: Bytes,
+}
+
+/// What the loop did.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct BareClient {
+    /// Requests under way at once, over all cores.
+    pub at_once: usize,
+    /// Requests and their time.
+    #[serde(flatten)]
+    pub rate: Rate,
+}
+
+impl BareClient {
+    /// The place of the fastest.
+    pub(super) fn fastest(tried: &[Self]) -> usize {
+        let rate = |place: &usize| tried[*place].rate.per_second;
+        (0..tried.len()).max_by(|one, other| rate(one).total_cmp(&rate(other))).unwrap_or(0)
+    }
 }
 
 /// The header of a signed delivery.
 const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
 
+/// The loop with several numbers of requests under way at once. More of them cost more each, and a hub chooses how many it makes: so
+/// whichever does best is the bound.
+pub(super) struct Bounds(Vec<(usize, Bound)>);
+
+impl Bounds {
+    pub(super) async fn connect(plan: &Bare, receiver: &Receiver) -> Result<Self, Failure> {
+        let mut bounds = Vec::new();
+        for at_once in tried(plan.at_once.min(plan.subscribers)) {
+            let plan = Bare { at_once, ..plan.clone() };
+            bounds.push((at_once, Bound::connect(plan, receiver).await?));
+        }
+        Ok(Self(bounds))
+    }
+
+    /// Sends so many with each, one after the other.
+    pub(super) async fn measure(self, requests: u64) -> Result<(Self, Vec<BareClient>), Failure> {
+        let (mut bounds, mut measured) = (Vec::new(), Vec::new());
+        for (at_once, bound) in self.0 {
+            let (bound, rate) = bound.measure(requests).await?;
+            bounds.push((at_once, bound));
+            measured.push(BareClient { at_once, rate });
+        }
+        Ok((Self(bounds), measured))
+    }
+}
+
+/// Up to so many at once.
+fn tried(most: usize) -> impl Iterator<Item = usize> {
+    [64, 128].into_iter().filter(move |fewer| *fewer < most).chain([most])
+}
+
 /// The loop with every connection made.
-pub(super) struct Bound(Vec<Share>);
+struct Bound(Vec<Share>);
 
 impl Bound {
     /// Beside the runtime that the receiver needs.
-    pub(super) async fn connect(plan: Bare, receiver: &Receiver) -> Result<Self, Failure> {
+    async fn connect(plan: Bare, receiver: &Receiver) -> Result<Self, Failure> {
         let receiver = receiver.clone();
         spawn_blocking(move || Self::connect_here(&plan, &receiver)).await?
     }
@@ -51,7 +101,7 @@ impl Bound {
     fn connect_here(plan: &Bare, receiver: &Receiver) -> Result<Self, Failure> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         // Several senders share a host only where there are fewer hosts than senders.
-        let each = (plan.at_once.min(plan.subscribers) / plan.hosts).max(1);
+        let each = (plan.at_once / plan.hosts).max(1);
         let senders = if each > 1 { each * plan.hosts } else { plan.at_once.min(plan.hosts) };
         let mut subscribers: Vec<Vec<usize>> = vec![Vec::new(); senders];
         for one in 0..plan.subscribers {
@@ -66,7 +116,7 @@ impl Bound {
     }
 
     /// Sends so many; the time is that until the last answer.
-    pub(super) async fn measure(self, requests: u64) -> Result<(Self, Rate), Failure> {
+    async fn measure(self, requests: u64) -> Result<(Self, Rate), Failure> {
         spawn_blocking(move || self.measure_here(requests)).await?
     }
 
@@ -210,4 +260,17 @@ fn head() -> HeaderMap {
     head.insert("webhook-attempt", HeaderValue::from_static("1"));
     head.insert(USER_AGENT, HeaderValue::from_static("resync-load/0.1.0"));
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loop_is_tried_with_few_requests_at_once_and_with_as_many_as_are_allowed() {
+        let of = |most| tried(most).collect::<Vec<_>>();
+        assert_eq!(of(512), [64, 128, 512]);
+        assert_eq!(of(200), [64, 128, 200]);
+        assert_eq!((of(64), of(8)), (vec![64], vec![8]));
+    }
 }

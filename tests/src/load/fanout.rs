@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{self, TryStreamExt};
 use serde::Serialize;
 
-use super::bare::{Bare, Bound};
+use super::bare::{Bare, BareClient, Bounds};
 use super::limit::payload;
 use super::receiver::Receiver;
 use super::{Failure, Rate};
@@ -27,7 +27,7 @@ pub struct Fanout {
     pub notifications: u32,
     /// Bytes of each.
     pub payload: usize,
-    /// Requests under way at once, of the hub and of the bare loop.
+    /// Requests under way at once at most, of the hub and of the bare loop.
     pub at_once: usize,
     /// Measurements; the middle one counts.
     pub rounds: usize,
@@ -42,8 +42,8 @@ pub struct FanoutReport {
     pub ratio: f64,
     /// From the first post to the last delivery, in the middle round.
     pub hub: Rate,
-    /// Signed requests without a hub, in the middle round.
-    pub bare_client: Rate,
+    /// Signed requests without a hub, with as many of them at once as do best, in the middle round.
+    pub bare_client: BareClient,
     /// Seconds from the first post to the last acknowledgement, in the hub's middle round.
     pub publishing: f64,
     /// Subscribers that did not get each notification exactly once.
@@ -60,16 +60,18 @@ pub struct FanoutReport {
 struct Round {
     hub: Rate,
     publishing: f64,
-    bare_client: Rate,
+    /// With each number of requests at once.
+    bare: Vec<BareClient>,
 }
 
 impl Round {
-    fn ratio(&self) -> f64 {
-        self.hub.per_second / self.bare_client.per_second
+    /// Against the loop with one of these numbers, by its place.
+    fn ratio(&self, tried: usize) -> f64 {
+        self.hub.per_second / self.bare[tried].rate.per_second
     }
 }
 
-/// Requests of the bare loop in a round, at least: beginning and ending it must not count for much.
+/// Requests of the bare loop in a round, with each number of them at once: beginning and ending it must not count for much.
 const BARE_ROUND: u64 = 20_000;
 
 /// Measures a hub whose data is in `folder`.
@@ -92,7 +94,7 @@ pub async fn fanout(plan: &Fanout, folder: &Path) -> Result<FanoutReport, Failur
     receiver.until(plan.subscribers as u64).await?;
     let (_, cpu_before) = usage(&pid)?;
     let bare_receiver = Receiver::start(plan.subscribers).await?;
-    let mut bound = bound(plan, &bare_receiver).await?;
+    let mut bounds = bounds(plan, &bare_receiver).await?;
     let (mut rounds, mut expected) = (Vec::new(), plan.subscribers as u64);
     let count = plan.subscribers as u64 * u64::from(plan.notifications);
     for _ in 0..plan.rounds {
@@ -102,17 +104,16 @@ pub async fn fanout(plan: &Fanout, folder: &Path) -> Result<FanoutReport, Failur
         expected += count;
         receiver.until(expected).await?;
         let hub = Rate::new(count, began.elapsed());
-        let (again, bare_client) = bound.measure(count.max(BARE_ROUND)).await?;
-        bound = again;
-        rounds.push(Round { hub, publishing, bare_client });
+        let (again, bare) = bounds.measure(BARE_ROUND).await?;
+        bounds = again;
+        rounds.push(Round { hub, publishing, bare });
     }
     let uneven = receiver.uneven(1 + plan.notifications * u32::try_from(plan.rounds)?);
     let (hub_memory, cpu_after) = usage(&pid)?;
     hub.stop().await;
     let all = Rate::new(count * plan.rounds as u64, Duration::from_secs_f64(cpu_after - cpu_before));
     let hub_cpu_per_delivery = 1_000_000.0 / all.per_second;
-    let ratio = middle(&mut rounds, Round::ratio).ratio();
-    let bare_client = middle(&mut rounds, |round| round.bare_client.per_second).bare_client;
+    let (ratio, bare_client) = against_the_bound(&mut rounds);
     let &mut Round { hub, publishing, .. } = middle(&mut rounds, |round| round.hub.per_second);
     Ok(FanoutReport {
         ratio,
@@ -132,14 +133,23 @@ fn middle(rounds: &mut [Round], measure: impl Fn(&Round) -> f64) -> &mut Round {
     &mut rounds[rounds.len() / 2]
 }
 
-async fn bound(plan: &Fanout, receiver: &Receiver) -> Result<Bound, Failure> {
+/// The ratio in the middle one of all rounds, to the bare loop with as many requests at once as do best in the middle one of theirs.
+fn against_the_bound(rounds: &mut [Round]) -> (f64, BareClient) {
+    let middles: Vec<_> = (0..rounds[0].bare.len())
+        .map(|tried| middle(rounds, |round| round.bare[tried].rate.per_second).bare[tried])
+        .collect();
+    let best = BareClient::fastest(&middles);
+    (middle(rounds, |round| round.ratio(best)).ratio(best), middles[best])
+}
+
+async fn bounds(plan: &Fanout, receiver: &Receiver) -> Result<Bounds, Failure> {
     let bare = Bare {
         subscribers: plan.subscribers,
         hosts: plan.hosts,
-        at_once: plan.at_once.min(plan.subscribers),
+        at_once: plan.at_once,
         body: payload(plan.payload),
     };
-    Bound::connect(bare, receiver).await
+    Bounds::connect(&bare, receiver).await
 }
 
 async fn subscribe(plan: &Fanout, hub: &HubProcess, receiver: &Receiver) -> Result<(), Failure> {
@@ -185,4 +195,25 @@ fn usage(pid: &str) -> Result<(u64, f64), Failure> {
     // Fields 14 and 15 of the whole line; a tick is a hundredth of a second on Linux.
     let cpu = (ticks(11).unwrap_or_default() + ticks(12).unwrap_or_default()) / 100.0;
     Ok((kilobytes * 1024, cpu))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_the_number_of_requests_at_once_that_does_best_in_its_middle_round_not_in_its_luckiest() {
+        let a_second = |count| Rate::new(count, Duration::from_secs(1));
+        let round = |hub, few, many| Round {
+            hub: a_second(hub),
+            publishing: 0.0,
+            bare: [(64, few), (512, many)]
+                .map(|(at_once, rate)| BareClient { at_once, rate: a_second(rate) })
+                .into(),
+        };
+        let mut rounds = [round(30, 50, 40), round(40, 50, 90), round(20, 50, 40)];
+        let (ratio, bound) = against_the_bound(&mut rounds);
+        assert_eq!((bound.at_once, bound.rate.count), (64, 50));
+        assert!((ratio - 0.6).abs() < 1e-9, "{ratio}");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::bare::{Bare, Bound};
+use super::bare::{Bare, BareClient, Bounds};
 use super::publish::Spread;
 use super::receiver::Receiver;
 use super::{Failure, Rate};
@@ -19,21 +19,21 @@ const APPENDING: Duration = Duration::from_secs(2);
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Limit {
-    /// Requests of the client loop.
+    /// Requests of the client loop, with each number of them at once.
     pub requests: u64,
     /// Hosts on 127/8.
     pub hosts: usize,
     /// Bytes of a body.
     pub payload: usize,
-    /// Requests under way at once.
+    /// Requests under way at once, at most.
     pub at_once: usize,
 }
 
 /// The bounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct LimitReport {
-    /// Signed requests over the client that the hub uses.
-    pub bare_client: Rate,
+    /// Signed requests without a hub, with as many of them at once as do best.
+    pub bare_client: BareClient,
     /// Appends of one payload each to a file, each synced before the next.
     pub durable_appends: Rate,
 }
@@ -50,9 +50,9 @@ pub async fn limit(limit: &Limit, folder: &Path) -> Result<LimitReport, Failure>
         at_once: limit.at_once,
         body: payload(limit.payload),
     };
-    let (_, bare_client) = Bound::connect(plan, &receiver).await?.measure(limit.requests).await?;
+    let (_, tried) = Bounds::connect(&plan, &receiver).await?.measure(limit.requests).await?;
     let (durable_appends, _) = durable_appends(folder, payload(limit.payload)).await?;
-    Ok(LimitReport { bare_client, durable_appends })
+    Ok(LimitReport { bare_client: tried[BareClient::fastest(&tried)], durable_appends })
 }
 
 /// What the disk in this folder allows to one writer without a store.

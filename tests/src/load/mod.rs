@@ -1,7 +1,7 @@
 //! Load: what the machine could do, what the hub does of it, and how the two compare in one run.
 //!
 //! * `receiver` takes requests as fast as the kernel brings them, at any address of 127/8;
-//! * `bare` is a loop over the client that the hub uses, with signatures and without anything else;
+//! * `bare` is a loop over the HTTP library that the hub's client is made of, with signatures and without anything else;
 //! * `limit` measures these bounds, `fanout` a hub in a process of its own against the same receiver;
 //! * `isolation`, `recovery` and `scale` are about what else happens to a hub: sick hosts, a host that comes back, and growth,
 //!   on the common ground of `stage`;
@@ -37,6 +37,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use attack::{Attack, AttackReport, Latency, attack};
+pub use bare::BareClient;
 pub use copy::{Copy, CopyReport, copy};
 pub use fanout::{Fanout, FanoutReport, fanout};
 pub use figures::{Figures, Outcome, figures, insert, measurements, outcomes, table};

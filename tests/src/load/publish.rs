@@ -59,6 +59,8 @@ pub struct Publishers {
     pub publishers: usize,
     /// What they had acknowledged.
     pub appends: Rate,
+    /// That by appends to a file without a store.
+    pub of_bare_appends: f64,
     /// From the beginning of a post to its answer; each publisher waits for it before the next.
     pub acknowledged: Spread,
 }
@@ -95,14 +97,14 @@ pub async fn publish(plan: &Publish, folder: &Path) -> Result<PublishReport, Fai
     let mut hub = HubProcess::start_with(folder, &[("STORE_ENGINE", &plan.engine)]).await;
     let mut publishers = Vec::new();
     for &count in &plan.publishers {
-        publishers.push(together(plan, &hub, count).await?);
+        publishers.push(together(plan, &hub, count, bare_appends).await?);
     }
     let (acknowledged, first_delivery) = quietly(plan, &hub).await?;
     hub.stop().await;
     Ok(PublishReport { bare_appends, bare_append, publishers, acknowledged, first_delivery })
 }
 
-async fn together(plan: &Publish, hub: &HubProcess, count: usize) -> Result<Publishers, Failure> {
+async fn together(plan: &Publish, hub: &HubProcess, count: usize, bare: Rate) -> Result<Publishers, Failure> {
     let began = Instant::now();
     let mut running = JoinSet::new();
     for number in 0..count {
@@ -120,7 +122,8 @@ async fn together(plan: &Publish, hub: &HubProcess, count: usize) -> Result<Publ
         times.extend(finished?);
     }
     let appends = Rate::new(times.len() as u64, began.elapsed());
-    Ok(Publishers { publishers: count, appends, acknowledged: Spread::of(&times)? })
+    let of_bare_appends = appends.per_second / bare.per_second;
+    Ok(Publishers { publishers: count, appends, of_bare_appends, acknowledged: Spread::of(&times)? })
 }
 
 /// One notification after the other to one subscriber, each at its moment or as soon as those before have arrived: from

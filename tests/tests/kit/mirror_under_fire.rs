@@ -1,13 +1,16 @@
 //! A Source that changes without rest, a hub and a Destination that are killed at any moment: in the end the copy is the
 //! same, byte for byte, and its own audit says so too.
 //!
-//! It burns for some seconds at up to 14 changes a second; `RESYNC_FIRE_SECONDS=600` makes it long. The seed is in the message of a
-//! failure, and `RESYNC_FIRE_SEED` repeats it, as far as processes can be repeated.
+//! Files change 14 times a second by the clock, whatever becomes of those who publish, are killed and start again meanwhile. It burns for some
+//! seconds; `RESYNC_FIRE_SECONDS=600` makes it long. The seed is in the message of a failure, and `RESYNC_FIRE_SEED` repeats it, as far as
+//! processes can be repeated.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -18,10 +21,16 @@ use resync_tests::harness::{HubProcess, PATIENCE, Process, happens_within};
 use resync_tests::tree;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, sleep_until};
 
-/// How many files are created, updated or deleted in a second, where the machine is fast enough.
+/// How many files are created, updated or deleted in a second.
 const RATE: u32 = 14;
+/// What a long run must come to, of that.
+const KEPT: f64 = 13.9;
+/// A run is long enough to be judged so where the change that is due next is far less than the difference.
+const LONG: Duration = Duration::from_secs(60);
+/// Between two builds of the site: some changes are published together, and others by themselves.
+const PUBLISHED_EVERY: Duration = Duration::from_millis(100);
 
 /// Change Lists are short, and the Resource List is seldom new, so that changes are followed across rotations.
 fn rules() -> Rules {
@@ -41,6 +50,8 @@ fn variable(name: &str) -> Option<u64> {
 /// A folder that is published, and its server.
 struct Source {
     collection: PathBuf,
+    /// What is written here and then renamed is never seen half.
+    draft: PathBuf,
     site: PathBuf,
     settings: Settings,
     url: String,
@@ -56,27 +67,46 @@ impl Source {
         let base = BaseUrl::parse(&url).unwrap();
         let mut settings = Settings::new(&collection, base).hub(HubUrl::parse(hub).unwrap());
         settings.rules = rules();
-        let source = Self { collection, site, settings, url };
+        let draft = folder.join("draft");
+        let source = Self { collection, draft, site, settings, url };
         source.publish().await;
         tokio::spawn(serve(listener, source.site.clone(), std::future::pending()));
         source
     }
 
-    /// Some files are created, updated, deleted; gives how many.
-    fn change(&self, random: &mut Rng) -> u32 {
-        let count = random.u32(1..5);
-        for _ in 0..count {
-            let path = self.collection.join(format!("{}/{}", random.u8(0..3), random.u8(0..12)));
-            if path.exists() && random.u8(0..3) == 0 {
-                std::fs::remove_file(path).unwrap();
-            } else {
-                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-                let length = random.usize(0..20_000);
-                let content: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(length).collect();
-                std::fs::write(path, content).unwrap();
-            }
+    /// A file is created, updated or deleted.
+    fn change(&self, random: &mut Rng) {
+        let path = self.collection.join(format!("{}/{}", random.u8(0..3), random.u8(0..12)));
+        if path.exists() && random.u8(0..3) == 0 {
+            std::fs::remove_file(path).unwrap();
+        } else {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let length = random.usize(0..20_000);
+            let content: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(length).collect();
+            std::fs::write(&self.draft, content).unwrap();
+            std::fs::rename(&self.draft, path).unwrap();
         }
-        count
+    }
+
+    /// One change after the other, each when it is due, as long as it burns; gives how many. What came too late is made up for at once.
+    async fn keep_changing(self: Arc<Self>, mut random: Rng, burns: Arc<AtomicBool>) -> u32 {
+        let (begin, mut changes) = (Instant::now(), 0);
+        loop {
+            sleep_until(begin + Duration::from_secs(1) * changes / RATE).await;
+            if !burns.load(Ordering::SeqCst) {
+                return changes;
+            }
+            self.change(&mut random);
+            changes += 1;
+        }
+    }
+
+    /// Publishes again and again as long as it burns.
+    async fn keep_publishing(self: Arc<Self>, burns: Arc<AtomicBool>) {
+        while burns.load(Ordering::SeqCst) {
+            self.publish().await;
+            sleep(PUBLISHED_EVERY).await;
+        }
     }
 
     /// How many Change Lists were closed.
@@ -147,36 +177,38 @@ async fn whatever_is_killed_the_copy_is_the_same_in_the_end() {
     let copy = folder.path().join("copy");
     let quick = [("DELIVERY_SCHEDULE", "[\"200ms\", \"500ms\", \"1s\", \"1s\", \"1s\", \"1s\"]")];
     let mut hub = HubProcess::start_with(&folder.path().join("hub"), &quick).await;
-    let source = Source::start(folder.path(), &hub.url()).await;
+    let source = Arc::new(Source::start(folder.path(), &hub.url()).await);
     let mut destination = Destination::start(&source.url, &copy).await;
 
+    let burns = Arc::new(AtomicBool::new(true));
     let begin = Instant::now();
-    let (mut changes, mut kills) = (0, 0);
-    while begin.elapsed() < burning || source.rotations() == 0 {
-        changes += source.change(&mut random);
-        source.publish().await;
-        match random.u8(0..12) {
-            0 => {
-                hub.kill().await;
-                changes += source.change(&mut random);
-                source.publish().await;
-                hub.restart().await;
-                kills += 1;
-            }
-            1 | 2 => {
-                destination.kill().await;
-                changes += source.change(&mut random);
-                source.publish().await;
-                destination.restart().await;
-                kills += 1;
-            }
-            _ => tokio::time::sleep_until(begin + Duration::from_secs(1) * changes / RATE).await,
+    let changing = tokio::spawn(Arc::clone(&source).keep_changing(random.fork(), Arc::clone(&burns)));
+    let publishing = tokio::spawn(Arc::clone(&source).keep_publishing(Arc::clone(&burns)));
+    let mut kills = 0;
+    // A build that has failed tells why in the end.
+    while (begin.elapsed() < burning || source.rotations() == 0) && !publishing.is_finished() {
+        sleep(Duration::from_millis(random.u64(100..1_500))).await;
+        let down = Duration::from_millis(random.u64(0..500));
+        if random.u8(0..3) == 0 {
+            hub.kill().await;
+            sleep(down).await;
+            hub.restart().await;
+        } else {
+            destination.kill().await;
+            sleep(down).await;
+            destination.restart().await;
         }
+        kills += 1;
     }
+    burns.store(false, Ordering::SeqCst);
+    let seconds = begin.elapsed().as_secs_f64();
+    let changes = changing.await.unwrap();
+    publishing.await.unwrap();
     source.publish().await;
-    let (seconds, rotations) = (begin.elapsed().as_secs(), source.rotations());
+    let (rate, rotations) = (f64::from(changes) / seconds, source.rotations());
     let what = format!(
-        "seed {seed}: the copy is the same after {changes} changes in {seconds} s, {rotations} rotations and {kills} kills"
+        "seed {seed}: the copy is the same after {changes} changes in {seconds:.1} s, that is {rate:.2} changes a second, \
+         {rotations} rotations and {kills} kills"
     );
     let differences = || tree::differences(&source.collection, &copy);
     let is_same =
@@ -188,4 +220,5 @@ async fn whatever_is_killed_the_copy_is_the_same_in_the_end() {
     let (is_clean, said) = audit(&source.url, &copy).await;
     assert!(is_clean, "seed {seed}: {said}");
     println!("{what}");
+    assert!(burning < LONG || rate >= KEPT, "too few changes to be what was promised: {what}");
 }

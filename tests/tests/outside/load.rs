@@ -64,6 +64,7 @@ async fn a_fan_out_is_measured_and_counted() {
     let told = Told::by(&[&["fanout"][..], &small].concat()).await;
     assert!(
         told.number("/ratio") > 0.0
+            && told.count("/bare_client/at_once") == 8
             && told.number("/hub/per_second") > 0.0
             && told.number("/hub_cpu_per_delivery") > 0.0
     );
@@ -76,6 +77,8 @@ async fn publishers_and_the_first_delivery_are_timed() {
     assert!(
         told.number("/publishers/0/appends/per_second") > 0.0 && told.count("/publishers/1/publishers") == 3
     );
+    let alone = told.number("/publishers/0/appends/per_second") / told.number("/bare_appends/per_second");
+    assert!((told.number("/publishers/0/of_bare_appends") - alone).abs() < 1e-9);
     let (half, most) = (told.number("/first_delivery/p50"), told.number("/first_delivery/max"));
     assert!(half > 0.0 && half <= most);
 }
@@ -102,13 +105,27 @@ async fn a_host_that_comes_back_gets_everything_once_and_no_more_at_once_than_is
 
 #[tokio::test]
 async fn honest_posts_are_all_acknowledged_under_a_small_attack() {
-    let told =
-        Told::by(&["attack", "--rate", "20", "--seconds", "2", "--slow", "50", "--flood", "100"]).await;
+    let small = ["--rate", "20", "--seconds", "2", "--rounds", "1", "--slow", "50", "--flood", "100"];
+    let told = Told::by(&[&["attack", "--ratio", "1000"][..], &small].concat()).await;
     assert!(told.count("/quiet/acknowledged") == 40 && told.count("/attacked/acknowledged") == 40);
+    assert!(told.count("/failed") == 0 && told.number("/p99_ratio") > 0.0);
+    assert!((48..=50).contains(&told.count("/slow_open")));
+}
+
+#[tokio::test]
+async fn an_attack_that_honest_publishers_notice_too_much_ends_with_what_it_was_and_exit_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = ["--rate", "20", "--seconds", "1", "--rounds", "1", "--slow", "5", "--flood", "10"];
+    let mut command = Command::new(binary("resync-load"));
+    let output =
+        command.args(["attack", "--ratio", "0", "--json"]).args(small).current_dir(folder.path()).output();
+    let output = output.await.unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["p99_ratio"].as_f64() > Some(0.0));
+    let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.count("/attacked/failed") == 0
-            && told.number("/p99_ratio") > 0.0
-            && told.count("/slow_open") > 0
+        said.starts_with("resync-load: the p99 is ") && said.ends_with(" times what it was: at most 0\n"),
+        "{said}"
     );
 }
 

@@ -209,6 +209,12 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             Figure::new("durable posts of 1 publisher", "/publishers/0/appends/per_second", "/s"),
             Figure::new("durable posts of 16 publishers", "/publishers/1/appends/per_second", "/s"),
             Figure::new("durable posts of 256 publishers", "/publishers/2/appends/per_second", "/s"),
+            Figure::new("durable posts of 1 publisher, of bare appends", "/publishers/0/of_bare_appends", ""),
+            Figure::new(
+                "durable posts of 256 publishers, of bare appends",
+                "/publishers/2/of_bare_appends",
+                "",
+            ),
             Figure::new("from a post to its first delivery, p50", "/first_delivery/p50", "ms").at_most(5.0),
             Figure::new("from a post to its first delivery, p99", "/first_delivery/p99", "ms").at_most(5.0),
         ],
@@ -249,10 +255,16 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             // Whoever refuses them quickly has a fine p99.
             Figure::new(
                 "2,000 slow connections, a flood: honest posts that were not acknowledged",
-                "/attacked/failed",
+                "/failed",
                 "",
             )
             .at_most(0.0),
+            Figure::new(
+                "2,000 slow connections, a flood: of these connections really open",
+                "/slow_open",
+                "",
+            )
+            .at_least(1_900.0),
         ],
     },
     work!("dbpedia", "DBpedia, 2/s to 1,000"),
@@ -291,6 +303,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             Figure::new("half an hour: memory grows by, an hour", "/rungs/0/slopes/memory", "B"),
             Figure::new("half an hour: p99 grows by, an hour", "/rungs/0/slopes/delivery_p99", "ms"),
             Figure::new("half an hour: the store at its end", "/rungs/0/resources/store", "B"),
+            Figure::new("half an hour: the store grows by, an hour", "/rungs/0/slopes/store", "B"),
             Figure::new("half an hour: lost", LOST, "").at_most(0.0),
             Figure::said("half an hour: all that the scenario expects", At::Ended, "").at_least(1.0),
         ],
@@ -309,7 +322,25 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         name: "deaths",
         program: Program::Test(&["crash"], ("RESYNC_TEST_DEATHS", "200")),
         figures: &[
-            Figure::said("200 deaths of each kind, both engines: nothing lost", At::Ended, "").at_least(1.0)
+            Figure::said("200 deaths of each kind: nothing lost, lives of sled below apart", At::Ended, "")
+                .at_least(1.0),
+            Figure::said(
+                "200 deaths and failing writes, sled: lives that went on",
+                At::Before(" lives go on"),
+                "",
+            ),
+            Figure::said(
+                "200 deaths and failing writes, sled: lives that did not",
+                At::Before(" lives do not"),
+                "",
+            ),
+            Figure::said("200 power cuts, sled: lives with everything", At::Before(" lives whole"), ""),
+            Figure::said(
+                "200 power cuts, sled: lives that cannot be read",
+                At::Before(" lives unreadable"),
+                "",
+            ),
+            Figure::said("200 power cuts, sled: lives with losses", At::Before(" lives with losses"), ""),
         ],
     },
     Measurement {
@@ -334,12 +365,52 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "fire",
         program: Program::Test(&["kit", "mirror_under_fire::"], ("RESYNC_FIRE_SECONDS", "600")),
-        figures: &[Figure::said(
-            "ten minutes under fire: the copy is the same, byte for byte",
-            At::Ended,
-            "",
-        )
-        .at_least(1.0)],
+        figures: &[
+            Figure::said("ten minutes under fire: the copy is the same, byte for byte", At::Ended, "")
+                .at_least(1.0),
+            Figure::said("ten minutes under fire: changes a second", At::Before(" changes a second"), "/s")
+                .at_least(13.9),
+        ],
+    },
+    Measurement {
+        name: "rehearsal",
+        program: Program::Bench("resync-publisher", "rehearsal", "2400000"),
+        figures: &[
+            Figure::said(
+                "2,400,000 entries, a day's 1,600 changes: % of a full build's processor time",
+                At::Before(" % of a full build's processor time"),
+                "",
+            )
+            .at_most(1.0),
+            Figure::said(
+                "2,400,000 entries, a day's 1,600 changes: % of what a full build writes",
+                At::Before(" % of what it writes"),
+                "",
+            )
+            .at_most(1.0),
+            Figure::said("2,400,000 entries: memory at most, MiB", At::Before(" MiB of memory at most"), "")
+                .at_most(64.0),
+        ],
+    },
+    Measurement {
+        name: "watch",
+        program: Program::Bench("resync-publisher", "rehearsal", "watch"),
+        figures: &[
+            Figure::said("watch of 50,000 files: changes a second", At::Before(" changes a second"), "/s")
+                .at_least(13.9),
+            Figure::said(
+                "watch of 50,000 files: 99 % of them heard of within",
+                At::After("99 % within "),
+                "ms",
+            )
+            .at_most(1_000.0),
+            Figure::said(
+                "watch of 50,000 files, bursts of 10,000: the last heard of within",
+                At::After("all heard within "),
+                "ms",
+            )
+            .at_most(1_000.0),
+        ],
     },
     Measurement {
         name: "site",
@@ -366,3 +437,41 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         .at_least(0.8)],
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Where it is written what a program of this repository says.
+    fn source(program: &Program) -> Option<String> {
+        Some(match program {
+            Program::Test([tests], _) => format!("tests/tests/{tests}.rs"),
+            Program::Test([tests, module], _) => {
+                format!("tests/tests/{tests}/{}.rs", module.trim_end_matches(':'))
+            }
+            Program::Bench(_, name, _) => format!("publisher/benches/{name}.rs"),
+            Program::Script([script, ..]) => (*script).to_owned(),
+            _ => return None,
+        })
+    }
+
+    #[test]
+    fn words_around_a_figure_are_those_that_the_program_says() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut said = 0;
+        for measurement in MEASUREMENTS {
+            let Some(source) = source(&measurement.program) else { continue };
+            let text = fs::read_to_string(root.join(&source)).unwrap();
+            for figure in measurement.figures {
+                if let At::Before(words) | At::After(words) = figure.at {
+                    assert!(text.contains(words), "{words:?} is not said in {source}");
+                    said += 1;
+                }
+            }
+        }
+        assert!(said > 10, "{said}");
+    }
+}

@@ -110,7 +110,7 @@ mod tests {
                     ("from a post to its first delivery, p99", 6.5),
                 ],
             ),
-            outcome("deaths", &[("200 deaths of each kind, both engines: nothing lost", 1.0)]),
+            outcome("deaths", &[("200 deaths of each kind: nothing lost, lives of sled below apart", 1.0)]),
         ]);
         assert!(text.starts_with("Measured on A, 2 cores, 4 GiB, Linux 6.\n"), "{text}");
         assert!(
@@ -119,7 +119,7 @@ mod tests {
         );
         assert!(text.contains("| 6.50 ms | **≤ 5.00 ms: missed** |"), "{text}");
         assert!(!text.contains("debug"), "{text}");
-        assert!(text.contains("nothing lost | yes | yes | `RESYNC_TEST_DEATHS=200 cargo test"), "{text}");
+        assert!(text.contains("below apart | yes | yes | `RESYNC_TEST_DEATHS=200 cargo test"), "{text}");
     }
 
     #[test]

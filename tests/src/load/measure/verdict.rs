@@ -47,6 +47,8 @@ pub(in crate::load) fn verdicts(expect: &Expect, rung: &Rung) -> Vec<Verdict> {
     let slopes = rung.slopes.as_ref();
     let memory = slopes.map(|slopes| slopes.memory);
     bounded("growth of memory an hour", "B", memory, bytes(expect.memory_slope), false);
+    let growth = slopes.filter(|_| store.is_some()).map(|slopes| slopes.store);
+    bounded("growth of the store an hour", "B", growth, bytes(expect.store_slope), false);
     let latency = slopes.map(|slopes| slopes.delivery_p99);
     bounded("growth of the p99 of deliveries an hour", "ms", latency, expect.delivery_slope, false);
     verdicts
@@ -74,6 +76,7 @@ mod tests {
             disk_per_notification: Some(500),
             store: Some(500),
             memory_slope: Some(500),
+            store_slope: Some(500),
             delivery_slope: Some(5.0),
             ..Expect::default()
         }
@@ -88,7 +91,7 @@ mod tests {
     fn what_was_expected_and_not_measured_does_not_hold() {
         let published = Published { acknowledged: 1, ..Published::default() };
         let failed = failed(&Rung { published, ..Rung::default() });
-        assert_eq!(failed.len(), 10, "{failed:?}");
+        assert_eq!(failed.len(), 11, "{failed:?}");
         assert!(
             failed.contains(&"NOT  publish latency, p99: not measured (≤ 5.00)".to_owned()),
             "{failed:?}"
@@ -97,11 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn latencies_that_grow_and_a_store_that_is_too_large_are_not_as_expected() {
-        let slopes = Some(Slopes { memory: 500.0, delivery_p99: 5.5, store: 0.0 });
+    fn latencies_that_grow_and_a_store_that_grows_or_is_too_large_are_not_as_expected() {
+        let slopes = Some(Slopes { memory: 500.0, delivery_p99: 5.5, store: 501.0 });
         let sizes = [400, 501, 300].map(|hub_store| Second { hub_store, ..Second::default() });
         let failed = failed(&Rung { slopes, series: sizes.to_vec(), ..Rung::default() });
         assert!(failed.contains(&"NOT  the store at most: 501.00 B (≤ 500.00)".to_owned()), "{failed:?}");
+        let store = "NOT  growth of the store an hour: 501.00 B (≤ 500.00)".to_owned();
+        assert!(failed.contains(&store), "{failed:?}");
         let slope = "NOT  growth of the p99 of deliveries an hour: 5.50 ms (≤ 5.00)".to_owned();
         assert!(
             failed.contains(&slope) && !failed.iter().any(|one| one.contains("memory an hour")),

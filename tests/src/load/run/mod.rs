@@ -39,7 +39,7 @@ const IN_FORCE: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_millis(200);
 /// After the last delivery: a repetition would come now.
 const REPETITION: Duration = Duration::from_millis(500);
-/// Requests of the bare client loop.
+/// Requests of the bare client loop, with each number of them at once.
 const BOUND: u64 = 40_000;
 
 /// How a scenario is run.
@@ -98,7 +98,7 @@ async fn bound(scenario: &Scenario, folder: &Path) -> Result<Bound, Failure> {
     };
     let report = limit(&plan, folder).await?;
     Ok(Bound {
-        requests_per_second: report.bare_client.per_second,
+        requests_per_second: report.bare_client.rate.per_second,
         appends_per_second: report.durable_appends.per_second,
     })
 }

@@ -25,6 +25,8 @@ pub struct Expect {
     pub store: Option<u64>,
     /// Bytes an hour by which the hub's memory may grow.
     pub memory_slope: Option<u64>,
+    /// Bytes an hour by which the hub's data folder may grow.
+    pub store_slope: Option<u64>,
     /// Milliseconds an hour by which the p99 of deliveries may grow.
     pub delivery_slope: Option<f64>,
     /// Losses that are allowed; 0 where nothing is said.
@@ -52,6 +54,7 @@ impl Expect {
             disk_per_notification: keys.size("disk_per_notification"),
             store: keys.size("store"),
             memory_slope: keys.size("memory_slope"),
+            store_slope: keys.size("store_slope"),
             delivery_slope: milliseconds("delivery_slope"),
             losses: allowed("losses").unwrap_or(0),
             duplicates: allowed("duplicates").unwrap_or(0),
