@@ -472,10 +472,9 @@ mod tests {
     fn a_hub_that_sends_everything_again_after_it_died_is_not_excused_but_for_what_came_just_before() {
         let mut ledger = ledger(2, &[&[0, 1, 0, 1]]);
         let arrivals = &mut ledger.subscriptions[0].arrivals;
-        let death = at(20_000);
-        let late = death - FORGETS;
-        for (arrival, moment) in arrivals.iter_mut().zip([late - at(1), late, death + at(10), death + at(10)])
-        {
+        let (early, late) = (at(14_999), at(15_000));
+        let death = late + FORGETS;
+        for (arrival, moment) in arrivals.iter_mut().zip([early, late, death + at(10), death + at(10)]) {
             *arrival = Arrival::new(arrival.post, moment);
         }
         ledger.excuses = vec![Excuse { from: death, until: death + at(5) }];
