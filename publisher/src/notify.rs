@@ -140,6 +140,33 @@ pub enum NotifyError {
 /// once more, so that its subscribers find the new Capability List, and then forgotten.
 ///
 /// Waits while another notification of the same hub is under way, and shortly while a build is. One hub's failure keeps no other from being told.
+///
+/// ```
+/// use axum::{Router, http::StatusCode, routing::post};
+/// use resync_publisher::notify::Outcome;
+/// use resync_publisher::{BaseUrl, HubUrl, Settings, build, notify};
+///
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// // What stands in for a hub takes everything.
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// let hub = HubUrl::parse(&format!("http://{}/websub/", listener.local_addr()?))?;
+/// let takes = Router::new().route("/websub/", post(|| async { StatusCode::ACCEPTED }));
+/// tokio::spawn(async move { axum::serve(listener, takes).await });
+///
+/// let place = tempfile::tempdir()?;
+/// let (collection, out) = (place.path().join("collection"), place.path().join("site"));
+/// std::fs::create_dir(&collection)?;
+/// build(&Settings::new(collection, BaseUrl::parse("https://example.org/data/")?).hub(hub), &out)?;
+///
+/// let told = notify(&out, &[]).await?;
+/// assert!(matches!(told[0].outcome, Outcome::Accepted { status: 202 }));
+/// assert_eq!(told[0].changes.len(), 4, "each document of the new site");
+///
+/// // The hub knows everything now, and is left alone.
+/// assert!(matches!(notify(&out, &[]).await?[0].outcome, Outcome::NothingChanged));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub async fn notify(out: &Path, tokens: &[Token]) -> Result<Vec<Told>, NotifyError> {
     let hubs = {
         let (out, tokens) = (out.to_owned(), tokens.to_vec());

@@ -42,6 +42,28 @@ const MAX_HINTS: usize = 32;
 /// `url` may be a Source's base, its Source Description, a Capability List, a Resource List or any page with
 /// a `Link: rel="resourcesync"` header. At most [`MAX_SETS`] sets are read.
 ///
+/// ```
+/// use resync_subscriber_kit::discover::discover;
+/// use resync_subscriber_kit::fetch::{Client, ClientOptions};
+/// # use resync_publisher::{BaseUrl, Settings, build, serve::serve};
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # let place = tempfile::tempdir()?;
+/// # let (collection, out) = (place.path().join("collection"), place.path().join("site"));
+/// # std::fs::create_dir(&collection)?;
+/// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// # let url = format!("http://{}/", listener.local_addr()?);
+/// # build(&Settings::new(&collection, BaseUrl::parse(&url)?), &out)?;
+/// # tokio::spawn(serve(listener, out, std::future::pending()));
+///
+/// // Of a Source without a hub at `url`:
+/// let source = discover(&Client::new(ClientOptions::default())?, &url).await?;
+/// let set = &source.sets[0];
+/// assert_eq!(set.resource_list, Some(source.base.join("resync/resourcelist.xml")?));
+/// assert_eq!(set.change_channel, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// Named causes, each with what to do: see [`DiscoverError`].
 pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverError> {

@@ -2,6 +2,41 @@
 //!
 //! Whether a file needs fetching is decided from the list and the file alone. What is remembered between runs
 //! only spares work, so a run that was cut off is simply run again.
+//!
+//! ```
+//! use resync_subscriber_kit::discover::discover;
+//! use resync_subscriber_kit::fetch::{Client, ClientOptions};
+//! use resync_subscriber_kit::sync::{Look, Method, Offer, SyncOptions, Target, Verdict, audit, look};
+//! # use resync_publisher::{BaseUrl, Settings, build, serve::serve};
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! # let place = tempfile::tempdir()?;
+//! # let (collection, out) = (place.path().join("collection"), place.path().join("site"));
+//! # std::fs::create_dir(&collection)?;
+//! # std::fs::write(collection.join("moss.txt"), "Moss")?;
+//! # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let url = format!("http://{}/", listener.local_addr()?);
+//! # let settings = Settings::new(&collection, BaseUrl::parse(&url)?);
+//! # build(&settings, &out)?;
+//! # tokio::spawn(serve(listener, out.clone(), std::future::pending()));
+//! # let copy = place.path().join("copy");
+//!
+//! // Of a Source at `url` that has one file, to the folder `copy`:
+//! let client = Client::new(ClientOptions::default())?;
+//! let source = discover(&client, &url).await?;
+//! let (offer, target) = (Offer::of(&source.sets[0]), Target::open(&copy, source.base)?);
+//! let options = SyncOptions { delete: true, ..SyncOptions::default() };
+//! let report = look(&client, &offer, &target, &options, Look::Changes).await?;
+//! assert_eq!((report.method, report.created), (Method::Baseline, 1));
+//! assert_eq!(audit(&client, &offer, &target, &options).await?.verdict, Verdict::InStep);
+//!
+//! // From then on only what changed is asked for.
+//! # std::fs::write(collection.join("moss.txt"), "Moss and more")?;
+//! # build(&settings, &out)?;
+//! let report = look(&client, &offer, &target, &options, Look::Changes).await?;
+//! assert_eq!((report.method, report.updated), (Method::Incremental, 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod audit;
 mod baseline;
