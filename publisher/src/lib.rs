@@ -74,3 +74,8 @@ pub use notify::notify;
 pub use publish::build;
 pub use settings::{BaseUrl, HubUrl, PageUrl, Settings, UrlError};
 pub use status::status;
+
+/// The example of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -81,3 +81,8 @@ pub mod subscriber;
 pub mod subscription;
 pub mod sync;
 pub mod topic;
+
+/// The example of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -12,7 +12,8 @@ use std::{
 };
 
 use resync_core::{
-    document::{Capability, Change, Document, Link, Relation},
+    document::{Capability, Change, Document, Entry, Link, Relation},
+    package::Package,
     xml,
 };
 
@@ -491,10 +492,57 @@ fn all_sets_of_a_site_are_served() {
     assert!(links.header("link").contains("/articles/resync/capabilitylist.xml>"), "{:?}", links.headers);
 }
 
+/// A link of each relation that a file can ask for, its other keys, and where it leads from `sub/b%20c.xml`.
+const LINKS: [(&str, &str, &str); 12] = [
+    ("duplicate", "href = 'https://mirror.example/{path}'\npri = 1", "https://mirror.example/sub/b%20c.xml"),
+    (
+        "alternate",
+        "href = 'http://source.example/{path}.html'\ntype = 'text/html'",
+        "http://source.example/sub/b%20c.xml.html",
+    ),
+    (
+        "canonical",
+        "href = 'http://source.example/{stem}'\nonly = ['*.xml']",
+        "http://source.example/sub/b%20c",
+    ),
+    ("describedby", "href = 'http://source.example/about/{name}'", "http://source.example/about/b%20c.xml"),
+    ("describes", "href = 'http://source.example/of/{stem}'", "http://source.example/of/sub/b%20c"),
+    (
+        "memento",
+        "href = 'http://archive.example/{timestamp}/{path}'\nmodified = true",
+        "http://archive.example/{timestamp}/sub/b%20c.xml",
+    ),
+    ("timegate", "href = 'http://archive.example/{path}'", "http://archive.example/sub/b%20c.xml"),
+    ("timemap", "href = 'http://archive.example/map/{path}'", "http://archive.example/map/sub/b%20c.xml"),
+    ("collection", "href = 'http://source.example/all'", "http://source.example/all"),
+    ("via", "href = 'http://origin.example/{path}'\nmodified = true", "http://origin.example/sub/b%20c.xml"),
+    ("profile", "href = 'http://source.example/profile'", "http://source.example/profile"),
+    (
+        "http://source.example/terms/seal",
+        "href = 'http://seal.example/{name}'",
+        "http://seal.example/b%20c.xml",
+    ),
+];
+
+/// The entry of `sub/b%20c.xml`, once it is certain that its links are those.
+fn linked(document: &Document) -> Entry {
+    let entry = document.entries().iter().find(|entry| entry.loc.ends_with("/sub/b%20c.xml")).unwrap();
+    let lastmod = entry.lastmod.unwrap();
+    let timestamp = lastmod.truncate_to_seconds().to_string().replace(|c: char| !c.is_ascii_digit(), "");
+    let expected = LINKS.map(|(rel, keys, href)| Link {
+        pri: keys.contains("pri").then_some(1),
+        media_type: keys.contains("type").then(|| "text/html".to_owned()),
+        modified: keys.contains("modified").then_some(lastmod),
+        ..Link::new(Relation::from(rel), href.replace("{timestamp}", &timestamp))
+    });
+    assert_eq!(entry.links, expected, "{}", document.capability());
+    entry.clone()
+}
+
 #[test]
-fn rs171_rs177_links_of_the_configuration_stand_in_every_list_and_notification() {
+fn rs171_to_rs180_links_of_every_relation_stand_in_each_list_notification_and_resource_dump() {
     let (place, hub) = (Place::new(), Hub::start());
-    let links = "[[link]]\nrel = \"duplicate\"\nhref = \"https://mirror.example/{path}\"\npri = 1\n[[link]]\nrel = \"canonical\"\nhref = \"http://source.example/{stem}\"\nonly = [\"*.xml\"]\n";
+    let links = LINKS.map(|(rel, keys, _)| format!("[[link]]\nrel = '{rel}'\n{keys}\n")).concat();
     let config = configured(
         &place,
         &format!(
@@ -504,29 +552,28 @@ fn rs171_rs177_links_of_the_configuration_stand_in_every_list_and_notification()
     );
     let publish = || run(&["publish", "--config", text(&config)]).succeeded();
     publish();
-    let of = |document: &Document, number: usize| {
-        let links = document.entries()[number].links.iter();
-        links.map(|link| (link.rel.as_str().to_owned(), link.href.clone(), link.pri)).collect::<Vec<_>>()
-    };
-    let mirror = |path: &str| ("duplicate".to_owned(), format!("https://mirror.example/{path}"), Some(1));
-    let canonical = ("canonical".to_owned(), "http://source.example/sub/b%20c".to_owned(), None);
     let list = document(&place, "resync/resourcelist.xml");
-    assert_eq!(
-        (of(&list, 0), of(&list, 1)),
-        (vec![mirror("a.txt")], vec![mirror("sub/b%20c.xml"), canonical.clone()])
-    );
+    linked(&list);
+    let of_text = list.entries()[0].links.iter().map(|link| link.rel.as_str());
+    let without_canonical = LINKS.iter().map(|(rel, ..)| *rel).filter(|rel| *rel != "canonical");
+    assert!(of_text.eq(without_canonical), "{:?}", list.entries()[0]);
+
     place.put("sub/b c.xml", "<changed/>");
     place.remove("a.txt");
     publish();
     let heard = hub.next_of_any();
     let heard = if heard.is_of_changes() { heard } else { hub.next_of_any() };
     let told = xml::read(heard.body.as_bytes()).unwrap().into_document().unwrap();
-    for document in [told, document(&place, "resync/changelist-1.xml")] {
-        assert_eq!(
-            (of(&document, 0), of(&document, 1)),
-            (vec![], vec![mirror("sub/b%20c.xml"), canonical.clone()])
-        );
-    }
+    let changes = document(&place, "resync/changelist-1.xml");
+    assert_eq!((told.entries()[0].links.len(), changes.entries()[0].links.len()), (0, 0), "it is deleted");
+    run(&["dump", "--config", text(&config)]).succeeded();
+    let dump = document(&place, "resync/resourcedump.xml");
+    let package = dump.entries()[0].loc.strip_prefix("http://source.example/").unwrap();
+    let mut package = Package::open(fs::File::open(place.out().join(package)).unwrap()).unwrap();
+    let manifest = xml::read(&package.manifest().unwrap()).unwrap().into_document().unwrap();
+    let list = document(&place, "resync/resourcelist.xml");
+    let lastmods = [told, changes, list, manifest].map(|document| linked(&document).lastmod);
+    assert!(lastmods.iter().all(|lastmod| *lastmod == lastmods[0]), "{lastmods:?}");
     run(&["check", text(&place.out())]).succeeded();
 }
 

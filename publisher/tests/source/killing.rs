@@ -5,16 +5,21 @@ use std::{
     fs,
     io::Write as _,
     net::TcpListener,
+    os::unix::process::ExitStatusExt as _,
+    path::Path,
     process::Stdio,
     sync::{Arc, Mutex},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
+use fastrand::Rng;
 use resync_core::{
-    document::{Change, Document, Entry, Relation},
+    datetime::DateTime,
+    document::{Capability, Change, Document, Entry, Metadata, Relation},
     xml,
 };
+use serde_json::{Value, json};
 
 use crate::{
     configured::configured,
@@ -22,18 +27,25 @@ use crate::{
     support::{ACCEPTED, BASE, Heard, Place, program, read_request, run, text},
 };
 
-/// A hub that takes everything, once for each idempotency key, and looks whether what it is told of is there.
+/// A hub that takes everything, once for each idempotency key, and looks whether what it is told of is there as it is told; otherwise it is a hub no more.
 struct Witness {
     url: String,
-    taken: Arc<Mutex<Vec<Heard>>>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    taken: Vec<Heard>,
+    /// When the documents changed last, by their paths.
+    changed: BTreeMap<String, DateTime>,
 }
 
 impl Witness {
     fn start(place: &Place) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/websub/", listener.local_addr().unwrap());
-        let taken = Arc::new(Mutex::new(Vec::<Heard>::new()));
-        let (keeps, out) = (Arc::clone(&taken), place.out());
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (keeps, out) = (Arc::clone(&seen), place.out());
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -42,22 +54,68 @@ impl Witness {
                 if heard.body.is_empty() {
                     continue;
                 }
-                for entry in document(&heard).entries() {
-                    let path = entry.loc.strip_prefix(&format!("{BASE}/")).unwrap().to_owned();
-                    let is_there = out.join(&path).exists();
-                    assert!(heard.is_of_changes() || is_there, "told of {path}, which is not there");
-                }
-                let mut taken = keeps.lock().unwrap();
-                let key = |heard: &Heard| heard.headers["idempotency-key"].clone();
-                if !taken.iter().any(|known| key(known) == key(&heard)) {
-                    taken.push(heard);
-                }
-                drop(taken);
+                keeps.lock().unwrap().take(&out, heard);
                 stream.write_all(ACCEPTED.as_bytes()).ok();
             }
         });
-        Self { url, taken }
+        Self { url, seen }
     }
+}
+
+impl Seen {
+    fn take(&mut self, out: &Path, heard: Heard) {
+        let notification = document(&heard);
+        if heard.is_of_changes() {
+            let listed: Vec<_> = listed(out).iter().map(says).collect();
+            for entry in notification.entries() {
+                let told = says(entry);
+                assert!(listed.contains(&told), "told of a change that no Change List holds: {told:?}");
+            }
+        } else {
+            for entry in notification.entries() {
+                self.look_at(out, entry);
+            }
+        }
+        let key = |heard: &Heard| heard.headers["idempotency-key"].clone();
+        if !self.taken.iter().any(|known| key(known) == key(&heard)) {
+            self.taken.push(heard);
+        }
+    }
+
+    /// A document that is told of is there, and newer than what was told of it before.
+    fn look_at(&mut self, out: &Path, told: &Entry) {
+        let path = path_of(told);
+        assert!(out.join(&path).exists(), "told of {path}, which is not there");
+        let document = read(out, &path);
+        assert_eq!(Some(document.capability()), told.capability(), "{path}");
+        let changed = told.metadata.as_ref().unwrap().datetime.unwrap();
+        let before = self.changed.insert(path.clone(), changed).filter(|before| *before < changed);
+        if let (Some(before), Some(newest)) = (before, newest_in(&document)) {
+            assert!(newest > before, "told of {path} of {changed}, where the one of {before} is");
+        }
+    }
+}
+
+/// Of when the newest is that a list tells.
+fn newest_in(document: &Document) -> Option<DateTime> {
+    let changes = document.entries().iter().filter_map(|entry| entry.metadata.as_ref()?.datetime);
+    match document.capability() {
+        Capability::ResourceList => document.header().metadata.at,
+        Capability::ChangeList => changes.max(),
+        _ => None,
+    }
+}
+
+fn says(entry: &Entry) -> (String, Option<Metadata>) {
+    (entry.loc.clone(), entry.metadata.clone())
+}
+
+fn path_of(entry: &Entry) -> String {
+    entry.loc.strip_prefix(&format!("{BASE}/")).unwrap().to_owned()
+}
+
+fn read(out: &Path, path: &str) -> Document {
+    xml::read(&fs::read(out.join(path)).unwrap()).unwrap().into_document().unwrap()
 }
 
 fn document(heard: &Heard) -> Document {
@@ -135,10 +193,15 @@ fn survive_kills(rules: &str, commands: &[&[&str]]) -> Place {
         ),
     );
     let of_config = ["--config", text(&config)];
-    run(&["publish", of_config[0], of_config[1]]).succeeded();
+    let publish = || run(&["publish", of_config[0], of_config[1]]).succeeded();
+    publish();
+    let seed =
+        std::env::var("RESYNC_KILL_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("the instants are drawn from RESYNC_KILL_SEED={seed}");
+    let mut random = Rng::with_seed(seed);
     let mut rounds = 0..;
     // How long each takes that is not killed.
-    let commands: Vec<_> = commands
+    let mut commands: Vec<_> = commands
         .iter()
         .zip(rounds.by_ref())
         .map(|(command, round)| {
@@ -151,40 +214,54 @@ fn survive_kills(rules: &str, commands: &[&[&str]]) -> Place {
         .collect();
     // More of them, such as for a night, with RESYNC_KILLS=10000.
     let kills = std::env::var("RESYNC_KILLS").map_or(100, |number| number.parse().unwrap());
-    for ((command, whole), round) in commands.iter().cycle().zip(rounds).take(kills) {
+    let turns = (0..commands.len()).cycle();
+    let mut killed = 0;
+    for (round, turn) in rounds.zip(turns).take(2 * kills) {
         change(&place, round);
-        let mut child = program(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // The instant of the kill.
-        thread::sleep(*whole * (round % 100) / 100);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let (command, whole) = &mut commands[turn];
+        let is_killed = is_killed_at(whole.mul_f64(random.f64()), command);
+        // So that most of them are killed, at any instant, whatever else the machine does.
+        *whole = whole.mul_f64(if is_killed { 1.05 } else { 0.75 });
         run(&["check", text(&place.out())]).succeeded();
+        killed += usize::from(is_killed);
+        if killed == kills {
+            break;
+        }
     }
+    assert_eq!(killed, kills, "at least each second run is killed");
     for (command, _) in &commands {
         run(command).succeeded();
         run(&["check", text(&place.out())]).succeeded();
     }
+    publish();
+    let status = run(&["status", "--out", text(&place.out()), "--json"]).succeeded().out;
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let hub = &status["hubs"][0];
+    let left = [&hub["waiting"], &hub["pending"], &hub["trouble"]];
+    assert_eq!(left, [&json!(0), &json!([]), &Value::Null], "the hub knows everything");
     if rules.contains("dump") {
         assert!(place.out().join("resync/resourcedump-archive.xml").exists());
         assert!(place.out().join("resync/changedump.xml").exists());
     }
     if rules.contains("json_patch") {
-        let mut listed = listed(&place).into_iter();
+        let mut listed = listed(&place.out()).into_iter();
         assert!(listed.any(|entry| entry.link(&Relation::Patch).is_some()), "patches are told of");
     }
 
-    let taken = witness.taken.lock().unwrap();
-    let notifications: Vec<_> = taken.iter().filter(|heard| heard.is_of_changes()).map(document).collect();
+    let seen = witness.seen.lock().unwrap();
+    let newest = newest_in(&place.document("resync/resourcelist.xml")).unwrap();
+    assert!(newest <= seen.changed["resync/resourcelist.xml"], "the last Resource List was told of");
+    let notifications: Vec<_> =
+        seen.taken.iter().filter(|heard| heard.is_of_changes()).map(document).collect();
     let interval = |document: &Document| {
         let metadata = &document.header().metadata;
         (metadata.from.unwrap(), metadata.until.unwrap())
     };
     assert!(notifications.windows(2).all(|pair| interval(&pair[0]).1 == interval(&pair[1]).0), "CN-008");
     let told: Vec<_> = notifications.iter().flat_map(|document| document.entries().to_vec()).collect();
-    let says = |entry: &Entry| (entry.loc.clone(), entry.metadata.clone());
     assert_eq!(
         told.iter().map(says).collect::<Vec<_>>(),
-        listed(&place).iter().map(says).collect::<Vec<_>>(),
+        listed(&place.out()).iter().map(says).collect::<Vec<_>>(),
         "each change is told on both ways, in one order"
     );
     let mut copy = BTreeSet::new();
@@ -204,15 +281,21 @@ fn survive_kills(rules: &str, commands: &[&[&str]]) -> Place {
     place
 }
 
+/// Kills a run at this instant, unless it has ended before.
+fn is_killed_at(instant: Duration, command: &[&str]) -> bool {
+    let mut child = program(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    thread::sleep(instant);
+    child.kill().unwrap();
+    child.wait().unwrap().signal() == Some(9)
+}
+
 /// The entries of all Change Lists: those in the archive, then those of the index.
-fn listed(place: &Place) -> Vec<Entry> {
-    let mut paths = Vec::new();
-    for name in ["resync/changelist-archive.xml", "resync/changelist.xml"] {
-        if place.out().join(name).exists() {
-            let entries = place.document(name).entries().to_vec();
-            let path = |entry: &Entry| entry.loc.strip_prefix(&format!("{BASE}/")).unwrap().to_owned();
-            paths.extend(entries.iter().map(path).filter(|path| !paths.contains(path)).collect::<Vec<_>>());
-        }
-    }
-    paths.iter().flat_map(|path| place.document(path).entries().to_vec()).collect()
+fn listed(out: &Path) -> Vec<Entry> {
+    // What moves meanwhile is in the archive before it leaves the index.
+    let [current, archived] = ["resync/changelist.xml", "resync/changelist-archive.xml"].map(|name| {
+        let is_there = out.join(name).exists();
+        if is_there { read(out, name).entries().iter().map(path_of).collect() } else { Vec::new() }
+    });
+    let current = current.iter().filter(|path| !archived.contains(path));
+    archived.iter().chain(current).flat_map(|path| read(out, path).entries().to_vec()).collect()
 }
