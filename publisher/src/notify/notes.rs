@@ -63,18 +63,15 @@ pub(super) fn settle(
         record.sent = record.sent.max(kept - 1);
     }
     let is_behind = record.sent < state.outbox;
-    record.trouble = match reason {
-        Some(reason) => {
-            let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
-            trouble.refused = refused.map(|_| next).filter(|number| *number >= kept);
-            trouble.left_out += kept - first;
-            Some(trouble)
-        }
+    record.trouble = if let Some(reason) = reason {
+        let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
+        trouble.refused = refused.map(|_| next).filter(|number| *number >= kept);
+        trouble.left_out += kept - first;
+        Some(trouble)
+    } else {
         // It takes them, and more was left out than it could take.
-        None => {
-            let before = record.trouble.take().filter(|before| is_behind && before.left_out > 0);
-            before.map(|before| Trouble { reason: outbox::BEHIND.to_owned(), refused: None, ..before })
-        }
+        let before = record.trouble.take().filter(|before| is_behind && before.left_out > 0);
+        before.map(|before| Trouble { reason: outbox::BEHIND.to_owned(), refused: None, ..before })
     };
     let given_up = match (outcome, &telling.message) {
         (Outcome::NothingChanged, _) | (_, None) => false,

@@ -21,8 +21,8 @@ const TOPIC: &str = "http://example.com/set1/framework/";
 const PATHS: [&str; 5] = ["/", "/topics", "/deliveries", "/publishers", "/audit"];
 /// What a page may weigh with all that belongs to it.
 const HEAVIEST: u64 = 100_000;
-/// How long the hub may take for a page.
-const SLOWEST: Duration = Duration::from_millis(50);
+/// How long the hub may take for a page. What is promised is promised of a program that is optimised.
+const SLOWEST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 200 } else { 50 });
 
 /// A browser without scripts that knows one hub.
 struct Browser {
