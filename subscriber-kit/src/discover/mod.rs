@@ -78,8 +78,12 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
             return Ok(Source { base: folder_of(&url), is_direct: false, ..source });
         }
     }
+    // A Source that is away for a moment is not looked for elsewhere: a list that has nothing to do with it may lie there.
+    if search.tried.iter().any(|place| place.may_mend) {
+        return Err(DiscoverError::NothingFound { url, tried: search.tried });
+    }
     if let Some(source) = search.robots(&url).await {
-        return Ok(Source { base: folder_of(&url), ..source });
+        return Ok(Source { base: folder_of(&url), is_direct: false, ..source });
     }
     for place in lists {
         if let Some(source) = search.look(&place).await? {

@@ -19,7 +19,7 @@ pub enum FetchError {
     Scheme(String),
     /// The address is not public, and only public ones may be asked.
     #[error(
-        "{url} is at {address}, which is not a public address: allow such addresses if you trust this Source"
+        "{url} is at {address}, which is not a public address: if you trust this Source, allow such addresses (resync-destination: --any-address)"
     )]
     NotPublic {
         /// What was asked for.

@@ -6,10 +6,7 @@ use std::collections::BTreeSet;
 use resync_core::datetime::DateTime;
 
 use crate::notification::Interval;
-
-/// Times are compared with one another only, since the Source's clock need not be the one here. What ends so much later than
-/// here, in milliseconds, is a slip of any clock: nothing is concluded from it, or all that comes until then would be known.
-const SLIP: i64 = 24 * 3_600_000;
+use crate::sync::is_slip;
 
 /// How far the notifications have told without a gap.
 #[derive(Clone, Debug, Default)]
@@ -92,10 +89,6 @@ impl Chain {
     pub(super) fn until(&self) -> Option<DateTime> {
         self.until
     }
-}
-
-fn is_slip(at: DateTime, now: DateTime) -> bool {
-    at.unix_millis() > now.unix_millis().saturating_add(SLIP)
 }
 
 #[cfg(test)]

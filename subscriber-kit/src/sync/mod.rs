@@ -88,6 +88,7 @@ pub use path::PathError;
 pub use progress::{Event, Progress};
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
 pub use seams::{Hole, Seams};
+pub(crate) use told::is_slip;
 
 use self::disk::{Disk, Real};
 use crate::discover::Set;

@@ -18,17 +18,26 @@ use crate::notification::changes;
 /// forgotten.
 const MOST: usize = 10_000;
 
+/// Times are compared with one another only, since the Source's clock need not be the one here. What is so much later than here, in
+/// milliseconds, is a slip of any clock: nothing is concluded from it, or all that comes until then would be late.
+const SLIP: i64 = 24 * 3_600_000;
+
 /// By the URI as it is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told(BTreeMap<String, (DateTime, Entry)>);
 
 impl Told {
     /// Takes what is told now, oldest first; gives what of it is not older than what was told of the same resource before.
+    ///
+    /// A time that is a slip is done once and not remembered: nothing that is told later would ever be later than that.
     pub(crate) fn take(&mut self, told: &[(DateTime, Entry)]) -> Vec<(DateTime, Entry)> {
-        let mut news = Vec::new();
+        let (mut news, now) = (Vec::new(), DateTime::now());
         for change in told {
             let (at, Entry { loc, .. }) = change;
-            if self.0.get(loc).is_none_or(|(last, _)| last <= at) {
+            if is_slip(*at, now) {
+                tracing::warn!(loc, %at, "a change is told of a time that is far ahead of the clock here");
+                news.push(change.clone());
+            } else if self.0.get(loc).is_none_or(|(last, _)| last <= at) {
                 self.0.insert(loc.clone(), change.clone());
                 news.push(change.clone());
             } else {
@@ -79,6 +88,11 @@ impl Told {
     }
 }
 
+/// Whether this is so much later than now that no clock is wrong by it, but slips.
+pub(crate) fn is_slip(at: DateTime, now: DateTime) -> bool {
+    at.unix_millis() > now.unix_millis().saturating_add(SLIP)
+}
+
 impl Serialize for Told {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&self.written().map_err(S::Error::custom)?)
@@ -118,6 +132,15 @@ mod tests {
         let news = told.take(&[updated("a", 2), updated("b", 4), updated("c", 1)]);
         assert_eq!(news, [updated("b", 4), updated("c", 1)]);
         assert_eq!(told.since(second(1)).in_order(), [&updated("a", 3), &updated("b", 4)]);
+    }
+
+    #[test]
+    fn a_change_of_a_time_that_has_slipped_is_done_and_makes_nothing_late() {
+        let mut told = Told::default();
+        let slipped = updated("a", 400 * 24 * 3600);
+        assert_eq!(told.take(std::slice::from_ref(&slipped)), [slipped]);
+        assert!(!told.knows("http://a.example/a"));
+        assert_eq!(told.take(&[updated("a", 3)]), [updated("a", 3)]);
     }
 
     #[test]

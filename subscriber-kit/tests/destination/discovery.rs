@@ -208,6 +208,16 @@ async fn rs160_rs163_the_resource_lists_among_the_sitemaps_of_robots_txt_lead_to
 }
 
 #[tokio::test]
+async fn rs164_a_source_whose_description_is_away_for_a_moment_is_looked_for_nowhere_else() {
+    let source = announced().await;
+    source.raw("/.well-known/resourcesync", status("503 Service Unavailable", ""));
+    source.put("/sitemap.xml", document("urlset", "", &[]).as_bytes());
+    source.put("/robots.txt", format!("Sitemap: {}\n", source.url("/sitemap.xml")).as_bytes());
+    let error = discover(&client(), &source.url("/")).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("503"), "{error}");
+}
+
+#[tokio::test]
 async fn rs164_the_one_set_that_can_be_read_is_not_taken_for_one_that_cannot() {
     let source = announced().await;
     let lists = ["/capabilitylist.xml", "/away.xml"];
