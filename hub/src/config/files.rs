@@ -3,6 +3,7 @@
 use super::{Config, ConfigError};
 use crate::egress::Trust;
 use crate::http::check_tls;
+use crate::store::KeyringError;
 
 impl Config {
     /// Reads certificates and keys as a starting hub would, but for those that are handed to the service alone.
@@ -17,12 +18,17 @@ impl Config {
             self.secrets
                 .keyring()
                 .err()
-                .filter(|_| self.secrets.credential().is_none())
+                .filter(|error| !self.is_handed_over(error))
                 .map(|error| error.to_string()),
         ]
         .into_iter()
         .flatten()
         .collect();
         if problems.is_empty() { Ok(()) } else { Err(ConfigError::Problems(problems)) }
+    }
+
+    /// Whether a file of keys cannot be read because only the service has it.
+    fn is_handed_over(&self, error: &KeyringError) -> bool {
+        self.secrets.credential().is_some() && matches!(error, KeyringError::File { .. })
     }
 }

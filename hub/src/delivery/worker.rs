@@ -95,7 +95,7 @@ impl Future for UnderWay {
 }
 
 impl UnderWay {
-    /// Drops the request, which closes its connection.
+    /// Drops the request, which closes its connection, or its stream where it shares one.
     fn halt(&mut self) {
         self.carried = Box::pin(ready(Finished::Vanished));
         if let Some(waker) = self.waker.take() {

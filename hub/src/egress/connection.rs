@@ -4,8 +4,8 @@
 use std::error::Error as StdError;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 use h2::Reason;
@@ -15,10 +15,12 @@ use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
+use hyper::rt::Executor;
 use hyper_rustls::MaybeHttpsStream;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::confirmed::{Admitted, HeldBack, Question, Unconfirmed};
@@ -32,7 +34,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct Protocols {
     one: http1::Builder,
-    many: http2::Builder<TokioExecutor>,
+    head_bytes: u32,
 }
 
 /// A connection that nobody else uses now, or one's own share of an HTTP/2 connection.
@@ -50,8 +52,17 @@ pub(super) struct Connection {
 
 enum Sender {
     One(http1::SendRequest<Full<Bytes>>),
-    Many(http2::SendRequest<Full<Bytes>>),
+    Many(http2::SendRequest<Full<Bytes>>, Arc<Tasks>),
 }
+
+/// What an HTTP/2 connection needs done, as long as somebody shares it: a peer that opens no stream and reads nothing would keep a
+/// connection for ever that nobody counts any more.
+#[derive(Debug, Default)]
+struct Tasks(Mutex<JoinSet<()>>);
+
+/// Begins them.
+#[derive(Clone, Debug)]
+struct Begins(Weak<Tasks>);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -75,12 +86,17 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Failed {
 impl Protocols {
     /// For answers whose head has at most so many bytes, and so many fields (in HTTP/2 the bytes bound these too).
     pub(super) fn new(head_bytes: usize, head_fields: usize) -> Self {
-        let (mut one, mut many) = (http1::Builder::new(), http2::Builder::new(TokioExecutor::new()));
+        let mut one = http1::Builder::new();
         one.max_buf_size(head_bytes).max_headers(head_fields);
-        many.max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
+        Self { one, head_bytes: u32::try_from(head_bytes).unwrap_or(u32::MAX) }
+    }
+
+    fn many(&self, tasks: &Arc<Tasks>) -> http2::Builder<Begins> {
+        let mut many = http2::Builder::new(Begins(Arc::downgrade(tasks)));
+        many.max_header_list_size(self.head_bytes)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        Self { one, many }
+        many
     }
 
     /// The same trust, offering both.
@@ -90,13 +106,31 @@ impl Protocols {
     }
 }
 
+impl Tasks {
+    fn begin(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // Nothing in here can panic half-way.
+        let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while under_way.try_join_next().is_some() {}
+        under_way.spawn(task);
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Begins {
+    fn execute(&self, task: F) {
+        if let Some(tasks) = self.0.upgrade() {
+            tasks.begin(task);
+        }
+    }
+}
+
 impl Sender {
     async fn over(stream: MaybeHttpsStream<TokioIo<TcpStream>>, by: &Protocols) -> Result<Self, Broken> {
         // How a connection ends is told to whoever waits for an answer over it.
         if has_agreed_on_http2(&stream) {
-            let (sender, connection) = by.many.handshake(stream).await?;
-            tokio::spawn(async move { drop(connection.await) });
-            return Ok(Self::Many(sender));
+            let tasks = Arc::new(Tasks::default());
+            let (sender, connection) = by.many(&tasks).handshake(stream).await.map_err(io::Error::other)?;
+            tasks.begin(async move { drop(connection.await) });
+            return Ok(Self::Many(sender, tasks));
         }
         let (sender, connection) = by.one.handshake(stream).await?;
         tokio::spawn(async move { drop(connection.await) });
@@ -106,7 +140,7 @@ impl Sender {
     fn is_closed(&self) -> bool {
         match self {
             Self::One(sender) => sender.is_closed(),
-            Self::Many(sender) => sender.is_closed(),
+            Self::Many(sender, _) => sender.is_closed(),
         }
     }
 
@@ -121,7 +155,7 @@ impl Sender {
                     None => Unsent::Failed(failed.into_error().into()),
                 })
             }
-            Self::Many(sender) => {
+            Self::Many(sender, _) => {
                 let sent = absolute(request.clone()).map_err(|error| Unsent::Failed(error.into()))?;
                 match sender.send_request(sent).await {
                     Ok(response) => Ok(response),
@@ -147,9 +181,9 @@ impl Connection {
 
     /// Another share of it, if it takes many requests at once.
     pub(super) fn share(&self) -> Option<Self> {
-        let Sender::Many(sender) = &self.sender else { return None };
+        let Sender::Many(sender, tasks) = &self.sender else { return None };
         Some(Self {
-            sender: Sender::Many(sender.clone()),
+            sender: Sender::Many(sender.clone(), Arc::clone(tasks)),
             peer: self.peer,
             unconfirmed: self.unconfirmed.clone(),
             admitted: None,
@@ -201,7 +235,7 @@ impl Connection {
         })
     }
 
-    /// Sends the request, if the connection turns out to stand still.
+    /// Sends the request, if the connection turns out to stand yet.
     pub(super) async fn try_send(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -293,4 +327,29 @@ fn was_not_processed(error: &hyper::Error) -> bool {
         _ => false,
     });
     refused || error.is_canceled()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_shared_connection_needs_done_ends_with_its_last_share() {
+        let tasks = Arc::new(Tasks::default());
+        let begins = Begins(Arc::downgrade(&tasks));
+        let (held, ended) = oneshot::channel::<()>();
+        begins.execute(async move {
+            let _held = held;
+            pending().await
+        });
+        let share = Arc::clone(&tasks);
+        drop(tasks);
+        drop(share);
+        assert!(ended.await.is_err(), "it was dropped");
+        begins.execute(async { panic!("nobody shares it any more") });
+    }
 }

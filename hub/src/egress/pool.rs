@@ -1,7 +1,8 @@
 //! Connections that stand: used again while they are good, bounded in number, and closed when they are of no more use.
 //!
 //! Whoever takes a connection has it alone until it gives it back. One that is not given back closes. An HTTP/2 connection is not taken
-//! away but shared: it stays for all the others until it is idle for too long, or until a request over it has failed.
+//! away but shared: it stays for all the others until it is idle for too long; where a request over it fails, nobody begins another one
+//! until one that is under way is answered.
 
 use std::collections::VecDeque;
 use std::error::Error as StdError;
@@ -156,7 +157,7 @@ impl Pool {
         }
     }
 
-    /// Nobody else begins anything over this connection.
+    /// Nobody begins anything over this connection, unless one more request over it is answered.
     fn forget(&self, target: &Target, connection: &Connection) {
         lock(&self.kept).forget(&target.origin, connection);
     }

@@ -138,15 +138,6 @@ async fn notifications_that_were_acknowledged_before_they_were_stored_are_found_
     assert!(!result.passed);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_sends_everything_again_after_it_died_is_found() {
-    let (found, result) = found(Vice::RepeatsAllWhenItDiesAfter(150)).await;
-    let duplicated = count(&found, "duplicated");
-    assert_eq!(found, [("duplicated".to_owned(), duplicated)]);
-    assert!((1_500..DELIVERIES).contains(&duplicated), "what ten subscribers had of 150: {duplicated}");
-    assert!(!result.passed);
-}
-
 /// What happens to our hub in one short run, one after the other.
 const FATE: &str = r#"
 about = "everything that needs no compiler"

@@ -49,8 +49,6 @@ pub(crate) enum Vice {
     NeverSigns,
     /// It answers before it stores, and dies after so many notifications.
     ForgetsWhenItDiesAfter(u64),
-    /// It dies after so many notifications, and then makes every delivery again.
-    RepeatsAllWhenItDiesAfter(u64),
 }
 
 type Subscriptions = Arc<Mutex<Vec<(String, UnboundedSender<Bytes>)>>>;
@@ -66,8 +64,6 @@ struct State {
     subscriptions: Subscriptions,
     /// Answered and not stored.
     unstored: Mutex<Vec<(String, Bytes)>>,
-    /// To be delivered once more after the death.
-    repeated: Mutex<Vec<(String, Bytes)>>,
     taken: AtomicU64,
     deliveries: AtomicU64,
     dies: tokio::sync::Notify,
@@ -81,7 +77,6 @@ impl WrongHub {
             vice,
             subscriptions: Arc::default(),
             unstored: Mutex::default(),
-            repeated: Mutex::default(),
             taken: AtomicU64::new(0),
             deliveries: AtomicU64::new(0),
             dies: tokio::sync::Notify::new(),
@@ -121,9 +116,6 @@ async fn lives(mut listener: TcpListener, address: SocketAddr, state: Arc<State>
         drop(listener);
         sleep(DOWN).await;
         listener = TcpListener::bind(address).await.unwrap();
-        for (topic, body) in std::mem::take(&mut *state.repeated.lock().unwrap()) {
-            distribute(&state, &topic, &body);
-        }
     }
 }
 
@@ -161,19 +153,11 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
 
 fn publish(state: &State, topic: String, body: Bytes) {
     let taken = state.taken.fetch_add(1, Ordering::SeqCst) + 1;
-    let dies_after = match state.vice {
-        Vice::ForgetsWhenItDiesAfter(count) => {
-            state.unstored.lock().unwrap().push((topic, body));
-            count
-        }
-        Vice::RepeatsAllWhenItDiesAfter(count) => {
-            distribute(state, &topic, &body);
-            state.repeated.lock().unwrap().push((topic, body));
-            count
-        }
-        _ => return distribute(state, &topic, &body),
+    let Vice::ForgetsWhenItDiesAfter(count) = state.vice else {
+        return distribute(state, &topic, &body);
     };
-    if taken == dies_after {
+    state.unstored.lock().unwrap().push((topic, body));
+    if taken == count {
         state.dies.notify_one();
     }
 }

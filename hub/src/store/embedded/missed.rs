@@ -15,16 +15,17 @@ pub(super) struct Sought {
 }
 
 impl Sought {
-    /// Before it began it was owed nothing, and can have missed nothing.
+    /// Before it began it was owed nothing, and can have given nothing up. Gaps have their moment by a clock that may have been set back
+    /// since, so these are looked through from the newest on.
     pub(super) fn new(shard: Shard, of: &Subscription) -> Self {
-        let Subscription { id, topic, start, created_at, .. } = of;
+        let Subscription { id, topic, start, .. } = of;
         Self {
             id: *id,
             skips: Keys {
                 from: key::skips_from(shard, *topic, start.next()),
                 to: Keys::prefix(key::shard_topic(shard, *topic)).to,
             },
-            gaps: Keys { from: key::expiry_until(*created_at), to: None },
+            gaps: Keys::all(),
         }
     }
 

@@ -310,10 +310,16 @@ impl Judge<'_> {
     }
 
     fn again(&mut self, number: usize, post: u32, before: Came, at: Duration) {
+        let all = &self.ledger.excuses;
         let excuses = |one: &Excuse| {
-            before.last <= one.until && one.from <= at && one.from <= before.first.saturating_add(FORGETS)
+            // Who is dead saves nothing, so that time does not count.
+            let away: Duration = all
+                .iter()
+                .map(|other| other.until.min(one.from).saturating_sub(other.from.max(before.first)))
+                .sum();
+            before.last <= one.until && one.from <= at && one.from <= before.first + FORGETS + away
         };
-        if self.ledger.excuses.iter().any(excuses) {
+        if all.iter().any(excuses) {
             self.judgement.repeated += 1;
         } else {
             self.judgement.duplicated += 1;
