@@ -1,10 +1,16 @@
 //! What one subscription has missed, the newest first. The keys say whose a record is, so that those of others are not even decoded.
 
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+
 use super::codec::{self, Record};
 use super::engine::Keys;
 use super::key;
 use super::shared::Shared;
 use crate::store::{Missed, Result, Shard, Subscription, SubscriptionId};
+
+const SET_BACK: Duration = Duration::from_secs(24 * 3_600);
 
 /// Where records about one subscription can be.
 #[derive(Debug)]
@@ -15,17 +21,17 @@ pub(super) struct Sought {
 }
 
 impl Sought {
-    /// Before it began it was owed nothing, and can have given nothing up. Gaps have their moment by a clock that may have been set back
-    /// since, so these are looked through from the newest on.
+    /// Before it began it was owed nothing, and can have missed nothing; a day more allows for a clock that was set back since.
     pub(super) fn new(shard: Shard, of: &Subscription) -> Self {
-        let Subscription { id, topic, start, .. } = of;
+        let Subscription { id, topic, start, created_at, .. } = of;
+        let begun = DateTime::from_system_time(created_at.to_system_time() - SET_BACK);
         Self {
             id: *id,
             skips: Keys {
                 from: key::skips_from(shard, *topic, start.next()),
                 to: Keys::prefix(key::shard_topic(shard, *topic)).to,
             },
-            gaps: Keys::all(),
+            gaps: Keys { from: key::expiry_until(begun), to: None },
         }
     }
 
