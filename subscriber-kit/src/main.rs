@@ -129,10 +129,10 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             })?;
             Ok(verdict(report.in_step()))
         }
-        Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure {
-            code: NO_VERDICT,
-            text: format!("{} is no directory: nothing was copied there yet", copy.dir.display()),
-        }),
+        Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure::configuration(format!(
+            "{} is no directory: nothing was copied there yet",
+            copy.dir.display()
+        ))),
         Command::Audit(copy) => compare(&copy).await.map_err(Failure::without_verdict),
         Command::Subscribe(flags) => hand_on(*flags).await,
         Command::Listen(flags) => Box::pin(keep_in_step(*flags)).await,

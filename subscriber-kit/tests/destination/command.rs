@@ -209,7 +209,7 @@ async fn a_set_that_became_a_page_is_not_replaced_by_another_set_of_its_host() {
         }
     }
     // Nor does robots.txt lead to another one.
-    let description = source.page("/.well-known/resourcesync");
+    let [description, page] = ["/.well-known/resourcesync", "/sets/other"].map(|path| source.page(path));
     source.remove("/.well-known/resourcesync");
     source.put("/robots.txt", format!("Sitemap: {}\n", source.url("/resourcelist.xml")).as_bytes());
     source.raw("/sets/other", ok("Content-Type: text/html\r\n", b"<!doctype html><p>Not found"));
@@ -218,6 +218,7 @@ async fn a_set_that_became_a_page_is_not_replaced_by_another_set_of_its_host() {
     assert!(code(&sync) == 1 && said.contains("was a document of the set"), "{said}");
     assert_eq!(files(directory.path()), copied);
     source.raw("/.well-known/resourcesync", description);
+    source.raw("/sets/other", page);
     let named = run(&["sync", &url, into, "--delete", "--set", "capabilitylist.xml"]).await;
     assert_ne!(
         files(directory.path()),
