@@ -344,7 +344,7 @@ mod tests {
         let (held, ended) = oneshot::channel::<()>();
         begins.execute(async move {
             let _held = held;
-            pending().await
+            pending::<()>().await;
         });
         let share = Arc::clone(&tasks);
         drop(tasks);
