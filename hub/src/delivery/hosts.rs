@@ -1,6 +1,7 @@
 //! Callback origins: how many requests each may have at once, whose turn it is, and which of them are left alone.
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -231,13 +232,20 @@ impl Hosts {
 
     /// Gives a place back that was taken at this moment, for nothing.
     pub(super) fn release(&mut self, id: HostId, begun: Instant) {
-        let begun_then = self.under_way.remove(&(begun, id));
-        if let Some(others @ 1..) = begun_then.map(|requests| requests - 1) {
-            self.under_way.insert((begun, id), others);
-        }
+        let has_hung = match self.under_way.entry((begun, id)) {
+            Entry::Occupied(mut requests) if *requests.get() > 1 => {
+                *requests.get_mut() -= 1;
+                false
+            }
+            Entry::Occupied(last) => {
+                last.remove();
+                false
+            }
+            Entry::Vacant(_) => true,
+        };
         let host = self.host(id);
         host.in_flight = host.in_flight.saturating_sub(1);
-        host.hanging = host.hanging.saturating_sub(u32::from(begun_then.is_none()));
+        host.hanging = host.hanging.saturating_sub(u32::from(has_hung));
         self.mark_ready(id);
         self.forget_if_unused(id);
     }

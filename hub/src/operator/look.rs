@@ -395,11 +395,9 @@ fn parse_skip(after: &str) -> Option<(Shard, (TopicId, Offset, SubscriptionId))>
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
-    use crate::store::{Checkpoint, Engine, FailureClass, Intent, Keyring, NewRequest};
-    use crate::subscriptions::VerifiedSubscription;
+    use crate::store::{Checkpoint, Engine, FailureClass, Keyring};
 
     /// Anybody can subscribe to what very many do not get, and open the page of that again and again.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -407,17 +405,9 @@ mod tests {
     {
         let folder = tempfile::tempdir().unwrap();
         let store = store::open(Engine::Fjall, folder.path(), Keyring::none(), 0).unwrap();
-        let request = NewRequest {
-            topic: "https://source.example/t".parse().unwrap(),
-            callback: "https://destination.example/".parse().unwrap(),
-            intent: Intent::Subscribe { lease: None, secret: None },
-            received_at: DateTime::now(),
-        };
-        let request = store.put_request(request).await.unwrap();
-        let (topic, callback) = (request.topic.clone(), request.callback.clone());
-        let hour = Duration::from_secs(3_600);
-        store.activate(VerifiedSubscription::assumed(request, hour, DateTime::now())).await.unwrap();
-        let own = store.find_subscription(&topic, &callback).await.unwrap().unwrap();
+        let topic = "https://source.example/t".parse().unwrap();
+        let callback = "https://destination.example/".parse().unwrap();
+        let (_, own) = store::subscribe(&*store, &topic, &callback).await;
 
         let skip = |offset, id| Skip {
             topic: own.topic,

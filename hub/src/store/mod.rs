@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 pub use backup::{BackupError, Copied, Header};
 #[cfg(test)]
-pub(crate) use conformance::posted;
+pub(crate) use conformance::{posted, subscribe};
 #[cfg(test)]
 pub(crate) use embedded::{damage_log, damage_subscription};
 pub use error::StoreError;

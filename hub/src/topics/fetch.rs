@@ -448,8 +448,7 @@ mod tests {
     use crate::delivery::Operator;
     use crate::egress::{EgressClient, Guard};
     use crate::metrics::Meters as _;
-    use crate::store::{self, Engine, Intent, Keyring, NewRequest};
-    use crate::subscriptions::VerifiedSubscription;
+    use crate::store::{self, Engine, Keyring};
 
     #[test]
     fn a_ping_is_never_given_up_for_what_the_hub_itself_lacks() {
@@ -524,12 +523,8 @@ mod tests {
         let source = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let topic: TopicUrl = format!("http://{}/t", source.local_addr().unwrap()).parse().unwrap();
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let intent = Intent::Subscribe { lease: None, secret: None };
         let callback = "http://destination.example/d".parse().unwrap();
-        let asked = NewRequest { topic: topic.clone(), callback, intent, received_at: DateTime::now() };
-        let asked = store.put_request(asked).await.unwrap();
-        let verified = VerifiedSubscription::assumed(asked, Duration::from_secs(60), DateTime::now());
-        store.activate(verified).await.unwrap();
+        store::subscribe(&*store, &topic, &callback).await;
         drop(store);
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), u64::MAX).unwrap();
         store.put_ping(topic.clone(), None).await.unwrap_err();

@@ -72,10 +72,11 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
     if let Some(source) = search.explicit(&url).await? {
         return Ok(Source { base: base_of_source(&url, source.description.as_ref()), ..source });
     }
+    let searched = |source| Source { base: folder_of(&url), is_direct: false, ..source };
     let [descriptions, lists] = well_known_places(&url);
     for place in descriptions {
         if let Some(source) = search.look(&place).await? {
-            return Ok(Source { base: folder_of(&url), is_direct: false, ..source });
+            return Ok(searched(source));
         }
     }
     // A Source that is away for a moment is not looked for elsewhere: a list that has nothing to do with it may lie there.
@@ -83,11 +84,11 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
         return Err(DiscoverError::NothingFound { url, tried: search.tried });
     }
     if let Some(source) = search.robots(&url).await {
-        return Ok(Source { base: folder_of(&url), is_direct: false, ..source });
+        return Ok(searched(source));
     }
     for place in lists {
         if let Some(source) = search.look(&place).await? {
-            return Ok(Source { base: folder_of(&url), is_direct: false, ..source });
+            return Ok(searched(source));
         }
     }
     Err(DiscoverError::NothingFound { url, tried: search.tried })

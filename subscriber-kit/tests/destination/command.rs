@@ -489,9 +489,7 @@ async fn w009_what_a_killed_process_left_behind_is_unsubscribed_on_request() {
     let (ended, left) = tokio::join!(run(&arguments), hub.accept(600));
     assert_eq!((code(&ended), stdout(&ended)), (0, "unsubscribed\n"), "{ended:?}");
     assert_eq!((&left.topic, &left.path), (&before.topic, &before.path));
-    let status = run(&["status", "--into", into, "--json"]).await;
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
-    assert_eq!(status["subscriptions"][0]["phase"], "ended");
+    assert_eq!(first_subscription(into).await["phase"], "ended");
 }
 
 #[tokio::test]
@@ -534,10 +532,11 @@ async fn a_notification_of_more_than_a_mebibyte_is_taken_where_that_is_allowed()
     assert_eq!(at.deliver("a.1", &"x".repeat(3 << 19)).await.status(), 204);
 }
 
-async fn last_notification(into: &str) -> serde_json::Value {
+/// As `status` tells of it.
+async fn first_subscription(into: &str) -> serde_json::Value {
     let status = run(&["status", "--into", into, "--json"]).await;
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
-    status["subscriptions"][0]["last_notification"].clone()
+    let mut status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    status["subscriptions"][0].take()
 }
 
 #[tokio::test]
@@ -557,17 +556,21 @@ async fn a_kill_between_the_2xx_and_the_handling_loses_no_notification() {
     }
     first.signal("-KILL");
     first.child.wait().await.unwrap();
-    assert_eq!(last_notification(into).await, serde_json::Value::Null, "none of them was handled");
+    assert_eq!(
+        first_subscription(into).await["last_notification"],
+        serde_json::Value::Null,
+        "none of them was handled"
+    );
 
     source.resource_list("/resourcelist.xml", &[source.resource("/a", b"3")]);
     let mut second = Listening::start(&source, into, &at.address.to_string());
     hub.accept(600).await;
     // The state is written before the line, and one of the next synchronisations handles what came during this one.
-    while last_notification(into).await != "000000000000000a.3" {
+    while first_subscription(into).await["last_notification"] != "000000000000000a.3" {
         second.line("in step").await;
     }
     assert_eq!(at.deliver("a.3", &source.notification()).await.status(), 204);
     second.signal("-KILL");
     second.child.wait().await.unwrap();
-    assert_eq!(last_notification(into).await, "000000000000000a.3");
+    assert_eq!(first_subscription(into).await["last_notification"], "000000000000000a.3");
 }

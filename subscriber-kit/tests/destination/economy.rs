@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::copy::{Copy, counts};
 use crate::support::site::ChangingSource;
-use crate::support::{self, client, document, files, ok, serve, status};
+use crate::support::{self, Message, client, document, files, ok, serve, status};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::sync::{Look, Method, Offer, SyncError, SyncOptions, Target, baseline, look};
@@ -95,33 +95,23 @@ async fn rs096_a_source_with_validators_is_asked_with_a_condition() {
 async fn what_a_list_says_nothing_of_is_asked_for_with_a_condition() {
     let (sent, version) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(1)));
     let (counted, now) = (Arc::clone(&sent), Arc::clone(&version));
-    let source = serve(move |request| {
-        if request.target() == "/sitemap.xml" {
-            return ok("", document("urlset", "", &["<url><loc>/a</loc></url>".to_owned()]).as_bytes());
-        }
+    let plain = Plain::start(move |request| {
         let version = format!("\"{}\"", now.load(Ordering::SeqCst));
         if request.header("if-none-match") == Some(&version) {
-            return b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n".to_vec();
+            return NOT_MODIFIED.to_vec();
         }
         counted.fetch_add(1, Ordering::SeqCst);
         ok(&format!("ETag: {version}\r\n"), version.as_bytes())
     })
     .await;
-    let directory = tempfile::tempdir().unwrap();
-    let url = |path: &str| Url::parse(&format!("http://{source}{path}")).unwrap();
-    let target = Target::open(directory.path(), url("/")).unwrap();
-    let sync = async || {
-        let offer = Offer::list(url("/sitemap.xml"));
-        let report = baseline(&client(), &offer, &target, &SyncOptions::default()).await.unwrap();
-        (counts(&report), sent.load(Ordering::SeqCst))
-    };
+    let sync = async || (plain.sync().await, sent.load(Ordering::SeqCst));
     assert_eq!(sync().await, ([1, 0, 0, 0, 0], 1));
     for _ in 0..2 {
         assert_eq!(sync().await, ([0, 0, 0, 1, 0], 1), "it is still the same");
     }
     version.store(2, Ordering::SeqCst);
     assert_eq!(sync().await, ([0, 1, 0, 0, 0], 2));
-    std::fs::write(directory.path().join("a"), "changed here").unwrap();
+    std::fs::write(plain.directory.path().join("a"), "changed here").unwrap();
     assert_eq!(sync().await, ([0, 1, 0, 0, 0], 3), "the file is not the one that was sent");
 }
 
@@ -129,35 +119,56 @@ async fn what_a_list_says_nothing_of_is_asked_for_with_a_condition() {
 async fn a_resource_that_changes_twice_in_one_second_is_fetched_twice() {
     let seconds = Arc::new(AtomicUsize::new(37));
     let clock = Arc::clone(&seconds);
-    let source = serve(move |request| {
-        if request.target() == "/sitemap.xml" {
-            return ok("", document("urlset", "", &["<url><loc>/a</loc></url>".to_owned()]).as_bytes());
-        }
+    let plain = Plain::start(move |request| {
         let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
         if request.header("if-modified-since") == Some(modified) {
-            return b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n".to_vec();
+            return NOT_MODIFIED.to_vec();
         }
         let second = clock.load(Ordering::SeqCst);
         let headers = format!("Last-Modified: {modified}\r\nDate: Sun, 06 Nov 1994 08:49:{second} GMT\r\n");
         ok(&headers, if second == 37 { &b"first"[..] } else { b"second" })
     })
     .await;
-    let directory = tempfile::tempdir().unwrap();
-    let url = |path: &str| Url::parse(&format!("http://{source}{path}")).unwrap();
-    let target = Target::open(directory.path(), url("/")).unwrap();
-    let sync = async || {
-        let offer = Offer::list(url("/sitemap.xml"));
-        counts(&baseline(&client(), &offer, &target, &SyncOptions::default()).await.unwrap())
-    };
-    assert_eq!(sync().await, [1, 0, 0, 0, 0]);
+    assert_eq!(plain.sync().await, [1, 0, 0, 0, 0]);
     seconds.store(47, Ordering::SeqCst);
     assert_eq!(
-        sync().await,
+        plain.sync().await,
         [0, 1, 0, 0, 0],
         "what was sent in the second of its modification proves nothing"
     );
-    assert_eq!(std::fs::read(directory.path().join("a")).unwrap(), b"second");
-    assert_eq!(sync().await, [0, 0, 0, 1, 0]);
+    assert_eq!(std::fs::read(plain.directory.path().join("a")).unwrap(), b"second");
+    assert_eq!(plain.sync().await, [0, 0, 0, 1, 0]);
+}
+
+const NOT_MODIFIED: &[u8] = b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n";
+
+/// A copy of one resource, `/a`, of which its list says nothing but that it is there.
+struct Plain {
+    directory: tempfile::TempDir,
+    target: Target,
+    offer: Offer,
+}
+
+impl Plain {
+    /// With a server that answers so when it is asked for the resource.
+    async fn start(answer: impl Fn(&Message) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let source = serve(move |request| match request.target() {
+            "/sitemap.xml" => {
+                ok("", document("urlset", "", &["<url><loc>/a</loc></url>".to_owned()]).as_bytes())
+            }
+            _ => answer(request),
+        })
+        .await;
+        let url = |path: &str| Url::parse(&format!("http://{source}{path}")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let target = Target::open(directory.path(), url("/")).unwrap();
+        Self { directory, target, offer: Offer::list(url("/sitemap.xml")) }
+    }
+
+    async fn sync(&self) -> [u64; 5] {
+        let report = baseline(&client(), &self.offer, &self.target, &SyncOptions::default()).await;
+        counts(&report.unwrap())
+    }
 }
 
 #[tokio::test]

@@ -162,7 +162,12 @@ async fn deactivate(store: &dyn Store, request: &PendingRequest) -> Activation {
     store.deactivate(VerifiedUnsubscription::assumed(request.clone())).await.unwrap()
 }
 
-async fn subscribe(store: &dyn Store, topic: &TopicUrl, callback: &CallbackUrl) -> (Shard, Subscription) {
+/// A subscription in force, for the tests of other rooms too.
+pub(crate) async fn subscribe(
+    store: &dyn Store,
+    topic: &TopicUrl,
+    callback: &CallbackUrl,
+) -> (Shard, Subscription) {
     let request = ask_to_subscribe(store, topic, callback, "first secret").await;
     assert!(matches!(activate(store, &request, DateTime::now()).await, Activation::Done));
     let shard = Shard::of(callback, store.shards());
