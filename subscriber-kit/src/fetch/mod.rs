@@ -100,8 +100,10 @@ pub struct Client {
 pub(crate) enum Follow<'f> {
     /// To anywhere: for documents, which a Source may keep on another host.
     Anywhere,
-    /// Within the origin, or from http to https on the same host, or to the origin of one of these: for resources (RS-200).
-    Within(&'f [Url]),
+    /// Within the origin, or from http to https on the same host: for resources (RS-200).
+    Home,
+    /// The same, or to the origin of one of these, or of the list that names the resource.
+    Among(&'f [Url], &'f Url),
 }
 
 /// A document that was read to its end, kept in an unnamed file.
@@ -338,8 +340,10 @@ impl Follow<'_> {
     fn leads(self, from: &Url, to: &Url) -> bool {
         match self {
             Self::Anywhere => true,
-            Self::Within(others) => {
-                stays_home(from, to) || others.iter().any(|other| other.origin() == to.origin())
+            Self::Home => stays_home(from, to),
+            Self::Among(others, list) => {
+                let is_of = |other: &Url| other.origin() == to.origin();
+                stays_home(from, to) || is_of(list) || others.iter().any(is_of)
             }
         }
     }

@@ -135,6 +135,8 @@ pub(crate) struct Transfer<'s> {
     pub(crate) options: &'s SyncOptions,
     pub(crate) room: &'s Room,
     pub(crate) url: &'s Url,
+    /// What names it.
+    pub(crate) list: &'s Url,
     /// Where it is too, the preferred place first: the Source would rather have it fetched there (RS-171).
     pub(crate) mirrors: &'s [Url],
     /// Where it came from (RS-180), to be asked when neither a mirror nor the Source has it.
@@ -181,8 +183,8 @@ impl Transfer<'_> {
     /// try when what came is not what the list says.
     async fn at_source(&self) -> Result<Came, ResourceError> {
         let follow = match &self.options.authority {
-            Authority::SameOrigin => Follow::Within(&[]),
-            Authority::Origins(others) => Follow::Within(others),
+            Authority::SameOrigin => Follow::Home,
+            Authority::Origins(others) => Follow::Among(others, self.list),
             Authority::Any => Follow::Anywhere,
         };
         let mut retries = Retries::new(self.options.retries, self.options.retry_pause);

@@ -279,6 +279,7 @@ impl Lists<'_> {
             options: self.options,
             room: &self.room,
             url,
+            list: self.list,
             mirrors: &[],
             via: None,
             facts,

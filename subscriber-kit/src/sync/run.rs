@@ -397,6 +397,7 @@ impl<'s> Run<'s> {
             options: self.options,
             room: &self.lists.room,
             url,
+            list: self.lists.list,
             mirrors: &[],
             via: None,
             facts,

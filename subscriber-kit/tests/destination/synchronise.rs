@@ -180,12 +180,15 @@ async fn rs200_resources_of_an_origin_that_was_named_are_fetched_and_those_of_ot
     let redirected = copy.source.entry("/redirected", b"r");
     copy.source.raw("/redirected", status("302 Found", &format!("Location: {}\r\n", named.url("/stored"))));
     let (at_home, at_named) = (copy.source.resource("/home", b"h"), named.resource("/named", b"n"));
+    let back = named.entry("/back", b"h");
+    named.raw("/back", status("302 Found", &format!("Location: {}\r\n", copy.source.url("/home"))));
     let elsewhere = other.resource("/other", b"o");
-    copy.source.resource_list("/resourcelist.xml", &[at_home, at_named, redirected, elsewhere]);
+    copy.source.resource_list("/resourcelist.xml", &[at_home, at_named, redirected, back, elsewhere]);
     let report = copy.sync().await;
-    assert_eq!(counts(&report), [3, 0, 0, 0, 1], "{report:?}");
+    assert_eq!(counts(&report), [4, 0, 0, 0, 1], "{report:?}");
     assert!(other.asked().is_empty());
-    assert_eq!(files(copy.path()), expected(&[("home", "h"), ("named", "n"), ("redirected", "r")]));
+    let copied = [("back", "h"), ("home", "h"), ("named", "n"), ("redirected", "r")];
+    assert_eq!(files(copy.path()), expected(&copied));
 }
 
 #[tokio::test]
