@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Seek as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -60,13 +60,23 @@ pub(in crate::store) fn restore_stream(
     restored
 }
 
-fn keep(directory: &Path, mut backup: impl Read) -> Result<File> {
+fn keep(directory: &Path, backup: impl Read) -> Result<File> {
     let unkept = |error: io::Error| {
         BackupError::Input(format!("it cannot be kept in {} meanwhile: {error}", directory.display()))
     };
     let mut kept = tempfile::tempfile_in(directory).map_err(unkept)?;
-    io::copy(&mut backup, &mut kept).map_err(unkept)?;
-    Ok(kept)
+    let mut backup = BufReader::new(backup);
+    loop {
+        let some = match backup.fill_buf() {
+            Ok([]) => return Ok(kept),
+            Ok(some) => some,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(BackupError::Input(error.to_string())),
+        };
+        kept.write_all(some).map_err(unkept)?;
+        let kept = some.len();
+        backup.consume(kept);
+    }
 }
 
 fn from_its_beginning(kept: &File) -> Result<File> {
@@ -268,4 +278,28 @@ fn input(path: &Path, error: &io::Error) -> BackupError {
 
 fn output(path: &Path, error: &io::Error) -> BackupError {
     BackupError::Store(StoreError::Write(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Comes so far, and breaks.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("whoever wrote this is gone"))
+        }
+    }
+
+    #[test]
+    fn where_what_comes_breaks_off_the_folder_is_not_blamed() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = keep(folder.path(), b"some".chain(Broken)).unwrap_err().to_string();
+        assert!(error.contains("is gone") && !error.contains("cannot be kept"), "{error}");
+        let missing = folder.path().join("missing");
+        let error = keep(&missing, b"some".as_slice()).unwrap_err().to_string();
+        assert!(error.contains("it cannot be kept in"), "{error}");
+    }
 }
