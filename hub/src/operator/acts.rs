@@ -186,44 +186,72 @@ impl Desk {
         self.audited(by, "deny", &what, denied).await
     }
 
-    /// Many at once, so that they share what each waits for: the disk. Where it fails, those that were begun are finished first.
+    /// Where the disk fails, those that were begun are finished first. What is damaged holds up nobody else.
     async fn deny_all(&self, wish: &ToDeny, topic: Option<TopicId>) -> Result<Denied, Failed> {
         let ids: HashSet<_> = wish.ids.iter().copied().collect();
-        let mut done = Denied { denied: 0, unreadable: Vec::new() };
+        let (mut done, mut damaged) = (Denied { denied: 0, unreadable: Vec::new() }, None);
+        let partly = |done: &Denied, error| Failed::Partly { done: done.told(), error };
         for shard in (0..self.store.shards()).map(Shard) {
-            let found = self.store.ids(shard).await;
-            let mut found = found.map_err(|error| Failed::Partly { done: done.denied, error })?;
+            let mut found = self.store.ids(shard).await.map_err(|error| partly(&done, error))?;
             found.retain(|(of, id)| ids.contains(&id.0) || topic == Some(*of));
             for some in found.chunks(DENIED_AT_ONCE) {
-                let denials = some.iter().map(|(topic, id)| self.deny_one(shard, *topic, *id, &wish.reason));
-                let (mut failed, mut damaged) = (None, Vec::new());
-                for (denied, (topic, id)) in join_all(denials).await.into_iter().zip(some) {
-                    match denied {
-                        Ok(denied) => done.denied += usize::from(denied),
-                        Err(error @ StoreError::Damaged { .. }) => damaged.push((*topic, *id, error)),
-                        Err(error) => failed = Some(error),
-                    }
-                }
-                for (topic, id, error) in damaged {
-                    match self.denials.end_unreadable(shard, topic, id).await {
-                        Ok(true) => {
-                            done.denied += 1;
-                            done.unreadable.push(id.0);
-                        }
-                        // What is damaged is something else.
-                        Ok(false) => failed = Some(error),
-                        Err(error) => failed = Some(error),
-                    }
-                }
-                if let Some(error) = failed {
-                    return Err(Failed::Partly { done: done.denied, error });
+                match self.deny_some(shard, some, &wish.reason, &mut done).await {
+                    Err(error @ StoreError::Damaged { .. }) => damaged = Some(error),
+                    ended => ended.map_err(|error| partly(&done, error))?,
                 }
             }
         }
+        damaged.map_or(Ok(()), |error| Err(partly(&done, error)))?;
         Ok(done)
     }
 
+    /// Many at once, so that they share what each waits for: the disk.
+    async fn deny_some(
+        &self,
+        shard: Shard,
+        some: &[(TopicId, SubscriptionId)],
+        reason: &str,
+        done: &mut Denied,
+    ) -> Result<(), StoreError> {
+        let denials = some.iter().map(|(topic, id)| self.deny_one(shard, *topic, *id, reason));
+        let mut failed = None;
+        for denied in join_all(denials).await {
+            match denied {
+                Ok(Denied { denied, unreadable }) => {
+                    done.denied += denied;
+                    done.unreadable.extend(unreadable);
+                }
+                // A disk that fails is worse than damage in one place.
+                Err(error) if matches!(failed, None | Some(StoreError::Damaged { .. })) => {
+                    failed = Some(error)
+                }
+                Err(_) => {}
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
     async fn deny_one(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+        reason: &str,
+    ) -> Result<Denied, StoreError> {
+        let (ended, unreadable) = match self.deny_readable(shard, topic, id, reason).await {
+            Err(damaged @ StoreError::Damaged { .. }) => {
+                if !self.denials.end_unreadable(shard, topic, id).await? {
+                    // What is damaged is something else.
+                    return Err(damaged);
+                }
+                (true, vec![id.0])
+            }
+            ended => (ended?, Vec::new()),
+        };
+        Ok(Denied { denied: usize::from(ended), unreadable })
+    }
+
+    async fn deny_readable(
         &self,
         shard: Shard,
         topic: TopicId,
@@ -425,14 +453,10 @@ impl Outcome for Rotated {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use resync_core::datetime::DateTime;
     use resync_core::websub::TopicUrl;
 
     use super::*;
-    use crate::store::{self, Engine, Intent, Keyring, NewRequest};
-    use crate::subscriptions::VerifiedSubscription;
+    use crate::store::{self, Engine, Keyring};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_subscription_that_cannot_be_read_ends_like_the_others_and_leaves_nothing_to_mend() {
@@ -442,11 +466,7 @@ mod tests {
         let whole = open();
         for name in ["d", "e"] {
             let callback = format!("https://{name}.example/").parse().unwrap();
-            let intent = Intent::Subscribe { lease: None, secret: None };
-            let asked = NewRequest { topic: topic.clone(), callback, intent, received_at: DateTime::now() };
-            let asked = whole.put_request(asked).await.unwrap();
-            let hour = Duration::from_secs(3_600);
-            whole.activate(VerifiedSubscription::assumed(asked, hour, DateTime::now())).await.unwrap();
+            store::subscribe(&*whole, &topic, &callback).await;
         }
         drop(whole);
         store::damage_subscription(folder.path());

@@ -59,11 +59,11 @@ pub enum Failed {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store stopped taking part when some of it was done.
-    #[error("it is done for {done} of them, and then: {error}")]
+    #[error("{done}, and then: {error}")]
     Partly {
-        /// How many.
-        done: usize,
-        /// Why not the others.
+        /// For how many, and how.
+        done: String,
+        /// Why not for the others.
         error: StoreError,
     },
     /// Delivery has stopped.
