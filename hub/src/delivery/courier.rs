@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method, Request};
 use http_body_util::Full;
 use lru::LruCache;
@@ -356,7 +356,7 @@ fn log(
 /// request have their places, so that no copy has to grow.
 fn head(notification: &Notification) -> Result<HeaderMap, http::Error> {
     let mut head = HeaderMap::with_capacity(8);
-    for differs in [HOST, ATTEMPT, SIGNATURE] {
+    for differs in [HOST, CONTENT_LENGTH, ATTEMPT, SIGNATURE] {
         head.insert(differs, HeaderValue::from_static(""));
     }
     if notification.trace.is_some() {
@@ -376,6 +376,7 @@ fn request(
     body: Bytes,
     number: u16,
 ) -> Result<Request<Full<Bytes>>, http::Error> {
+    head.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     head.insert(ATTEMPT, HeaderValue::from(number));
     match key {
         Some(key) => {
@@ -418,8 +419,7 @@ mod tests {
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
     use crate::egress::Guard;
-    use crate::store::{self, Ahead, Engine, Intent, Keyring, NewRequest, NotificationLinks};
-    use crate::subscriptions::VerifiedSubscription;
+    use crate::store::{self, Ahead, Engine, Keyring, NotificationLinks, Subscription};
     use crate::topics::{BodyBudget, CatchUp};
 
     fn recipient(secret: Option<&str>) -> Arc<Recipient> {
@@ -575,13 +575,7 @@ mod tests {
         let topic: TopicUrl = "http://source.example/framework/".parse().unwrap();
         let callback = "http://destination.example/d".parse().unwrap();
         let store = open();
-        let shard = Shard::of(&callback, store.shards());
-        let intent = Intent::Subscribe { lease: None, secret: None };
-        let asked = NewRequest { topic, callback, intent, received_at: DateTime::now() };
-        let asked = store.put_request(asked).await.unwrap();
-        let verified = VerifiedSubscription::assumed(asked, Duration::from_secs(60), DateTime::now());
-        store.activate(verified).await.unwrap();
-        let (topic, id) = store.ids(shard).await.unwrap().pop().unwrap();
+        let (shard, Subscription { topic, id, .. }) = store::subscribe(&*store, &topic, &callback).await;
         drop(store);
         store::damage_subscription(directory.path());
         let courier = courier(open());

@@ -9,10 +9,12 @@ use std::time::Instant;
 use super::hosts::Waiter;
 use crate::store::{SubscriptionId, TopicId};
 
-/// A queue that is fair to topics. Empty, it takes no memory but its own.
+/// A queue that is fair to topics. Where one waits alone, as at most hosts, it takes no memory but its own.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Who waits, and since when. No entry is empty.
+    /// The only one, and since when.
+    alone: Option<(Waiter, Instant)>,
+    /// Where there were more: who waits, and since when. No entry is empty.
     by_topic: BTreeMap<TopicId, VecDeque<(SubscriptionId, Instant)>>,
     /// Whose turn it was last.
     turn: TopicId,
@@ -20,16 +22,31 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) fn new() -> Self {
-        Self { by_topic: BTreeMap::new(), turn: TopicId(0) }
+        Self { alone: None, by_topic: BTreeMap::new(), turn: TopicId(0) }
     }
 
     /// Puts a subscription behind the others of its topic.
-    pub(super) fn push(&mut self, (topic, id): Waiter, now: Instant) {
-        self.by_topic.entry(topic).or_default().push_back((id, now));
+    pub(super) fn push(&mut self, waiter: Waiter, now: Instant) {
+        if self.is_empty() {
+            self.alone = Some((waiter, now));
+            return;
+        }
+        for ((topic, id), since) in self.alone.take().into_iter().chain([(waiter, now)]) {
+            self.by_topic.entry(topic).or_default().push_back((id, since));
+        }
     }
 
     /// The first of the topic whose turn it is.
     pub(super) fn pop(&mut self) -> Option<Waiter> {
+        let first = match self.alone.take() {
+            Some((waiter, _)) => waiter,
+            None => self.pop_of_many()?,
+        };
+        self.turn = first.0;
+        Some(first)
+    }
+
+    fn pop_of_many(&mut self) -> Option<Waiter> {
         let later = self.by_topic.range((Bound::Excluded(self.turn), Bound::Unbounded)).next();
         let topic = *later.or_else(|| self.by_topic.first_key_value())?.0;
         let queue = self.by_topic.get_mut(&topic)?;
@@ -37,25 +54,26 @@ impl Waiting {
         if queue.is_empty() {
             self.by_topic.remove(&topic);
         }
-        self.turn = topic;
         Some((topic, id))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.by_topic.is_empty()
+        self.alone.is_none() && self.by_topic.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_topic.values().map(VecDeque::len).sum()
+        usize::from(self.alone.is_some()) + self.by_topic.values().map(VecDeque::len).sum::<usize>()
     }
 
     /// How many have come before this moment and still wait.
     pub(super) fn since(&self, moment: Instant) -> usize {
         let before = |queue: &VecDeque<_>| queue.partition_point(|(_, come)| *come < moment);
-        self.by_topic.values().map(before).sum()
+        let alone = self.alone.is_some_and(|(_, come)| come < moment);
+        usize::from(alone) + self.by_topic.values().map(before).sum::<usize>()
     }
 
     pub(super) fn clear(&mut self) {
+        self.alone = None;
         self.by_topic.clear();
     }
 }

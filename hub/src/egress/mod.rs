@@ -10,6 +10,7 @@ mod confirmed;
 mod connection;
 mod connector;
 mod crowds;
+mod gathered;
 mod guard;
 mod pool;
 mod resolver;

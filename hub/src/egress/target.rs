@@ -1,7 +1,9 @@
 //! Where a request goes: callbacks exactly as written, topics wherever a redirect may lead them.
 
+use std::sync::Arc;
+
 use http::header::LOCATION;
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Uri};
 use resync_core::websub::CallbackUrl;
 use url::Url;
@@ -28,11 +30,13 @@ pub struct Target {
     pub(super) path: Uri,
 }
 
-/// Whose connections a request can go over.
+/// Whose connections a request can go over. It is looked up with every request: an `Authority` is hashed and compared letter by
+/// letter, since it may be written in either case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     tls: bool,
-    authority: Authority,
+    /// In lower case.
+    authority: Arc<str>,
 }
 
 impl Target {
@@ -54,7 +58,7 @@ impl Target {
         };
         let path = url.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
         Ok(Self {
-            origin: Origin { tls, authority: authority.clone() },
+            origin: Origin { tls, authority: authority.as_str().to_ascii_lowercase().into() },
             host: HeaderValue::try_from(host).map_err(|_| Forbidden::Host)?,
             path: Uri::from(path),
         })
@@ -65,7 +69,7 @@ impl Origin {
     /// What the connector is asked for.
     pub(super) fn uri(&self) -> Result<Uri, http::Error> {
         let scheme = if self.tls { Scheme::HTTPS } else { Scheme::HTTP };
-        Uri::builder().scheme(scheme).authority(self.authority.clone()).path_and_query("/").build()
+        Uri::builder().scheme(scheme).authority(&*self.authority).path_and_query("/").build()
     }
 }
 
@@ -125,6 +129,13 @@ mod tests {
         assert_eq!(of("http://d.example:80/"), expected("d.example", "/"));
         assert_eq!(of("https://d.example:80"), expected("d.example:80", "/"));
         assert_eq!(of("http://[::1]:8080?x=1"), expected("[::1]:8080", "/?x=1"));
+    }
+
+    #[test]
+    fn names_in_either_case_share_their_connections() {
+        let origin = |url: &str| Target::of(&url.parse().unwrap()).unwrap().origin;
+        assert_eq!(origin("http://d.example:8080/a"), origin("http://D.Example:8080/b"));
+        assert_ne!(origin("http://d.example/"), origin("https://d.example/"));
     }
 
     #[test]
