@@ -25,6 +25,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::confirmed::{Admitted, HeldBack, Question, Unconfirmed};
 use super::connector::Way;
+use super::gathered::Gathered;
 
 /// What a peer may send over HTTP/2 before it is read: of one answer, and over a connection.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -46,19 +47,20 @@ pub(super) struct Connection {
     unconfirmed: Option<Arc<Unconfirmed>>,
     /// The request under way, where it counts there.
     admitted: Option<Admitted>,
-    /// Until it is dropped, and all that share it.
-    counted: Arc<Counted>,
 }
 
 enum Sender {
-    One(http1::SendRequest<Full<Bytes>>),
-    Many(http2::SendRequest<Full<Bytes>>, Arc<Tasks>),
+    One { sender: http1::SendRequest<Full<Bytes>>, _counted: Counted },
+    Many { sender: http2::SendRequest<Full<Bytes>>, tasks: Arc<Tasks> },
 }
 
 /// What an HTTP/2 connection needs done, as long as somebody shares it: a peer that opens no stream and reads nothing would keep a
 /// connection for ever that nobody counts any more.
-#[derive(Debug, Default)]
-struct Tasks(Mutex<JoinSet<()>>);
+#[derive(Debug)]
+struct Tasks {
+    under_way: Mutex<JoinSet<()>>,
+    _counted: Counted,
+}
 
 /// Begins them.
 #[derive(Clone, Debug)]
@@ -107,9 +109,13 @@ impl Protocols {
 }
 
 impl Tasks {
+    fn new(counted: Counted) -> Self {
+        Self { under_way: Mutex::default(), _counted: counted }
+    }
+
     fn begin(&self, task: impl Future<Output = ()> + Send + 'static) {
         // Nothing in here can panic half-way.
-        let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         while under_way.try_join_next().is_some() {}
         under_way.spawn(task);
     }
@@ -124,29 +130,33 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Begins {
 }
 
 impl Sender {
-    async fn over(stream: MaybeHttpsStream<TokioIo<TcpStream>>, by: &Protocols) -> Result<Self, Broken> {
+    async fn over(
+        stream: MaybeHttpsStream<TokioIo<TcpStream>>,
+        by: &Protocols,
+        counted: Counted,
+    ) -> Result<Self, Broken> {
         // How a connection ends is told to whoever waits for an answer over it.
         if has_agreed_on_http2(&stream) {
-            let tasks = Arc::new(Tasks::default());
+            let tasks = Arc::new(Tasks::new(counted));
             let (sender, connection) = by.many(&tasks).handshake(stream).await.map_err(io::Error::other)?;
             tasks.begin(async move { drop(connection.await) });
-            return Ok(Self::Many(sender, tasks));
+            return Ok(Self::Many { sender, tasks });
         }
-        let (sender, connection) = by.one.handshake(stream).await?;
+        let (sender, connection) = by.one.handshake(Gathered(stream)).await?;
         tokio::spawn(async move { drop(connection.await) });
-        Ok(Self::One(sender))
+        Ok(Self::One { sender, _counted: counted })
     }
 
     fn is_closed(&self) -> bool {
         match self {
-            Self::One(sender) => sender.is_closed(),
-            Self::Many(sender, _) => sender.is_closed(),
+            Self::One { sender, .. } => sender.is_closed(),
+            Self::Many { sender, .. } => sender.is_closed(),
         }
     }
 
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unsent> {
         match self {
-            Self::One(sender) => {
+            Self::One { sender, .. } => {
                 if sender.ready().await.is_err() {
                     return Err(Unsent::Returned(Box::new(request)));
                 }
@@ -155,7 +165,7 @@ impl Sender {
                     None => Unsent::Failed(failed.into_error().into()),
                 })
             }
-            Self::Many(sender, _) => {
+            Self::Many { sender, .. } => {
                 let sent = absolute(request.clone()).map_err(|error| Unsent::Failed(error.into()))?;
                 match sender.send_request(sent).await {
                     Ok(response) => Ok(response),
@@ -175,25 +185,35 @@ impl Connection {
         counted: Counted,
     ) -> Result<Self, Broken> {
         let peer = peer(&stream)?;
-        let sender = Sender::over(stream, by).await?;
-        Ok(Self { sender, peer, unconfirmed: None, admitted: None, counted: Arc::new(counted) })
+        let sender = Sender::over(stream, by, counted).await?;
+        Ok(Self { sender, peer, unconfirmed: None, admitted: None })
     }
 
     /// Another share of it, if it takes many requests at once.
     pub(super) fn share(&self) -> Option<Self> {
-        let Sender::Many(sender, tasks) = &self.sender else { return None };
+        let Sender::Many { sender, tasks } = &self.sender else { return None };
         Some(Self {
-            sender: Sender::Many(sender.clone(), Arc::clone(tasks)),
+            sender: Sender::Many { sender: sender.clone(), tasks: Arc::clone(tasks) },
             peer: self.peer,
             unconfirmed: self.unconfirmed.clone(),
             admitted: None,
-            counted: Arc::clone(&self.counted),
         })
+    }
+
+    /// Whether nobody else has a share of it, and it would close with this one.
+    pub(super) fn is_unused(&self) -> bool {
+        match &self.sender {
+            Sender::One { .. } => true,
+            Sender::Many { tasks, .. } => Arc::strong_count(tasks) == 1,
+        }
     }
 
     /// Whether both are shares of one.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.counted, &other.counted)
+        match (&self.sender, &other.sender) {
+            (Sender::Many { tasks, .. }, Sender::Many { tasks: others, .. }) => Arc::ptr_eq(tasks, others),
+            _ => false,
+        }
     }
 
     /// The same for the request for which this was taken into account.
@@ -339,7 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_shared_connection_needs_done_ends_with_its_last_share() {
-        let tasks = Arc::new(Tasks::default());
+        let tasks = Arc::new(Tasks::new(Counted::new(&Arc::default())));
         let begins = Begins(Arc::downgrade(&tasks));
         let (held, ended) = oneshot::channel::<()>();
         begins.execute(async move {

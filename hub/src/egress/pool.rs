@@ -174,8 +174,9 @@ impl Pool {
     /// Closes half of what is idle: the process has no file descriptor left.
     pub(super) fn shrink(&self) {
         let mut kept = lock(&self.kept);
-        let half = kept.idle.iter().map(|(_, idle)| idle.len()).sum::<usize>().div_ceil(2);
-        (0..half).for_each(|_| kept.close_one());
+        let unused =
+            kept.idle.iter().flat_map(|(_, idle)| idle).filter(|one| one.connection.is_unused()).count();
+        (0..unused.div_ceil(2)).for_each(|_| kept.close_one());
     }
 
     fn take(&self, origin: &Origin) -> Option<Idle> {
@@ -252,16 +253,20 @@ impl Kept {
         Counted::new(&self.open)
     }
 
-    /// Closes the idle connection whose origin was not used for longest.
+    /// Closes the idle connection whose origin was not used for longest. One over which others wait for answers is in use.
     fn close_one(&mut self) {
-        while let Some((origin, _)) = self.idle.peek_lru() {
+        for _ in 0..self.idle.len() {
+            let Some((origin, _)) = self.idle.peek_lru() else { return };
             let origin = origin.clone();
             let Some(idle) = self.idle.peek_mut(&origin) else { return };
-            let closed = idle.pop_front();
+            let unused = idle.iter().position(|one| one.connection.is_unused());
+            unused.and_then(|at| idle.remove(at));
             if idle.is_empty() {
                 self.idle.pop(&origin);
+            } else if unused.is_none() {
+                self.idle.promote(&origin);
             }
-            if closed.is_some() {
+            if unused.is_some() {
                 return;
             }
         }
