@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use resync_tests::harness::{HubProcess, Process, Receiver, binary, eventually, free_address, refusing};
 use tempfile::tempdir;
@@ -204,7 +205,12 @@ async fn every_command_of_the_ten_minute_starts_does_what_they_say() {
     let callback = set(&mut reader, "RESYNC_DESTINATION_LISTEN");
     guide = guide.replace("127.0.0.1:8092", &callback);
     assert!(steps(&guide).len() > 30);
-    reader.follow(&guide).await;
+    for section in guide.split("\n## ") {
+        let began = Instant::now();
+        reader.follow(section).await;
+        let heading = section.lines().next().unwrap_or_default();
+        eprintln!("the commands of \"{heading}\": {:.1} s", began.elapsed().as_secs_f64());
+    }
 }
 
 #[tokio::test]
