@@ -83,10 +83,9 @@ impl Machine {
         }
         member.cursor = Offset(offset.0 - 1);
         let was_gone = member.attempts > 0 && member.class == FailureClass::Gone;
-        let others_were_answered = member.tries > 0 && member.answers != answers;
         member.attempts = member.attempts.saturating_add(1);
         member.tries = member.tries.saturating_add(1);
-        let is_suspected = failure.may_be_the_messages(others_were_answered);
+        let is_suspected = failure.may_be_the_messages(member.answers != answers);
         member.faults = if is_suspected { member.faults.saturating_add(1) } else { 0 };
         member.answers = answers;
         member.class = failure.class;
