@@ -205,7 +205,8 @@ impl Desk {
         Ok(done)
     }
 
-    /// Many at once, so that they share what each waits for: the disk.
+    /// Many at once, so that they share what each waits for: the disk. What cannot be read is sought in the whole index, so those
+    /// follow one after the other.
     async fn deny_some(
         &self,
         shard: Shard,
@@ -214,44 +215,28 @@ impl Desk {
         done: &mut Denied,
     ) -> Result<(), StoreError> {
         let denials = some.iter().map(|(topic, id)| self.deny_one(shard, *topic, *id, reason));
-        let mut failed = None;
-        for denied in join_all(denials).await {
+        let (mut failed, mut damaged) = (None, Vec::new());
+        for (denied, (topic, id)) in join_all(denials).await.into_iter().zip(some) {
             match denied {
-                Ok(Denied { denied, unreadable }) => {
-                    done.denied += denied;
-                    done.unreadable.extend(unreadable);
-                }
-                // A disk that fails is worse than damage in one place.
-                Err(error) if matches!(failed, None | Some(StoreError::Damaged { .. })) => {
-                    failed = Some(error)
-                }
-                Err(_) => {}
+                Ok(denied) => done.denied += usize::from(denied),
+                Err(error @ StoreError::Damaged { .. }) => damaged.push((*topic, *id, error)),
+                Err(error) => failed = Some(error),
             }
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), Err)?;
+        let mut elsewhere = None;
+        for (topic, id, error) in damaged {
+            if self.denials.end_unreadable(shard, topic, id).await? {
+                done.denied += 1;
+                done.unreadable.push(id.0);
+            } else {
+                elsewhere = Some(error);
+            }
+        }
+        elsewhere.map_or(Ok(()), Err)
     }
 
     async fn deny_one(
-        &self,
-        shard: Shard,
-        topic: TopicId,
-        id: SubscriptionId,
-        reason: &str,
-    ) -> Result<Denied, StoreError> {
-        let (ended, unreadable) = match self.deny_readable(shard, topic, id, reason).await {
-            Err(damaged @ StoreError::Damaged { .. }) => {
-                if !self.denials.end_unreadable(shard, topic, id).await? {
-                    // What is damaged is something else.
-                    return Err(damaged);
-                }
-                (true, vec![id.0])
-            }
-            ended => (ended?, Vec::new()),
-        };
-        Ok(Denied { denied: usize::from(ended), unreadable })
-    }
-
-    async fn deny_readable(
         &self,
         shard: Shard,
         topic: TopicId,

@@ -58,8 +58,8 @@ pub enum Failed {
     /// The store does not take part.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store stopped taking part when some of it was done.
-    #[error("{done}, and then: {error}")]
+    /// The store failed at some of it, or what it is about is damaged there.
+    #[error("{done}; not all: {error}")]
     Partly {
         /// For how many, and how.
         done: String,
