@@ -22,6 +22,8 @@ type Result<T> = std::result::Result<T, BackupError>;
 const COMMIT: usize = 4 * 1024 * 1024;
 /// And so many small changes at once.
 const AT_ONCE: usize = 1024;
+/// What comes in a stream is kept by so many bytes at a time.
+const AT_A_TIME: usize = 1024 * 1024;
 
 /// Reads a whole backup.
 pub(in crate::store) fn verify(backup: impl Read) -> Result<(Header, Copied)> {
@@ -65,7 +67,7 @@ fn keep(directory: &Path, backup: impl Read) -> Result<File> {
         BackupError::Input(format!("it cannot be kept in {} meanwhile: {error}", directory.display()))
     };
     let mut kept = tempfile::tempfile_in(directory).map_err(unkept)?;
-    let mut backup = BufReader::new(backup);
+    let mut backup = BufReader::with_capacity(AT_A_TIME, backup);
     loop {
         let some = match backup.fill_buf() {
             Ok([]) => return Ok(kept),
@@ -74,8 +76,8 @@ fn keep(directory: &Path, backup: impl Read) -> Result<File> {
             Err(error) => return Err(BackupError::Input(error.to_string())),
         };
         kept.write_all(some).map_err(unkept)?;
-        let kept = some.len();
-        backup.consume(kept);
+        let bytes = some.len();
+        backup.consume(bytes);
     }
 }
 
