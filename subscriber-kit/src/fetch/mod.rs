@@ -102,7 +102,7 @@ pub(crate) enum Follow<'f> {
     Anywhere,
     /// Within the origin, or from http to https on the same host: for resources (RS-200).
     Home,
-    /// The same, or to the origin of one of these, or of the list that names the resource.
+    /// The same, or to the origin of one of these, or home to that of the Source's list.
     Among(&'f [Url], &'f Url),
 }
 
@@ -343,7 +343,7 @@ impl Follow<'_> {
             Self::Home => stays_home(from, to),
             Self::Among(others, list) => {
                 let is_of = |other: &Url| other.origin() == to.origin();
-                stays_home(from, to) || is_of(list) || others.iter().any(is_of)
+                stays_home(from, to) || stays_home(list, to) || others.iter().any(is_of)
             }
         }
     }
