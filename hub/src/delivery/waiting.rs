@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::hosts::Waiter;
 use crate::store::{SubscriptionId, TopicId};
 
-/// A queue that is fair to topics. Where one waits alone, as at most hosts, it takes no memory but its own.
+/// A queue that is fair to topics. Where never more than one waits, as at most hosts, it takes no memory but its own.
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// The only one, and since when.

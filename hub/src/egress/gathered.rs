@@ -47,13 +47,13 @@ impl<S: Write + Unpin> Write for Gathered<S> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let stream = Pin::new(&mut self.0);
+        if pieces.iter().map(|piece| piece.len()).sum::<usize>() > SMALL {
+            return stream.poll_write_vectored(cx, pieces);
+        }
         let mut gathered = [0; SMALL];
         let mut length = 0;
         for piece in pieces {
-            let Some(room) = gathered.get_mut(length..length + piece.len()) else {
-                return stream.poll_write_vectored(cx, pieces);
-            };
-            room.copy_from_slice(piece);
+            gathered[length..length + piece.len()].copy_from_slice(piece);
             length += piece.len();
         }
         stream.poll_write(cx, &gathered[..length])

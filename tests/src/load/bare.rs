@@ -58,7 +58,7 @@ impl BareClient {
 const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
 
 /// The loop with several numbers of requests under way at once. More of them cost more each, and a hub chooses how many it makes: so
-/// whichever does best is the bound.
+/// a run is judged by whichever does best, and a fan-out by that and by as many as the hub may have.
 pub(super) struct Bounds(Vec<(usize, Bound)>);
 
 impl Bounds {

@@ -153,7 +153,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             "15",
         ]),
         figures: &[Figure::new(
-            "20 posts to 200 subscribers, of the bare client loop",
+            "20 posts to 200 subscribers, of that loop at its best",
             "/ratio_to_the_best",
             "",
         )
