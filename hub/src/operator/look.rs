@@ -395,7 +395,6 @@ fn parse_skip(after: &str) -> Option<(Shard, (TopicId, Offset, SubscriptionId))>
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::store::{Checkpoint, Engine, FailureClass, Keyring};
 
