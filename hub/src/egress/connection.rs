@@ -15,7 +15,7 @@ use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
-use hyper::rt::Executor;
+use hyper::rt::{Executor, Read, Write};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -135,16 +135,24 @@ impl Sender {
         by: &Protocols,
         counted: Counted,
     ) -> Result<Self, Broken> {
-        // How a connection ends is told to whoever waits for an answer over it.
         if has_agreed_on_http2(&stream) {
-            let tasks = Arc::new(Tasks::new(counted));
-            let (sender, connection) = by.many(&tasks).handshake(stream).await.map_err(io::Error::other)?;
-            tasks.begin(async move { drop(connection.await) });
-            return Ok(Self::Many { sender, tasks });
+            return Self::many(stream, by, counted).await;
         }
         let (sender, connection) = by.one.handshake(Gathered(stream)).await?;
+        // How a connection ends is told to whoever waits for an answer over it.
         tokio::spawn(async move { drop(connection.await) });
         Ok(Self::One { sender, _counted: counted })
+    }
+
+    async fn many<S: Read + Write + Unpin + Send + 'static>(
+        stream: S,
+        by: &Protocols,
+        counted: Counted,
+    ) -> Result<Self, Broken> {
+        let tasks = Arc::new(Tasks::new(counted));
+        let (sender, connection) = by.many(&tasks).handshake(stream).await.map_err(io::Error::other)?;
+        tasks.begin(async move { drop(connection.await) });
+        Ok(Self::Many { sender, tasks })
     }
 
     fn is_closed(&self) -> bool {
@@ -187,6 +195,14 @@ impl Connection {
         let peer = peer(&stream)?;
         let sender = Sender::over(stream, by, counted).await?;
         Ok(Self { sender, peer, unconfirmed: None, admitted: None })
+    }
+
+    /// One that many share, over a stream whose peer is taken to have agreed on HTTP/2.
+    #[cfg(test)]
+    pub(super) async fn shared(stream: TcpStream, by: &Protocols, counted: Counted) -> Self {
+        let peer = stream.peer_addr().unwrap().ip();
+        let sender = Sender::many(TokioIo::new(stream), by, counted).await.unwrap();
+        Self { sender, peer, unconfirmed: None, admitted: None }
     }
 
     /// Another share of it, if it takes many requests at once.

@@ -445,6 +445,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_connection_over_which_others_wait_for_answers_makes_room_for_nothing() {
+        let (pool, peer) = (pool(1), Peer::start(DONE).await);
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url: Uri = format!("https://{}/", silent.local_addr().unwrap()).parse().unwrap();
+        let target = Target::of(&url).unwrap();
+        let stream = TcpStream::connect(silent.local_addr().unwrap()).await.unwrap();
+        let counted = lock(&pool.kept).count_one();
+        let in_use = Connection::shared(stream, &pool.protocols, counted).await;
+        pool.offer(&target, &in_use);
+        let stands = || pool.take(&target.origin).is_some_and(|idle| idle.connection.is_same(&in_use));
+
+        ask(&pool, &peer).await;
+        assert!(stands(), "there is one more than may be");
+        pool.shrink();
+        assert!(stands());
+        assert!(pool.take(&peer.target.origin).is_none(), "what nobody uses is closed instead");
+        assert_eq!(lock(&pool.kept).open.load(Ordering::Relaxed), 1);
+
+        drop(in_use);
+        ask(&pool, &peer).await;
+        assert!(pool.take(&target.origin).is_none(), "nobody waits any more");
+    }
+
+    #[tokio::test]
     async fn what_was_idle_for_long_is_closed() {
         let (pool, mut peer) = (pool(8), Peer::start(DONE).await);
         ask(&pool, &peer).await;
