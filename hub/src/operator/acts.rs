@@ -438,32 +438,59 @@ impl Outcome for Rotated {
 
 #[cfg(test)]
 mod tests {
-    use resync_core::websub::TopicUrl;
+    use std::path::Path;
+    use std::sync::Arc;
 
     use super::*;
-    use crate::store::{self, Engine, Keyring};
+    use crate::store::{self, Engine, Keyring, Store};
+
+    const TOPIC: &str = "https://source.example/t";
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_subscription_that_cannot_be_read_ends_like_the_others_and_leaves_nothing_to_mend() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || store::open(Engine::Fjall, folder.path(), Keyring::none(), 0).unwrap();
-        let topic: TopicUrl = "https://source.example/t".parse().unwrap();
-        let whole = open();
-        for name in ["d", "e"] {
-            let callback = format!("https://{name}.example/").parse().unwrap();
-            store::subscribe(&*whole, &topic, &callback).await;
-        }
-        drop(whole);
+        subscribe(folder.path(), ["d", "e"]).await;
         store::damage_subscription(folder.path());
 
-        let desk = Desk::where_nothing_is_delivered(open(), folder.path());
-        let all = ToDeny { topic: Some(topic.as_str().to_owned()), ..ToDeny::default() };
-        let Denied { denied, unreadable } = desk.deny(By::Api, all).await.unwrap();
+        let desk = Desk::where_nothing_is_delivered(open(folder.path()), folder.path());
+        let Denied { denied, unreadable } = desk.deny(By::Api, to_topic()).await.unwrap();
         assert_eq!((denied, unreadable.len()), (2, 1));
         let again = ToDeny { ids: unreadable, ..ToDeny::default() };
         assert_eq!(desk.deny(By::Api, again).await.unwrap().denied, 0, "it is gone");
         drop(desk);
         assert_eq!(store::check(Engine::Fjall, folder.path(), &Keyring::none()).unwrap().faults, []);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_pair_whose_index_is_damaged_stays_is_named_and_holds_up_nobody_elses_denial() {
+        let folder = tempfile::tempdir().unwrap();
+        subscribe(folder.path(), ["d", "e", "f"]).await;
+        store::damage_subscription_index(folder.path());
+
+        let desk = Desk::where_nothing_is_delivered(open(folder.path()), folder.path());
+        let failed = desk.deny(By::Api, to_topic()).await.unwrap_err();
+        let Failed::Partly { done, error } = failed else { panic!("{failed}") };
+        assert_eq!(done, "2 denied");
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+        let again = desk.deny(By::Api, to_topic()).await.unwrap_err();
+        assert!(again.to_string().starts_with("0 denied; not all: "), "{again}");
+    }
+
+    fn to_topic() -> ToDeny {
+        ToDeny { topic: Some(TOPIC.to_owned()), ..ToDeny::default() }
+    }
+
+    fn open(folder: &Path) -> Arc<dyn Store> {
+        store::open(Engine::Fjall, folder, Keyring::none(), 0).unwrap()
+    }
+
+    /// Subscriptions of these hosts, in a store that is closed again.
+    async fn subscribe<const N: usize>(folder: &Path, hosts: [&str; N]) {
+        let (store, topic) = (open(folder), TOPIC.parse().unwrap());
+        for host in hosts {
+            let callback = format!("https://{host}.example/").parse().unwrap();
+            store::subscribe(&*store, &topic, &callback).await;
+        }
     }
 
     #[test]

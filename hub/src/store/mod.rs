@@ -33,7 +33,7 @@ pub use backup::{BackupError, Copied, Header};
 #[cfg(test)]
 pub(crate) use conformance::{posted, subscribe};
 #[cfg(test)]
-pub(crate) use embedded::{damage_log, damage_subscription};
+pub(crate) use embedded::{damage_log, damage_subscription, damage_subscription_index};
 pub use error::StoreError;
 pub use findings::{Fault, Findings, Mended, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};

@@ -60,7 +60,7 @@ pub(super) use self::restore::{restore, restore_stream, verify};
 use self::room::Room;
 use self::shared::Shared;
 #[cfg(test)]
-pub(crate) use self::testing::{damage_log, damage_subscription};
+pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index};
 use self::writer::{Kind, Writer};
 use super::{
     Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,

@@ -165,6 +165,11 @@ pub(crate) fn damage_subscription(directory: &Path) {
     damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::Subscriptions);
 }
 
+/// Makes the first pair of a closed store of fjall lead nowhere.
+pub(crate) fn damage_subscription_index(directory: &Path) {
+    damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::SubscriptionIndex);
+}
+
 /// Makes the first notification of a closed store of fjall unreadable.
 pub(crate) fn damage_log(directory: &Path) {
     damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::Log);
