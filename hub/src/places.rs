@@ -4,7 +4,7 @@
 //! with a token. To be known takes one confirmation, so both kinds share few where the hub was last made to wait in vain (B-33).
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{Hash, RandomState};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -83,7 +83,7 @@ struct Inner {
     all: Shared,
     slow: [Arc<Semaphore>; 2],
     shares: Mutex<HashMap<Key, Arc<Shared>>>,
-    slow_of_late: Mutex<LruCache<Key, Instant>>,
+    slow_of_late: Mutex<LruCache<Key, Instant, RandomState>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -168,7 +168,7 @@ impl Places {
             all: Shared::new(bounds.all),
             slow: [bounds.slow.known, bounds.slow.strangers].map(|permits| Arc::new(Semaphore::new(permits))),
             shares: Mutex::default(),
-            slow_of_late: Mutex::new(LruCache::new(REMEMBERED)),
+            slow_of_late: Mutex::new(LruCache::with_hasher(REMEMBERED, RandomState::new())),
         }))
     }
 
@@ -226,7 +226,7 @@ impl Places {
         self.0.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slow_of_late(&self) -> MutexGuard<'_, LruCache<Key, Instant>> {
+    fn slow_of_late(&self) -> MutexGuard<'_, LruCache<Key, Instant, RandomState>> {
         self.0.slow_of_late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 //! Hosts of callbacks where the hub has been welcome, and by whose asking: what a client has, others cannot push out.
 
 use std::collections::HashMap;
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
@@ -13,10 +14,13 @@ const OF_NOBODY: usize = 5_000;
 /// Hosts of all clients; beyond that, all of the client that has been quiet longest are forgotten.
 const OF_ALL: usize = 20_000;
 
+/// Hosts of one client.
+type Hosts = LruCache<String, Welcome, RandomState>;
+
 /// What is remembered.
 #[derive(Debug)]
 pub(super) struct Acquaintances {
-    clients: LruCache<Option<IpAddr>, LruCache<String, Welcome>>,
+    clients: LruCache<Option<IpAddr>, Hosts, RandomState>,
     /// For how many clients each host is remembered.
     known: HashMap<String, u32>,
     hosts: usize,
@@ -32,7 +36,7 @@ enum Welcome {
 
 impl Acquaintances {
     pub(super) fn new() -> Self {
-        Self { clients: LruCache::unbounded(), known: HashMap::new(), hosts: 0 }
+        Self { clients: LruCache::unbounded_with_hasher(RandomState::new()), known: HashMap::new(), hosts: 0 }
     }
 
     /// Something that this client had asked for was confirmed at this host.
@@ -61,7 +65,8 @@ impl Acquaintances {
     fn put(&mut self, client: Option<IpAddr>, host: &str, welcome: Welcome) {
         let most = if client.is_some() { OF_ONE_CLIENT } else { OF_NOBODY };
         let most = NonZeroUsize::new(most).expect("neither share is zero");
-        let hosts = self.clients.get_or_insert_mut(client, || LruCache::new(most));
+        let hosts =
+            self.clients.get_or_insert_mut(client, || LruCache::with_hasher(most, RandomState::new()));
         // Beyond its share the oldest is pushed out.
         match hosts.push(host.to_owned(), welcome) {
             Some((same, _)) if same == host => return,

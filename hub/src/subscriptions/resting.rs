@@ -5,6 +5,7 @@
 //! only when several clients have failed there, and never when somebody has confirmed there before: one stranger must not be
 //! able to lock others out.
 
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,9 +35,9 @@ pub struct Resting {
 #[derive(Debug)]
 struct Books {
     /// What one client has brought about at one host.
-    own: LruCache<(Option<IpAddr>, String), Run>,
+    own: LruCache<(Option<IpAddr>, String), Run, RandomState>,
     /// What all have.
-    hosts: LruCache<String, Run>,
+    hosts: LruCache<String, Run, RandomState>,
     /// Where somebody has confirmed.
     known: Acquaintances,
 }
@@ -79,8 +80,8 @@ impl Resting {
     /// Nobody rests yet; with `enabled` false nobody ever does.
     pub fn new(enabled: bool) -> Self {
         let books = Books {
-            own: LruCache::new(REMEMBERED),
-            hosts: LruCache::new(REMEMBERED),
+            own: LruCache::with_hasher(REMEMBERED, RandomState::new()),
+            hosts: LruCache::with_hasher(REMEMBERED, RandomState::new()),
             known: Acquaintances::new(),
         };
         Self { enabled, books: Arc::new(Mutex::new(books)) }
