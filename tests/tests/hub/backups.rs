@@ -27,7 +27,7 @@ use tokio::time::sleep;
 const TOPICS: usize = 3;
 const PUBLISHERS: usize = 6;
 
-fn topic(number: usize) -> String {
+pub(super) fn topic(number: usize) -> String {
     format!("http://source.example/set{number}/")
 }
 
@@ -50,7 +50,7 @@ async fn run(data: &Path, keys: &[(&str, &str)], arguments: &[&str]) -> (bool, S
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
-async fn well(data: &Path, keys: &[(&str, &str)], arguments: &[&str]) -> String {
+pub(super) async fn well(data: &Path, keys: &[(&str, &str)], arguments: &[&str]) -> String {
     let (well, said) = run(data, keys, arguments).await;
     assert!(well, "{arguments:?}: {said}");
     said
@@ -505,8 +505,6 @@ async fn fill(path: &Path, bytes: &[u8]) -> pipe::Sender {
 
 /// The kind of record that notifications are.
 const LOG: u8 = 3;
-/// The kind of record that subscriptions are.
-const SUBSCRIPTIONS: u8 = 6;
 
 #[tokio::test]
 async fn a_damaged_store_is_mended_and_whoever_had_not_got_what_is_lost_is_told_of_a_gap() {
@@ -555,74 +553,4 @@ async fn a_damaged_store_is_mended_and_whoever_had_not_got_what_is_lost_is_told_
         gaps.contains(".2\",\"last\":2")
     })
     .await;
-}
-
-/// What a hub of before wrote: records of the first version, in which subscriptions had no addresses, or of the second, in which no
-/// notification had a trace, as this one has none.
-fn as_of_before(version: u8, space: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
-    assert_eq!(value[0], 3, "this test knows what changed up to version 3 only");
-    let mut content = value[..value.len() - 4].to_vec();
-    content[0] = version;
-    if version == 1 && space == SUBSCRIPTIONS {
-        let mut at = 1;
-        let number = |at: &mut usize| {
-            let begin = *at;
-            while content[*at] >= 0x80 {
-                *at += 1;
-            }
-            *at += 1;
-            usize::from(content[begin])
-        };
-        let _id = number(&mut at);
-        let _topic = number(&mut at);
-        let origin = number(&mut at);
-        at += origin;
-        let _start = number(&mut at);
-        at += 8;
-        let _nanoseconds = number(&mut at);
-        assert_eq!(content.remove(at), 0, "a callback that is an address has none beside it");
-    }
-    let checksum = crc32fast::hash(&[&[space], key, &content].concat());
-    content.extend_from_slice(&checksum.to_be_bytes());
-    content
-}
-
-#[tokio::test]
-async fn a_store_of_a_hub_of_before_is_migrated_by_a_start_and_nothing_is_lost() {
-    for (engine, version) in [("fjall", 1), ("sled", 1), ("fjall", 2), ("sled", 2)] {
-        let folder = tempdir().unwrap();
-        let [data, old, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
-        let keys = [("STORE_ENGINE", engine)];
-        let destination = Receiver::start().await;
-        destination.behave(refusing(503));
-        let mut hub = HubProcess::start_with(&data, &keys).await;
-        hub.subscribe(&topic(0), &destination.url("/cb"), &[("hub.secret", "s3cr3t")], 1).await;
-        hub.publish(&topic(0), "owed").await.unwrap();
-        destination.until_delivered(1).await;
-        hub.stop().await;
-        well(&data, &keys, &["backup", file.to_str().unwrap()]).await;
-        let mut backup = Backup::read(&file);
-        backup.say("\"store\":3", &format!("\"store\":{version}"));
-        backup.change(|space, key, value| as_of_before(version, space, key, &value));
-        backup.write(&file);
-        well(&old, &keys, &["restore", file.to_str().unwrap()]).await;
-        // That is now what the other hub had, but for the mark.
-        let mark = old.join("engine");
-        let older = format!("{engine} {version}\n");
-        fs::write(&mark, &older).unwrap();
-        assert!(well(&old, &keys, &["fsck"]).await.contains("all well"));
-        assert_eq!(fs::read_to_string(&mark).unwrap(), older, "a look changes nothing");
-
-        destination.behave(|_| Reply::Agree);
-        let new = HubProcess::start_with(&old, &keys).await;
-        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 3\n"));
-        let retry = format!("/api/v1/deliveries/retry?topic={}", topic(0));
-        assert_eq!(new.admin_post(&retry, "").await.status, 200);
-        let got = destination.until_delivered(2).await;
-        assert!(got[1].text() == "owed" && got[1].header("x-hub-signature").starts_with("sha256="));
-        // A renewal writes the subscription anew.
-        new.subscribe(&topic(0), &destination.url("/cb"), &[("hub.secret", "s3cr3t")], 1).await;
-        new.publish(&topic(0), "next").await.unwrap();
-        destination.until("the next one", |seen| seen.iter().any(|one| one.body == "next")).await;
-    }
 }

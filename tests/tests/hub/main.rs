@@ -11,6 +11,7 @@ mod disk;
 mod egress;
 mod fairness;
 mod fetching;
+mod formats;
 mod hardening;
 mod http2;
 mod ingress;
