@@ -166,6 +166,11 @@ impl Receiver {
         self.state.log.borrow().clone()
     }
 
+    /// Looks at everything that has arrived, without a copy of it.
+    pub fn look<T>(&self, at: impl FnOnce(&[Seen]) -> T) -> T {
+        at(&self.state.log.borrow())
+    }
+
     /// The deliveries that have arrived.
     pub fn deliveries(&self) -> Vec<Seen> {
         deliveries(&self.state.log.borrow())
