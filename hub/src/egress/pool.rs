@@ -55,7 +55,7 @@ pub(super) struct Bounds {
 
 struct Kept {
     bounds: Bounds,
-    /// Those that were used last are at the back.
+    /// Those that were used last are at the back. Strangers choose the keys, of which there are no more than connections that stand.
     idle: LruCache<Origin, VecDeque<Idle>>,
     open: Arc<AtomicUsize>,
     tidied: bool,

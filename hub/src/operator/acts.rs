@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_pair_whose_index_is_damaged_stays_is_named_and_holds_up_nobody_elses_denial() {
+    async fn a_pair_whose_index_is_damaged_stays_and_holds_up_nobody_elses_denial() {
         let folder = tempfile::tempdir().unwrap();
         subscribe(folder.path(), ["d", "e", "f"]).await;
         store::damage_subscription_index(folder.path());

@@ -13,13 +13,14 @@ use super::journals;
 use crate::store::{Result, StoreError};
 
 /// Bytes of a keyspace that are held in memory until they are written as a table. An entry takes about three times its own
-/// size there, so what fjall takes by itself (64 MiB for each keyspace) would be most of a hub's memory.
-const OF_CONTENT: u64 = 8 * 1024 * 1024;
+/// size there, so what fjall takes by itself (64 MiB for each keyspace) would be most of a hub's memory. A keyspace keeps the bound that
+/// it was made with: one of an earlier version has its own until it is restored from a backup.
+const CONTENT_MEMTABLE: u64 = 8 * 1024 * 1024;
 /// The same for small records. Some are written over and over, all the old ones stay until then, and each keyspace fills at a pace of its
 /// own: with as much as content has, a hub would grow for an hour until the slowest is full for the first time.
-const OF_RECORDS: u64 = 1024 * 1024;
-/// Bytes of tables that are kept as they were read. Delivery has caches of its own, so these are for starts and the operator's questions.
-const OF_TABLES: u64 = 16 * 1024 * 1024;
+const RECORD_MEMTABLE: u64 = 1024 * 1024;
+/// Bytes of tables that are kept as they were read. What delivery needs again and again has caches of its own.
+const BLOCK_CACHE: u64 = 16 * 1024 * 1024;
 /// Bytes of journals, which a start has to read.
 const JOURNALS: u64 = 128 * 1024 * 1024;
 
@@ -130,13 +131,13 @@ impl fmt::Debug for Fjall {
 
 fn held_in_memory(space: Space) -> u64 {
     match space {
-        Space::Log | Space::Bodies => OF_CONTENT,
-        _ => OF_RECORDS,
+        Space::Log | Space::Bodies => CONTENT_MEMTABLE,
+        _ => RECORD_MEMTABLE,
     }
 }
 
 fn builder(directory: &Path) -> DatabaseBuilder<Database> {
-    Database::builder(directory).max_journaling_size(JOURNALS).cache_size(OF_TABLES)
+    Database::builder(directory).max_journaling_size(JOURNALS).cache_size(BLOCK_CACHE)
 }
 
 /// Opens a journal whose last batch is torn; if another one is damaged, nothing is changed.
