@@ -27,7 +27,7 @@ use tokio::time::sleep;
 const TOPICS: usize = 3;
 const PUBLISHERS: usize = 6;
 
-pub(super) fn topic(number: usize) -> String {
+fn topic(number: usize) -> String {
     format!("http://source.example/set{number}/")
 }
 

@@ -1,4 +1,4 @@
-//! Data folders of hubs of before: taken up by a start, with everything that they owe.
+//! Data folders of earlier versions: taken up by a start, with everything that they owe.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -6,134 +6,98 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use resync_core::websub::{Secret, Signature};
-use resync_tests::harness::{Backup, HubProcess, Receiver, Reply, Seen, refusing};
+use resync_tests::harness::{HubProcess, Receiver, Seen, eventually};
 use tempfile::tempdir;
 use tokio::process::Command;
 
-use super::backups::{topic, well};
+use super::backups::well;
 
-/// What `stores/README.md` says of them.
-const TOPIC: &str = "http://source.example/of-before/";
+/// What `tests/peers/older_store.py` has told the hubs that wrote them.
+const TOPIC: &str = "http://source.example/earlier/";
 const SUBSCRIBERS: ([u8; 4], u16) = ([127, 42, 7, 1], 4242);
 const SECRET: &str = "s3cr3t of before";
+const SECRETS_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
 
-/// The kind of record that subscriptions are.
-const SUBSCRIPTIONS: u8 = 6;
+/// The archive without its ending, the engine, and the version in its mark.
+const STORES: [(&str, &str, u16); 6] = [
+    ("fjall-1", "fjall", 1),
+    ("fjall-1-2", "fjall", 1),
+    ("fjall-2", "fjall", 2),
+    ("sled-1", "sled", 1),
+    ("sled-1-2", "sled", 1),
+    ("sled-2", "sled", 2),
+];
 
 #[tokio::test]
-async fn what_a_hub_of_before_has_written_is_taken_up_with_all_that_it_owes() {
-    let subscribers = Receiver::try_start_at(SUBSCRIBERS.into()).await.unwrap();
-    for (engine, version) in [("fjall", 1), ("sled", 1), ("fjall", 2), ("sled", 2)] {
+async fn a_data_folder_of_an_earlier_version_is_taken_up_with_all_that_it_owes() {
+    let subscribers =
+        Receiver::try_start_at(SUBSCRIBERS.into()).await.expect("nobody else runs this test now");
+    for (name, engine, version) in STORES {
         let folder = tempdir().unwrap();
-        let data = unpacked(&format!("{engine}-{version}"), folder.path()).await;
+        let data = unpacked(name, folder.path()).await;
         let mark = data.join("engine");
-        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} {version}\n"));
-        // They are as old as this test is.
-        let keys = [("STORE_ENGINE", engine), ("RETENTION_AGE", "3650d")];
+        let as_written = format!("{engine} {version}\n");
+        // The notifications are as old as the archives.
+        let keys = [("STORE_ENGINE", engine), ("RETENTION_AGE", "3650d"), ("SECRETS_KEY", SECRETS_KEY)];
         assert!(well(&data, &keys, &["fsck"]).await.contains("all well"));
+        assert_eq!(fs::read_to_string(&mark).unwrap(), as_written, "a look changes nothing");
 
-        let before = subscribers.deliveries().len();
-        let came = |seen: &[Seen], path: &str| -> Vec<_> {
-            let own = seen.iter().filter(|one| one.method == http::Method::POST).skip(before);
-            own.filter(|one| one.path() == path).cloned().collect()
+        let before = subscribers.seen().len();
+        let got = async |path: &str, count: usize| {
+            let own = |seen: &[Seen]| -> Vec<_> {
+                let deliveries = seen.iter().skip(before).filter(|one| one.method == http::Method::POST);
+                deliveries.filter(|one| one.path() == path).cloned().collect()
+            };
+            own(&subscribers.until(path, |seen| own(seen).len() >= count).await)
         };
-        let hub = HubProcess::start_with(&data, &keys).await;
+        let mut hub = HubProcess::start_with(&data, &keys).await;
         assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 3\n"));
+        // Who was not verified yet is asked again.
+        hub.until_subscribed(3).await;
+        // Once a month has passed since they were written it begins by itself.
         let retry = format!("/api/v1/deliveries/retry?topic={TOPIC}");
         assert_eq!(hub.admin_post(&retry, "").await.status, 200);
+        let owed = got("/late", 2).await;
+        assert_eq!(owed[0].text(), "owed one");
+        assert_eq!(owed[1].text(), format!("owed two {}", "x".repeat(100_000)));
         hub.publish(TOPIC, "of today").await.unwrap();
-        let all = subscribers
-            .until("both have everything", |seen| {
-                came(seen, "/late").len() == 3 && !came(seen, "/well").is_empty()
-            })
-            .await;
-
-        let late = came(&all, "/late");
-        assert_eq!(late.iter().map(Seen::text).collect::<Vec<_>>(), ["owed one", "owed two", "of today"]);
-        for one in &late {
+        for one in &got("/late", 3).await {
             let signature = Signature::parse(one.header("x-hub-signature")).unwrap();
             assert_eq!(signature.verify(&Secret::new(SECRET).unwrap(), &one.body), Ok(()));
         }
-        let well = came(&all, "/well");
-        assert_eq!(well.iter().map(Seen::text).collect::<Vec<_>>(), ["of today"], "it had the others");
-        assert_eq!(well[0].header("x-hub-signature"), "");
-    }
-}
+        for path in ["/well", "/asked"] {
+            let one = &got(path, 1).await[0];
+            assert_eq!((one.text().as_str(), one.header("x-hub-signature")), ("of today", ""), "{path}");
+        }
 
-/// The data folder that is packed under this name.
-async fn unpacked(name: &str, into: &Path) -> PathBuf {
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/hub/stores/{name}.tar.gz"));
-    let mut tar = Command::new("tar");
-    assert!(tar.arg("-xzf").arg(packed).arg("-C").arg(into).status().await.unwrap().success());
-    into.join("data")
-}
-
-/// What a hub of before wrote: records of the first version, in which subscriptions had no addresses, or of the second, in which no
-/// notification had a trace, as this one has none.
-fn as_of_before(version: u8, space: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
-    assert_eq!(value[0], 3, "this test knows what changed up to version 3 only");
-    let mut content = value[..value.len() - 4].to_vec();
-    content[0] = version;
-    if version == 1 && space == SUBSCRIPTIONS {
-        let mut at = 1;
-        let number = |at: &mut usize| {
-            let begin = *at;
-            while content[*at] >= 0x80 {
-                *at += 1;
-            }
-            *at += 1;
-            usize::from(content[begin])
-        };
-        let _id = number(&mut at);
-        let _topic = number(&mut at);
-        let origin = number(&mut at);
-        at += origin;
-        let _start = number(&mut at);
-        at += 8;
-        let _nanoseconds = number(&mut at);
-        assert_eq!(content.remove(at), 0, "a callback that is an address has none beside it");
-    }
-    let checksum = crc32fast::hash(&[&[space], key, &content].concat());
-    content.extend_from_slice(&checksum.to_be_bytes());
-    content
-}
-
-#[tokio::test]
-async fn a_store_of_a_hub_of_before_is_migrated_by_a_start_and_nothing_is_lost() {
-    for (engine, version) in [("fjall", 1), ("sled", 1), ("fjall", 2), ("sled", 2)] {
-        let folder = tempdir().unwrap();
-        let [data, old, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
-        let keys = [("STORE_ENGINE", engine)];
-        let destination = Receiver::start().await;
-        destination.behave(refusing(503));
-        let mut hub = HubProcess::start_with(&data, &keys).await;
-        hub.subscribe(&topic(0), &destination.url("/cb"), &[("hub.secret", "s3cr3t")], 1).await;
-        hub.publish(&topic(0), "owed").await.unwrap();
-        destination.until_delivered(1).await;
+        // A renewal writes the subscription anew; what was migrated is read again by the next start.
+        let callback = subscribers.url("/late");
+        let renewed = [("hub.secret", "another"), ("hub.lease_seconds", "864000")];
+        assert_eq!(leases_of_before(&hub).await, 2);
+        hub.subscribe(TOPIC, &callback, &renewed, 3).await;
+        eventually("the renewal is in force", || async { leases_of_before(&hub).await == 1 }).await;
         hub.stop().await;
-        well(&data, &keys, &["backup", file.to_str().unwrap()]).await;
-        let mut backup = Backup::read(&file);
-        backup.say("\"store\":3", &format!("\"store\":{version}"));
-        backup.change(|space, key, value| as_of_before(version, space, key, &value));
-        backup.write(&file);
-        well(&old, &keys, &["restore", file.to_str().unwrap()]).await;
-        // That is now what the other hub had, but for the mark.
-        let mark = old.join("engine");
-        let older = format!("{engine} {version}\n");
-        fs::write(&mark, &older).unwrap();
-        assert!(well(&old, &keys, &["fsck"]).await.contains("all well"));
-        assert_eq!(fs::read_to_string(&mark).unwrap(), older, "a look changes nothing");
-
-        destination.behave(|_| Reply::Agree);
-        let new = HubProcess::start_with(&old, &keys).await;
-        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 3\n"));
-        let retry = format!("/api/v1/deliveries/retry?topic={}", topic(0));
-        assert_eq!(new.admin_post(&retry, "").await.status, 200);
-        let got = destination.until_delivered(2).await;
-        assert!(got[1].text() == "owed" && got[1].header("x-hub-signature").starts_with("sha256="));
-        // A renewal writes the subscription anew.
-        new.subscribe(&topic(0), &destination.url("/cb"), &[("hub.secret", "s3cr3t")], 1).await;
-        new.publish(&topic(0), "next").await.unwrap();
-        destination.until("the next one", |seen| seen.iter().any(|one| one.body == "next")).await;
+        assert!(well(&data, &keys, &["fsck"]).await.contains("all well"));
+        hub.restart().await;
+        hub.publish(TOPIC, "of tomorrow").await.unwrap();
+        let last = got("/late", 4).await.pop().unwrap();
+        let signature = Signature::parse(last.header("x-hub-signature")).unwrap();
+        assert_eq!(last.text(), "of tomorrow");
+        assert_eq!(signature.verify(&Secret::new("another").unwrap(), &last.body), Ok(()));
+        assert_eq!(got("/well", 2).await[1].text(), "of tomorrow");
     }
+}
+
+/// How many leases are those of the archives, which end in 2036.
+async fn leases_of_before(hub: &HubProcess) -> usize {
+    let all = hub.admin("/api/v1/subscriptions").await.text();
+    all.matches("\"lease_end\":\"2036-").count()
+}
+
+/// The data folder in this archive.
+async fn unpacked(name: &str, into: &Path) -> PathBuf {
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/hub/stores/{name}.tar.gz"));
+    let mut tar = Command::new("tar");
+    assert!(tar.arg("-xzf").arg(archive).arg("-C").arg(into).status().await.unwrap().success());
+    into.join("data")
 }
