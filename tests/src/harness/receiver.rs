@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use resync_core::websub::{Secret, Signature};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -61,6 +62,13 @@ impl Seen {
             .next()
             .and_then(|offset| offset.parse().ok())
             .unwrap_or_default()
+    }
+
+    /// Whether it is signed with this secret, by the method that it names (W-166).
+    pub fn is_signed_with(&self, secret: &str) -> bool {
+        let secret = Secret::new(secret).expect("tests have secrets that may be");
+        Signature::parse(self.header("x-hub-signature"))
+            .is_ok_and(|signature| signature.verify(&secret, &self.body).is_ok())
     }
 
     /// The body as text.

@@ -2,16 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use resync_core::websub::{Secret, Signature};
 use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form, post};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://source.example/topic";
-
-fn signed_with(delivery: &Seen, secret: &str) -> bool {
-    Signature::parse(delivery.header("x-hub-signature"))
-        .is_ok_and(|signature| signature.verify(&Secret::new(secret).unwrap(), &delivery.body).is_ok())
-}
 
 #[tokio::test]
 async fn w010_w011_w013_w018_w060_w085_w086_a_request_is_taken_with_and_without_a_secret_and_again() {
@@ -116,9 +110,9 @@ async fn w017_w018_w055_w165_w191_w194_b21_each_subscription_is_signed_with_its_
     hub.subscribe(TOPIC, &other.url("/cb"), &[("hub.secret", "second")], 2).await;
     hub.subscribe(TOPIC, &none.url("/cb"), &[], 3).await;
     hub.publish(TOPIC, "x\0y").await.unwrap();
-    assert!(signed_with(&one.until_delivered(1).await[0], &longest));
+    assert!(one.until_delivered(1).await[0].is_signed_with(&longest));
     let delivery = other.until_delivered(1).await.remove(0);
-    assert!(signed_with(&delivery, "second") && !signed_with(&delivery, &longest));
+    assert!(delivery.is_signed_with("second") && !delivery.is_signed_with(&longest));
     assert!(delivery.header("x-hub-signature").starts_with("sha256="));
     assert!(none.until_delivered(1).await[0].headers.get("x-hub-signature").is_none());
 }

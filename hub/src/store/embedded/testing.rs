@@ -162,15 +162,19 @@ pub(super) fn damage(engine: &dyn Engine, space: Space) {
 
 /// Makes the first subscription of a closed store of fjall unreadable.
 pub(crate) fn damage_subscription(directory: &Path) {
-    damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::Subscriptions);
+    damage_closed(directory, Space::Subscriptions);
 }
 
 /// Makes the first pair of a closed store of fjall lead nowhere.
 pub(crate) fn damage_subscription_index(directory: &Path) {
-    damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::SubscriptionIndex);
+    damage_closed(directory, Space::SubscriptionIndex);
 }
 
 /// Makes the first notification of a closed store of fjall unreadable.
 pub(crate) fn damage_log(directory: &Path) {
-    damage(&Fjall::open(&directory.join("fjall")).unwrap(), Space::Log);
+    damage_closed(directory, Space::Log);
+}
+
+fn damage_closed(directory: &Path, space: Space) {
+    damage(&Fjall::open(&directory.join("fjall")).unwrap(), space);
 }
