@@ -538,6 +538,7 @@ impl TopicState {
         // Who caught up and fell behind again since the last checkpoint has a new record, which must stay.
         let mut caught_up = std::mem::take(&mut self.caught_up);
         caught_up.retain(|id| !self.members.get(id).is_some_and(|member| member.saved));
+        self.give_back();
         TopicCheckpoint { watermark, laggards, caught_up }
     }
 
@@ -556,6 +557,18 @@ impl TopicState {
     /// Where members have to get.
     pub(super) fn goal(&self) -> Offset {
         self.pass.as_ref().map_or(self.done, |pass| pass.target)
+    }
+
+    /// A tree that was emptied keeps its last node: of members more than a kilobyte, and in each shard there may be ten thousand topics.
+    fn give_back(&mut self) {
+        if self.members.is_empty() {
+            self.members = BTreeMap::new();
+        }
+        for ids in [&mut self.attached, &mut self.parked] {
+            if ids.is_empty() {
+                *ids = BTreeSet::new();
+            }
+        }
     }
 
     fn remove_member(&mut self, id: SubscriptionId) {
