@@ -6,19 +6,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use fjall::compaction::Leveled;
 use fjall::{Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use super::journals;
 use crate::store::{Result, StoreError};
 
+// A keyspace keeps the four bounds below as it was made with them: one of an earlier version has its own until it is restored from a backup.
+
 /// Bytes of a keyspace that are held in memory until they are written as a table. An entry takes about three times its own
-/// size there, so what fjall takes by itself (64 MiB for each keyspace) would be most of a hub's memory. A keyspace keeps the bound that
-/// it was made with: one of an earlier version has its own until it is restored from a backup.
+/// size there, so what fjall takes by itself (64 MiB for each keyspace) would be most of a hub's memory.
 const CONTENT_MEMTABLE: u64 = 8 * 1024 * 1024;
 /// The same for small records. Some are written over and over, all the old ones stay until then, and each keyspace fills at a pace of its
 /// own: with as much as content has, a hub would grow for an hour until the slowest is full for the first time.
 const RECORD_MEMTABLE: u64 = 1024 * 1024;
+/// Bytes of a table on the disk. Four of them are the first level, with all of which what was in memory is merged: fjall's own 64 MiB would
+/// have four small tables rewrite up to 256 MiB. A compaction holds the keys' filter of the table that it writes in memory.
+const CONTENT_TABLE: u64 = 16 * 1024 * 1024;
+const RECORD_TABLE: u64 = 4 * 1024 * 1024;
 /// Bytes of tables that are kept as they were read. What delivery needs again and again has caches of its own.
 const BLOCK_CACHE: u64 = 16 * 1024 * 1024;
 /// Bytes of journals, which a start has to read.
@@ -45,10 +51,7 @@ impl Opened {
         };
         let keyspaces = Space::ALL
             .iter()
-            .map(|space| {
-                let options = || KeyspaceCreateOptions::default().max_memtable_size(held_in_memory(*space));
-                database.keyspace(space.name(), options).map_err(|e| write_error(&e))
-            })
+            .map(|space| database.keyspace(space.name(), || options(*space)).map_err(|e| write_error(&e)))
             .collect::<Result<_>>()?;
         Ok(Self { database, keyspaces })
     }
@@ -129,11 +132,13 @@ impl fmt::Debug for Fjall {
     }
 }
 
-fn held_in_memory(space: Space) -> u64 {
-    match space {
-        Space::Log | Space::Bodies => CONTENT_MEMTABLE,
-        _ => RECORD_MEMTABLE,
-    }
+fn options(space: Space) -> KeyspaceCreateOptions {
+    let (held_in_memory, table) = match space {
+        Space::Log | Space::Bodies => (CONTENT_MEMTABLE, CONTENT_TABLE),
+        _ => (RECORD_MEMTABLE, RECORD_TABLE),
+    };
+    let levels = Leveled::default().with_table_target_size(table);
+    KeyspaceCreateOptions::default().max_memtable_size(held_in_memory).compaction_strategy(Arc::new(levels))
 }
 
 fn builder(directory: &Path) -> DatabaseBuilder<Database> {
