@@ -6,7 +6,7 @@
 //! alone is measured with a small hub that is started again and again, and then delivers once to each.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -48,8 +48,10 @@ pub struct ScaleReport {
     pub subscribing: Option<Rate>,
     /// The large hub.
     pub large: Size,
-    /// The small one.
+    /// The small one, just before …
     pub small: Size,
+    /// … and just after, since a machine is not always as quick: ratios are with the mean of both.
+    pub small_again: Size,
     /// The small one just after its start, over connections that stand.
     pub small_cold: Cold,
     /// Resident bytes for each subscription, before anything is delivered.
@@ -104,70 +106,105 @@ pub struct Size {
 /// When a delivery does not come, or whatever the network or the disk reports.
 pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> {
     let audience = Audience { topics: plan.topics, subscribers: plan.subscribers, hosts: HOSTS };
-    let (large, subscribing) = measure(audience, 1, &plan.engine, folder).await?;
-    let subscribers = plan.subscribers.min(SMALL_SUBSCRIBERS);
-    let small = Audience { topics: SMALL_SUBSCRIBERS / subscribers, subscribers, hosts: HOSTS };
-    let beside = tempfile::tempdir_in(".")?;
-    let (small, _) = measure(small, SMALL_NOTIFICATIONS, &plan.engine, beside.path()).await?;
+    let (mut staged, subscribing) = Staged::new(audience, &plan.engine, folder).await?;
+    let small = measure_small(plan).await?;
+    let large = staged.measure(1).await?;
+    let small_again = measure_small(plan).await?;
     let beside = tempfile::tempdir_in(".")?;
     let small_cold = measure_cold(&plan.engine, beside.path()).await?;
     // Sizes of a machine are far below 2^52.
     #[expect(clippy::cast_precision_loss)]
     let memory_per_subscription = large.memory.saturating_sub(small.memory) as f64
         / (large.subscriptions - small.subscriptions).max(1) as f64;
+    let small_seconds = f64::midpoint(small.seconds_each(), small_again.seconds_each());
     Ok(ScaleReport {
         subscribing,
         memory_per_subscription,
-        time_ratio: small.fan_out.per_second / large.fan_out.per_second,
-        cpu_ratio: large.cpu / small.cpu,
+        time_ratio: large.seconds_each() / small_seconds,
+        cpu_ratio: large.cpu / f64::midpoint(small.cpu, small_again.cpu),
         time_ratio_cold: small_cold.fan_out.per_second / large.fan_out.per_second,
         cpu_ratio_cold: large.cpu / small_cold.cpu,
         large,
         small,
+        small_again,
         small_cold,
     })
 }
 
-async fn measure(
-    audience: Audience,
-    notifications: u32,
-    engine: &str,
-    folder: &Path,
-) -> Result<(Size, Option<Rate>), Failure> {
-    let (data, note) = (folder.join("data"), folder.join("port"));
-    let port = fs::read_to_string(&note).ok().and_then(|port| port.parse().ok());
-    let receiver = Receiver::start_at(audience.subscriptions(), port.unwrap_or(0)).await?;
-    let mut hub = HubProcess::prepare(&data, &[("STORE_ENGINE", engine)]);
-    let mut subscribing = None;
-    if port.is_none() {
-        hub.restart().await;
-        let began = Instant::now();
-        audience.subscribe(&hub, &receiver).await?;
-        subscribing = Some(Rate::new(audience.subscriptions() as u64, began.elapsed()));
-        hub.stop().await;
-        fs::write(&note, receiver.port().to_string())?;
+impl Size {
+    /// For each delivery.
+    fn seconds_each(&self) -> f64 {
+        1.0 / self.fan_out.per_second
     }
-    let began = Instant::now();
-    hub.restart().await;
-    hub.until_ready().await;
-    let start = began.elapsed().as_secs_f64();
-    let (memory, cpu_before) = usage(&mut hub)?;
-    let (publishing, fan_out) = deliver(audience, notifications, &hub, &receiver).await?;
-    let (memory_after, cpu) = usage(&mut hub)?;
-    let uneven = receiver.uneven(notifications);
-    hub.stop().await;
-    let size = Size {
-        subscriptions: audience.subscriptions(),
-        store: bytes_below(&data)?,
-        start,
-        memory,
-        memory_after,
-        cpu: (cpu - cpu_before) * 1e6 / (fan_out.per_second * fan_out.seconds),
-        publishing,
-        fan_out,
-        uneven,
-    };
-    Ok((size, subscribing))
+}
+
+/// A new hub with so few subscriptions that everything stays in its caches.
+async fn measure_small(plan: &Scale) -> Result<Size, Failure> {
+    let subscribers = plan.subscribers.min(SMALL_SUBSCRIBERS);
+    let audience = Audience { topics: SMALL_SUBSCRIBERS / subscribers, subscribers, hosts: HOSTS };
+    let beside = tempfile::tempdir_in(".")?;
+    let (mut staged, _) = Staged::new(audience, &plan.engine, beside.path()).await?;
+    let size = staged.measure(SMALL_NOTIFICATIONS).await?;
+    if size.uneven > 0 {
+        return Err(format!(
+            "{} subscriptions of a small hub did not get everything exactly once",
+            size.uneven
+        )
+        .into());
+    }
+    Ok(size)
+}
+
+/// A hub that is stopped, and its subscribers.
+struct Staged {
+    audience: Audience,
+    receiver: Receiver,
+    hub: HubProcess,
+    data: PathBuf,
+}
+
+impl Staged {
+    /// All subscribe, unless the folder has a hub's data already.
+    async fn new(audience: Audience, engine: &str, folder: &Path) -> Result<(Self, Option<Rate>), Failure> {
+        let (data, note) = (folder.join("data"), folder.join("port"));
+        let port = fs::read_to_string(&note).ok().and_then(|port| port.parse().ok());
+        let receiver = Receiver::start_at(audience.subscriptions(), port.unwrap_or(0)).await?;
+        let mut hub = HubProcess::prepare(&data, &[("STORE_ENGINE", engine)]);
+        let mut subscribing = None;
+        if port.is_none() {
+            hub.restart().await;
+            let began = Instant::now();
+            audience.subscribe(&hub, &receiver).await?;
+            subscribing = Some(Rate::new(audience.subscriptions() as u64, began.elapsed()));
+            hub.stop().await;
+            fs::write(&note, receiver.port().to_string())?;
+        }
+        Ok((Self { audience, receiver, hub, data }, subscribing))
+    }
+
+    /// Starts it and lets it deliver.
+    async fn measure(&mut self, notifications: u32) -> Result<Size, Failure> {
+        let began = Instant::now();
+        self.hub.restart().await;
+        self.hub.until_ready().await;
+        let start = began.elapsed().as_secs_f64();
+        let (memory, cpu_before) = usage(&mut self.hub)?;
+        let (publishing, fan_out) = deliver(self.audience, notifications, &self.hub, &self.receiver).await?;
+        let (memory_after, cpu) = usage(&mut self.hub)?;
+        let uneven = self.receiver.uneven(notifications);
+        self.hub.stop().await;
+        Ok(Size {
+            subscriptions: self.audience.subscriptions(),
+            store: bytes_below(&self.data)?,
+            start,
+            memory,
+            memory_after,
+            cpu: (cpu - cpu_before) * 1e6 / (fan_out.per_second * fan_out.seconds),
+            publishing,
+            fan_out,
+            uneven,
+        })
+    }
 }
 
 /// Two topics with the same hosts: deliveries of the first open the connections, those of the second are measured.
