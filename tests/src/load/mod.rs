@@ -53,7 +53,7 @@ pub use report::report;
 pub use run::{Alone, Options, hyper_alone, receiver_alone, run};
 pub use scale::{Cold, Scale, ScaleReport, Size, scale};
 pub use scenario::{
-    Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Mistake, Pattern, Publishing, Receivers,
+    Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Mistake, Pace, Pattern, Publishing, Receivers,
     Scenario, Spell, When, names as scenarios,
 };
 

@@ -9,9 +9,10 @@ mod wrong_hub;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use resync_tests::harness::{binary, eventually};
-use resync_tests::load::{Live, Options, RunResult, Scenario, run};
+use resync_tests::load::{Failure, Live, Options, RunResult, Scenario, run};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
@@ -33,12 +34,16 @@ payload = "200 B"
 "#;
 
 async fn result(text: &str, hub: Option<String>) -> RunResult {
+    let result = try_result(text, hub).await.unwrap();
+    println!("{result}");
+    result
+}
+
+async fn try_result(text: &str, hub: Option<String>) -> Result<RunResult, Failure> {
     let scenario = Scenario::parse("of a test", text).unwrap();
     let folder = tempdir().unwrap();
     let options = Options { hub, hub_pid: None, bound: false, live: Live::Silent };
-    let result = run(&scenario, &options, folder.path()).await.unwrap();
-    println!("{result}");
-    result
+    run(&scenario, &options, folder.path()).await
 }
 
 /// The names of the faults that are found in a hub with this vice, and how often.
@@ -54,6 +59,8 @@ fn count(found: &[(String, u64)], name: &str) -> u64 {
     found.iter().find(|(of, _)| of == name).map_or(0, |(_, count)| *count)
 }
 
+/// What a slow hub takes for a delivery.
+const SLOW: Duration = Duration::from_millis(5);
 /// 300 notifications to ten subscribers each.
 const DELIVERIES: u64 = 3_000;
 
@@ -65,6 +72,52 @@ async fn a_hub_that_keeps_its_word_is_not_blamed() {
     let rung = &result.rungs[0];
     assert_eq!((rung.published.acknowledged, rung.judgement.delivered), (300, DELIVERIES));
     assert_eq!(rung.delivered.latency.count, DELIVERIES, "each has its latency");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_of_what_a_hub_can_do_is_asked_of_it() {
+    let hub = WrongHub::start(Vice::IsSlow(SLOW)).await;
+    let result = result(&SHORT.replace("rate = 100", "share = 0.4"), Some(hub.url())).await;
+    let rung = &result.rungs[0];
+    let limit = rung.delivered.limit_per_second.unwrap();
+    assert!(
+        (10.0..=20.0 / SLOW.as_secs_f64()).contains(&limit),
+        "20 subscribers, one after the other: {limit}"
+    );
+    let (asked, delivered) = (3.0 * 0.4 * limit, f64::from(u32::try_from(rung.judgement.delivered).unwrap()));
+    // Deliveries of a topic come by the ten.
+    assert!((delivered - asked).abs() <= 20.0, "{delivered} of {asked}");
+    assert!(rung.judgement.findings.is_empty(), "nothing of the burst before: {:?}", rung.judgement);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_share_is_asked_of_a_hub_of_which_nobody_can_say_what_it_can_do() {
+    let share = SHORT.replace("rate = 100", "share = 0.4");
+    let pinged = share.replace("[publish]", "[publish]\nby = \"ping\"");
+    let few = share.replace("share = 0.4", "share = 0.01").replace("topics = 2", "topics = 1");
+    let dropping = Vice::DropsOneIn(1_000);
+    for (text, vice, why) in [
+        (&pinged, Vice::None, "write publish.rate instead of publish.share"),
+        (&share, dropping, "it made mistakes: "),
+        (&few, Vice::IsSlow(SLOW), "too few are due in the scenario's time"),
+    ] {
+        let hub = WrongHub::start(vice).await;
+        let error = try_result(text, Some(hub.url())).await.unwrap_err().to_string();
+        assert!(error.contains(why), "{why}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_stays_with_a_hub_that_runs_on() {
+    let hub = WrongHub::start(Vice::None).await;
+    let moving = format!("{SHORT}[churn]\ncomers = 5\nstay = \"1h\"\n");
+    let result = result(&moving, Some(hub.url())).await;
+    assert!(
+        result.rungs[0].judgement.owed > DELIVERIES,
+        "some came while it ran: {:?}",
+        result.rungs[0].judgement
+    );
+    eventually("the last one has left", async || hub.subscribed() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -419,6 +472,14 @@ kind = "resolver-fails"
     ] {
         let line = said.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {said}"));
         assert!(line.contains(place), "{line}");
+    }
+    for (instead, line) in [("rate = 100\nshare = 0.4", "line 12"), ("share = 0.4", "line 11")] {
+        let pattern = if line == "line 12" { "steady" } else { "poisson" };
+        let text = SHORT.replace("steady", pattern).replace("rate = 100", instead);
+        let mistakes = Scenario::parse("both", &text).unwrap_err();
+        assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+        let said = mistakes[0].to_string();
+        assert!(said.starts_with(line) && said.contains("in place of publish.rate"), "{said}");
     }
     let none = Command::new(binary("resync-load")).args(["run", "nothing-such"]).output().unwrap();
     assert!(String::from_utf8(none.stderr).unwrap().contains("`resync-load scenarios` lists them"));

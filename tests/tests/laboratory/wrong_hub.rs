@@ -47,15 +47,24 @@ pub(crate) enum Vice {
     SignsWrongly,
     /// It signs nothing.
     NeverSigns,
+    /// Each delivery waits so long, and the next one for it.
+    IsSlow(Duration),
     /// It answers before it stores, and dies after so many notifications.
     ForgetsWhenItDiesAfter(u64),
 }
 
-type Subscriptions = Arc<Mutex<Vec<(String, UnboundedSender<Bytes>)>>>;
+type Subscriptions = Arc<Mutex<Vec<Subscription>>>;
+
+struct Subscription {
+    topic: String,
+    callback: String,
+    bodies: UnboundedSender<Bytes>,
+}
 
 /// The running hub; it stops when dropped.
 pub(crate) struct WrongHub {
     address: SocketAddr,
+    subscriptions: Subscriptions,
     _running: JoinSet<()>,
 }
 
@@ -82,13 +91,18 @@ impl WrongHub {
             dies: tokio::sync::Notify::new(),
         });
         let mut running = JoinSet::new();
+        let subscriptions = Arc::clone(&state.subscriptions);
         running.spawn(lives(listener, address, Arc::clone(&state)));
         running.spawn(stores(state));
-        Self { address, _running: running }
+        Self { address, subscriptions, _running: running }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}/hub", self.address)
+    }
+
+    pub(crate) fn subscribed(&self) -> usize {
+        self.subscriptions.lock().unwrap().len()
     }
 }
 
@@ -131,8 +145,8 @@ async fn stores(state: Arc<State>) {
 }
 
 fn distribute(state: &State, topic: &str, body: &Bytes) {
-    for (_, subscription) in state.subscriptions.lock().unwrap().iter().filter(|(found, _)| found == topic) {
-        let _ = subscription.send(body.clone());
+    for subscription in state.subscriptions.lock().unwrap().iter().filter(|one| one.topic == topic) {
+        let _ = subscription.bodies.send(body.clone());
     }
 }
 
@@ -167,18 +181,24 @@ fn subscribe(state: &Arc<State>, form: &[u8]) {
         let mut pairs = url::form_urlencoded::parse(form);
         pairs.find(|(found, _)| found == name).map(|(_, value)| value.into_owned()).unwrap()
     };
-    let (topic, callback, state) = (of("hub.topic"), of("hub.callback"), Arc::clone(state));
+    let (mode, topic, callback, state) =
+        (of("hub.mode"), of("hub.topic"), of("hub.callback"), Arc::clone(state));
     let key = SigningKey::new(SignatureMethod::Sha256, &Secret::new(of("hub.secret")).unwrap());
     tokio::spawn(async move {
         let mut url = Url::parse(&callback).unwrap();
         url.query_pairs_mut()
-            .append_pair("hub.mode", "subscribe")
+            .append_pair("hub.mode", &mode)
             .append_pair("hub.topic", &topic)
             .append_pair("hub.challenge", "a challenge");
         let answer = send(&url, "GET", "", b"").await.unwrap();
         assert_eq!(answer.body, b"a challenge");
-        let (sender, receiver) = unbounded_channel();
-        state.subscriptions.lock().unwrap().push((topic, sender));
+        if mode == "unsubscribe" {
+            let is_over = |one: &Subscription| one.topic == topic && one.callback == callback;
+            state.subscriptions.lock().unwrap().retain(|one| !is_over(one));
+            return;
+        }
+        let (bodies, receiver) = unbounded_channel();
+        state.subscriptions.lock().unwrap().push(Subscription { topic, callback, bodies });
         url.set_query(None);
         serve(&state, &Subscriber { callback: url, key, vice: state.vice }, receiver).await;
     });
@@ -213,6 +233,7 @@ async fn serve(state: &State, to: &Subscriber, mut bodies: UnboundedReceiver<Byt
                 to.deliver(&[&body[..body.len() - 1], b"!"].concat()).await;
                 continue;
             }
+            Vice::IsSlow(time) => sleep(time).await,
             _ => {}
         }
         to.deliver(&body).await;

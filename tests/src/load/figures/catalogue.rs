@@ -303,6 +303,12 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         program: Program::Scenario("soak", &[]),
         figures: &[
             Figure::new("half an hour: deliveries", "/rungs/0/delivered/per_second", "/s"),
+            Figure::new(
+                "half an hour: deliveries, of what the hub can do",
+                "/rungs/0/delivered/ratio_to_limit",
+                "",
+            )
+            .at_least(0.69),
             Figure::new("half an hour: delivered after, p99", P99, "ms"),
             Figure::new("half an hour: memory grows by, an hour", "/rungs/0/slopes/memory", "B"),
             Figure::new("half an hour: p99 grows by, an hour", "/rungs/0/slopes/delivery_p99", "ms"),

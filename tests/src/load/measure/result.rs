@@ -97,6 +97,10 @@ pub struct Delivered {
     pub per_second: f64,
     /// By the bound's requests a second.
     pub ratio_to_bound: Option<f64>,
+    /// What the hub delivers a second when more is due than it can do; `None` where the scenario's rate is no share of that.
+    pub limit_per_second: Option<f64>,
+    /// By that.
+    pub ratio_to_limit: Option<f64>,
     /// To receivers that are well.
     pub latency: Quantiles,
     /// To all others.

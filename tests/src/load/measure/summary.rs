@@ -38,8 +38,12 @@ impl fmt::Display for Rung {
             latency.max
         )?;
         let latency = &delivered.latency;
-        let ratio =
-            delivered.ratio_to_bound.map_or_else(String::new, |ratio| format!(", {ratio:.2} of the bound"));
+        let share = |ratio: Option<f64>, of: &str| ratio.map(|ratio| format!(", {ratio:.2} of {of}"));
+        let ratio = [
+            share(delivered.ratio_to_bound, "the bound"),
+            share(delivered.ratio_to_limit, "what the hub can do"),
+        ];
+        let ratio: String = ratio.into_iter().flatten().collect();
         writeln!(
             f,
             "  delivered  {} ({} refused), {:.0}/s{ratio}; p50 {:.2} p90 {:.2} p99 {:.2} p99.9 {:.2} max {:.1} ms",

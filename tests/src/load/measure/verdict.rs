@@ -34,6 +34,7 @@ pub(in crate::load) fn verdicts(expect: &Expect, rung: &Rung) -> Vec<Verdict> {
     bounded("delivery latency, p99", "ms", p99(delivered.latency), expect.delivery_p99, false);
     bounded("deliveries a second", "/s", Some(delivered.per_second), expect.deliveries_per_second, true);
     bounded("ratio to the bound", "", delivered.ratio_to_bound, expect.ratio_to_bound, true);
+    bounded("ratio to what the hub can do", "", delivered.ratio_to_limit, expect.ratio_to_limit, true);
     let hub = rung.resources.as_ref();
     bounded("CPU for a delivery", "µs", hub.map(|hub| hub.cpu_per_delivery), expect.cpu_per_delivery, false);
     let bytes = |bound: Option<u64>| bound.map(float);
@@ -71,6 +72,7 @@ mod tests {
             delivery_p50: Some(5.0),
             delivery_p99: Some(5.0),
             ratio_to_bound: Some(0.5),
+            ratio_to_limit: Some(0.5),
             cpu_per_delivery: Some(50.0),
             memory_per_subscription: Some(500),
             disk_per_notification: Some(500),

@@ -35,6 +35,7 @@ type Of = fn(&RunResult, &Rung) -> Option<f64>;
 const FIGURES: &[(&str, &str, Of)] = &[
     ("deliveries", "/s", |_, rung| Some(rung.delivered.per_second)),
     ("of the bare client loop", "", |_, rung| rung.delivered.ratio_to_bound),
+    ("of what the hub can do", "", |_, rung| rung.delivered.ratio_to_limit),
     ("delivery, p50", "ms", |_, rung| Some(rung.delivered.latency.p50)),
     ("delivery, p90", "ms", |_, rung| Some(rung.delivered.latency.p90)),
     ("delivery, p99", "ms", |_, rung| Some(rung.delivered.latency.p99)),

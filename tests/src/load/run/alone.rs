@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use super::sink::Sink;
 use super::stamp::Stamp;
 use crate::load::Failure;
-use crate::load::scenario::{Plan, Scenario};
+use crate::load::scenario::{Pattern, Plan, Scenario};
 
 /// The run that bodies must name.
 const RUN: u32 = 1;
@@ -41,7 +41,7 @@ pub struct Alone {
 pub fn receiver_alone(bytes: u32) -> Result<Alone, Failure> {
     let mut scenario = Scenario::parse("alone", SCENARIO).map_err(|mistakes| format!("{mistakes:?}"))?;
     scenario.publish.payload = (bytes, bytes);
-    let plan = Plan::new(&scenario, 1);
+    let plan = Plan::new(&scenario, Pattern::Burst { size: 1, every: Duration::MAX }, 1);
     let sink = Sink::start(RUN, 1, Duration::ZERO, &plan, 1)?;
     sink.world.begin();
     let url = format!("http://{}:{}/0", Sink::address(sink.world.host_of(0)), sink.port);

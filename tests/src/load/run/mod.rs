@@ -6,6 +6,7 @@ mod hub;
 mod publishing;
 mod sampler;
 mod serving;
+mod share;
 mod sink;
 mod stamp;
 mod subscribing;
@@ -21,15 +22,16 @@ use self::faults::{DOMAIN, Fate, OurHub, noticed};
 use self::hub::{Body, Endpoint};
 use self::publishing::Publishers;
 use self::sampler::{Sampler, Taken};
+use self::share::{Paced, paced};
 use self::sink::{Sink, World};
 use self::subscribing::Subscribers;
 use super::Failure;
 use super::limit::{Limit, limit};
 use super::measure::{
-    Bound, Delivered, Excuse, FaultReport, Ledger, Live, Machine, Outcome, Overhead, Posted, Published,
-    Quantiles, Resources, Rule, RunResult, Rung, Slopes, Subscription, float, verdicts,
+    Bound, Delivered, Excuse, FaultReport, Ledger, Live, Machine, Meter, Outcome, Overhead, Posted,
+    Published, Quantiles, Resources, Rule, RunResult, Rung, Slopes, Subscription, float, verdicts,
 };
-use super::scenario::{By, FaultKind, Pattern, Plan, Scenario};
+use super::scenario::{By, FaultKind, Pace, Pattern, Plan, Scenario};
 
 pub use alone::{Alone, hyper_alone, receiver_alone};
 
@@ -67,9 +69,15 @@ pub async fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Resul
     } else {
         None
     };
+    let memory_empty = options.hub_pid.map(|pid| Meter::default().read(Some(pid)).memory);
     let mut rungs = Vec::new();
     for &subscribers in &scenario.audience.subscribers {
-        rungs.push(Run { scenario, options, bound, subscribers }.measure(folder, &mut live).await?);
+        let paced = match scenario.publish.pace {
+            Pace::Given(pattern) => Paced { pattern, limit: None },
+            Pace::Share(share) => paced(share, scenario, options, subscribers, folder, &mut live).await?,
+        };
+        let run = Run { scenario, options, paced, bound, memory_empty, subscribers };
+        rungs.push(run.measure(folder, &mut live).await?);
     }
     let engine =
         scenario.hub.iter().find(|(key, _)| key == "STORE_ENGINE").map_or("fjall", |(_, engine)| engine);
@@ -107,14 +115,17 @@ async fn bound(scenario: &Scenario, folder: &Path) -> Result<Bound, Failure> {
 struct Run<'r> {
     scenario: &'r Scenario,
     options: &'r Options,
+    paced: Paced,
     bound: Option<Bound>,
+    /// Of a hub elsewhere, before it heard of this tool.
+    memory_empty: Option<u64>,
     subscribers: u32,
 }
 
 impl Run<'_> {
     async fn measure(&self, folder: &Path, live: &mut Live) -> Result<Rung, Failure> {
         let scenario = self.scenario;
-        let plan = Plan::new(scenario, self.subscribers);
+        let plan = Plan::new(scenario, self.paced.pattern, self.subscribers);
         let folder = tempfile::tempdir_in(folder)?;
         let body = Body::default();
         let (ours, url) = self.hub(folder.path(), &body).await?;
@@ -131,7 +142,7 @@ impl Run<'_> {
             domain: scenario.audience.named.then_some(DOMAIN),
         };
         let mut sampler = Sampler::new(body.clone(), live);
-        let memory_empty = sampler.hub().memory;
+        let memory_empty = self.memory_empty.unwrap_or_else(|| sampler.hub().memory);
         sampler.say(&format!("subscribing {} to {topics} topics of {url} …", self.subscribers));
         let subscribing_per_second = subscribers.subscribe_all(self.subscribers).await?;
         match &ours {
@@ -179,10 +190,16 @@ impl Run<'_> {
         let memory = (memory_empty, memory_subscribed);
         let resources = self.resources(&taken, memory, syncs, &delivered, &published);
         let overhead = overhead(&taken, delivered.accepted, publishers.lateness.whole());
-        let series = sampler.finish();
         if let Some(ours) = fate.ours {
             ours.kill().await;
+        } else {
+            // It runs on, and would deliver the next run's notifications to nobody.
+            let staying = subscribers.leave(plan.subscribers).await;
+            if staying > 0 {
+                sampler.say(&format!("{staying} subscriptions of this run stay with the hub"));
+            }
         }
+        let series = sampler.finish();
         let mut rung = Rung {
             subscribers: self.subscribers,
             topics,
@@ -287,6 +304,8 @@ impl Run<'_> {
             refused: world.refused(),
             per_second,
             ratio_to_bound: self.bound.map(|bound| per_second / bound.requests_per_second),
+            limit_per_second: self.paced.limit,
+            ratio_to_limit: self.paced.limit.map(|limit| per_second / limit),
             latency: world.well.whole(),
             latency_of_sick: world.sick.whole(),
         }
@@ -294,7 +313,7 @@ impl Run<'_> {
 
     /// Deliveries a second: of the middle burst, or of all.
     fn throughput(&self, plan: &Plan, subscriptions: &[Subscription]) -> f64 {
-        let is_burst = matches!(self.scenario.publish.pattern, Pattern::Burst { .. });
+        let is_burst = matches!(self.paced.pattern, Pattern::Burst { .. });
         let measured = plan.posts.partition_point(|post| post.due < self.scenario.warmup);
         let mut bursts: Vec<(Duration, Duration, u64)> = Vec::new();
         let mut of_post = vec![0; plan.posts.len()];

@@ -196,6 +196,13 @@ impl World {
         self.verified.load(Ordering::Relaxed)
     }
 
+    /// Whether the hub has verified it, and has not asked since whether it wants to leave.
+    pub(super) fn is_subscribed(&self, subscriber: u32) -> bool {
+        let subscriber = &self.subscribers[subscriber as usize];
+        let is = |of: &AtomicU64| of.load(Ordering::SeqCst) > 0;
+        is(&subscriber.verified) && !is(&subscriber.ended)
+    }
+
     pub(super) fn host_of(&self, subscriber: u32) -> u32 {
         self.subscribers[subscriber as usize].host
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use futures_util::future::try_join_all;
+use futures_util::stream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::hub::Endpoint;
@@ -19,6 +21,10 @@ const AT_ONCE: usize = 16;
 const AHEAD: u64 = 4_096;
 /// How long no verification may come.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The same when all leave: nothing depends on it any more.
+const PATIENCE_AT_THE_END: Duration = Duration::from_secs(5);
+/// Between two looks at who has left.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Whoever asks in the subscribers' names.
 #[derive(Clone, Debug)]
@@ -49,6 +55,25 @@ impl Subscribers {
         try_join_all((0..AT_ONCE).map(|_| one())).await?;
         self.until_verified(before + u64::from(count)).await?;
         Ok(f64::from(count) / began.elapsed().as_secs_f64())
+    }
+
+    /// Ends the subscriptions of the first so many, as far as the hub lets them; how many stay.
+    pub(super) async fn leave(&self, count: u32) -> usize {
+        let staying = || (0..count).filter(|number| self.world.is_subscribed(*number));
+        let asking = stream::iter(staying()).for_each_concurrent(AT_ONCE, async |number| {
+            // One that the hub does not let go is counted below.
+            let _ = self.ask(number, Motion::Unsubscribe).await;
+        });
+        asking.await;
+        let (mut seen, mut since) = (staying().count(), Instant::now());
+        while seen > 0 && since.elapsed() < PATIENCE_AT_THE_END {
+            sleep(LOOK).await;
+            let left = staying().count();
+            if left < seen {
+                (seen, since) = (left, Instant::now());
+            }
+        }
+        seen
     }
 
     /// Asks for a subscription, or for its end.

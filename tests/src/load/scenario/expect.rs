@@ -15,6 +15,8 @@ pub struct Expect {
     pub deliveries_per_second: Option<f64>,
     /// Of the bare client loop's rate, at least.
     pub ratio_to_bound: Option<f64>,
+    /// Of what the hub can do, at least, where the rate is a share of that.
+    pub ratio_to_limit: Option<f64>,
     /// In microseconds.
     pub cpu_per_delivery: Option<f64>,
     /// Bytes.
@@ -49,6 +51,7 @@ impl Expect {
             delivery_p99: milliseconds("delivery_p99"),
             deliveries_per_second: keys.number("deliveries_per_second", 0.0, 1e9),
             ratio_to_bound: keys.number("ratio_to_bound", 0.0, 100.0),
+            ratio_to_limit: keys.number("ratio_to_limit", 0.0, 1.0),
             cpu_per_delivery: keys.duration("cpu_per_delivery").map(|time| time.as_secs_f64() * 1e6),
             memory_per_subscription: keys.size("memory_per_subscription"),
             disk_per_notification: keys.size("disk_per_notification"),

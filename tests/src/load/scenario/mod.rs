@@ -67,7 +67,7 @@ pub struct Publishing {
     /// Content is posted, or the hub is pinged and fetches it.
     pub by: By,
     /// When.
-    pub pattern: Pattern,
+    pub pace: Pace,
     /// Bytes of a notification, from and to.
     pub payload: (u32, u32),
     /// Connections to the hub at once.
@@ -81,6 +81,15 @@ pub enum By {
     Content,
     /// The hub is told that the topic has changed, and fetches it: the newest one is owed.
     Ping,
+}
+
+/// How fast is published.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As the scenario says.
+    Given(Pattern),
+    /// Steadily, so that this share is delivered of what the hub delivers when more is due than it can do. That is measured first.
+    Share(f64),
 }
 
 /// When notifications are due, over all topics.

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::reader::{Keys, Mistake, Source, count, duration, size};
 use super::{
-    Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Pattern, Publishing, Receivers, Scenario,
+    Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Pace, Pattern, Publishing, Receivers, Scenario,
     Spell, When,
 };
 
@@ -103,24 +103,7 @@ fn audience(keys: Keys<'_, '_>) -> Option<Audience> {
 
 fn publishing(keys: Keys<'_, '_>) -> Option<Publishing> {
     let by = keys.word("by", &[("content", By::Content), ("ping", By::Ping)]).unwrap_or(By::Content);
-    let words = [("steady", 0), ("poisson", 1), ("burst", 2)];
-    let word = keys.word("pattern", &words);
-    let word = keys.required("pattern", word, "\"steady\", \"poisson\" or \"burst\"");
-    let pattern = match word {
-        Some(2) => {
-            let (size, every) = (whole(keys.count("size", 1, 10_000_000)), keys.duration("every"));
-            let size = keys.required("size", size, "say how many notifications are due at once");
-            let every = every.filter(|every| !every.is_zero()).unwrap_or(Duration::MAX);
-            size.map(|size| Pattern::Burst { size, every })
-        }
-        Some(word) => {
-            let rate = keys.number("rate", 0.001, MOST_RATE);
-            let rate =
-                keys.required("rate", rate, "say how many notifications a second are due over all topics");
-            rate.map(|rate| if word == 0 { Pattern::Steady(rate) } else { Pattern::Poisson(rate) })
-        }
-        None => None,
-    };
+    let pace = pace(&keys);
     let what = "a size from 64 B to 1 MiB such as \"1 KiB\", or a list of the smallest and the largest";
     let payload = keys.read("payload", what, |value| {
         let one = |value| whole(size(value).filter(|size| (LEAST_PAYLOAD..=MOST_PAYLOAD).contains(size)));
@@ -136,10 +119,35 @@ fn publishing(keys: Keys<'_, '_>) -> Option<Publishing> {
     keys.finish();
     Some(Publishing {
         by,
-        pattern: pattern?,
+        pace: pace?,
         payload: payload.unwrap_or((1_000, 1_000)),
         connections: connections.unwrap_or(64),
     })
+}
+
+fn pace(keys: &Keys<'_, '_>) -> Option<Pace> {
+    let words = [("steady", 0), ("poisson", 1), ("burst", 2)];
+    let word = keys.word("pattern", &words);
+    let word = keys.required("pattern", word, "\"steady\", \"poisson\" or \"burst\"")?;
+    if word == 2 {
+        let (size, every) = (whole(keys.count("size", 1, 10_000_000)), keys.duration("every"));
+        let size = keys.required("size", size, "say how many notifications are due at once");
+        let every = every.filter(|every| !every.is_zero()).unwrap_or(Duration::MAX);
+        return size.map(|size| Pace::Given(Pattern::Burst { size, every }));
+    }
+    let (rate, share) = (keys.number("rate", 0.001, MOST_RATE), keys.number("share", 0.01, 1.0));
+    if keys.has("share") {
+        if keys.has("rate") || word != 0 {
+            keys.wrong(
+                "share",
+                "publish.share stands in place of publish.rate, and with pattern = \"steady\" only",
+            );
+        }
+        return share.map(Pace::Share);
+    }
+    let what = "say how many notifications a second are due over all topics, or, where they are steady, share = 0.7 of what the hub can do";
+    let rate = keys.required("rate", rate, what);
+    rate.map(|rate| Pace::Given(if word == 0 { Pattern::Steady(rate) } else { Pattern::Poisson(rate) }))
 }
 
 #[derive(Clone, Copy)]

@@ -52,11 +52,11 @@ pub(in crate::load) struct Plan {
 }
 
 impl Plan {
-    /// For an audience of so many.
-    pub(in crate::load) fn new(scenario: &Scenario, audience: u32) -> Self {
+    /// For an audience of so many, to whom is published in this pattern.
+    pub(in crate::load) fn new(scenario: &Scenario, pattern: Pattern, audience: u32) -> Self {
         // Each kind of thing has lots of its own, so that one more fault does not change the sizes of notifications.
         let rng = |kind: u64| Rng::with_seed(scenario.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ kind);
-        let mut posts = posts(scenario, &mut rng(1));
+        let mut posts = posts(scenario, pattern, &mut rng(1));
         let acts = acts(&scenario.faults, &mut rng(2));
         for act in &acts {
             if let FaultKind::Poison(status) = act.kind {
@@ -85,11 +85,11 @@ impl Plan {
     }
 }
 
-fn posts(scenario: &Scenario, rng: &mut Rng) -> Vec<Post> {
+fn posts(scenario: &Scenario, pattern: Pattern, rng: &mut Rng) -> Vec<Post> {
     let (from, to) = scenario.publish.payload;
     let mut dues = Vec::new();
     let mut at = Duration::ZERO;
-    match scenario.publish.pattern {
+    match pattern {
         Pattern::Steady(rate) => {
             for number in 0_u32.. {
                 at = Duration::from_secs_f64(f64::from(number) / rate);
@@ -188,6 +188,7 @@ fn manners(scenario: &Scenario, rng: &mut Rng) -> Vec<Behaviour> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::scenario::Pace;
 
     const MIXED: &str = r#"
 about = "everything that is drawn by lot"
@@ -214,7 +215,9 @@ between = ["1s", "9s"]
 "#;
 
     fn plan(text: &str) -> Plan {
-        Plan::new(&Scenario::parse("mixed", text).unwrap(), 50)
+        let scenario = Scenario::parse("mixed", text).unwrap();
+        let Pace::Given(pattern) = scenario.publish.pace else { panic!("{scenario:?} gives no pattern") };
+        Plan::new(&scenario, pattern, 50)
     }
 
     #[test]
