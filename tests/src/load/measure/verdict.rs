@@ -93,7 +93,7 @@ mod tests {
     fn what_was_expected_and_not_measured_does_not_hold() {
         let published = Published { acknowledged: 1, ..Published::default() };
         let failed = failed(&Rung { published, ..Rung::default() });
-        assert_eq!(failed.len(), 11, "{failed:?}");
+        assert_eq!(failed.len(), 12, "{failed:?}");
         assert!(
             failed.contains(&"NOT  publish latency, p99: not measured (≤ 5.00)".to_owned()),
             "{failed:?}"
