@@ -68,11 +68,20 @@ const choose = async (page, selector, text) => {
   throw new Error(`no way to ${text} by the keyboard at ${page.url()}`);
 };
 
+// Waits until the focus is in the field that has it from the beginning: a browser gives it only when it first paints, which on a
+// busy machine comes after the page has loaded, and what is typed before is lost. The page itself has no scripts that could wait.
+const focused = async (page) => {
+  for (const until = Date.now() + 30_000; Date.now() < until; await new Promise((next) => setTimeout(next, 50))) {
+    if (await page.evaluate(() => document.activeElement?.matches("[autofocus]"))) return;
+  }
+  throw new Error(`no field of ${page.url()} has the focus from the beginning`);
+};
+
 // Comes in, goes to a subscription, and has it tried again, as an operator does who has neither mouse nor scripts.
 const door = await browser.newPage();
 await door.setJavaScriptEnabled(false);
 await door.goto(`${asked.origin}/login`);
-// The field has the focus from the beginning.
+await focused(door);
 await door.keyboard.type(asked.token);
 await choose(door, "button", "Log in");
 if (new URL(door.url()).pathname !== "/") throw new Error(`not let in: ${door.url()}`);
