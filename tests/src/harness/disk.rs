@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::ops::AddAssign;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -64,6 +65,14 @@ pub struct Loss {
     pub torn: usize,
     /// Names that were made, replaced or removed, and whose folder was not synced.
     pub names: usize,
+}
+
+impl AddAssign for Loss {
+    fn add_assign(&mut self, more: Self) {
+        self.pages += more.pages;
+        self.torn += more.torn;
+        self.names += more.names;
+    }
 }
 
 /// How much survives one power cut.

@@ -458,7 +458,7 @@ mod tests {
     /// Where it is written what a program of this repository says.
     fn source(program: &Program) -> Option<String> {
         Some(match program {
-            Program::Test([tests], _) => format!("tests/tests/{tests}.rs"),
+            Program::Test([tests], _) => format!("tests/tests/{tests}/main.rs"),
             Program::Test([tests, module], _) => {
                 format!("tests/tests/{tests}/{}.rs", module.trim_end_matches(':'))
             }
