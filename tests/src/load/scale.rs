@@ -1,9 +1,10 @@
 //! `resync-load scale`: many subscriptions, few or many to a topic, against a small hub in the same run.
 //!
 //! The large hub delivers to each subscription once, of which it has read nothing before. A small one finds everything in its
-//! caches from the second notification on: the ratios with it say what growth costs together with being cold. Its topics have as
-//! many subscribers as the large one's, up to all that it has, so that a post is shared by as many deliveries. What being cold costs
-//! alone is measured with a small hub that is started again and again, and then delivers once to each.
+//! caches from the second notification on: the ratios with it say what growth costs together with being cold. It makes as many
+//! deliveries (at least one burst), and its topics have as many subscribers as the large one's, up to all that it has, so that a post
+//! is shared by as many of them. What being cold costs alone is measured with a small hub that is started again and again, and then delivers once to
+//! each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::harness::HubProcess;
 
 /// The small case.
 const SMALL_SUBSCRIBERS: usize = 1_000;
+/// What it is sent in one burst.
 const SMALL_NOTIFICATIONS: u32 = 200;
 /// How often the small hub is started again, to deliver once to subscriptions of which it has read nothing.
 const COLD_STARTS: usize = 30;
@@ -108,7 +110,7 @@ pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> 
     let audience = Audience { topics: plan.topics, subscribers: plan.subscribers, hosts: HOSTS };
     let (mut staged, subscribing) = Staged::new(audience, &plan.engine, folder).await?;
     let small = measure_small(plan).await?;
-    let large = staged.measure(1).await?;
+    let large = staged.measure(1, 1).await?;
     let small_again = measure_small(plan).await?;
     let beside = tempfile::tempdir_in(".")?;
     let small_cold = measure_cold(&plan.engine, beside.path()).await?;
@@ -144,7 +146,7 @@ async fn measure_small(plan: &Scale) -> Result<Size, Failure> {
     let audience = Audience { topics: SMALL_SUBSCRIBERS / subscribers, subscribers, hosts: HOSTS };
     let beside = tempfile::tempdir_in(".")?;
     let (mut staged, _) = Staged::new(audience, &plan.engine, beside.path()).await?;
-    let size = staged.measure(SMALL_NOTIFICATIONS).await?;
+    let size = staged.measure(SMALL_NOTIFICATIONS, bursts(plan, audience)).await?;
     if size.uneven > 0 {
         return Err(format!(
             "{} subscriptions of a small hub did not get everything exactly once",
@@ -153,6 +155,12 @@ async fn measure_small(plan: &Scale) -> Result<Size, Failure> {
         .into());
     }
     Ok(size)
+}
+
+/// How many bursts make as many deliveries as the large hub makes; one at least.
+fn bursts(plan: &Scale, small: Audience) -> u32 {
+    let in_one = small.subscriptions() * SMALL_NOTIFICATIONS as usize;
+    u32::try_from(plan.topics * plan.subscribers / in_one.max(1)).unwrap_or(u32::MAX).max(1)
 }
 
 /// A hub that is stopped, and its subscribers.
@@ -182,14 +190,24 @@ impl Staged {
         Ok((Self { audience, receiver, hub, data }, subscribing))
     }
 
-    /// Starts it and lets it deliver.
-    async fn measure(&mut self, notifications: u32) -> Result<Size, Failure> {
+    /// Starts it and lets it deliver, each burst after the last one has arrived.
+    async fn measure(&mut self, notifications: u32, bursts: u32) -> Result<Size, Failure> {
         let began = Instant::now();
         self.hub.restart().await;
         self.hub.until_ready().await;
         let start = began.elapsed().as_secs_f64();
         let (memory, cpu_before) = usage(&mut self.hub)?;
-        let (publishing, fan_out) = deliver(self.audience, notifications, &self.hub, &self.receiver).await?;
+        let (mut posting, mut delivering) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..bursts {
+            let (posted, delivered) =
+                deliver(self.audience, notifications, &self.hub, &self.receiver).await?;
+            posting += posted;
+            delivering += delivered;
+        }
+        let notifications = notifications * bursts;
+        let posts = self.audience.topics as u64 * u64::from(notifications);
+        let deliveries = self.audience.subscriptions() as u64 * u64::from(notifications);
+        let (publishing, fan_out) = (Rate::new(posts, posting), Rate::new(deliveries, delivering));
         let (memory_after, cpu) = usage(&mut self.hub)?;
         let uneven = self.receiver.uneven(notifications);
         self.hub.stop().await;
@@ -238,12 +256,13 @@ async fn measure_cold(engine: &str, data: &Path) -> Result<Cold, Failure> {
     Ok(Cold { starts: COLD_STARTS, cpu: cpu * 1e6 / (fan_out.per_second * fan_out.seconds), fan_out })
 }
 
+/// From the first post to the last acknowledgement, and to the last delivery.
 async fn deliver(
     audience: Audience,
     notifications: u32,
     hub: &HubProcess,
     receiver: &Receiver,
-) -> Result<(Rate, Rate), Failure> {
+) -> Result<(Duration, Duration), Failure> {
     let (next, posts) = (AtomicUsize::new(0), audience.topics * notifications as usize);
     let one = || async {
         let mut publisher = Publisher::to(hub).await?;
@@ -255,15 +274,15 @@ async fn deliver(
             publisher.post(&Audience::topic(number % audience.topics), &stamped(1_000)).await?;
         }
     };
+    let due = receiver.total() + audience.subscriptions() as u64 * u64::from(notifications);
     let began = Instant::now();
     try_join_all((0..PUBLISHERS).map(|_| one())).await?;
-    let publishing = Rate::new(posts as u64, began.elapsed());
-    let count = audience.subscriptions() as u64 * u64::from(notifications);
-    receiver.until(count).await?;
-    let took = began.elapsed();
+    let posting = began.elapsed();
+    receiver.until(due).await?;
+    let delivering = began.elapsed();
     // A repetition would come now.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    Ok((publishing, Rate::new(count, took)))
+    Ok((posting, delivering))
 }
 
 fn bytes_below(folder: &Path) -> Result<u64, Failure> {
@@ -272,4 +291,20 @@ fn bytes_below(folder: &Path) -> Result<u64, Failure> {
         bytes += std::os::unix::fs::MetadataExt::blocks(&entry?.metadata()?) * 512;
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_small_hub_makes_as_many_deliveries_as_the_large_one_and_one_burst_at_least() {
+        let bursts = |topics, subscribers, small| {
+            let plan = Scale { topics, subscribers, engine: String::new() };
+            bursts(&plan, Audience { topics: 1, subscribers: small, hosts: HOSTS })
+        };
+        assert_eq!(bursts(1, 1_000_000, 1_000), 5);
+        assert_eq!(bursts(10_000, 100, 1_000), 5);
+        assert_eq!(bursts(10, 10, 1_000), 1);
+    }
 }

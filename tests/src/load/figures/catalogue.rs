@@ -186,7 +186,11 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
                 .at_most(1.3),
             Figure::new("10,000 topics of 100: CPU of a delivery by that of 10 topics", "/cpu_ratio", "")
                 .at_most(1.3),
-            Figure::new("10,000 topics of 100: CPU, by that of 10 just after a start", "/cpu_ratio_cold", ""),
+            Figure::new(
+                "10,000 topics of 100: CPU, by that of 1,000 just after a start",
+                "/cpu_ratio_cold",
+                "",
+            ),
             Figure::new("10,000 topics of 100: without exactly one", "/large/uneven", "").at_most(0.0),
         ],
     },
