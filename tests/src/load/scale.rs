@@ -2,9 +2,9 @@
 //!
 //! The large hub delivers to each subscription once, of which it has read nothing before. A small one finds everything in its
 //! caches from the second notification on: the ratios with it say what growth costs together with being cold. It makes as many
-//! deliveries (at least one burst), and its topics have as many subscribers as the large one's, up to all that it has, so that a post
-//! is shared by as many of them. What being cold costs alone is measured with a small hub that is started again and again, and then delivers once to
-//! each.
+//! deliveries (at least one burst), and its topics have as many subscribers as the large one's, up to all that it has, so that a
+//! post is shared by as many of them. What being cold costs alone is measured with a small hub that is started again and again,
+//! and then delivers one notification to all subscribers of one topic.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,9 +92,9 @@ pub struct Size {
     pub memory: u64,
     /// Resident bytes after the deliveries.
     pub memory_after: u64,
-    /// What was posted, from the first to the last acknowledgement.
+    /// What was posted, from the first to the last acknowledgement of each burst.
     pub publishing: Rate,
-    /// From the first post to the last delivery.
+    /// From the first post to the last delivery of each burst.
     pub fan_out: Rate,
     /// Microseconds of CPU for each delivery.
     pub cpu: f64,
@@ -160,7 +160,7 @@ async fn measure_small(plan: &Scale) -> Result<Size, Failure> {
 /// How many bursts make as many deliveries as the large hub makes; one at least.
 fn bursts(plan: &Scale, small: Audience) -> u32 {
     let in_one = small.subscriptions() * SMALL_NOTIFICATIONS as usize;
-    u32::try_from(plan.topics * plan.subscribers / in_one.max(1)).unwrap_or(u32::MAX).max(1)
+    u32::try_from(plan.topics * plan.subscribers / in_one).unwrap_or(u32::MAX).max(1)
 }
 
 /// A hub that is stopped, and its subscribers.

@@ -40,12 +40,6 @@ pub(crate) struct Trial {
     pub(crate) heavy: bool,
 }
 
-impl Trial {
-    pub(crate) const fn of(engine: &'static str, deaths: usize) -> Self {
-        Self { engine, deaths, power: false, errors: false, heavy: false }
-    }
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     deaths: usize,
@@ -67,44 +61,10 @@ impl AddAssign for Tally {
     }
 }
 
-async fn receivers() -> Vec<Receiver> {
-    let mut receivers = Vec::new();
-    for host in 0..HOSTS {
-        receivers.push(Receiver::start_at(IpAddr::V4(Ipv4Addr::new(127, 0, 1, host + 1))).await);
-    }
-    receivers
-}
-
-/// From now on two of them refuse something, and one is slow, so that there is always something under way.
-fn give_tempers(receivers: &[Receiver]) {
-    receivers[0].behave(|_| Reply::Late(Duration::from_millis(20)));
-    for host in [2, 3] {
-        receivers[host].behave(move |seen| match temper(host, seen) {
-            204 => Reply::Agree,
-            status => Reply::Status(status, String::new()),
-        });
-    }
-}
-
-async fn subscribe_all(hub: &HubProcess, receivers: &[Receiver]) -> Vec<Steady> {
-    let mut steady = Vec::new();
-    for (host, receiver) in receivers.iter().enumerate() {
-        for number in 0..TOPICS {
-            for copy in 0..2 {
-                let path = format!("/set{number}/copy{copy}");
-                let callback = receiver.url(&path);
-                steady.push(Steady { host, topic: number, path });
-                hub.subscribe(&topic(number), &callback, &[("hub.secret", "s")], steady.len()).await;
-            }
-        }
-    }
-    steady
-}
-
 impl Trial {
-    /// Nothing is promised to be taken over a disk that fails, nor by sled once the power was cut.
-    fn may_refuse(self) -> bool {
-        self.errors || (self.power && self.engine == "sled")
+    /// A hub that dies by `kill -9`.
+    pub(crate) const fn of(engine: &'static str, deaths: usize) -> Self {
+        Self { engine, deaths, power: false, errors: false, heavy: false }
     }
 
     /// One hub with all its deaths.
@@ -157,6 +117,11 @@ impl Trial {
         Ok(Tally { deaths: deaths.len(), acknowledged, changes, refused, repeated, loss })
     }
 
+    /// Nothing is promised to be taken over a disk that fails, nor by sled once the power was cut.
+    fn may_refuse(self) -> bool {
+        self.errors || (self.power && self.engine == "sled")
+    }
+
     fn clients(
         self,
         hub: SocketAddr,
@@ -173,6 +138,40 @@ impl Trial {
         }
         clients
     }
+}
+
+async fn receivers() -> Vec<Receiver> {
+    let mut receivers = Vec::new();
+    for host in 0..HOSTS {
+        receivers.push(Receiver::start_at(IpAddr::V4(Ipv4Addr::new(127, 0, 1, host + 1))).await);
+    }
+    receivers
+}
+
+/// From now on two of them refuse something, and one is slow, so that there is always something under way.
+fn give_tempers(receivers: &[Receiver]) {
+    receivers[0].behave(|_| Reply::Late(Duration::from_millis(20)));
+    for host in [2, 3] {
+        receivers[host].behave(move |seen| match temper(host, seen) {
+            204 => Reply::Agree,
+            status => Reply::Status(status, String::new()),
+        });
+    }
+}
+
+async fn subscribe_all(hub: &HubProcess, receivers: &[Receiver]) -> Vec<Steady> {
+    let mut steady = Vec::new();
+    for (host, receiver) in receivers.iter().enumerate() {
+        for number in 0..TOPICS {
+            for copy in 0..2 {
+                let path = format!("/set{number}/copy{copy}");
+                let callback = receiver.url(&path);
+                steady.push(Steady { host, topic: number, path });
+                hub.subscribe(&topic(number), &callback, &[("hub.secret", "s")], steady.len()).await;
+            }
+        }
+    }
+    steady
 }
 
 /// The disk fails for a while. Then either the hub goes on by itself, or it dies while the disk still fails.
