@@ -155,7 +155,10 @@ enum Command {
         /// Subscribers of each
         #[arg(long, default_value_t = 1_000_000)]
         subscribers: usize,
-        /// Keep the hub's data in this folder, and use what is there; without it, in a temporary one
+        /// How often it is measured; of each figure the middle one counts
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Keep the hub's data in this folder as it is when all have subscribed, and use what is there; without it, in a temporary one
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
         /// The engine of the hub's store
@@ -342,11 +345,11 @@ fn run(command: Command) -> Result<(), Failure> {
             let plan = Recovery { subscriptions, missed, per_host, away, engine };
             show(&measure(recovery(&plan, folder.path()))?, json)
         }
-        Command::Scale { topics, subscribers, keep, engine, json } => {
+        Command::Scale { topics, subscribers, rounds, keep, engine, json } => {
             let temporary = tempfile::tempdir_in(".")?;
             let folder = keep.unwrap_or_else(|| temporary.path().to_owned());
             std::fs::create_dir_all(&folder)?;
-            let plan = Scale { topics, subscribers, engine };
+            let plan = Scale { topics, subscribers, engine, rounds: rounds.max(1) };
             show(&measure(scale(&plan, &folder))?, json)
         }
         Command::Publish { publishers, seconds, timed, payload, engine, json } => {

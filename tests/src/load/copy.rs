@@ -11,7 +11,7 @@ use resync_publisher::{BaseUrl, Settings, build};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Failure;
+use super::{Failure, middle};
 use crate::harness::{RESYNC, binary, python_with};
 use crate::tree::differences;
 
@@ -84,7 +84,7 @@ pub fn copy(plan: &Copy, folder: &Path) -> Result<CopyReport, Failure> {
             // It stays until the end: some file systems are slow to make files soon after many were removed.
         }
     }
-    let times_faster = middle(&python) / middle(&ours);
+    let times_faster = middle(python.iter().copied()) / middle(ours.iter().copied());
     Ok(CopyReport { files: plan.files, bytes, ours, python, again, times_faster })
 }
 
@@ -126,12 +126,6 @@ fn timed(command: &mut Command) -> Result<f64, Failure> {
     }
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     Err(format!("{command:?} ended with {}: {}", output.status, said.concat()).into())
-}
-
-fn middle(seconds: &[f64]) -> f64 {
-    let mut sorted = seconds.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
 }
 
 /// Serves the documents, and what is no document from the collection.

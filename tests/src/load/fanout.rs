@@ -110,7 +110,7 @@ pub async fn fanout(plan: &Fanout, folder: &Path) -> Result<FanoutReport, Failur
         bounds = again;
         rounds.push(Round { hub, publishing, bare });
     }
-    let uneven = receiver.uneven(1 + plan.notifications * u32::try_from(plan.rounds)?);
+    let uneven = receiver.take_uneven(1 + plan.notifications * u32::try_from(plan.rounds)?);
     let (hub_memory, cpu_after) = usage(&pid)?;
     hub.stop().await;
     let all = Rate::new(count * plan.rounds as u64, Duration::from_secs_f64(cpu_after - cpu_before));

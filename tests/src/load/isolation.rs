@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::delays::{stamped, stamped_at, until_due};
 use super::receiver::{Receiver, Temper};
 use super::stage::{Audience, Publisher};
-use super::{Failure, Rate};
+use super::{Failure, Rate, middle};
 use crate::harness::HubProcess;
 
 /// After sick hosts have fallen ill, until the paced part begins.
@@ -71,7 +71,7 @@ pub async fn isolation(plan: &Isolation) -> Result<IsolationReport, Failure> {
         rounds.push((once(plan, false).await?, once(plan, true).await?));
     }
     let (well, sick): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
-    let (well, sick) = (middle(&well), middle(&sick));
+    let (well, sick) = (middle_of(&well), middle_of(&sick));
     Ok(IsolationReport {
         sick_hosts: plan.hosts / plan.sick_one_in,
         well,
@@ -124,11 +124,7 @@ async fn once(plan: &Isolation, sick: bool) -> Result<Health, Failure> {
 }
 
 /// The middle of each value by itself.
-fn middle(rounds: &[Health]) -> Health {
-    let of = |value: fn(&Health) -> f64| {
-        let mut values: Vec<f64> = rounds.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
+fn middle_of(rounds: &[Health]) -> Health {
+    let of = |value: fn(&Health) -> f64| middle(rounds.iter().map(value));
     Health { burst: of(|one| one.burst), p50: of(|one| one.p50), p99: of(|one| one.p99) }
 }

@@ -51,7 +51,7 @@ pub use publish::{Publish, PublishReport, Publishers, Spread, publish};
 pub use recovery::{Recovery, RecoveryReport, recovery};
 pub use report::report;
 pub use run::{Alone, Options, hyper_alone, receiver_alone, run};
-pub use scale::{Cold, Scale, ScaleReport, Size, scale};
+pub use scale::{Round, Scale, ScaleReport, Size, scale};
 pub use scenario::{
     Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Mistake, Pace, Pattern, Publishing, Receivers,
     Scenario, Spell, When, names as scenarios,
@@ -59,6 +59,13 @@ pub use scenario::{
 
 /// What a measurement may fail by.
 pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// The middle one of the rounds of a measurement; of an even number the higher one of both. There is one at least.
+fn middle(rounds: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = rounds.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
 
 /// So many of something in so long a time.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -158,9 +158,9 @@ impl Receiver {
         Ok(())
     }
 
-    /// How many subscribers did not get exactly so many.
-    pub(super) fn uneven(&self, each: u32) -> usize {
-        self.tally.of.iter().filter(|count| count.load(Ordering::Relaxed) != each).count()
+    /// How many subscribers did not get exactly so many since this was asked last.
+    pub(super) fn take_uneven(&self, each: u32) -> usize {
+        self.tally.of.iter().filter(|count| count.swap(0, Ordering::Relaxed) != each).count()
     }
 }
 

@@ -77,7 +77,7 @@ pub async fn recovery(plan: &Recovery, folder: &Path) -> Result<RecoveryReport, 
     hub.stop().await;
     Ok(RecoveryReport {
         deliveries,
-        uneven: receiver.uneven(plan.missed),
+        uneven: receiver.take_uneven(plan.missed),
         most_at_once: receiver.most_at_once(0),
         until_first,
         until_last,

@@ -3,8 +3,8 @@
 //! The large hub delivers to each subscription once, of which it has read nothing before. A small one finds everything in its
 //! caches from the second notification on: the ratios with it say what growth costs together with being cold. It makes as many
 //! deliveries (at least one burst), and its topics have as many subscribers as the large one's, up to all that it has, so that a
-//! post is shared by as many of them. What being cold costs alone is measured with a small hub that is started again and again,
-//! and then delivers one notification to all subscribers of one topic.
+//! post is shared by as many of them. It is measured before and after the large one, and all of it several times over: a machine is
+//! not always as quick. Each time the large hub starts with its data as it was when all had subscribed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,15 +18,13 @@ use walkdir::WalkDir;
 use super::delays::stamped;
 use super::receiver::Receiver;
 use super::stage::{Audience, Publisher, usage};
-use super::{Failure, Rate};
+use super::{Failure, Rate, middle};
 use crate::harness::HubProcess;
 
 /// The small case.
 const SMALL_SUBSCRIBERS: usize = 1_000;
 /// What it is sent in one burst.
 const SMALL_NOTIFICATIONS: u32 = 200;
-/// How often the small hub is started again, to deliver once to subscriptions of which it has read nothing.
-const COLD_STARTS: usize = 30;
 /// Who post, each over a connection of its own: what one alone could post would be the bound of many topics.
 const PUBLISHERS: usize = 16;
 /// On 127/8.
@@ -41,6 +39,8 @@ pub struct Scale {
     pub subscribers: usize,
     /// The engine of the hub's store.
     pub engine: String,
+    /// How often it is measured; of each figure the middle one counts.
+    pub rounds: usize,
 }
 
 /// What came out.
@@ -48,39 +48,41 @@ pub struct Scale {
 pub struct ScaleReport {
     /// Subscriptions made over HTTP, each verified; `None` when they were there already.
     pub subscribing: Option<Rate>,
-    /// The large hub.
-    pub large: Size,
+    /// Resident bytes for each subscription, before anything is delivered.
+    pub memory_per_subscription: f64,
+    /// Seconds from the start of the large hub's process to its readiness.
+    pub start: f64,
+    /// Deliveries a second of the large hub.
+    pub per_second: f64,
+    /// Time for each delivery, the large hub's by the small one's.
+    pub time_ratio: f64,
+    /// CPU time for each delivery, the large hub's by the small one's.
+    pub cpu_ratio: f64,
+    /// Subscriptions of the large hub that did not get everything exactly once, of all rounds.
+    pub uneven: usize,
+    /// All rounds.
+    pub rounds: Vec<Round>,
+}
+
+/// The large hub, and the small one around it: ratios are with the mean of both.
+#[derive(Clone, Debug, Serialize)]
+pub struct Round {
     /// The small one, just before …
-    pub small: Size,
-    /// … and just after, since a machine is not always as quick: ratios are with the mean of both.
-    pub small_again: Size,
-    /// The small one just after its start, over connections that stand.
-    pub small_cold: Cold,
+    pub before: Size,
+    /// … the large one …
+    pub large: Size,
+    /// … and the small one just after, which is the one before the next.
+    pub after: Size,
     /// Resident bytes for each subscription, before anything is delivered.
     pub memory_per_subscription: f64,
     /// Time for each delivery, the large hub's by the small one's.
     pub time_ratio: f64,
     /// CPU time for each delivery, the large hub's by the small one's.
     pub cpu_ratio: f64,
-    /// Time for each delivery, the large hub's by that of a small one that is cold too.
-    pub time_ratio_cold: f64,
-    /// CPU time for each delivery, the large hub's by that of a small one that is cold too.
-    pub cpu_ratio_cold: f64,
-}
-
-/// Deliveries to subscriptions that the hub had not read before.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Cold {
-    /// Starts of the hub, each with one notification.
-    pub starts: usize,
-    /// All their deliveries, in the time from each post to the last delivery.
-    pub fan_out: Rate,
-    /// Microseconds of CPU for each delivery.
-    pub cpu: f64,
 }
 
 /// A hub with so many subscriptions.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Size {
     /// How many.
     pub subscriptions: usize,
@@ -102,35 +104,49 @@ pub struct Size {
     pub uneven: usize,
 }
 
-/// Measures. The large hub's data is in `folder`, and stays there for the next time.
+/// Measures. The large hub's data is in `folder`, and stays there for the next time as it was when all had subscribed.
 ///
 /// # Errors
 /// When a delivery does not come, or whatever the network or the disk reports.
 pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> {
     let audience = Audience { topics: plan.topics, subscribers: plan.subscribers, hosts: HOSTS };
-    let (mut staged, subscribing) = Staged::new(audience, &plan.engine, folder).await?;
-    let small = measure_small(plan).await?;
-    let large = staged.measure(1, 1).await?;
-    let small_again = measure_small(plan).await?;
-    let beside = tempfile::tempdir_in(".")?;
-    let small_cold = measure_cold(&plan.engine, beside.path()).await?;
-    // Sizes of a machine are far below 2^52.
-    #[expect(clippy::cast_precision_loss)]
-    let memory_per_subscription = large.memory.saturating_sub(small.memory) as f64
-        / (large.subscriptions - small.subscriptions).max(1) as f64;
-    let small_seconds = f64::midpoint(small.seconds_each(), small_again.seconds_each());
+    let (staged, subscribing) = Staged::new(audience, &plan.engine, folder).await?;
+    let mut rounds = Vec::new();
+    let mut before = measure_small(plan).await?;
+    for _ in 0..plan.rounds {
+        let large = staged.measure_copy(&folder.join("round")).await?;
+        let after = measure_small(plan).await?;
+        rounds.push(Round::new(before, large, after));
+        before = after;
+    }
+    let middle = |of: fn(&Round) -> f64| middle(rounds.iter().map(of));
     Ok(ScaleReport {
         subscribing,
-        memory_per_subscription,
-        time_ratio: large.seconds_each() / small_seconds,
-        cpu_ratio: large.cpu / f64::midpoint(small.cpu, small_again.cpu),
-        time_ratio_cold: small_cold.fan_out.per_second / large.fan_out.per_second,
-        cpu_ratio_cold: large.cpu / small_cold.cpu,
-        large,
-        small,
-        small_again,
-        small_cold,
+        memory_per_subscription: middle(|round| round.memory_per_subscription),
+        start: middle(|round| round.large.start),
+        per_second: middle(|round| round.large.fan_out.per_second),
+        time_ratio: middle(|round| round.time_ratio),
+        cpu_ratio: middle(|round| round.cpu_ratio),
+        uneven: rounds.iter().map(|round| round.large.uneven).sum(),
+        rounds,
     })
+}
+
+impl Round {
+    fn new(before: Size, large: Size, after: Size) -> Self {
+        // Sizes of a machine are far below 2^52.
+        #[expect(clippy::cast_precision_loss)]
+        let memory_per_subscription = large.memory.saturating_sub(before.memory) as f64
+            / (large.subscriptions - before.subscriptions).max(1) as f64;
+        Self {
+            before,
+            large,
+            after,
+            memory_per_subscription,
+            time_ratio: large.seconds_each() / f64::midpoint(before.seconds_each(), after.seconds_each()),
+            cpu_ratio: large.cpu / f64::midpoint(before.cpu, after.cpu),
+        }
+    }
 }
 
 impl Size {
@@ -145,8 +161,8 @@ async fn measure_small(plan: &Scale) -> Result<Size, Failure> {
     let subscribers = plan.subscribers.min(SMALL_SUBSCRIBERS);
     let audience = Audience { topics: SMALL_SUBSCRIBERS / subscribers, subscribers, hosts: HOSTS };
     let beside = tempfile::tempdir_in(".")?;
-    let (mut staged, _) = Staged::new(audience, &plan.engine, beside.path()).await?;
-    let size = staged.measure(SMALL_NOTIFICATIONS, bursts(plan, audience)).await?;
+    let (staged, _) = Staged::new(audience, &plan.engine, beside.path()).await?;
+    let size = staged.measure(&staged.data, SMALL_NOTIFICATIONS, bursts(plan, audience)).await?;
     if size.uneven > 0 {
         return Err(format!(
             "{} subscriptions of a small hub did not get everything exactly once",
@@ -163,11 +179,11 @@ fn bursts(plan: &Scale, small: Audience) -> u32 {
     u32::try_from(plan.topics * plan.subscribers / in_one).unwrap_or(u32::MAX).max(1)
 }
 
-/// A hub that is stopped, and its subscribers.
+/// Subscribers, and the data of the hub, which does not run, that they are subscribed to.
 struct Staged {
     audience: Audience,
     receiver: Receiver,
-    hub: HubProcess,
+    engine: String,
     data: PathBuf,
 }
 
@@ -177,30 +193,43 @@ impl Staged {
         let (data, note) = (folder.join("data"), folder.join("port"));
         let port = fs::read_to_string(&note).ok().and_then(|port| port.parse().ok());
         let receiver = Receiver::start_at(audience.subscriptions(), port.unwrap_or(0)).await?;
-        let mut hub = HubProcess::prepare(&data, &[("STORE_ENGINE", engine)]);
+        let staged = Self { audience, receiver, engine: engine.to_owned(), data };
         let mut subscribing = None;
         if port.is_none() {
+            let mut hub = staged.hub(&staged.data);
             hub.restart().await;
             let began = Instant::now();
-            audience.subscribe(&hub, &receiver).await?;
+            audience.subscribe(&hub, &staged.receiver).await?;
             subscribing = Some(Rate::new(audience.subscriptions() as u64, began.elapsed()));
             hub.stop().await;
-            fs::write(&note, receiver.port().to_string())?;
+            fs::write(&note, staged.receiver.port().to_string())?;
         }
-        Ok((Self { audience, receiver, hub, data }, subscribing))
+        Ok((staged, subscribing))
     }
 
-    /// Starts it and lets it deliver, each burst after the last one has arrived.
-    async fn measure(&mut self, notifications: u32, bursts: u32) -> Result<Size, Failure> {
+    fn hub(&self, data: &Path) -> HubProcess {
+        HubProcess::prepare(data, &[("STORE_ENGINE", &self.engine)])
+    }
+
+    /// One delivery to each, by a hub with a copy of the data, which is removed again.
+    async fn measure_copy(&self, copy: &Path) -> Result<Size, Failure> {
+        copy_folder(&self.data, copy)?;
+        let size = self.measure(copy, 1, 1).await?;
+        fs::remove_dir_all(copy)?;
+        Ok(size)
+    }
+
+    /// Lets a hub with this data deliver, each burst after the last one has arrived.
+    async fn measure(&self, data: &Path, notifications: u32, bursts: u32) -> Result<Size, Failure> {
+        let mut hub = self.hub(data);
         let began = Instant::now();
-        self.hub.restart().await;
-        self.hub.until_ready().await;
+        hub.restart().await;
+        hub.until_ready().await;
         let start = began.elapsed().as_secs_f64();
-        let (memory, cpu_before) = usage(&mut self.hub)?;
+        let (memory, cpu_before) = usage(&mut hub)?;
         let (mut posting, mut delivering) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..bursts {
-            let (posted, delivered) =
-                deliver(self.audience, notifications, &self.hub, &self.receiver).await?;
+            let (posted, delivered) = deliver(self.audience, notifications, &hub, &self.receiver).await?;
             posting += posted;
             delivering += delivered;
         }
@@ -208,12 +237,12 @@ impl Staged {
         let posts = self.audience.topics as u64 * u64::from(notifications);
         let deliveries = self.audience.subscriptions() as u64 * u64::from(notifications);
         let (publishing, fan_out) = (Rate::new(posts, posting), Rate::new(deliveries, delivering));
-        let (memory_after, cpu) = usage(&mut self.hub)?;
-        let uneven = self.receiver.uneven(notifications);
-        self.hub.stop().await;
+        let (memory_after, cpu) = usage(&mut hub)?;
+        let uneven = self.receiver.take_uneven(notifications);
+        hub.stop().await;
         Ok(Size {
             subscriptions: self.audience.subscriptions(),
-            store: bytes_below(&self.data)?,
+            store: bytes_below(data)?,
             start,
             memory,
             memory_after,
@@ -223,37 +252,6 @@ impl Staged {
             uneven,
         })
     }
-}
-
-/// Two topics with the same hosts: deliveries of the first open the connections, those of the second are measured.
-async fn measure_cold(engine: &str, data: &Path) -> Result<Cold, Failure> {
-    let audience = Audience { topics: 2, subscribers: SMALL_SUBSCRIBERS, hosts: HOSTS };
-    let receiver = Receiver::start(audience.subscriptions()).await?;
-    let mut hub = HubProcess::prepare(data, &[("STORE_ENGINE", engine)]);
-    hub.restart().await;
-    audience.subscribe(&hub, &receiver).await?;
-    hub.stop().await;
-    let (mut took, mut cpu) = (Duration::ZERO, 0.0);
-    for _ in 0..COLD_STARTS {
-        hub.restart().await;
-        hub.until_ready().await;
-        let mut publisher = Publisher::to(&hub).await?;
-        let before = receiver.total();
-        publisher.post(&Audience::topic(0), &stamped(1_000)).await?;
-        receiver.until(before + SMALL_SUBSCRIBERS as u64).await?;
-        // The last checkpoint of the first topic.
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let (_, cpu_before) = usage(&mut hub)?;
-        let began = Instant::now();
-        publisher.post(&Audience::topic(1), &stamped(1_000)).await?;
-        receiver.until(before + audience.subscriptions() as u64).await?;
-        took += began.elapsed();
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        cpu += usage(&mut hub)?.1 - cpu_before;
-        hub.stop().await;
-    }
-    let fan_out = Rate::new((COLD_STARTS * SMALL_SUBSCRIBERS) as u64, took);
-    Ok(Cold { starts: COLD_STARTS, cpu: cpu * 1e6 / (fan_out.per_second * fan_out.seconds), fan_out })
 }
 
 /// From the first post to the last acknowledgement, and to the last delivery.
@@ -285,6 +283,23 @@ async fn deliver(
     Ok((posting, delivering))
 }
 
+/// What was left of an earlier copy there is removed.
+fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    for entry in WalkDir::new(from) {
+        let entry = entry?;
+        let place = to.join(entry.path().strip_prefix(from)?);
+        if entry.file_type().is_dir() {
+            fs::create_dir(place)?;
+        } else {
+            fs::copy(entry.path(), place)?;
+        }
+    }
+    Ok(())
+}
+
 fn bytes_below(folder: &Path) -> Result<u64, Failure> {
     let mut bytes = 0;
     for entry in WalkDir::new(folder) {
@@ -298,9 +313,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_round_begins_with_a_copy_of_the_data_and_nothing_of_the_round_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["data", "round"].map(|name| folder.path().join(name));
+        fs::create_dir_all(from.join("store")).unwrap();
+        fs::write(from.join("store/table"), "subscribed").unwrap();
+        copy_folder(&from, &to).unwrap();
+        fs::write(to.join("store/table"), "delivered").unwrap();
+        fs::write(to.join("journal"), "delivered").unwrap();
+        copy_folder(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(to.join("store/table")).unwrap(), "subscribed");
+        assert!(!to.join("journal").exists());
+    }
+
+    #[test]
     fn the_small_hub_makes_as_many_deliveries_as_the_large_one_and_one_burst_at_least() {
         let bursts = |topics, subscribers, small| {
-            let plan = Scale { topics, subscribers, engine: String::new() };
+            let plan = Scale { topics, subscribers, engine: String::new(), rounds: 1 };
             bursts(&plan, Audience { topics: 1, subscribers: small, hosts: HOSTS })
         };
         assert_eq!(bursts(1, 1_000_000, 1_000), 5);

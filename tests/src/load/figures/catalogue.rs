@@ -164,18 +164,13 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         program: Program::Load(&["scale"]),
         figures: &[
             Figure::new("1,000,000 on one topic: memory of each", "/memory_per_subscription", "B"),
-            Figure::new("1,000,000 on one topic: start", "/large/start", "s"),
-            Figure::new("1,000,000 on one topic: deliveries", "/large/fan_out/per_second", "/s"),
-            Figure::new("1,000,000 on one topic: without exactly one", "/large/uneven", "").at_most(0.0),
+            Figure::new("1,000,000 on one topic: start", "/start", "s"),
+            Figure::new("1,000,000 on one topic: deliveries", "/per_second", "/s"),
+            Figure::new("1,000,000 on one topic: without exactly one", "/uneven", "").at_most(0.0),
             Figure::new("1,000,000 on one topic: time of a delivery by that of 1,000", "/time_ratio", "")
                 .at_most(1.3),
             Figure::new("1,000,000 on one topic: CPU of a delivery by that of 1,000", "/cpu_ratio", "")
                 .at_most(1.3),
-            Figure::new(
-                "1,000,000 on one topic: CPU, by that of 1,000 just after a start",
-                "/cpu_ratio_cold",
-                "",
-            ),
         ],
     },
     Measurement {
@@ -186,12 +181,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
                 .at_most(1.3),
             Figure::new("10,000 topics of 100: CPU of a delivery by that of 10 topics", "/cpu_ratio", "")
                 .at_most(1.3),
-            Figure::new(
-                "10,000 topics of 100: CPU, by that of 1,000 just after a start",
-                "/cpu_ratio_cold",
-                "",
-            ),
-            Figure::new("10,000 topics of 100: without exactly one", "/large/uneven", "").at_most(0.0),
+            Figure::new("10,000 topics of 100: without exactly one", "/uneven", "").at_most(0.0),
         ],
     },
     Measurement {
