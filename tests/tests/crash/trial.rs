@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::AddAssign;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -71,47 +72,29 @@ impl Trial {
     pub(crate) async fn run(self, seed: u64) -> Result<Tally, Fault> {
         let mut rng = Rng::with_seed(seed);
         let folder = tempdir().unwrap();
-        let data = folder.path().join("data");
-        std::fs::create_dir(&data).unwrap();
-        let mut disk = (self.power || self.errors).then(|| Disk::under(&data, u32::try_from(seed).unwrap()));
-        let mut hub = HubProcess::prepare(&data, &[&[("STORE_ENGINE", self.engine)][..], &QUICK].concat());
-        if let Some(disk) = &disk {
-            hub.environment().extend(disk.environment());
-        }
-        hub.restart().await;
+        let mut mortal = Mortal::start(self, &folder.path().join("data"), u32::try_from(seed).unwrap()).await;
         let receivers = receivers().await;
-        let steady = subscribe_all(&hub, &receivers).await;
+        let steady = subscribe_all(&mortal.hub, &receivers).await;
         give_tempers(&receivers);
         let known = Arc::new(Known { may_refuse: self.may_refuse(), ..Known::default() });
         let callbacks: Vec<_> =
             (0..RESTLESS).map(|which| receivers[1].url(&format!("/restless{which}"))).collect();
-        let clients = self.clients(hub.address, &callbacks, &known, &mut rng);
+        let clients = self.clients(mortal.hub.address, &callbacks, &known, &mut rng);
         let mut deaths = Vec::new();
         let mut loss = Loss::default();
         for _ in 0..self.deaths {
-            if let Some(disk) = disk.as_ref().filter(|_| self.errors) {
-                trouble(disk, &hub, &known, &mut rng).await?;
-            }
-            let life = Duration::from_millis(rng.u64(30..400));
-            sleep(if self.heavy { 5 * life } else { life }).await;
-            let at = Instant::now();
-            hub.kill().await;
-            if let Some(disk) = &mut disk {
-                disk.fail(Faults::NONE);
-            }
-            if let Some(disk) = disk.as_mut().filter(|_| self.power) {
-                loss += disk.cut_power(&mut rng);
-            }
-            hub.try_restart().await.map_err(Fault::Unreadable)?;
-            deaths.push(Death { at, succeeded_at: Instant::now() });
+            mortal.live(&known, &mut rng).await?;
+            let (death, lost) = mortal.die(&mut rng).await?;
+            deaths.push(death);
+            loss += lost;
         }
         known.stop.store(true, Ordering::SeqCst);
         for client in clients {
             client.await.expect("clients only stop when told");
         }
-        settle(&hub, &known, &callbacks, steady.len()).await?;
+        settle(&mortal.hub, &known, &callbacks, steady.len()).await?;
         let saves = Saves::of_posts(&known, self.errors);
-        let repeated = verdict(&hub, &known, &receivers, &steady, &deaths, &saves).await?;
+        let repeated = verdict(&mortal.hub, &known, &receivers, &steady, &deaths, &saves).await?;
         let (acknowledged, changes) = (known.posts.lock().unwrap().len(), *known.changes.lock().unwrap());
         let refused = *known.refused.lock().unwrap();
         Ok(Tally { deaths: deaths.len(), acknowledged, changes, refused, repeated, loss })
@@ -137,6 +120,51 @@ impl Trial {
             clients.push(tokio::spawn(weigh_down(hub, Arc::clone(known))));
         }
         clients
+    }
+}
+
+/// The hub of a trial, and the disk below it where that may fail.
+struct Mortal {
+    trial: Trial,
+    hub: HubProcess,
+    disk: Option<Disk>,
+}
+
+impl Mortal {
+    async fn start(trial: Trial, data: &Path, seed: u32) -> Self {
+        std::fs::create_dir(data).unwrap();
+        let disk = (trial.power || trial.errors).then(|| Disk::under(data, seed));
+        let mut hub = HubProcess::prepare(data, &[&[("STORE_ENGINE", trial.engine)][..], &QUICK].concat());
+        if let Some(disk) = &disk {
+            hub.environment().extend(disk.environment());
+        }
+        hub.restart().await;
+        Self { trial, hub, disk }
+    }
+
+    /// A while under load, and before it a disk that fails, if this is one of those trials.
+    async fn live(&self, known: &Known, rng: &mut Rng) -> Result<(), Fault> {
+        if let Some(disk) = self.disk.as_ref().filter(|_| self.trial.errors) {
+            trouble(disk, &self.hub, known, rng).await?;
+        }
+        let life = Duration::from_millis(rng.u64(30..400));
+        sleep(if self.trial.heavy { 5 * life } else { life }).await;
+        Ok(())
+    }
+
+    /// Dies, with the machine or without, and comes up again.
+    async fn die(&mut self, rng: &mut Rng) -> Result<(Death, Loss), Fault> {
+        let at = Instant::now();
+        self.hub.kill().await;
+        let mut loss = Loss::default();
+        if let Some(disk) = &mut self.disk {
+            disk.fail(Faults::NONE);
+            if self.trial.power {
+                loss = disk.cut_power(rng);
+            }
+        }
+        self.hub.try_restart().await.map_err(Fault::Unreadable)?;
+        Ok((Death { at, succeeded_at: Instant::now() }, loss))
     }
 }
 
