@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -111,7 +112,7 @@ enum Command {
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(2..))]
         sick_one_in: u16,
         /// Notifications of a burst, for throughput
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value_t = 150)]
         burst: u32,
         /// Notifications a second after that, for delays
         #[arg(long, default_value_t = 5)]
@@ -120,7 +121,7 @@ enum Command {
         #[arg(long, default_value_t = 6)]
         seconds: u32,
         /// Pairs of measurements, of which the middle ones count
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, default_value_t = 9)]
         rounds: usize,
         /// Answer in JSON
         #[arg(long)]
@@ -150,14 +151,17 @@ enum Command {
     /// Many subscriptions: memory, start and a full fan-out, against a small hub
     Scale {
         /// Topics
-        #[arg(long, default_value_t = 1)]
-        topics: usize,
+        #[arg(long, default_value = "1")]
+        topics: NonZeroUsize,
         /// Subscribers of each
-        #[arg(long, default_value_t = 1_000_000)]
-        subscribers: usize,
-        /// How often it is measured; of each figure the middle one counts
-        #[arg(long, default_value_t = 3)]
-        rounds: usize,
+        #[arg(long, default_value = "1000000")]
+        subscribers: NonZeroUsize,
+        /// Subscriptions of the small hub
+        #[arg(long, default_value = "1000")]
+        small: NonZeroUsize,
+        /// How often it is measured; of each figure the median counts, by itself
+        #[arg(long, default_value = "3")]
+        rounds: NonZeroUsize,
         /// Keep the hub's data in this folder as it is when all have subscribed, and use what is there; without it, in a temporary one
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
@@ -345,11 +349,11 @@ fn run(command: Command) -> Result<(), Failure> {
             let plan = Recovery { subscriptions, missed, per_host, away, engine };
             show(&measure(recovery(&plan, folder.path()))?, json)
         }
-        Command::Scale { topics, subscribers, rounds, keep, engine, json } => {
+        Command::Scale { topics, subscribers, small, rounds, keep, engine, json } => {
             let temporary = tempfile::tempdir_in(".")?;
             let folder = keep.unwrap_or_else(|| temporary.path().to_owned());
             std::fs::create_dir_all(&folder)?;
-            let plan = Scale { topics, subscribers, engine, rounds: rounds.max(1) };
+            let plan = Scale { topics, subscribers, small, engine, rounds };
             show(&measure(scale(&plan, &folder))?, json)
         }
         Command::Publish { publishers, seconds, timed, payload, engine, json } => {

@@ -11,7 +11,7 @@ use resync_publisher::{BaseUrl, Settings, build};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Failure, middle};
+use super::{Failure, median};
 use crate::harness::{RESYNC, binary, python_with};
 use crate::tree::differences;
 
@@ -84,7 +84,7 @@ pub fn copy(plan: &Copy, folder: &Path) -> Result<CopyReport, Failure> {
             // It stays until the end: some file systems are slow to make files soon after many were removed.
         }
     }
-    let times_faster = middle(python.iter().copied()) / middle(ours.iter().copied());
+    let times_faster = median(python.iter().copied()) / median(ours.iter().copied());
     Ok(CopyReport { files: plan.files, bytes, ours, python, again, times_faster })
 }
 

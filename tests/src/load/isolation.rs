@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::delays::{stamped, stamped_at, until_due};
 use super::receiver::{Receiver, Temper};
 use super::stage::{Audience, Publisher};
-use super::{Failure, Rate, middle};
+use super::{Failure, Rate, median};
 use crate::harness::HubProcess;
 
 /// After sick hosts have fallen ill, until the paced part begins.
@@ -29,7 +29,7 @@ pub struct Isolation {
     pub rate: u32,
     /// Seconds of that.
     pub seconds: u32,
-    /// Pairs of measurements, well and sick by turns, each with a new hub; the middle of each counts.
+    /// Pairs of measurements, well and sick by turns, each with a new hub; the median of each value counts.
     pub rounds: usize,
 }
 
@@ -42,9 +42,9 @@ pub struct IsolationReport {
     pub well: Health,
     /// What the healthy ones got while the others were sick.
     pub sick: Health,
-    /// Throughput of healthy subscribers, the second by the first.
+    /// Throughput of healthy subscribers, the second by the first, the median of the pairs.
     pub throughput_ratio: f64,
-    /// Their 99th hundredth of delays, the second by the first.
+    /// Their 99th hundredth of delays, the second by the first, the median of the pairs.
     pub p99_ratio: f64,
     /// All rounds: well, sick.
     pub rounds: Vec<(Health, Health)>,
@@ -71,13 +71,14 @@ pub async fn isolation(plan: &Isolation) -> Result<IsolationReport, Failure> {
         rounds.push((once(plan, false).await?, once(plan, true).await?));
     }
     let (well, sick): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
-    let (well, sick) = (middle_of(&well), middle_of(&sick));
+    // Of each pair by itself: the machine is not always as quick.
+    let ratio = |of: fn(&Health) -> f64| median(rounds.iter().map(|(well, sick)| of(sick) / of(well)));
     Ok(IsolationReport {
         sick_hosts: plan.hosts / plan.sick_one_in,
-        well,
-        sick,
-        throughput_ratio: sick.burst / well.burst,
-        p99_ratio: sick.p99 / well.p99,
+        well: medians(&well),
+        sick: medians(&sick),
+        throughput_ratio: ratio(|one| one.burst),
+        p99_ratio: ratio(|one| one.p99),
         rounds,
     })
 }
@@ -123,8 +124,8 @@ async fn once(plan: &Isolation, sick: bool) -> Result<Health, Failure> {
     Ok(Health { burst, p50, p99 })
 }
 
-/// The middle of each value by itself.
-fn middle_of(rounds: &[Health]) -> Health {
-    let of = |value: fn(&Health) -> f64| middle(rounds.iter().map(value));
+/// Of each value by itself.
+fn medians(rounds: &[Health]) -> Health {
+    let of = |value: fn(&Health) -> f64| median(rounds.iter().map(value));
     Health { burst: of(|one| one.burst), p50: of(|one| one.p50), p99: of(|one| one.p99) }
 }

@@ -40,7 +40,7 @@ pub use attack::{Attack, AttackReport, Latency, attack};
 pub use bare::BareClient;
 pub use copy::{Copy, CopyReport, copy};
 pub use fanout::{Fanout, FanoutReport, fanout};
-pub use figures::{Figures, Outcome, figures, insert, measurements, outcomes, table};
+pub use figures::{Figures, Outcome, figures, insert, measurements, outcomes, pointers, table};
 pub use isolation::{Health, Isolation, IsolationReport, isolation};
 pub use limit::{Limit, LimitReport, limit};
 pub use measure::{
@@ -60,11 +60,11 @@ pub use scenario::{
 /// What a measurement may fail by.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// The middle one of the rounds of a measurement; of an even number the higher one of both. There is one at least.
-fn middle(rounds: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = rounds.collect();
+/// Of an even number the higher one of the two in the middle; not a number where there are none.
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// So many of something in so long a time.

@@ -4,9 +4,11 @@
 //! caches from the second notification on: the ratios with it say what growth costs together with being cold. It makes as many
 //! deliveries (at least one burst), and its topics have as many subscribers as the large one's, up to all that it has, so that a
 //! post is shared by as many of them. It is measured before and after the large one, and all of it several times over: a machine is
-//! not always as quick. Each time the large hub starts with its data as it was when all had subscribed.
+//! not always as quick. Each time the large hub starts with a copy of its data as it was when all had subscribed, which the system's
+//! cache has: cold is what the hub itself keeps.
 
-use std::fs;
+use std::fs::{self, File};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,14 +18,13 @@ use serde::Serialize;
 use walkdir::WalkDir;
 
 use super::delays::stamped;
+use super::measure::bytes_below;
 use super::receiver::Receiver;
 use super::stage::{Audience, Publisher, usage};
-use super::{Failure, Rate, middle};
+use super::{Failure, Rate, median};
 use crate::harness::HubProcess;
 
-/// The small case.
-const SMALL_SUBSCRIBERS: usize = 1_000;
-/// What it is sent in one burst.
+/// What a small hub is sent in one burst.
 const SMALL_NOTIFICATIONS: u32 = 200;
 /// Who post, each over a connection of its own: what one alone could post would be the bound of many topics.
 const PUBLISHERS: usize = 16;
@@ -34,13 +35,15 @@ const HOSTS: usize = 1_000;
 #[derive(Clone, Debug)]
 pub struct Scale {
     /// Topics.
-    pub topics: usize,
+    pub topics: NonZeroUsize,
     /// Subscribers of each.
-    pub subscribers: usize,
+    pub subscribers: NonZeroUsize,
+    /// Subscriptions of the small hub.
+    pub small: NonZeroUsize,
     /// The engine of the hub's store.
     pub engine: String,
-    /// How often it is measured; of each figure the middle one counts.
-    pub rounds: usize,
+    /// How often it is measured; of each figure the median counts, by itself.
+    pub rounds: NonZeroUsize,
 }
 
 /// What came out.
@@ -58,6 +61,10 @@ pub struct ScaleReport {
     pub time_ratio: f64,
     /// CPU time for each delivery, the large hub's by the small one's.
     pub cpu_ratio: f64,
+    /// Time in the worst round.
+    pub worst_time_ratio: f64,
+    /// CPU time in the worst round.
+    pub worst_cpu_ratio: f64,
     /// Subscriptions of the large hub that did not get everything exactly once, of all rounds.
     pub uneven: usize,
     /// All rounds.
@@ -109,24 +116,28 @@ pub struct Size {
 /// # Errors
 /// When a delivery does not come, or whatever the network or the disk reports.
 pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> {
-    let audience = Audience { topics: plan.topics, subscribers: plan.subscribers, hosts: HOSTS };
+    let (topics, subscribers) = (plan.topics.get(), plan.subscribers.get());
+    let audience = Audience { topics, subscribers, hosts: HOSTS };
     let (staged, subscribing) = Staged::new(audience, &plan.engine, folder).await?;
     let mut rounds = Vec::new();
     let mut before = measure_small(plan).await?;
-    for _ in 0..plan.rounds {
-        let large = staged.measure_copy(&folder.join("round")).await?;
+    for _ in 0..plan.rounds.get() {
+        let large = staged.measure_copy(folder).await?;
         let after = measure_small(plan).await?;
         rounds.push(Round::new(before, large, after));
         before = after;
     }
-    let middle = |of: fn(&Round) -> f64| middle(rounds.iter().map(of));
+    let of_rounds = |value: fn(&Round) -> f64| median(rounds.iter().map(value));
+    let worst = |value: fn(&Round) -> f64| rounds.iter().map(value).fold(0.0, f64::max);
     Ok(ScaleReport {
         subscribing,
-        memory_per_subscription: middle(|round| round.memory_per_subscription),
-        start: middle(|round| round.large.start),
-        per_second: middle(|round| round.large.fan_out.per_second),
-        time_ratio: middle(|round| round.time_ratio),
-        cpu_ratio: middle(|round| round.cpu_ratio),
+        memory_per_subscription: of_rounds(|round| round.memory_per_subscription),
+        start: of_rounds(|round| round.large.start),
+        per_second: of_rounds(|round| round.large.fan_out.per_second),
+        time_ratio: of_rounds(|round| round.time_ratio),
+        cpu_ratio: of_rounds(|round| round.cpu_ratio),
+        worst_time_ratio: worst(|round| round.time_ratio),
+        worst_cpu_ratio: worst(|round| round.cpu_ratio),
         uneven: rounds.iter().map(|round| round.large.uneven).sum(),
         rounds,
     })
@@ -137,7 +148,7 @@ impl Round {
         // Sizes of a machine are far below 2^52.
         #[expect(clippy::cast_precision_loss)]
         let memory_per_subscription = large.memory.saturating_sub(before.memory) as f64
-            / (large.subscriptions - before.subscriptions).max(1) as f64;
+            / large.subscriptions.saturating_sub(before.subscriptions).max(1) as f64;
         Self {
             before,
             large,
@@ -158,8 +169,8 @@ impl Size {
 
 /// A new hub with so few subscriptions that everything stays in its caches.
 async fn measure_small(plan: &Scale) -> Result<Size, Failure> {
-    let subscribers = plan.subscribers.min(SMALL_SUBSCRIBERS);
-    let audience = Audience { topics: SMALL_SUBSCRIBERS / subscribers, subscribers, hosts: HOSTS };
+    let subscribers = plan.subscribers.min(plan.small).get();
+    let audience = Audience { topics: plan.small.get() / subscribers, subscribers, hosts: HOSTS };
     let beside = tempfile::tempdir_in(".")?;
     let (staged, _) = Staged::new(audience, &plan.engine, beside.path()).await?;
     let size = staged.measure(&staged.data, SMALL_NOTIFICATIONS, bursts(plan, audience)).await?;
@@ -176,7 +187,7 @@ async fn measure_small(plan: &Scale) -> Result<Size, Failure> {
 /// How many bursts make as many deliveries as the large hub makes; one at least.
 fn bursts(plan: &Scale, small: Audience) -> u32 {
     let in_one = small.subscriptions() * SMALL_NOTIFICATIONS as usize;
-    u32::try_from(plan.topics * plan.subscribers / in_one).unwrap_or(u32::MAX).max(1)
+    u32::try_from(plan.topics.get() * plan.subscribers.get() / in_one).unwrap_or(u32::MAX).max(1)
 }
 
 /// Subscribers, and the data of the hub, which does not run, that they are subscribed to.
@@ -211,12 +222,12 @@ impl Staged {
         HubProcess::prepare(data, &[("STORE_ENGINE", &self.engine)])
     }
 
-    /// One delivery to each, by a hub with a copy of the data, which is removed again.
-    async fn measure_copy(&self, copy: &Path) -> Result<Size, Failure> {
-        copy_folder(&self.data, copy)?;
-        let size = self.measure(copy, 1, 1).await?;
-        fs::remove_dir_all(copy)?;
-        Ok(size)
+    /// One delivery to each, by a hub with a copy of the data, which is in this folder for as long.
+    async fn measure_copy(&self, folder: &Path) -> Result<Size, Failure> {
+        let round = tempfile::tempdir_in(folder)?;
+        let copy = round.path().join("data");
+        copy_folder(&self.data, &copy)?;
+        self.measure(&copy, 1, 1).await
     }
 
     /// Lets a hub with this data deliver, each burst after the last one has arrived.
@@ -242,7 +253,7 @@ impl Staged {
         hub.stop().await;
         Ok(Size {
             subscriptions: self.audience.subscriptions(),
-            store: bytes_below(data)?,
+            store: bytes_below(data),
             start,
             memory,
             memory_after,
@@ -283,29 +294,19 @@ async fn deliver(
     Ok((posting, delivering))
 }
 
-/// What was left of an earlier copy there is removed.
+/// Copies it all the way to the disk, which is to be idle while the copy is measured.
 fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
-    if to.exists() {
-        fs::remove_dir_all(to)?;
-    }
     for entry in WalkDir::new(from) {
         let entry = entry?;
         let place = to.join(entry.path().strip_prefix(from)?);
         if entry.file_type().is_dir() {
             fs::create_dir(place)?;
         } else {
-            fs::copy(entry.path(), place)?;
+            fs::copy(entry.path(), &place)?;
+            File::open(place)?.sync_all()?;
         }
     }
     Ok(())
-}
-
-fn bytes_below(folder: &Path) -> Result<u64, Failure> {
-    let mut bytes = 0;
-    for entry in WalkDir::new(folder) {
-        bytes += std::os::unix::fs::MetadataExt::blocks(&entry?.metadata()?) * 512;
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -313,23 +314,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_begins_with_a_copy_of_the_data_and_nothing_of_the_round_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let [from, to] = ["data", "round"].map(|name| folder.path().join(name));
-        fs::create_dir_all(from.join("store")).unwrap();
-        fs::write(from.join("store/table"), "subscribed").unwrap();
-        copy_folder(&from, &to).unwrap();
-        fs::write(to.join("store/table"), "delivered").unwrap();
-        fs::write(to.join("journal"), "delivered").unwrap();
-        copy_folder(&from, &to).unwrap();
-        assert_eq!(fs::read_to_string(to.join("store/table")).unwrap(), "subscribed");
-        assert!(!to.join("journal").exists());
-    }
-
-    #[test]
     fn the_small_hub_makes_as_many_deliveries_as_the_large_one_and_one_burst_at_least() {
         let bursts = |topics, subscribers, small| {
-            let plan = Scale { topics, subscribers, engine: String::new(), rounds: 1 };
+            let [topics, subscribers, of_small, rounds] =
+                [topics, subscribers, small, 1].map(|count| NonZeroUsize::new(count).unwrap());
+            let plan = Scale { topics, subscribers, small: of_small, engine: String::new(), rounds };
             bursts(&plan, Audience { topics: 1, subscribers: small, hosts: HOSTS })
         };
         assert_eq!(bursts(1, 1_000_000, 1_000), 5);

@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use resync_tests::harness::{Process, binary, eventually};
+use resync_tests::load::pointers;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::process::Command;
+use walkdir::WalkDir;
 
 #[tokio::test]
 async fn a_measurement_that_is_told_to_stop_takes_its_hub_along() {
@@ -94,6 +97,42 @@ async fn healthy_subscribers_are_measured_beside_sick_ones() {
             && told.number("/p99_ratio") > 0.0
     );
     assert!(told.number("/well/p50") > 0.0 && told.number("/sick/p50") <= told.number("/sick/p99"));
+}
+
+#[tokio::test]
+async fn growth_is_measured_in_rounds_that_all_begin_where_everybody_has_subscribed() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().to_str().unwrap();
+    let small =
+        ["scale", "--topics", "3", "--subscribers", "10", "--small", "20", "--rounds", "2", "--keep", kept];
+    let told = Told::by(&small).await;
+    assert!(told.count("/subscribing/count") == 30 && told.count("/uneven") == 0);
+    for round in ["/rounds/0", "/rounds/1"] {
+        assert_eq!(told.count(&format!("{round}/large/fan_out/count")), 30);
+        assert_eq!(told.count(&format!("{round}/before/fan_out/count")), 4_000);
+        let ratio = |name: &str| told.number(&format!("{round}/{name}"));
+        assert!(told.number("/worst_cpu_ratio") >= ratio("cpu_ratio") && ratio("time_ratio") > 0.0);
+    }
+    for name in ["million", "topics"] {
+        let (told_of, missing): (Vec<_>, Vec<_>) =
+            pointers(name).partition(|pointer| told.0.pointer(pointer).is_some());
+        assert!(
+            !told_of.is_empty() && missing.is_empty(),
+            "figures of {name} that it does not tell: {missing:?}"
+        );
+    }
+
+    let before = content(folder.path());
+    let again = Told::by(&small).await;
+    assert!(again.0["subscribing"].is_null() && again.count("/uneven") == 0);
+    assert!(content(folder.path()) == before, "the rounds have changed what is kept, or left something");
+}
+
+/// Every file below a folder.
+fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files =
+        WalkDir::new(folder).into_iter().map(Result::unwrap).filter(|entry| entry.file_type().is_file());
+    files.map(|file| (file.path().to_owned(), fs::read(file.path()).unwrap())).collect()
 }
 
 #[tokio::test]

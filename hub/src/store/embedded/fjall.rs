@@ -27,8 +27,8 @@ const CONTENT_TABLE: u64 = 16 * 1024 * 1024;
 const RECORD_TABLE: u64 = 4 * 1024 * 1024;
 /// Bytes of tables that are kept as they were read. What delivery needs again and again has caches of its own.
 const BLOCK_CACHE: u64 = 16 * 1024 * 1024;
-/// Bytes of full journals beyond which the oldest is made superfluous, the least that fjall takes: with the one that is written, about 128 MB
-/// at most, which a start after a crash has to read.
+/// Bytes of full journals at which the oldest is flushed out; the least that fjall takes. A full one counts as much, or a little less
+/// after a restart, so that there are one or two of them beside the one that is written. A start has to read them.
 const JOURNALS: u64 = 64 * 1024 * 1024;
 
 pub(super) struct Fjall {

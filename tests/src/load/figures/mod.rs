@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Failure;
 use super::measure::Machine;
-use catalogue::{MEASUREMENTS, Measurement};
+use catalogue::{At, MEASUREMENTS, Measurement};
 
 pub use table::{insert, table};
 
@@ -105,6 +105,8 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Measurement>, Failure> {
 async fn measure(measurement: &Measurement, folder: &Path) -> Result<Outcome, Failure> {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let clock = Instant::now();
+    // Before, since whoever goes on with the work meanwhile changes what is found here.
+    let commit = program::commit().await.unwrap_or_default();
     let said = program::run(&measurement.program, measurement.name, folder).await?;
     let values: BTreeMap<_, _> = measurement
         .figures
@@ -117,12 +119,22 @@ async fn measure(measurement: &Measurement, folder: &Path) -> Result<Outcome, Fa
     Ok(Outcome {
         name: measurement.name.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: program::commit().await.unwrap_or_default(),
+        commit,
         began,
         seconds: clock.elapsed().as_secs_f64(),
         optimised: !cfg!(debug_assertions),
         machine: Machine::this(),
         values,
+    })
+}
+
+/// Where the figures of a measurement stand in the JSON that it answers with; nothing for one that is not known, or answers otherwise.
+pub fn pointers(measurement: &str) -> impl Iterator<Item = &'static str> {
+    let found = MEASUREMENTS.iter().find(|one| one.name == measurement);
+    let figures = found.map_or([].as_slice(), |one| one.figures);
+    figures.iter().filter_map(|figure| match figure.at {
+        At::Json(pointer) => Some(pointer),
+        At::Before(_) | At::After(_) | At::Ended => None,
     })
 }
 
@@ -144,7 +156,7 @@ pub fn outcomes(folder: &Path) -> Result<Vec<Outcome>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::catalogue::{At, Figure, Program};
+    use super::catalogue::{Figure, Program};
     use super::*;
 
     fn apples(script: &'static [&'static str]) -> Measurement {

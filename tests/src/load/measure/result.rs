@@ -217,25 +217,29 @@ pub struct Verdict {
 const ENOUGH: usize = 120;
 
 impl Slopes {
-    /// Of the second half, which must be long enough.
+    /// Of the second half, which must be long enough. Seconds in which nothing came say nothing of latency.
     pub(in crate::load) fn of(series: &[Second]) -> Option<Self> {
         let half = &series[series.len() / 2..];
-        let slope = |value: fn(&Second) -> f64| slope(half, value) * 3_600.0;
+        let slope = |value: fn(&Second) -> Option<f64>| {
+            let points: Vec<_> =
+                half.iter().filter_map(|second| value(second).map(|value| (second.at, value))).collect();
+            slope(&points) * 3_600.0
+        };
         (half.len() >= ENOUGH).then(|| Self {
-            memory: slope(|second| super::float(second.hub_memory)),
-            delivery_p99: slope(|second| second.delivery_p99),
-            store: slope(|second| super::float(second.hub_store)),
+            memory: slope(|second| Some(super::float(second.hub_memory))),
+            delivery_p99: slope(|second| (second.deliveries > 0).then_some(second.delivery_p99)),
+            store: slope(|second| Some(super::float(second.hub_store))),
         })
     }
 }
 
 /// By least squares, a second.
-fn slope(series: &[Second], value: fn(&Second) -> f64) -> f64 {
-    let count = super::float(series.len() as u64);
-    let mean = |of: &dyn Fn(&Second) -> f64| series.iter().map(of).sum::<f64>() / count;
-    let (middle, level) = (mean(&|second| second.at), mean(&value));
-    let together: f64 = series.iter().map(|one| (one.at - middle) * (value(one) - level)).sum();
-    let alone: f64 = series.iter().map(|one| (one.at - middle).powi(2)).sum();
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let count = super::float(points.len() as u64);
+    let middle = points.iter().map(|(at, _)| at).sum::<f64>() / count;
+    let level = points.iter().map(|(_, value)| value).sum::<f64>() / count;
+    let together: f64 = points.iter().map(|(at, value)| (at - middle) * (value - level)).sum();
+    let alone: f64 = points.iter().map(|(at, _)| (at - middle).powi(2)).sum();
     if alone > 0.0 { together / alone } else { 0.0 }
 }
 
@@ -248,11 +252,17 @@ mod tests {
         let second = |at: u32| Second {
             at: f64::from(at),
             hub_memory: if at < 120 { 9_999_999 } else { 1_000_000 + 10 * u64::from(at) },
+            deliveries: u64::from(at % 2),
+            delivery_p99: f64::from(at % 2) * (5.0 + f64::from(at)),
             ..Second::default()
         };
         let series: Vec<_> = (0..240).map(second).collect();
         let slopes = Slopes::of(&series).unwrap();
         assert!((slopes.memory - 36_000.0).abs() < 0.1, "{slopes:?}");
+        assert!(
+            (slopes.delivery_p99 - 3_600.0).abs() < 0.1,
+            "in every other second nothing came: {slopes:?}"
+        );
         assert!(Slopes::of(&series[..238]).is_none());
     }
 }

@@ -25,13 +25,13 @@ use self::sampler::{Sampler, Taken};
 use self::share::{Paced, paced};
 use self::sink::{Sink, World};
 use self::subscribing::Subscribers;
-use super::Failure;
 use super::limit::{Limit, limit};
 use super::measure::{
     Bound, Delivered, Excuse, FaultReport, Ledger, Live, Machine, Meter, Outcome, Overhead, Posted,
     Published, Quantiles, Resources, Rule, RunResult, Rung, Slopes, Subscription, float, verdicts,
 };
 use super::scenario::{By, FaultKind, Pace, Pattern, Plan, Scenario};
+use super::{Failure, median};
 
 pub use alone::{Alone, hyper_alone, receiver_alone};
 
@@ -331,13 +331,12 @@ impl Run<'_> {
                 *count += 1;
             }
         }
-        let mut rates: Vec<f64> = bursts
+        let rates: Vec<f64> = bursts
             .iter()
             .filter(|(due, last, _)| last > due)
             .map(|(due, last, count)| float(*count) / last.saturating_sub(*due).as_secs_f64())
             .collect();
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+        if rates.is_empty() { 0.0 } else { median(rates) }
     }
 }
 
