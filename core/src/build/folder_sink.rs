@@ -30,7 +30,7 @@ const LOCK: &str = ".resync.lock";
 pub struct FolderSink {
     documents: FolderDocuments,
     /// Every folder that documents go to, with the file that is locked for it.
-    locks: BTreeMap<PathBuf, File>,
+    locks: BTreeMap<PathBuf, FolderLock>,
 }
 
 impl FolderSink {
@@ -98,7 +98,7 @@ impl FolderSink {
     fn take(&mut self, folder: &Path) -> io::Result<()> {
         if !self.locks.contains_key(folder) {
             make_folder(folder)?;
-            let lock = lock(folder)?;
+            let lock = FolderLock::take(folder)?;
             durable::sweep(folder)?;
             self.locks.insert(folder.to_owned(), lock);
         }
@@ -247,17 +247,29 @@ fn names_in(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<S
     Ok(names)
 }
 
-/// Locks a folder until the file is closed, if only by the end of the process.
-fn lock(folder: &Path) -> io::Result<File> {
-    let file = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let reason =
-                format!("another process writes into `{}`; wait until it has ended", folder.display());
-            Err(io::Error::new(io::ErrorKind::ResourceBusy, reason))
+/// A folder that nobody else writes into, if only until the end of the process.
+#[derive(Debug)]
+struct FolderLock(File);
+
+impl FolderLock {
+    fn take(folder: &Path) -> io::Result<Self> {
+        let file = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => {
+                let reason =
+                    format!("another process writes into `{}`; wait until it has ended", folder.display());
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, reason))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
         }
-        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // To close the file is not enough: a program that another thread starts at this moment has it open for an instant too.
+        let _ = self.0.unlock();
     }
 }
 
@@ -295,6 +307,16 @@ mod tests {
         assert_eq!(names(&folder.path().join("a/b")), [LOCK, "c.xml"]);
         assert!(sink.remove("b/c.xml").unwrap());
         assert!(!sink.remove("b/c.xml").unwrap());
+    }
+
+    #[test]
+    fn a_folder_is_free_at_once_although_a_program_that_is_being_started_has_its_lock_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let sink = FolderSink::open(folder.path()).unwrap();
+        let inherited = sink.locks[folder.path()].0.try_clone().unwrap();
+        drop(sink);
+        assert!(FolderSink::open(folder.path()).is_ok());
+        drop(inherited);
     }
 
     #[test]
