@@ -120,7 +120,7 @@ enum Command {
         /// Seconds of that
         #[arg(long, default_value_t = 6)]
         seconds: u32,
-        /// Pairs of measurements, of which the middle ones count
+        /// Pairs of measurements; the median of their ratios counts
         #[arg(long, default_value_t = 9)]
         rounds: usize,
         /// Answer in JSON
