@@ -6,7 +6,6 @@ use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::listen::{Event, ListenOptions};
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
 
-#[cfg(unix)]
 #[tokio::test]
 async fn a_hook_hears_of_a_notification_when_the_copy_is_in_step_with_it() {
     let out = tempfile::tempdir().unwrap();
@@ -23,7 +22,6 @@ async fn a_hook_hears_of_a_notification_when_the_copy_is_in_step_with_it() {
     copy.destination.stop().await;
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn a_hook_that_fails_is_run_again_for_the_same_notification_before_the_next() {
     let out = tempfile::tempdir().unwrap();
@@ -44,7 +42,6 @@ async fn a_hook_that_fails_is_run_again_for_the_same_notification_before_the_nex
     copy.destination.stop().await;
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn a_hook_that_takes_long_holds_up_no_synchronisation_and_hears_of_each_in_turn() {
     let out = tempfile::tempdir().unwrap();
@@ -72,7 +69,6 @@ async fn a_hook_that_takes_long_holds_up_no_synchronisation_and_hears_of_each_in
     copy.destination.stop().await;
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn w134_a_lease_is_renewed_while_a_hook_takes_its_time() {
     let out = tempfile::tempdir().unwrap();

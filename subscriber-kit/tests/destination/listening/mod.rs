@@ -1,6 +1,7 @@
 //! The whole Destination: from a Source's URL to a copy that follows notifications, through restarts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[cfg(unix)]
 mod hooks;
 mod hubs;
 mod told;
