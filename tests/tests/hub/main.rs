@@ -2,6 +2,7 @@
 
 mod admin_api;
 mod amplification;
+mod attacks;
 mod backups;
 mod catch_up;
 mod decisions;

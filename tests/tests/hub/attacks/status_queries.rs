@@ -1,0 +1,1 @@
+//! Queries for the status of a notification are bounded for each client (L3).
