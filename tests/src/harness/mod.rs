@@ -10,6 +10,7 @@ mod process;
 mod raw;
 mod receiver;
 mod strangers;
+mod system_names;
 mod trap;
 
 use std::future::Future;
@@ -26,6 +27,7 @@ pub use process::{HubProcess, Process, binary, free_address};
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen, Temper, refusing};
 pub use strangers::{FLASK_HUB, RESYNC, python_with};
+pub use system_names::{OUT_THERE, SystemNames};
 pub use trap::Trap;
 
 /// How long a test waits for something that must happen. Generous, since machines are shared; a test that waits so long

@@ -1,5 +1,6 @@
 //! The Destination, from outside: its real program, beside a hub, under fire, and before a hostile Source.
 
+mod attacks;
 mod hostile_source;
 mod main_job;
 mod many_changes;
