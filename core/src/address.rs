@@ -22,6 +22,22 @@ pub fn is_public(ip: IpAddr) -> bool {
     }
 }
 
+/// The network that counts as one client of a server: of IPv6 what one customer is given at least, of IPv4 the address.
+///
+/// ```
+/// use resync_core::address::network;
+///
+/// assert_eq!(network("2001:db8::7".parse()?), network("2001:db8::8".parse()?));
+/// assert_eq!(network("::ffff:192.0.2.1".parse()?), network("192.0.2.1".parse()?));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+pub fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        v4 @ IpAddr::V4(_) => v4,
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !(u128::MAX >> 64))),
+    }
+}
+
 const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
 }

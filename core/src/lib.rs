@@ -11,7 +11,8 @@
 //! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
 //! * [`durable`]: files that no reader and no crash sees half of;
-//! * [`address`]: which addresses are public;
+//! * [`address`]: which addresses are public, and which are one client;
+//! * [`connections`]: which connections a server serves, so that no client keeps others out;
 //! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
 //!
 //! # Example: build a Resource List, write it, read it back
@@ -48,6 +49,7 @@ struct Readme;
 
 pub mod address;
 pub mod build;
+pub mod connections;
 pub mod datetime;
 pub mod digest;
 pub mod document;

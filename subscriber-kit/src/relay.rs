@@ -156,12 +156,12 @@ pub async fn relay(
     let client = Client::new(options.service.client.clone())?;
     let subscriptions = Subscriptions::open(&options.state)?;
     let bind_error = |source| RelayError::Bind { address: options.service.listen, source };
-    let bound = Service::bind(&options.service, &client, [subscriptions]).await.map_err(bind_error)?;
-    let (service, mut parties) = bound;
+    let states = [(subscriptions, client.clone())];
+    let (service, mut parties) = Service::bind(&options.service, states).await.map_err(bind_error)?;
     events(Relayed::Listening { address: service.address }).map_err(RelayError::Untold)?;
     // One state was given.
     let Some((party, deliveries)) = parties.pop() else { return Ok(()) };
-    let (mut keeping, news) = keep_all(&options.topics, &client, &party);
+    let (mut keeping, news) = keep_all(&options.topics, &client, &party)?;
     let work = async {
         let to_tell = HookQueue::new(options.service.hook.clone());
         let work = Work { topics: &options.topics, hopeless: BTreeMap::new(), to_tell };
@@ -182,8 +182,8 @@ pub async fn unsubscribe(state: &Path, service: &ServiceOptions) -> Result<Vec<T
     let client = Client::new(service.client.clone())?;
     let subscriptions = Subscriptions::open(state)?;
     let bind_error = |source| RelayError::Bind { address: service.listen, source };
-    let bound = Service::bind(service, &client, [subscriptions.clone()]).await.map_err(bind_error)?;
-    let (server, _deliveries) = bound;
+    let states = [(subscriptions.clone(), client)];
+    let (server, _deliveries) = Service::bind(service, states).await.map_err(bind_error)?;
     let nothing = std::future::ready(Ok::<_, RelayError>(()));
     server.run(nothing, std::future::pending(), true).await?;
     let left = subscriptions.active().into_iter();
@@ -194,21 +194,25 @@ pub async fn unsubscribe(state: &Path, service: &ServiceOptions) -> Result<Vec<T
 type News = mpsc::UnboundedReceiver<(usize, TopicEvent)>;
 
 /// Each topic by itself, until the tasks are dropped.
-fn keep_all(topics: &[String], client: &Client, party: &Party) -> (JoinSet<Infallible>, News) {
+fn keep_all(
+    topics: &[String],
+    client: &Client,
+    party: &Party,
+) -> Result<(JoinSet<Infallible>, News), FetchError> {
     let (tell, news) = mpsc::unbounded_channel();
     let mut keeping = JoinSet::new();
     let wanted = Arc::new(Wanted::by_all(&party.subscriber, &party.subscriptions, topics.len()));
     for (number, topic) in topics.iter().cloned().enumerate() {
-        let (client, party, tell, wanted) =
-            (client.clone(), party.clone(), tell.clone(), Arc::clone(&wanted));
+        let client = client.for_source(&topic, topics)?;
+        let subscriber = party.subscriber.with_client(client.clone());
+        let (subscriptions, tell, wanted) = (party.subscriptions.clone(), tell.clone(), Arc::clone(&wanted));
         keeping.spawn(async move {
             // Who hears of it ends with these tasks.
             let mut tell = |event| drop(tell.send((number, event)));
-            let Party { subscriptions, subscriber } = &party;
-            keep_one_of(&client, subscriber, subscriptions, &topic, (&wanted, number), &mut tell).await
+            keep_one_of(&client, &subscriber, &subscriptions, &topic, (&wanted, number), &mut tell).await
         });
     }
-    (keeping, news)
+    Ok((keeping, news))
 }
 
 /// Of a notification that is not done: how it is done, and how many before it did not come.

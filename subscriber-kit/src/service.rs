@@ -112,14 +112,13 @@ impl Default for ServiceOptions {
 
 impl Service {
     /// Takes the address; what hubs send comes out of the deliveries, in the order of the states, once the service
-    /// [runs](Self::run).
+    /// [runs](Self::run). Each state has the client that asks hubs in its name.
     ///
     /// # Errors
     /// When the address cannot be had.
     pub(crate) async fn bind(
         options: &ServiceOptions,
-        client: &Client,
-        states: impl IntoIterator<Item = Subscriptions>,
+        states: impl IntoIterator<Item = (Subscriptions, Client)>,
     ) -> io::Result<(Self, Vec<(Party, Deliveries)>)> {
         let server = Server::bind(options.listen).await?;
         let address = server.address()?;
@@ -130,10 +129,9 @@ impl Service {
             ..SubscriberOptions::new(prefix)
         };
         let (mut callbacks, mut parties) = (Vec::new(), Vec::new());
-        for subscriptions in states {
+        for (subscriptions, client) in states {
             let (callback, deliveries) = Callback::new(&subscriptions, options.callback.clone());
-            let subscriber =
-                Subscriber::new(client.clone(), subscriptions.clone(), subscriber_options.clone());
+            let subscriber = Subscriber::new(client, subscriptions.clone(), subscriber_options.clone());
             callbacks.push(callback);
             parties.push((Party { subscriptions, subscriber }, deliveries));
         }

@@ -137,6 +137,11 @@ impl Subscriber {
         Self { client, subscriptions, options }
     }
 
+    /// The same, which asks with another client.
+    pub(crate) fn with_client(&self, client: Client) -> Self {
+        Self { client, ..self.clone() }
+    }
+
     /// Asks the hub for the subscription or its renewal, with the same callback each time and the same secret until
     /// that is due for rotation, and waits for the hub's verification. Returns when the lease ends.
     ///

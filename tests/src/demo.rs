@@ -11,11 +11,13 @@ use resync_hub::{Hub, config};
 use resync_publisher::notify::{Outcome, Told};
 use resync_publisher::serve::serve;
 use resync_publisher::{BaseUrl, HubUrl, Settings, build, notify};
+use resync_subscriber_kit::fetch::Reach;
 use resync_subscriber_kit::listen::{Event, ListenOptions, listen};
 use resync_subscriber_kit::sync::Report;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
+use url::Url;
 
 use crate::tree;
 
@@ -165,6 +167,8 @@ impl Destination {
     fn start(source: &str, copy: &Path) -> Self {
         let mut options = ListenOptions::new(source, copy);
         options.sync.delete = true;
+        // It is on this machine.
+        options.service.client.reach = Reach::AsNearAs(Url::parse(source).into_iter().collect());
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let hear = move |event| drop(sender.send((Instant::now(), event)));

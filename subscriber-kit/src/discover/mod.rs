@@ -44,7 +44,7 @@ const MAX_HINTS: usize = 32;
 ///
 /// ```
 /// use resync_subscriber_kit::discover::discover;
-/// use resync_subscriber_kit::fetch::{Client, ClientOptions};
+/// use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
 /// # use resync_publisher::{BaseUrl, Settings, build, serve::serve};
 /// # tokio::runtime::Runtime::new()?.block_on(async {
 /// # let place = tempfile::tempdir()?;
@@ -56,7 +56,9 @@ const MAX_HINTS: usize = 32;
 /// # tokio::spawn(serve(listener, out, std::future::pending()));
 ///
 /// // Of a Source without a hub at `url`:
-/// let source = discover(&Client::new(ClientOptions::default())?, &url).await?;
+/// let reach = Reach::AsNearAs(vec![url.parse()?]);
+/// let client = Client::new(ClientOptions { reach, ..ClientOptions::default() })?;
+/// let source = discover(&client, &url).await?;
 /// let set = &source.sets[0];
 /// assert_eq!(set.resource_list, Some(source.base.join("resync/resourcelist.xml")?));
 /// assert_eq!(set.change_channel, None);

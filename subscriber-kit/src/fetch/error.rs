@@ -3,7 +3,9 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use url::Url;
+use url::{Host, Url};
+
+use super::reach::refused;
 
 /// The longest that a server is left alone because it asks for it.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -26,6 +28,30 @@ pub enum FetchError {
         url: Url,
         /// Its address.
         address: String,
+    },
+    /// The name has both public addresses and others, so that it may lead into the own network.
+    #[error(
+        "{url} is refused: its name is at {public} and also at {inside}, which is not a public address, so that it may lead into your own network: have one of them taken out of DNS or, if you trust this Source, allow such addresses (resync-destination: --any-address)"
+    )]
+    MixedAddresses {
+        /// What was asked for.
+        url: Url,
+        /// A public address.
+        public: String,
+        /// One that is not.
+        inside: String,
+    },
+    /// The name moved between the public network and the own one, as in DNS rebinding.
+    #[error(
+        "{url} is refused: its name is at {address} now, and was {before} when this process first asked for it: if that is right, start again"
+    )]
+    TurnedName {
+        /// What was asked for.
+        url: Url,
+        /// Where it is now.
+        address: String,
+        /// Where it was at first.
+        before: &'static str,
     },
     /// Nobody answered: name resolution, connection, TLS or a broken exchange.
     #[error("{url} cannot be reached ({reason}): check the address and that the server is up")]
@@ -142,6 +168,16 @@ impl FetchError {
             | Self::Resting { .. }
             | Self::CutOff { .. } => true,
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
+            // DNS may say something else soon.
+            _ => self.is_about_a_name(),
+        }
+    }
+
+    /// Whether it is for what DNS says that an address may not be asked.
+    fn is_about_a_name(&self) -> bool {
+        match self {
+            Self::NotPublic { url, .. } => matches!(url.host(), Some(Host::Domain(_))),
+            Self::MixedAddresses { .. } | Self::TurnedName { .. } => true,
             _ => false,
         }
     }
@@ -169,13 +205,16 @@ impl FetchError {
             | Self::TooManyRedirects { .. }
             | Self::BadRedirect { .. }
             | Self::ForeignRedirect { .. }
-            | Self::NotPublic { .. }
             | Self::Scheme(_) => true,
+            Self::NotPublic { .. } => !self.is_about_a_name(),
             _ => false,
         }
     }
 
     pub(super) fn from_send(url: &Url, error: &reqwest::Error) -> Self {
+        if let Some(refused) = refused(url, error) {
+            return refused;
+        }
         if error.is_timeout() {
             return Self::Timeout { url: url.clone() };
         }

@@ -28,6 +28,7 @@ pub use credentials::Credentials;
 pub(crate) use deadline::Deadline;
 pub use error::FetchError;
 use error::root_cause;
+use reach::Judge;
 pub use reach::Reach;
 pub(crate) use retries::Retries;
 use turns::Turns;
@@ -59,7 +60,7 @@ pub struct ClientOptions {
     pub resource_timeout: Duration,
     /// How many redirects one request may go through.
     pub max_redirects: usize,
-    /// Which addresses may be asked.
+    /// Which addresses may be asked; only public ones unless it says otherwise.
     pub reach: Reach,
     /// How many requests to one host may be under way.
     pub per_host: usize,
@@ -92,6 +93,7 @@ impl Default for ClientOptions {
 pub struct Client {
     http: reqwest::Client,
     options: Arc<ClientOptions>,
+    judge: Arc<Judge>,
     turns: Arc<Turns>,
 }
 
@@ -146,16 +148,31 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.idle_timeout);
-        let http =
-            options.reach.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
+        let judge = Judge::new(options.reach.clone());
+        let http = judge.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
         let turns = Arc::new(Turns::new(options.per_host, options.delay));
-        Ok(Self { http, options: Arc::new(options), turns })
+        Ok(Self { http, options: Arc::new(options), judge, turns })
     }
 
     /// The bounds this client keeps.
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
         &self.options
+    }
+
+    /// The same for one of several Sources: that it is near to the others opens nothing to this one.
+    pub(crate) fn for_source(&self, source: &str, all: &[String]) -> Result<Self, FetchError> {
+        let Reach::AsNearAs(given) = &self.options.reach else { return Ok(self.clone()) };
+        let url = |text: &str| Url::parse(text).ok();
+        let own = url(source);
+        let is_of_another =
+            |one: &Url| own.as_ref() != Some(one) && all.iter().any(|it| url(it).as_ref() == Some(one));
+        if !given.iter().any(is_of_another) {
+            return Ok(self.clone());
+        }
+        let given = given.iter().filter(|one| !is_of_another(one)).cloned().collect();
+        let options = ClientOptions { reach: Reach::AsNearAs(given), ..(*self.options).clone() };
+        Ok(Self { turns: Arc::clone(&self.turns), ..Self::new(options)? })
     }
 
     /// GET with redirects; only a 200 is an answer. Of something that came in part only what is missing, if the server gives parts and still has the same; see
@@ -193,7 +210,7 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.options.reach.check(&at).await?;
+            self.judge.check(&at)?;
             let turn = deadline.without(self.turns.take(&at)).await;
             let turn = turn.map_err(|left| FetchError::Resting { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
@@ -260,7 +277,7 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.options.reach.check(&at).await?;
+            self.judge.check(&at)?;
             let request = self.http.post(at.clone()).header(CONTENT_TYPE, FORM_CONTENT_TYPE);
             let sent = request.body(form.to_owned()).timeout(self.options.idle_timeout).send().await;
             let mut response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -377,8 +394,10 @@ mod tests {
     async fn b32_a_hub_that_is_not_public_is_not_posted_to() {
         let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let hub = format!("http://{}/", nobody.local_addr().unwrap());
-        let options = ClientOptions { reach: Reach::PublicOnly, ..ClientOptions::default() };
-        let posted = Client::new(options).unwrap().post_form(&Url::parse(&hub).unwrap(), "hub.mode=x").await;
+        let posted = Client::new(ClientOptions::default())
+            .unwrap()
+            .post_form(&Url::parse(&hub).unwrap(), "hub.mode=x")
+            .await;
         assert!(matches!(posted, Err(FetchError::NotPublic { .. })), "{posted:?}");
         nobody.set_nonblocking(true).unwrap();
         assert!(nobody.accept().is_err(), "it was not even asked");

@@ -1,8 +1,9 @@
 //! Which addresses may be asked: a Source, or whoever answers in its name, decides where its documents lead.
 
+use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use resync_core::address::is_public;
@@ -10,19 +11,26 @@ use url::{Host, Url};
 
 use super::FetchError;
 
-/// Which addresses may be asked, however they are written and wherever lists, names and redirects lead.
+/// Which addresses may be asked, however they are written and wherever lists, names and redirects lead. A name that has
+/// both public addresses and others is refused but by [`Reach::Everywhere`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// All: for Sources and hubs that are trusted.
-    #[default]
-    Everywhere,
-    /// Public ones, and those of the own network that are as near as one of these URLs, which whoever runs this gave: from a
-    /// Source out there nothing leads into the network, and from one on this machine nothing beyond that. Behind a proxy
-    /// only addresses are judged, since it is the proxy that knows what names are.
-    AsNearAs(Vec<Url>),
     /// Only public ones: loopback, private and reserved addresses are refused, also behind a name. No proxy is used, since
     /// that would choose the address.
+    #[default]
     PublicOnly,
+    /// Public ones, and those of the own network that are as near as one of these URLs, which whoever runs this gave: from a
+    /// Source out there nothing leads into the network, and from one on this machine nothing beyond that.
+    ///
+    /// How near a name is that was given is decided once for a [`Client`](super::Client), by the addresses to which it is
+    /// first resolved for a request: only a name without any public address is near. What DNS says of it later opens
+    /// nothing; a name that moves between the public network and the own one is refused.
+    ///
+    /// Behind a proxy only addresses are judged, and the names that were given open nothing, since it is the proxy that
+    /// knows what names are.
+    AsNearAs(Vec<Url>),
+    /// All: for Sources and hubs that are trusted.
+    Everywhere,
 }
 
 /// How near an address is that is not public.
@@ -49,11 +57,62 @@ impl Near {
     }
 }
 
-impl Reach {
+/// A policy, with what was decided about the names that were given.
+#[derive(Debug)]
+pub(super) struct Judge {
+    reach: Reach,
+    given: Vec<Given>,
+}
+
+/// A host that whoever runs this gave.
+#[derive(Debug)]
+struct Given {
+    host: String,
+    /// What it opens; nothing if it is public.
+    opens: OnceLock<Vec<Near>>,
+}
+
+impl Given {
+    fn of(url: &Url) -> Option<Self> {
+        let opens =
+            literal(url).map(|address| OnceLock::from(Near::of(address).into_iter().collect::<Vec<_>>()));
+        Some(Self { host: url.host_str()?.to_owned(), opens: opens.unwrap_or_default() })
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.host.eq_ignore_ascii_case(name)
+    }
+}
+
+/// Why a name may not be asked.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("{name} is {address}, which is not a public address")]
+    NotPublic { name: String, address: IpAddr },
+    #[error("{name} is {public} and also {inside}, which is not a public address")]
+    Mixed { name: String, public: IpAddr, inside: IpAddr },
+    #[error("{name} is {address} now and was {before} before")]
+    Turned { name: String, address: IpAddr, before: &'static str },
+}
+
+impl Judge {
+    pub(super) fn new(reach: Reach) -> Arc<Self> {
+        let mut given: Vec<Given> = Vec::new();
+        if let Reach::AsNearAs(urls) = &reach {
+            for one in urls.iter().filter_map(Given::of) {
+                // One name has one decision.
+                if !given.iter().any(|known| known.is(&one.host)) {
+                    given.push(one);
+                }
+            }
+        }
+        Arc::new(Self { reach, given })
+    }
+
     /// Judges an address that stands in the URL; names are judged when they are resolved.
-    pub(super) async fn check(&self, url: &Url) -> Result<(), FetchError> {
+    pub(super) fn check(&self, url: &Url) -> Result<(), FetchError> {
         match literal(url) {
-            Some(address) if !self.allows(address).await => {
+            Some(address) if !self.allows(address) => {
                 Err(FetchError::NotPublic { url: url.clone(), address: address.to_string() })
             }
             _ => Ok(()),
@@ -61,43 +120,65 @@ impl Reach {
     }
 
     /// The client with this policy below its connections.
-    pub(super) fn guard(&self, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
-        match self {
-            Self::Everywhere => builder,
-            Self::AsNearAs(_) => builder.dns_resolver(Arc::new(JudgingResolver(self.clone()))),
-            Self::PublicOnly => builder.no_proxy().dns_resolver(Arc::new(JudgingResolver(self.clone()))),
+    pub(super) fn guard(self: &Arc<Self>, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+        let resolver = || Arc::new(JudgingResolver(Arc::clone(self)));
+        match self.reach {
+            Reach::Everywhere => builder,
+            Reach::AsNearAs(_) => builder.dns_resolver(resolver()),
+            Reach::PublicOnly => builder.no_proxy().dns_resolver(resolver()),
         }
     }
 
-    async fn allows(&self, address: IpAddr) -> bool {
-        match (self, Near::of(address)) {
-            (Self::Everywhere, _) | (_, None) => true,
-            (Self::PublicOnly, Some(_)) => false,
-            (Self::AsNearAs(given), Some(near)) => is_near(given, near).await,
-        }
+    fn allows(&self, address: IpAddr) -> bool {
+        let Some(near) = Near::of(address) else { return true };
+        let opens = |given: &Given| given.opens.get().is_some_and(|opens| opens.contains(&near));
+        self.reach == Reach::Everywhere || self.given.iter().any(opens)
     }
 
-    /// Whether whoever runs this named that host himself.
-    fn is_given(&self, name: &str) -> bool {
-        let Self::AsNearAs(given) = self else { return false };
-        let is_it = |url: &Url| url.host_str().is_some_and(|host| host.eq_ignore_ascii_case(name));
-        given.iter().any(is_it) || proxies().any(|proxy| is_it(&proxy))
+    /// Judges what a name was resolved to for a request. The first answer about a name that was given decides what it opens.
+    fn judge(&self, name: &str, found: &[IpAddr]) -> Result<(), Refused> {
+        // Whoever runs this chose the proxy too.
+        let is_proxy = |proxy: Url| proxy.host_str().is_some_and(|host| host.eq_ignore_ascii_case(name));
+        if found.is_empty() || (self.reach != Reach::PublicOnly && proxies().any(is_proxy)) {
+            return Ok(());
+        }
+        let public = found.iter().copied().find(|address| is_public(*address));
+        let inside = found.iter().copied().find(|address| !is_public(*address));
+        let given = self.given.iter().find(|given| given.is(name));
+        let opens = given.map(|given| {
+            let near = || found.iter().copied().filter_map(Near::of).collect();
+            given.opens.get_or_init(|| if public.is_some() { Vec::new() } else { near() })
+        });
+        if let (Some(public), Some(inside)) = (public, inside) {
+            return Err(Refused::Mixed { name: name.to_owned(), public, inside });
+        }
+        let Some(opens) = opens else {
+            let refused = found.iter().copied().find(|address| !self.allows(*address));
+            return refused
+                .map_or(Ok(()), |address| Err(Refused::NotPublic { name: name.to_owned(), address }));
+        };
+        let stays =
+            |address: IpAddr| Near::of(address).map_or(opens.is_empty(), |near| opens.contains(&near));
+        let turned = found.iter().copied().find(|address| !stays(*address));
+        let before = if opens.is_empty() { "public" } else { "in your own network" };
+        turned.map_or(Ok(()), |address| Err(Refused::Turned { name: name.to_owned(), address, before }))
     }
 }
 
-/// Whether one of these URLs is as near as that.
-async fn is_near(given: &[Url], near: Near) -> bool {
-    for url in given {
-        let found = match (literal(url), url.host_str()) {
-            (Some(address), _) => vec![address],
-            (None, Some(name)) => resolve(name).await.unwrap_or_default(),
-            (None, None) => Vec::new(),
-        };
-        if found.into_iter().any(|address| Near::of(address) == Some(near)) {
-            return true;
+/// The error that a refused name is to whoever asked for this URL.
+pub(super) fn refused(url: &Url, error: &reqwest::Error) -> Option<FetchError> {
+    let causes = std::iter::successors(error.source(), |cause| (**cause).source());
+    let refused = causes.filter_map(|cause| cause.downcast_ref::<Refused>()).next()?;
+    let url = url.clone();
+    Some(match refused {
+        Refused::NotPublic { address, .. } => FetchError::NotPublic { url, address: address.to_string() },
+        Refused::Mixed { public, inside, .. } => {
+            FetchError::MixedAddresses { url, public: public.to_string(), inside: inside.to_string() }
         }
-    }
-    false
+        Refused::Turned { address, before, .. } => {
+            FetchError::TurnedName { url, address: address.to_string(), before }
+        }
+    })
 }
 
 fn literal(url: &Url) -> Option<IpAddr> {
@@ -125,28 +206,14 @@ async fn resolve(name: &str) -> io::Result<Vec<IpAddr>> {
 
 /// Resolves names to addresses that may be asked or not at all, so that what was judged is what is connected to.
 #[derive(Debug)]
-struct JudgingResolver(Reach);
-
-#[derive(Debug, thiserror::Error)]
-#[error("{name} is {address}, which is not a public address")]
-struct NotPublic {
-    name: String,
-    address: IpAddr,
-}
+struct JudgingResolver(Arc<Judge>);
 
 impl Resolve for JudgingResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0.clone();
+        let judge = Arc::clone(&self.0);
         Box::pin(async move {
-            let name = name.as_str().to_owned();
-            let found = resolve(&name).await?;
-            if !reach.is_given(&name) {
-                for address in &found {
-                    if !reach.allows(*address).await {
-                        return Err(NotPublic { name, address: *address }.into());
-                    }
-                }
-            }
+            let found = resolve(name.as_str()).await?;
+            judge.judge(name.as_str(), &found)?;
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
@@ -156,52 +223,104 @@ impl Resolve for JudgingResolver {
 mod tests {
     use super::*;
 
-    async fn is_allowed(reach: &Reach, url: &str) -> bool {
-        match reach.check(&Url::parse(url).unwrap()).await {
+    const OUT_THERE: &str = "8.8.8.8";
+
+    fn is_allowed(judge: &Judge, url: &str) -> bool {
+        match judge.check(&Url::parse(url).unwrap()) {
             Ok(()) => true,
             Err(FetchError::NotPublic { .. }) => false,
             Err(other) => panic!("{url}: {other}"),
         }
     }
 
-    fn as_near_as(given: &[&str]) -> Reach {
-        Reach::AsNearAs(given.iter().map(|url| Url::parse(url).unwrap()).collect())
+    fn as_near_as(given: &[&str]) -> Arc<Judge> {
+        Judge::new(Reach::AsNearAs(given.iter().map(|url| Url::parse(url).unwrap()).collect()))
     }
 
-    #[tokio::test]
-    async fn b32_an_address_that_is_not_public_is_refused_however_it_is_written() {
+    /// What becomes of a name of which DNS says this.
+    fn judged(judge: &Judge, name: &str, answer: &[&str]) -> Result<(), Refused> {
+        let found: Vec<IpAddr> = answer.iter().map(|address| address.parse().unwrap()).collect();
+        judge.judge(name, &found)
+    }
+
+    #[test]
+    fn b32_an_address_that_is_not_public_is_refused_however_it_is_written() {
+        let public_only = Judge::new(Reach::default());
         for url in
             ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://[::1]/", "http://10.0.0.7/"]
         {
-            assert!(!is_allowed(&Reach::PublicOnly, url).await, "{url}");
-            assert!(!is_allowed(&as_near_as(&["http://8.8.8.8/"]), url).await, "{url}");
-            assert!(is_allowed(&Reach::Everywhere, url).await);
+            assert!(!is_allowed(&public_only, url), "{url}");
+            assert!(!is_allowed(&as_near_as(&["http://8.8.8.8/"]), url), "{url}");
+            assert!(is_allowed(&Judge::new(Reach::Everywhere), url));
         }
-        assert!(is_allowed(&Reach::PublicOnly, "https://8.8.8.8/").await);
+        assert!(is_allowed(&public_only, "https://8.8.8.8/"));
     }
 
-    #[tokio::test]
-    async fn b32_a_source_leads_no_nearer_than_it_is_itself() {
+    #[test]
+    fn b32_a_source_leads_no_nearer_than_it_is_itself() {
         let [machine, mapped, any] = ["http://127.0.0.1/", "http://[::ffff:127.0.0.1]/", "http://0.0.0.0/"];
         let [link, network, public] = ["http://169.254.169.254/", "http://10.0.0.7/", "http://8.8.8.8/"];
-        for (given, allowed) in [
-            (machine, &[machine, mapped, any, public][..]),
-            ("http://localhost/", &[machine, mapped, any, public][..]),
-            (network, &[network, public][..]),
-            (public, &[public][..]),
+        let this_machine = &[machine, mapped, any, public][..];
+        for (given, answer, allowed) in [
+            (machine, None, this_machine),
+            ("http://localhost/", Some("127.0.0.1"), this_machine),
+            (network, None, &[network, public][..]),
+            ("http://a.example/", Some("10.0.0.9"), &[network, public][..]),
+            (public, None, &[public][..]),
         ] {
+            let judge = as_near_as(&[given]);
+            let host = Url::parse(given).unwrap().host_str().unwrap().to_owned();
+            answer.map(|address| judged(&judge, &host, &[address]).unwrap());
             for url in [machine, mapped, any, link, network, public] {
-                let is_right = is_allowed(&as_near_as(&[given]), url).await == allowed.contains(&url);
-                assert!(is_right, "from {given} to {url}");
+                assert_eq!(is_allowed(&judge, url), allowed.contains(&url), "from {given} to {url}");
             }
         }
     }
 
+    #[test]
+    fn b32_how_near_a_name_is_was_decided_by_its_first_answer_and_no_later_one_opens_anything() {
+        let loopback = "http://127.0.0.1/";
+        let judge = as_near_as(&["http://a.example/"]);
+        assert!(!is_allowed(&judge, loopback), "nothing is known yet");
+        judged(&judge, "a.example", &[OUT_THERE]).unwrap();
+        judged(&judge, "A.example", &["9.9.9.9"]).unwrap();
+        assert!(matches!(judged(&judge, "a.example", &["127.0.0.1"]), Err(Refused::Turned { .. })));
+        assert!(matches!(judged(&judge, "a.example", &[OUT_THERE, "127.0.0.1"]), Err(Refused::Mixed { .. })));
+        assert!(!is_allowed(&judge, loopback));
+
+        let judge = as_near_as(&["http://a.example/"]);
+        judged(&judge, "a.example", &["127.0.0.1", "::1"]).unwrap();
+        assert!(is_allowed(&judge, loopback));
+        let turned = judged(&judge, "a.example", &[OUT_THERE]);
+        assert!(
+            matches!(turned, Err(Refused::Turned { .. })),
+            "who opened the way in does not come from outside"
+        );
+        assert!(matches!(judged(&judge, "a.example", &["10.0.0.7"]), Err(Refused::Turned { .. })));
+        judged(&judge, "a.example", &["127.0.0.1"]).unwrap();
+        judged(&judge, "b.example", &[OUT_THERE]).unwrap();
+    }
+
+    #[test]
+    fn b32_a_name_that_is_both_out_there_and_in_the_own_network_is_refused_and_opens_nothing() {
+        let both = [OUT_THERE, "10.0.0.7"];
+        for given in ["http://a.example/", "http://10.0.0.1/"] {
+            let judge = as_near_as(&[given]);
+            assert!(matches!(judged(&judge, "a.example", &both), Err(Refused::Mixed { .. })), "{given}");
+        }
+        let judge = as_near_as(&["http://a.example/"]);
+        judged(&judge, "a.example", &both).unwrap_err();
+        assert!(!is_allowed(&judge, "http://10.0.0.7/"));
+        let later = judged(&judge, "a.example", &["10.0.0.7"]);
+        assert!(matches!(later, Err(Refused::Turned { .. })), "it stays condemned");
+        assert!(judged(&Judge::new(Reach::PublicOnly), "a.example", &both).is_err());
+    }
+
     #[tokio::test]
     async fn b32_a_name_of_loopback_resolves_to_nothing_unless_it_was_given() {
-        let resolved = async |reach| JudgingResolver(reach).resolve("localhost".parse().unwrap()).await;
-        for reach in [Reach::PublicOnly, as_near_as(&["http://8.8.8.8/"])] {
-            let refused = resolved(reach).await;
+        let resolved = async |judge| JudgingResolver(judge).resolve("localhost".parse().unwrap()).await;
+        for judge in [Judge::new(Reach::PublicOnly), as_near_as(&["http://8.8.8.8/"])] {
+            let refused = resolved(judge).await;
             assert!(refused.is_err_and(|error| error.to_string().contains("not a public address")));
         }
         assert!(resolved(as_near_as(&["http://localhost:8080/"])).await.is_ok());

@@ -251,22 +251,25 @@ pub async fn listen_all(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ListenError> {
     let client = Client::new(service.client.clone())?;
+    let sources: Vec<String> = copies.iter().map(|copy| copy.source.clone()).collect();
     let mut states = Vec::new();
     for copy in &copies {
         let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
         std::fs::create_dir_all(&copy.into).map_err(no_directory)?;
-        states.push(Subscriptions::open(&copy.state_folder()).map_err(ListenError::OpenState)?);
+        let state = Subscriptions::open(&copy.state_folder()).map_err(ListenError::OpenState)?;
+        states.push((state, client.for_source(&copy.source, &sources)?));
     }
     let bind_error = |source| ListenError::Bind { address: service.listen, source };
-    let (bound, parties) = Service::bind(service, &client, states).await.map_err(bind_error)?;
+    let clients: Vec<Client> = states.iter().map(|(_, client)| client.clone()).collect();
+    let (bound, parties) = Service::bind(service, states).await.map_err(bind_error)?;
     if let Some(first) = copies.first() {
         events(&first.into, Event::Listening { address: bound.address });
     }
     let (tell, mut told) = mpsc::unbounded_channel();
-    let mut keeping: FuturesUnordered<_> = (copies.into_iter().zip(parties))
-        .map(|(mut copy, (party, deliveries))| {
+    let mut keeping: FuturesUnordered<_> = (copies.into_iter().zip(parties).zip(clients))
+        .map(|((mut copy, (party, deliveries)), client)| {
             copy.service = service.clone();
-            let (client, tell, into) = (client.clone(), tell.clone(), copy.into.clone());
+            let (tell, into) = (tell.clone(), copy.into.clone());
             // Who is told lives as long as these.
             let mut events = move |event| drop(tell.send((into.clone(), event)));
             Box::pin(async move {

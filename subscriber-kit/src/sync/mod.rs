@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use resync_subscriber_kit::discover::discover;
-//! use resync_subscriber_kit::fetch::{Client, ClientOptions};
+//! use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
 //! use resync_subscriber_kit::sync::{Look, Method, Offer, SyncOptions, Target, Verdict, audit, look};
 //! # use resync_publisher::{BaseUrl, Settings, build, serve::serve};
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -21,7 +21,8 @@
 //! # let copy = place.path().join("copy");
 //!
 //! // Of a Source at `url` that has one file, to the folder `copy`:
-//! let client = Client::new(ClientOptions::default())?;
+//! let reach = Reach::AsNearAs(vec![url.parse()?]);
+//! let client = Client::new(ClientOptions { reach, ..ClientOptions::default() })?;
 //! let source = discover(&client, &url).await?;
 //! let (offer, target) = (Offer::of(&source.sets[0]), Target::open(&copy, source.base)?);
 //! let options = SyncOptions { delete: true, ..SyncOptions::default() };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::copy::{Copy, counts};
 use crate::support::site::ChangingSource;
-use crate::support::{self, Message, client, document, files, ok, serve, status};
+use crate::support::{self, Message, client, document, files, ok, on_this_machine, serve, status};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::sync::{Look, Method, Offer, SyncError, SyncOptions, Target, baseline, look};
@@ -261,11 +261,8 @@ async fn a_server_that_drips_is_given_up() {
             });
         }
     });
-    let options = ClientOptions {
-        idle_timeout: Duration::from_millis(300),
-        min_rate: 10_000,
-        ..ClientOptions::default()
-    };
+    let options =
+        ClientOptions { idle_timeout: Duration::from_millis(300), min_rate: 10_000, ..on_this_machine() };
     let directory = tempfile::tempdir().unwrap();
     let list = Url::parse(&format!("http://{address}/rl.xml")).unwrap();
     let target = Target::open(directory.path(), list.clone()).unwrap();

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use crate::support::copy::{Copy, counts};
-use crate::support::{self, PATIENCE, document, entry, expected, files, status};
+use crate::support::{self, PATIENCE, document, entry, expected, files, on_this_machine, status};
 use resync_subscriber_kit::fetch::{Client, ClientOptions, FetchError};
 use resync_subscriber_kit::sync::{Offer, Report, SyncError, SyncOptions, Target, baseline};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -88,7 +88,7 @@ async fn a_list_without_end_is_cut_off_at_its_limit() {
 #[tokio::test]
 async fn a_list_that_drips_is_given_up() {
     let copy = copy().await;
-    let options = ClientOptions { idle_timeout: Duration::from_millis(300), ..ClientOptions::default() };
+    let options = ClientOptions { idle_timeout: Duration::from_millis(300), ..on_this_machine() };
     let list = endless(HEAD.to_owned(), b" ".to_vec(), Duration::from_millis(20)).await;
     let client = Client::new(options).unwrap();
     let listing = Offer::list(list);

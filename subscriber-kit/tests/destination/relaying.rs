@@ -5,11 +5,17 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use crate::support::{Hub, PATIENCE, Source, ok, status};
+use crate::support::{Hub, PATIENCE, Source, ok, on_this_machine, status};
 use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::relay::{RelayError, RelayOptions, Relayed, relay};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+
+fn options(topics: Vec<String>, state: &Path) -> RelayOptions {
+    let mut options = RelayOptions::new(topics, state);
+    options.service.client = on_this_machine();
+    options
+}
 
 /// A running relay and what it says.
 struct Relay {
@@ -32,7 +38,7 @@ impl Relay {
     }
 
     fn of(topics: &[String], state: &Path) -> Self {
-        Self::start(RelayOptions::new(topics.to_vec(), state))
+        Self::start(options(topics.to_vec(), state))
     }
 
     async fn event(&mut self, wanted: impl Fn(&Relayed) -> bool) -> Relayed {
@@ -186,7 +192,7 @@ async fn a_notification_that_nobody_heard_of_is_not_done() {
         Relayed::Notification { .. } => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         _ => Ok(()),
     };
-    let options = RelayOptions::new(vec![source.url("/blog")], state.path());
+    let options = options(vec![source.url("/blog")], state.path());
     let first = tokio::spawn(relay(options, deaf, std::future::pending()));
     assert_eq!(hub.accept(600).await.deliver("a.1", "news").await.status(), 204);
     let ended = tokio::time::timeout(PATIENCE, first).await.unwrap().unwrap();
@@ -208,7 +214,7 @@ async fn a_hook_that_fails_is_run_again_and_the_order_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let (there, heard) = (folder.path().join("there"), folder.path().join("heard"));
     let hook = format!("test -e {} && cat >> {}", there.display(), heard.display());
-    let mut options = RelayOptions::new(vec![source.url("/blog")], folder.path().join("state"));
+    let mut options = options(vec![source.url("/blog")], &folder.path().join("state"));
     options.service.hook = Some(Hook::new(hook));
     let mut relay = Relay::start(options);
     let at = hub.accept(600).await;

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::copy::{Copy, counts};
-use crate::support::{self, Source, document, entry, expected, files, ok, serve, serve_slowly, status};
+use crate::support::{
+    self, Source, document, entry, expected, files, ok, on_this_machine, serve, serve_slowly, status,
+};
 use resync_core::digest::{Algorithm, Digest};
-use resync_subscriber_kit::fetch::{Client, ClientOptions, FetchError, Reach};
+use resync_subscriber_kit::fetch::{Client, ClientOptions, FetchError};
 use resync_subscriber_kit::sync::{Filter, Offer, SyncError, SyncOptions, Target, baseline};
 use url::Url;
 
@@ -182,7 +184,7 @@ where
 async fn a_source_that_asks_to_be_left_alone_is_asked_for_nothing_else_meanwhile() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&asked);
-    let options = ClientOptions { per_host: 1, ..ClientOptions::default() };
+    let options = ClientOptions { per_host: 1, ..on_this_machine() };
     let report = copied(&["/a", "/b", "/c", "/d"], options, move |_| {
         noted.lock().unwrap().push(std::time::Instant::now());
         let is_first = noted.lock().unwrap().len() == 1;
@@ -201,7 +203,7 @@ async fn waiting_for_a_place_at_a_host_does_not_count_as_its_slowness() {
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let time = Duration::from_secs(1);
-    let options = ClientOptions { per_host: 1, resource_timeout: time, ..ClientOptions::default() };
+    let options = ClientOptions { per_host: 1, resource_timeout: time, ..on_this_machine() };
     let report = copied(&["/a", "/b", "/c"], options, move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
         async move {
@@ -231,16 +233,13 @@ async fn what_is_filtered_out_is_neither_fetched_nor_deleted_nor_missed() {
 async fn b32_from_a_policy_of_public_addresses_nothing_leads_into_the_own_network() {
     let copy = Copy::start().await;
     copy.list_of(&[("/a", "1")]);
-    let options = ClientOptions { reach: Reach::PublicOnly, ..ClientOptions::default() };
-    let client = Client::new(options).unwrap();
+    let client = Client::new(ClientOptions::default()).unwrap();
     let port = copy.source.address.port();
     for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
         let list = Url::parse(&format!("http://{host}:{port}/resourcelist.xml")).unwrap();
         let result = baseline(&client, &Offer::list(list), &copy.target(), &copy.options).await;
         let error = match result {
-            Err(SyncError::Fetch(error @ (FetchError::NotPublic { .. } | FetchError::Network { .. }))) => {
-                error
-            }
+            Err(SyncError::Fetch(error @ FetchError::NotPublic { .. })) => error,
             other => panic!("{host}: {other:?}"),
         };
         assert!(error.to_string().contains("not a public address"), "{host}: {error}");

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Message, PATIENCE, get, ok, post, serve_slowly, signature, status};
+use crate::support::{Message, PATIENCE, get, ok, on_this_machine, post, serve_slowly, signature, status};
 use resync_subscriber_kit::relay::{RelayError, RelayOptions, Relayed, relay};
 use resync_subscriber_kit::topic::TopicError;
 use tokio::sync::{mpsc, oneshot};
@@ -122,7 +122,8 @@ impl Subscriber {
         let state = tempfile::tempdir().unwrap();
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
-        let options = RelayOptions::new(vec![topic], state.path());
+        let mut options = RelayOptions::new(vec![topic], state.path());
+        options.service.client = on_this_machine();
         let tell = move |event| {
             // A test that has seen enough no longer listens.
             let _ = sender.send(event);

@@ -117,7 +117,9 @@ async fn silent_connections_of_one_client_keep_no_hub_from_the_callback() {
 async fn sync(names: &SystemNames, port: u16, lookups: &[&[&str]], copy: &Path) -> (String, i32) {
     let mut command = Command::new(binary("resync-destination"));
     command.args(["sync", &format!("http://source.test:{port}/capabilitylist.xml"), "--retries=0"]).arg(copy);
-    command.args(["--connect-timeout=2s", "--idle-timeout=2s"]).envs(names.environment("source.test", lookups));
+    command
+        .args(["--connect-timeout=2s", "--idle-timeout=2s"])
+        .envs(names.environment("source.test", lookups));
     let output = timeout(PATIENCE, command.output()).await.expect("it ends soon").unwrap();
     let [said, complained] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     (format!("{said}{complained}"), output.status.code().unwrap())

@@ -94,6 +94,26 @@ fn the_unit_starts_the_hub_and_does_not_restart_one_with_a_bad_configuration() {
     assert!(setting(&unit, "RestartPreventExitStatus").split(' ').any(|status| status == "64"));
 }
 
+#[test]
+fn the_memory_of_each_program_is_bounded_and_that_of_the_hub_alike_everywhere() {
+    let bound = |program: &str| setting(&read(&format!("deploy/{program}.service")), "MemoryMax").to_owned();
+    for program in ["resync-hub", "resync-source", "resync-destination"] {
+        assert!(bound(program).trim_end_matches(['M', 'G']).parse::<u32>().is_ok(), "{program}");
+    }
+    let hub = bound("resync-hub");
+    let gib = hub.strip_suffix('G').unwrap();
+    let compose = read("deploy/compose.yaml");
+    assert!(compose.contains(&format!("mem_limit: {gib}g ")), "{compose}");
+    let set = read("deploy/kubernetes/statefulset.yaml");
+    assert!(set.contains(&format!("limits: {{ memory: {gib}Gi }}")), "{set}");
+    let page = read("docs/hub.md");
+    for said in [format!("`MemoryMax={hub}`"), format!("`mem_limit: {gib}g`"), format!("`{gib}Gi`")] {
+        assert!(page.contains(&said), "{said}");
+    }
+    let page = read("docs/destination.md");
+    assert!(page.contains(&format!("`MemoryMax={}`", bound("resync-destination"))));
+}
+
 /// The hub asks for five minutes more again and again while its start gets on.
 #[test]
 fn the_unit_ends_a_start_that_stands_still_and_no_other() {

@@ -13,7 +13,7 @@ use walkdir::WalkDir;
 use super::super::folder::CopyFolder;
 use super::super::{Look, Offer, SyncOptions, Target, look};
 use super::*;
-use crate::fetch::Client;
+use crate::fetch::{Client, ClientOptions, Reach};
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -191,7 +191,8 @@ async fn files_are_durable_before_they_are_in_place_and_both_before_it_is_rememb
             change_list: Some(base.join("changes.xml").unwrap()),
             ..Offer::default()
         };
-        let client = Client::new(crate::fetch::ClientOptions::default()).unwrap();
+        let options = ClientOptions { reach: Reach::Everywhere, ..ClientOptions::default() };
+        let client = Client::new(options).unwrap();
         let options = SyncOptions::default();
         publish("first", "");
         let report = look(&client, &offer, &target, &options, Look::Everything).await.unwrap();

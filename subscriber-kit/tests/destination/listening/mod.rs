@@ -9,7 +9,7 @@ mod told;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{self, Hub, PATIENCE, Source, Subscribed, expected, files};
+use crate::support::{self, Hub, PATIENCE, Source, Subscribed, expected, files, on_this_machine};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen, listen_all};
 use resync_subscriber_kit::service::ServiceOptions;
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
@@ -94,6 +94,7 @@ fn entries(source: &Source, resources: &[(&str, &str)]) -> Vec<String> {
 
 fn options(source: &Source, into: &Path) -> ListenOptions {
     let mut options = ListenOptions::new(source.url("/"), into);
+    options.service.client = on_this_machine();
     options.sync.delete = true;
     options
 }
@@ -307,7 +308,9 @@ async fn a_shutdown_does_not_wait_for_a_source_that_is_silent() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
-    let destination = Destination::start(ListenOptions::new(url, directory.path()));
+    let mut options = ListenOptions::new(url, directory.path());
+    options.service.client = on_this_machine();
+    let destination = Destination::start(options);
     let _connection = silent.accept().await.unwrap();
     destination.stop().await;
 }
@@ -385,7 +388,8 @@ async fn several_sources_are_followed_behind_one_callback_server_and_one_that_ca
     let tell = move |directory: &Path, event| drop(sender.send((directory.to_owned(), event)));
     let (stop, stopped) = oneshot::channel::<()>();
     let task = tokio::spawn(async move {
-        listen_all(copies, &ServiceOptions::default(), tell, async { drop(stopped.await) }).await
+        let service = ServiceOptions { client: on_this_machine(), ..ServiceOptions::default() };
+        listen_all(copies, &service, tell, async { drop(stopped.await) }).await
     });
     let both = [hub.accept(600).await, hub.accept(600).await];
     assert_eq!(both[0].address, both[1].address, "one server");

@@ -15,7 +15,7 @@ use std::time::Duration;
 use resync_core::digest::{Algorithm, Digest};
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureMethod, SigningKey};
-use resync_subscriber_kit::fetch::{Client, ClientOptions};
+use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
@@ -411,8 +411,12 @@ impl Subscribed {
 
 /// A client that loses patience as fast as tests do.
 pub(crate) fn client() -> Client {
-    let options = ClientOptions { idle_timeout: Duration::from_secs(5), ..ClientOptions::default() };
-    Client::new(options).unwrap()
+    Client::new(ClientOptions { idle_timeout: Duration::from_secs(5), ..on_this_machine() }).unwrap()
+}
+
+/// For Sources and hubs of tests.
+pub(crate) fn on_this_machine() -> ClientOptions {
+    ClientOptions { reach: Reach::Everywhere, ..ClientOptions::default() }
 }
 
 /// All files under a directory with their content, without the state.

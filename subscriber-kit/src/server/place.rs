@@ -1,0 +1,246 @@
+//! The place of a connection among those that are served: what it is about, how long that may take, and when it makes room
+//! for another client's.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use resync_core::connections::{Connections, Phase};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::pause::at;
+use crate::service::Callbacks;
+
+/// How long a request's header may take to arrive, and the first request to begin.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection may wait for its next request: longer than hubs keep theirs, so that none is closed on them.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The places of a server; clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Places(Arc<Mutex<Connections<Arc<Notify>>>>);
+
+impl Places {
+    pub(super) fn new(most: usize) -> Self {
+        Self(Arc::new(Mutex::new(Connections::new(most))))
+    }
+
+    /// A place for a new connection, if need be in that of another one, which then [ends](Place::ends).
+    pub(super) fn take(&self, client: IpAddr) -> Option<Place> {
+        let changed = Arc::new(Notify::new());
+        let taken = self.lock().take(client, Instant::now().into_std(), Arc::clone(&changed))?;
+        if let Some(ended) = taken.ends {
+            ended.notify_one();
+        }
+        Some(Place { places: self.clone(), number: taken.number, changed })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connections<Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// It is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    number: u64,
+    /// What the connection is about, or that it has lost its place.
+    changed: Arc<Notify>,
+}
+
+impl Place {
+    /// Ends when the connection must: it takes too long, or another one has its place now.
+    pub(super) async fn ends(&self) {
+        loop {
+            let Some((phase, since)) = self.places.lock().phase(self.number) else { return };
+            let due = patience(phase).map(|patience| Instant::from_std(since) + patience);
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = at(due) => return,
+            }
+        }
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.places.lock().enter(self.number, phase, Instant::now().into_std());
+        self.changed.notify_one();
+    }
+
+    fn received(&self) {
+        if self.places.lock().received(self.number, Instant::now().into_std()) {
+            self.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().end(self.number);
+    }
+}
+
+/// How long that may take. A request has bounds of its own, see [`CallbackOptions`](crate::callback::CallbackOptions).
+fn patience(phase: Phase) -> Option<Duration> {
+    match phase {
+        Phase::New | Phase::Header => Some(HEADER_TIMEOUT),
+        Phase::Idle => Some(IDLE_TIMEOUT),
+        Phase::Request => None,
+    }
+}
+
+/// A stream that tells its place when bytes come.
+#[derive(Debug)]
+pub(super) struct Watched<S> {
+    stream: S,
+    place: Arc<Place>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, place: Arc<Place>) -> Self {
+        Self { stream, place }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.place.received();
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The callbacks, which tell a place when a request begins and when it is answered.
+#[derive(Clone, Debug)]
+pub(super) struct Timed {
+    callbacks: Callbacks,
+    place: Arc<Place>,
+}
+
+impl Timed {
+    pub(super) fn new(callbacks: Callbacks, place: Arc<Place>) -> Self {
+        Self { callbacks, place }
+    }
+}
+
+impl Service<Request<Incoming>> for Timed {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (mut callbacks, place) = (self.callbacks.clone(), Arc::clone(&self.place));
+        place.enter(Phase::Request);
+        Box::pin(async move {
+            let answer = tower_service::Service::call(&mut callbacks, request).await;
+            place.enter(Phase::Idle);
+            answer
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+
+    async fn lasts(place: &Place) -> Duration {
+        let begun = Instant::now();
+        place.ends().await;
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_header_has_its_time_from_its_first_byte_and_a_pause_between_requests_a_longer_one() {
+        let places = Places::new(9);
+        let place = Arc::new(places.take(CLIENT).unwrap());
+        assert_eq!(lasts(&place).await, HEADER_TIMEOUT, "nothing came");
+        place.enter(Phase::Idle);
+        assert_eq!(lasts(&place).await, IDLE_TIMEOUT, "nothing more came");
+
+        place.enter(Phase::Idle);
+        let (mut client, server) = duplex(64);
+        let mut server = Watched::new(server, Arc::clone(&place));
+        let dripping = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            while client.write_all(b"G").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let reading = tokio::spawn(async move { server.read_to_end(&mut Vec::new()).await });
+        assert_eq!(lasts(&place).await, Duration::from_secs(30) + HEADER_TIMEOUT, "it drips");
+        dripping.abort();
+        reading.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_may_take_as_long_as_the_callback_lets_it() {
+        let places = Places::new(9);
+        let place = places.take(CLIENT).unwrap();
+        place.enter(Phase::Request);
+        let long = tokio::time::timeout(10 * IDLE_TIMEOUT, place.ends()).await;
+        assert!(long.is_err());
+    }
+
+    #[tokio::test]
+    async fn whoever_makes_room_ends_at_once_and_leaves_the_newcomer_its_place() {
+        let places = Places::new(1);
+        let first = places.take(CLIENT).unwrap();
+        let second = places.take(OTHER).unwrap();
+        first.ends().await;
+        drop(first);
+        second.enter(Phase::Request);
+        assert!(places.take(CLIENT).is_none(), "the only place has a request under way");
+        drop(second);
+        assert!(places.take(CLIENT).is_some());
+    }
+}
