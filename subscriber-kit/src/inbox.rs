@@ -163,7 +163,6 @@ pub(crate) async fn accept(
 ) -> Result<(), NotTaken> {
     let Arrival { id, topic, content_type, links, body } = arrival;
     let identity = id.map(|id| Identity::new(id, body.body()));
-    let bytes = body.body().len() as u64;
     let kept = subscriptions.with_window(token, |window| {
         match identity.and_then(|identity| window.standing(identity)) {
             Some(Standing::Arriving) => return Err(NotTaken::Arriving),
@@ -177,6 +176,15 @@ pub(crate) async fn accept(
             TrySendError::Full(_) => NotTaken::Full,
             TrySendError::Closed(_) => NotTaken::Closed,
         })?;
+        let taken = Taken {
+            number: 0,
+            token: token.to_owned(),
+            id: id.map(|id| id.to_string()),
+            content_type: content_type.clone(),
+            links: (links.iter().len() > 0).then(|| links.to_string()),
+            skipped: 0,
+        };
+        let bytes = weight(&taken, &body);
         if !subscriptions.waits(bytes, max_waiting) {
             return Err(NotTaken::Full);
         }
@@ -197,14 +205,7 @@ pub(crate) async fn accept(
             permit.send(delivery);
             return Ok(None);
         };
-        let taken = Taken {
-            number,
-            token: token.to_owned(),
-            id: id.map(|id| id.to_string()),
-            content_type: delivery.content_type.clone(),
-            links: (delivery.links.iter().len() > 0).then(|| delivery.links.to_string()),
-            skipped,
-        };
+        let taken = Taken { number, skipped, ..taken };
         let (tell, kept) = oneshot::channel();
         let body = delivery.body.clone();
         let then = move |result: std::io::Result<()>| {
@@ -230,6 +231,14 @@ pub(crate) async fn accept(
     }
 }
 
+/// How much memory a notification takes while it waits, and room in the journal, in bytes: also one without a body, and what its
+/// headers say.
+fn weight(taken: &Taken, body: &SignedBody) -> u64 {
+    let texts =
+        [&taken.id, &taken.content_type, &taken.links].map(|text| text.as_ref().map_or(0, String::len));
+    (size_of::<Delivery>() + size_of::<Taken>() + texts.iter().sum::<usize>() + body.body().len()) as u64
+}
+
 /// What an earlier run took and did not finish.
 #[derive(Debug)]
 pub(crate) struct Left {
@@ -244,7 +253,7 @@ impl Left {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.body.body().len() as u64
+        weight(&self.taken, &self.body)
     }
 
     /// Of its subscription.

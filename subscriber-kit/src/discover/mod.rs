@@ -19,7 +19,7 @@ use resync_core::websub::key::TopicUrl;
 use resync_core::xml::{ReadError, Reader};
 use url::Url;
 
-use crate::fetch::{Client, FetchError, Fetched};
+use crate::fetch::{Client, FetchError, Fetched, led_to};
 pub(crate) use known::Known;
 pub use source::{Channel, DiscoverError, Followed, Set, Source, Unreadable};
 pub use topic::channels;
@@ -33,6 +33,9 @@ const WELL_KNOWN: &str = ".well-known/resourcesync";
 
 /// How many Source Descriptions an index may lead to.
 const MAX_DESCRIPTIONS: usize = 32;
+
+/// How many hubs of a channel are asked and remembered.
+const MAX_HUBS: usize = 16;
 
 /// How many documents a page or a robots.txt may lead to.
 const MAX_HINTS: usize = 32;
@@ -394,7 +397,7 @@ impl Parsed {
 
     /// RS-047: a relative URI is meant relative to its document.
     fn resolve(&self, reference: &str) -> Option<Url> {
-        self.url.join(reference.trim()).ok()
+        led_to(&self.url, reference)
     }
 
     fn link(&self, relation: &Relation) -> Option<Url> {
@@ -414,8 +417,8 @@ impl Parsed {
         let topic = TopicUrl::parse(&entry.loc).or_else(|error| {
             self.resolve(&entry.loc).map_or(Err(error), |url| TopicUrl::parse(url.as_str()))
         });
-        let hubs = entry.links_with(&Relation::Hub).filter_map(|link| self.resolve(&link.href)).collect();
-        Some(Channel { topic: topic.ok()?, hubs })
+        let hubs = entry.links_with(&Relation::Hub).filter_map(|link| self.resolve(&link.href));
+        Some(Channel { topic: topic.ok()?, hubs: hubs.take(MAX_HUBS).collect() })
     }
 }
 

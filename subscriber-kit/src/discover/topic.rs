@@ -7,8 +7,8 @@ use resync_core::websub::key::TopicUrl;
 use resync_core::websub::link_header::LinkHeader;
 use url::Url;
 
-use super::{Channel, DiscoverError, discover};
-use crate::fetch::{Client, FetchError, Fetched};
+use super::{Channel, DiscoverError, MAX_HUBS, discover};
+use crate::fetch::{Client, FetchError, Fetched, led_to};
 
 /// How much of a topic is looked through for links, in bytes.
 const MAX_LOOKED_THROUGH: u64 = 512 * 1024;
@@ -55,7 +55,8 @@ async fn of_source(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverE
 fn topic(fetched: Fetched) -> Option<Channel> {
     let Fetched { url, links, content_type, file, .. } = fetched;
     let hubs_of = |links: &LinkHeader| -> Vec<Url> {
-        links.with_rel("hub").filter_map(|hub| Url::parse(hub).ok()).collect()
+        let hubs = links.with_rel("hub").filter_map(|hub| led_to(&url, hub));
+        hubs.take(MAX_HUBS).collect()
     };
     let (mut hubs, mut canonical) = (hubs_of(&links), links.first("self").map(str::to_owned));
     if hubs.is_empty() || canonical.is_none() {

@@ -38,6 +38,10 @@ use crate::space::free_space;
 /// The largest ResourceSync document that is read, in bytes (RS-042).
 pub const MAX_DOCUMENT_BYTES: u64 = resync_core::xml::MAX_BYTES;
 
+/// The longest URL that a document, a header or a redirect may lead to, in bytes. No server asks for longer ones, and what is
+/// remembered by number is bounded in bytes so.
+pub(crate) const MAX_URL: usize = 4096;
+
 /// How much of a hub's explanation is kept for a message, in bytes.
 const MAX_EXPLANATION: usize = 512;
 
@@ -335,6 +339,14 @@ fn tls_config() -> Result<rustls::ClientConfig, FetchError> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
+/// Where a document leads by a reference to something; `None` if that is no URL that anybody would answer to.
+pub(crate) fn led_to(document: &Url, reference: &str) -> Option<Url> {
+    let reference = reference.trim();
+    // What is relative may be shorter than what comes of it.
+    let resolved = if reference.len() > MAX_URL { None } else { document.join(reference).ok() };
+    resolved.filter(|url| url.as_str().len() <= MAX_URL)
+}
+
 fn check_scheme(url: &Url) -> Result<(), FetchError> {
     match url.scheme() {
         "http" | "https" => Ok(()),
@@ -349,7 +361,7 @@ fn is_redirect(status: StatusCode) -> bool {
 fn redirect_target(at: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url, FetchError> {
     let location = headers.get(LOCATION).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     location
-        .and_then(|location| at.join(location).ok())
+        .and_then(|location| led_to(at, location))
         .ok_or_else(|| FetchError::BadRedirect { url: at.clone(), status: status.as_u16() })
 }
 

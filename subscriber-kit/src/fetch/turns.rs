@@ -9,7 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use url::{Origin, Url};
 
-/// How many hosts are remembered before those that nobody asks are forgotten.
+/// How many hosts are remembered beside those that are being asked, of which there are no more than requests under way. A Source
+/// may lead to any number of them, each of which asks to be left alone.
 const MAX_HOSTS: usize = 1024;
 
 #[derive(Debug)]
@@ -72,18 +73,32 @@ impl Turns {
 
     fn with_host<R>(&self, url: &Url, take: impl FnOnce(&mut Host) -> R) -> R {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        if hosts.len() >= MAX_HOSTS {
-            let now = Instant::now();
-            let is_idle = |host: &Host| {
-                host.places.available_permits() == self.per_host && host.next.max(host.rests_until) <= now
-            };
-            hosts.retain(|_, host| !is_idle(host));
+        let origin = url.origin();
+        if hosts.len() >= MAX_HOSTS && !hosts.contains_key(&origin) {
+            self.make_room(&mut hosts);
         }
         let new = || {
             let (places, now) = (Arc::new(Semaphore::new(self.per_host)), Instant::now());
             Host { places, next: now, rests_until: now }
         };
-        take(hosts.entry(url.origin()).or_insert_with(new))
+        take(hosts.entry(origin).or_insert_with(new))
+    }
+
+    /// Forgets the hosts that are asked by nobody and need no pause; of those that do, if that is not enough, the one that needs
+    /// it for the shortest time.
+    fn make_room(&self, hosts: &mut HashMap<Origin, Host>) {
+        let now = Instant::now();
+        // Whoever waits for a place holds its semaphore too.
+        let is_asked = |host: &Host| {
+            Arc::strong_count(&host.places) > 1 || host.places.available_permits() < self.per_host
+        };
+        let until = |host: &Host| host.next.max(host.rests_until);
+        hosts.retain(|_, host| is_asked(host) || until(host) > now);
+        if hosts.len() >= MAX_HOSTS {
+            let resting = hosts.iter().filter(|(_, host)| !is_asked(host));
+            let first = resting.min_by_key(|(_, host)| until(host)).map(|(origin, _)| origin.clone());
+            first.map(|origin| hosts.remove(&origin));
+        }
     }
 }
 
@@ -118,6 +133,21 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_secs(9), &mut third).await.is_err());
         drop(first);
         third.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_hosts_without_end_that_ask_to_be_left_alone_so_many_are_remembered() {
+        let turns = Turns::new(1, Duration::ZERO);
+        let busy = url("http://busy.example/");
+        let _under_way = turns.take(&busy).await.unwrap();
+        for number in 0..3_000_u32 {
+            let host = url(&format!("http://{number}.a.example/"));
+            turns.rest(&host, Duration::from_secs(3_600 + u64::from(number)));
+        }
+        let hosts = turns.hosts.lock().unwrap();
+        assert_eq!(hosts.len(), MAX_HOSTS);
+        assert!(hosts.contains_key(&busy.origin()), "who is being asked is not forgotten");
+        assert!(hosts.contains_key(&url("http://2999.a.example/").origin()));
     }
 
     #[tokio::test(start_paused = true)]

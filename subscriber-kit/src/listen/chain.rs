@@ -8,6 +8,10 @@ use resync_core::datetime::DateTime;
 use crate::notification::Interval;
 use crate::sync::is_slip;
 
+/// How many intervals are remembered that came before their turn. One more is told of as ahead all the same, and shows again when
+/// what came after it has its turn.
+const MOST_AHEAD: usize = 1024;
+
 /// How far the notifications have told without a gap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chain {
@@ -43,7 +47,9 @@ impl Chain {
         match self.until {
             Some(told_until) if until <= told_until => Link::Known,
             Some(told_until) if from > told_until => {
-                self.ahead.insert((from, until));
+                if self.ahead.len() < MOST_AHEAD {
+                    self.ahead.insert((from, until));
+                }
                 Link::Ahead { told_until }
             }
             _ => {
@@ -131,6 +137,20 @@ mod tests {
         chain.take(interval(20, 21), now);
         chain.repair(None);
         assert_eq!((chain.until(), chain.has_gap()), (Some(minute(21)), false));
+    }
+
+    #[test]
+    fn cn016_of_gaps_without_end_so_many_are_remembered() {
+        let at = |second: i64| DateTime::from_unix_millis(second * 1000).unwrap();
+        let now = at(1_000_000);
+        let mut chain = Chain::from(Some(at(0)), now);
+        for number in 1..5_000 {
+            let link = chain.take(Interval { from: at(number * 2), until: at(number * 2 + 1) }, now);
+            assert_eq!(link, Link::Ahead { told_until: at(0) });
+        }
+        assert_eq!(chain.ahead.len(), MOST_AHEAD);
+        chain.repair(None);
+        assert_eq!((chain.until(), chain.has_gap()), (Some(at(2 * 1024 + 1)), false));
     }
 
     #[test]

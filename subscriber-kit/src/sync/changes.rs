@@ -15,8 +15,9 @@ use super::download::blocking;
 use super::feed::{Feed, Mark, OpenList};
 use super::lists::Lists;
 use super::packages::Listed;
+use super::report::shortened;
 use super::seams::Hole;
-use crate::fetch::{FetchError, Fetched};
+use crate::fetch::{FetchError, Fetched, led_to};
 
 /// Up to where the Source's changes are in the copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -281,7 +282,8 @@ impl Changes<'_> {
 
     async fn inspect(&self, fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
         let (fetched, head) = blocking(move || inspect(fetched)).await?;
-        self.lists.count_parts(head.parts.len() + head.packages.as_ref().map_or(0, Vec::len))?;
+        let of_packages = head.packages.iter().flatten().flat_map(Listed::urls);
+        self.lists.count_parts(head.parts.iter().map(|part| &part.url).chain(of_packages))?;
         Ok((fetched, head))
     }
 }
@@ -369,9 +371,8 @@ fn inspect(mut fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
     } else if is_index || is_archive {
         for entry in reader.by_ref() {
             let entry = entry.map_err(unreadable)?;
-            let part = url.join(entry.loc.trim());
-            let part =
-                part.map_err(|_| SyncError::Component { index: url.clone(), loc: entry.loc.clone() })?;
+            let part = led_to(&url, &entry.loc)
+                .ok_or_else(|| SyncError::Component { index: url.clone(), loc: shortened(&entry.loc) })?;
             let metadata = entry.metadata.unwrap_or_default();
             parts.push(Part { url: part, from: metadata.from, until: metadata.until });
         }
@@ -390,5 +391,5 @@ fn inspect(mut fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
 }
 
 fn header_link(header: &Header, url: &Url, relation: &Relation) -> Option<Url> {
-    header.link(relation).and_then(|link| url.join(link.href.trim()).ok())
+    header.link(relation).and_then(|link| led_to(url, &link.href))
 }

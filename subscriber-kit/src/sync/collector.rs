@@ -18,9 +18,9 @@ use super::patch::{Chains, PatchLink};
 use super::places::{Ground, Places, UNWANTED};
 use super::plan::{Draft, Line, Plan};
 use super::progress::Progress;
-use super::report::Report;
+use super::report::{Report, shortened};
 use super::{PathError, SyncError};
-use crate::fetch::Fetched;
+use crate::fetch::{Fetched, led_to};
 
 /// How many mirrors of one resource are tried.
 const MAX_MIRRORS: usize = 4;
@@ -29,7 +29,7 @@ const MAX_MIRRORS: usize = 4;
 fn mirrors(entry: &Entry, document: &Url) -> Vec<String> {
     let mut links: Vec<_> = entry.links_with(&Relation::Duplicate).collect();
     links.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
-    let places = links.into_iter().filter_map(|link| document.join(link.href.trim()).ok());
+    let places = links.into_iter().filter_map(|link| led_to(document, &link.href));
     let places = places.filter(|place| matches!(place.scheme(), "http" | "https"));
     places.take(MAX_MIRRORS).map(String::from).collect()
 }
@@ -143,16 +143,16 @@ impl Collector {
         let mut page = Page { is_dump, at, completed, components: Vec::new(), packages: Vec::new() };
         for entry in reader.by_ref() {
             let entry = entry.map_err(unreadable)?;
-            let resolved = url.join(entry.loc.trim());
             if is_index {
                 let at = entry.metadata.as_ref().and_then(|metadata| metadata.at);
-                let Ok(component) = resolved else {
-                    return Err(SyncError::Component { index: url.clone(), loc: entry.loc });
+                let Some(component) = led_to(&url, &entry.loc) else {
+                    return Err(SyncError::Component { index: url.clone(), loc: shortened(&entry.loc) });
                 };
                 page.components.push(Component { url: component, at });
             } else if is_dump {
                 page.packages.push(Listed::of(&entry, &url)?);
             } else {
+                let resolved = url.join(entry.loc.trim());
                 self.take(entry, resolved)?;
             }
         }
@@ -303,7 +303,7 @@ impl Collector {
         self.prefer.iter().find_map(|wanted| {
             let alternates = entry.links_with(&Relation::Alternate);
             alternates.filter(|link| matches_type(wanted, link.media_type.as_deref())).find_map(|link| {
-                let place = url.join(link.href.trim()).ok()?;
+                let place = led_to(url, &link.href)?;
                 self.ground.authority.allows(&place, &self.ground.home).then_some((link, place))
             })
         })
@@ -324,6 +324,6 @@ fn via(entry: &Entry, document: &Url) -> Option<String> {
     let link = entry.link(&Relation::Via)?;
     let told = entry.metadata.as_ref().map(|metadata| &metadata.hash)?;
     let is_same = link.hash.compare(told) != Agreement::Different;
-    let place = document.join(link.href.trim()).ok()?;
+    let place = led_to(document, &link.href)?;
     (is_same && matches!(place.scheme(), "http" | "https")).then(|| place.into())
 }

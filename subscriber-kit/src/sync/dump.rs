@@ -22,8 +22,9 @@ use super::memory::Known;
 use super::packages::{Bitstream, Listed, Opened, Packages, bitstream};
 use super::path::relative_path;
 use super::put::Placing;
+use super::report::shortened;
 use super::{Baseline, ResourceError, SyncError};
-use crate::fetch::Fetched;
+use crate::fetch::{Fetched, led_to};
 use crate::state::STATE_FOLDER;
 
 /// What one request costs, in bytes that could have come instead.
@@ -77,7 +78,7 @@ impl Dumps<'_> {
     async fn read(&self, url: &Url) -> Result<(Vec<Listed>, Vec<Url>), SyncError> {
         let fetched = self.lists.fetch_anew(url).await?;
         let (packages, dumps) = blocking(move || read(fetched)).await?;
-        self.lists.count_parts(packages.len() + dumps.len())?;
+        self.lists.count_parts(packages.iter().flat_map(Listed::urls).chain(&dumps))?;
         for place in packages.iter().map(|package| &package.url).chain(&dumps) {
             self.lists.check_origin(place)?;
         }
@@ -98,8 +99,8 @@ fn read(fetched: Fetched) -> Result<(Vec<Listed>, Vec<Url>), SyncError> {
     for entry in reader.by_ref() {
         let entry = entry.map_err(unreadable)?;
         if is_index {
-            let place = url.join(entry.loc.trim());
-            dumps.push(place.map_err(|_| SyncError::Component { index: url.clone(), loc: entry.loc })?);
+            let nameless = || SyncError::Component { index: url.clone(), loc: shortened(&entry.loc) };
+            dumps.push(led_to(&url, &entry.loc).ok_or_else(nameless)?);
         } else {
             packages.extend(Some(Listed::of(&entry, &url)?).filter(|listed| listed.other_format.is_none()));
         }

@@ -26,6 +26,9 @@ use super::told::Told;
 use super::{SyncError, SyncOptions};
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 
+/// So many bytes of a part's URL count as one part more.
+const LONG_URL: usize = 512;
+
 /// How often an index is read anew whose lists are not of one snapshot.
 const SNAPSHOT_TRIES: u32 = 3;
 
@@ -194,7 +197,8 @@ impl Lists<'_> {
         let (validators, digest) = (root.validators.clone(), root.digest.clone());
         let collector = Collector::new(self, self.room.scratch()?);
         let (mut collector, mut index) = blocking(move || collector.read(root, true)).await?;
-        self.count_parts(index.components.len() + index.packages.len())?;
+        let of_packages = index.packages.iter().flat_map(Listed::urls);
+        self.count_parts(index.components.iter().map(|component| &component.url).chain(of_packages))?;
         let mut packages = std::mem::take(&mut index.packages);
         let mut unity = Unity::One;
         for component in &index.components {
@@ -206,7 +210,7 @@ impl Lists<'_> {
             let (next, page) = blocking(move || collector.read(list, false)).await?;
             collector = next;
             page.is_like(&index, url)?;
-            self.count_parts(page.packages.len())?;
+            self.count_parts(page.packages.iter().flat_map(Listed::urls))?;
             packages.extend(page.packages);
             if unity == Unity::One {
                 unity = index.holds(component, page.at);
@@ -271,9 +275,10 @@ impl Lists<'_> {
         Err(SyncError::ForeignComponent { url: url.clone() })
     }
 
-    /// Takes note of lists and packages that a document names.
-    pub(super) fn count_parts(&self, count: usize) -> Result<(), SyncError> {
-        let (count, max) = (count as u64, self.options.max_parts);
+    /// Takes note of lists and packages that a document names. They are remembered, so one with a long URL counts as several.
+    pub(super) fn count_parts<'u>(&self, urls: impl Iterator<Item = &'u Url>) -> Result<(), SyncError> {
+        let max = self.options.max_parts;
+        let count = urls.map(|url| 1 + (url.as_str().len() / LONG_URL) as u64).sum::<u64>();
         let all = self.counted.parts.fetch_add(count, Ordering::Relaxed) + count;
         if all > max { Err(SyncError::TooManyParts { url: self.list.clone(), max }) } else { Ok(()) }
     }

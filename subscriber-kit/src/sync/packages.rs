@@ -19,7 +19,9 @@ use super::filter::matches_type;
 use super::folder::{CopyFolder, Room};
 use super::lists::Lists;
 use super::local::Facts;
+use super::report::shortened;
 use super::{ResourceError, SyncError};
+use crate::fetch::led_to;
 
 /// What servers call a ZIP file; the last says nothing, so that it may be one.
 const ZIP_TYPES: [&str; 6] = [
@@ -49,17 +51,22 @@ pub(crate) struct Listed {
 
 impl Listed {
     pub(crate) fn of(entry: &Entry, dump: &Url) -> Result<Self, SyncError> {
-        let nameless = || SyncError::Component { index: dump.clone(), loc: entry.loc.clone() };
+        let nameless = || SyncError::Component { index: dump.clone(), loc: shortened(&entry.loc) };
         let metadata = entry.metadata.clone().unwrap_or_default();
         let contents = entry.link(&Relation::Contents);
         Ok(Self {
-            url: dump.join(entry.loc.trim()).map_err(|_| nameless())?,
+            url: led_to(dump, &entry.loc).ok_or_else(nameless)?,
             facts: Facts::of(entry),
             at: metadata.at,
             until: metadata.until,
-            contents: contents.and_then(|link| dump.join(link.href.trim()).ok()),
-            other_format: metadata.media_type.filter(|written| !may_be_zip(written)),
+            contents: contents.and_then(|link| led_to(dump, &link.href)),
+            other_format: metadata.media_type.filter(|written| !may_be_zip(written)).map(|it| shortened(&it)),
         })
+    }
+
+    /// The URLs that are remembered of it.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &Url> {
+        [&self.url].into_iter().chain(&self.contents)
     }
 }
 

@@ -15,6 +15,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use url::Url;
 
 use super::local::Facts;
+use crate::fetch::led_to;
 
 /// The longest file that is patched, and the longest patches of one together, in bytes: all are in memory.
 pub(crate) const MAX_PATCHED: u64 = 1 << 20;
@@ -31,8 +32,9 @@ const MAX_WORK: usize = 200_000_000;
 /// How many patches one after another are tried before the resource is rather fetched.
 const MAX_CHAIN: usize = 16;
 
-/// For how many resources patches are remembered in one run.
+/// For how many resources patches are remembered in one run, and how many bytes of their URLs.
 const MAX_CHAINS: usize = 10_000;
+const MAX_CHAINS_BYTES: usize = 8 << 20;
 
 /// How often one patch may copy something, which may double the document each time.
 const MAX_COPIES: usize = 16;
@@ -54,7 +56,7 @@ impl PatchLink {
             entry.links_with(&Relation::Patch).filter(|link| is_known(link)).collect();
         links.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
         let link = *links.first()?;
-        let url = document.join(link.href.trim()).ok()?;
+        let url = led_to(document, &link.href)?;
         let packed = package.zip(link.path.clone());
         // In a package nothing is to be fetched for it.
         (package.is_none() || packed.is_some()).then(|| Self {
@@ -62,6 +64,11 @@ impl PatchLink {
             packed,
             facts: Facts::of_link(link),
         })
+    }
+
+    /// What it takes in memory, about, in bytes.
+    fn weight(&self) -> usize {
+        self.url.len() + self.packed.as_ref().map_or(0, |(_, path)| path.len())
     }
 
     /// As the link in the package that it was.
@@ -79,25 +86,43 @@ fn is_known(link: &Link) -> bool {
 
 /// The patches of the resources that a run reads of, as far as one follows the other.
 #[derive(Debug, Default)]
-pub(crate) struct Chains(HashMap<Url, Vec<PatchLink>>);
+pub(crate) struct Chains {
+    by_resource: HashMap<Url, Vec<PatchLink>>,
+    bytes: usize,
+}
 
 impl Chains {
     /// Takes the next change of a resource; gives the patches that lead to it, oldest first.
     pub(crate) fn next(&mut self, url: &Url, entry: &Entry, package: Option<u32>) -> Vec<PatchLink> {
         let patch = (entry.change() == Some(Change::Updated)).then(|| PatchLink::of(entry, url, package));
         let Some(patch) = patch.flatten() else {
-            self.0.remove(url);
+            self.forget(url);
             return Vec::new();
         };
-        if self.0.len() >= MAX_CHAINS && !self.0.contains_key(url) {
-            return vec![patch];
+        if !self.by_resource.contains_key(url) {
+            if self.by_resource.len() >= MAX_CHAINS {
+                return vec![patch];
+            }
+            self.bytes += url.as_str().len();
         }
-        let chain = self.0.entry(url.clone()).or_default();
+        let chain = self.by_resource.entry(url.clone()).or_default();
         if chain.len() >= MAX_CHAIN {
-            chain.remove(0);
+            self.bytes -= chain.remove(0).weight();
         }
+        self.bytes += patch.weight();
         chain.push(patch);
-        chain.clone()
+        let all = chain.clone();
+        // The chain of this one begins anew: a patch that does not follow its predecessor makes nothing.
+        if self.bytes > MAX_CHAINS_BYTES {
+            self.forget(url);
+        }
+        all
+    }
+
+    fn forget(&mut self, url: &Url) {
+        let chain = self.by_resource.remove(url);
+        let weight = |chain: Vec<PatchLink>| chain.iter().map(PatchLink::weight).sum::<usize>();
+        self.bytes -= chain.map_or(0, |chain| url.as_str().len() + weight(chain));
     }
 }
 

@@ -16,6 +16,9 @@ use super::{ResourceError, SyncError};
 /// [told of](super::Progress::telling).
 pub const FAILURES_KEPT: usize = 100;
 
+/// How many bytes of a URI or a cause they spell out: more than a path may have, so that only nonsense is cut.
+const MAX_TOLD: usize = 16 * 1024;
+
 /// One resource that is not in step, and why.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failure {
@@ -237,6 +240,15 @@ impl Report {
 /// Keeps it, if there is room.
 pub(crate) fn note(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
     if failures.len() < FAILURES_KEPT {
-        failures.push(Failure { loc: loc.to_owned(), cause: cause.to_owned() });
+        failures.push(Failure { loc: shortened(loc), cause: shortened(cause) });
     }
+}
+
+/// As much of a text of the Source as is told of it.
+pub(crate) fn shortened(text: &str) -> String {
+    if text.len() <= MAX_TOLD {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_TOLD).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}…", &text[..end])
 }

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{ChangeNotification, Entry};
+use resync_core::document::{ChangeNotification, Entry, ForeignAttribute, Link, Metadata};
 use resync_core::xml::{WriteError, Writer};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -17,6 +17,11 @@ use crate::notification::changes;
 /// How many are remembered. Of a Source that tells of more before it makes a new list, the oldest are done all the same, and
 /// forgotten.
 const MOST: usize = 10_000;
+
+/// How many bytes of them, as they are in memory. One that takes more than a thousandth of that is done and not remembered: it
+/// says nothing about a resource that would need so much room.
+const MOST_BYTES: usize = 16 << 20;
+const MOST_OF_ONE: usize = MOST_BYTES / 1_000;
 
 /// Times are compared with one another only, since the Source's clock need not be the one here. What is so much later than here, in
 /// milliseconds, is a slip of any clock: nothing is concluded from it, or all that comes until then would be late.
@@ -37,6 +42,9 @@ impl Told {
             if is_slip(*at, now) {
                 tracing::warn!(loc, %at, "a change is told of a time that is far ahead of the clock here");
                 news.push(change.clone());
+            } else if weight(&change.1) > MOST_OF_ONE {
+                tracing::warn!(%at, "a change that was told is too long to be remembered");
+                news.push(change.clone());
             } else if self.0.get(loc).is_none_or(|(last, _)| last <= at) {
                 self.0.insert(loc.clone(), change.clone());
                 news.push(change.clone());
@@ -44,6 +52,7 @@ impl Told {
                 tracing::debug!(loc, %at, "a change is told late and was followed by another one");
             }
         }
+        self.forget_the_oldest();
         news
     }
 
@@ -56,10 +65,23 @@ impl Told {
 
     /// What happened after this moment, as much of it as is remembered.
     pub(crate) fn since(&self, moment: DateTime) -> Self {
-        let mut since: Vec<_> = self.0.iter().filter(|(_, (at, _))| *at > moment).collect();
-        since.sort_by_key(|(_, (at, _))| Reverse(*at));
-        since.truncate(MOST);
-        Self(since.into_iter().map(|(loc, change)| (loc.clone(), change.clone())).collect())
+        let since = self.0.iter().filter(|(_, (at, _))| *at > moment);
+        Self(since.map(|(loc, change)| (loc.clone(), change.clone())).collect())
+    }
+
+    fn forget_the_oldest(&mut self) {
+        let bytes: usize = self.0.values().map(|(_, entry)| weight(entry)).sum();
+        if self.0.len() <= MOST && bytes <= MOST_BYTES {
+            return;
+        }
+        let mut newest: Vec<_> = std::mem::take(&mut self.0).into_iter().collect();
+        newest.sort_by_key(|(_, (at, _))| Reverse(*at));
+        let mut bytes = 0;
+        let fits = |(_, (_, entry)): &(String, (DateTime, Entry))| {
+            bytes += weight(entry);
+            bytes <= MOST_BYTES
+        };
+        self.0 = newest.into_iter().take(MOST).take_while(fits).collect();
     }
 
     /// Whether something was told of this resource.
@@ -86,6 +108,35 @@ impl Told {
         }
         Ok(String::from_utf8_lossy(&writer.finish()?).into_owned())
     }
+}
+
+/// How much memory an entry takes, about, in bytes.
+fn weight(entry: &Entry) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let foreign = |all: &[ForeignAttribute]| -> usize {
+        all.iter()
+            .map(|one| {
+                size_of::<ForeignAttribute>()
+                    + one.namespace.len()
+                    + one.prefix.len()
+                    + one.name.len()
+                    + one.value.len()
+            })
+            .sum()
+    };
+    let of_link = |link: &Link| {
+        let texts =
+            [&link.encoding, &link.path, &link.media_type, &link.profile].map(text).iter().sum::<usize>();
+        size_of::<Link>() + link.rel.as_str().len() + link.href.len() + texts + foreign(&link.foreign)
+    };
+    let of_metadata = |metadata: &Metadata| {
+        let texts =
+            [&metadata.encoding, &metadata.path, &metadata.media_type].map(text).iter().sum::<usize>();
+        texts + foreign(&metadata.foreign)
+    };
+    let links: usize = entry.links.iter().map(of_link).sum();
+    // The URI is the key too.
+    size_of::<Entry>() + 2 * entry.loc.len() + links + entry.metadata.as_ref().map_or(0, of_metadata)
 }
 
 /// Whether this is so much later than now that no clock is wrong by it, but slips.
@@ -151,6 +202,19 @@ mod tests {
         let kept = serde_json::to_string(&told).unwrap();
         assert_eq!(serde_json::from_str::<Told>(&kept).unwrap(), told);
         assert_eq!(serde_json::from_str::<Told>("\"torn\"").unwrap(), Told::default());
+    }
+
+    #[test]
+    fn what_is_told_is_remembered_up_to_so_many_bytes_and_nothing_enormous_is() {
+        let mut told = Told::default();
+        let long = updated(&"x".repeat(MOST_OF_ONE / 2), 1);
+        assert_eq!(told.take(std::slice::from_ref(&long)), [long], "it is done");
+        assert!(told.is_empty());
+        let all: Vec<_> = (0..4_000).map(|at| updated(&format!("{at}{}", "x".repeat(7_000)), at)).collect();
+        told.take(&all);
+        let bytes: usize = told.0.values().map(|(_, entry)| weight(entry)).sum();
+        assert!(bytes <= MOST_BYTES && bytes > MOST_BYTES * 9 / 10, "{bytes}");
+        assert!(told.knows(&all[3_999].1.loc) && !told.knows(&all[0].1.loc), "the newest");
     }
 
     #[test]

@@ -328,13 +328,37 @@ async fn what_is_left_open_for_a_state_that_was_moved_away_takes_no_room_and_hol
 
 #[tokio::test]
 async fn what_waits_is_bounded_in_bytes() {
-    let options = CallbackOptions { max_waiting_bytes: 10, ..CallbackOptions::default() };
+    let options = CallbackOptions { max_waiting_bytes: 25_000, ..CallbackOptions::default() };
     let mut destination = Destination::start(options).await;
-    assert_eq!(destination.at.deliver("a.1", "12345").await.status(), 204);
-    assert_eq!(destination.at.deliver("a.2", "123456").await.status(), 503);
-    assert_eq!(destination.at.deliver("a.3", "12345").await.status(), 204);
+    let body = |length: usize| "x".repeat(length);
+    assert_eq!(destination.at.deliver("a.1", &body(10_000)).await.status(), 204);
+    assert_eq!(destination.at.deliver("a.2", &body(16_000)).await.status(), 503);
+    assert_eq!(destination.at.deliver("a.3", &body(10_000)).await.status(), 204);
     destination.deliveries.next().await.unwrap().done().await.unwrap();
-    assert_eq!(destination.at.deliver("a.4", "1234").await.status(), 204);
+    assert_eq!(destination.at.deliver("a.4", &body(9_000)).await.status(), 204);
+}
+
+#[tokio::test]
+async fn what_waits_is_weighed_with_its_headers_and_an_empty_body_is_not_nothing() {
+    let options = CallbackOptions { max_waiting_bytes: 16_000, ..CallbackOptions::default() };
+    let destination = Destination::start(options).await;
+    let Subscribed { address, path, secret, .. } = destination.at.clone();
+    let signed = signature(&secret, b"");
+    let (long_type, long_link) =
+        ("x".repeat(5_000), format!("<http://a.example/{}>; rel=self", "x".repeat(5_000)));
+    let headers = [
+        ("X-Hub-Signature", signed.as_str()),
+        ("Content-Type", long_type.as_str()),
+        ("Link", long_link.as_str()),
+    ];
+    assert_eq!(post(address, &path, &headers, b"").await.status(), 204);
+    assert_eq!(post(address, &path, &headers, b"").await.status(), 503);
+    for _ in 0..50 {
+        if post(address, &path, &headers[..1], b"").await.status() == 503 {
+            return;
+        }
+    }
+    panic!("so many may wait as have no body");
 }
 
 #[tokio::test]
