@@ -29,7 +29,7 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-pub use backup::{BackupError, Copied, Header};
+pub use backup::{BESIDE, BackupError, Copied, Credentials, Header};
 #[cfg(test)]
 pub(crate) use conformance::{posted, subscribe};
 #[cfg(test)]
@@ -119,7 +119,8 @@ pub fn verify(backup: impl Read) -> std::result::Result<(Header, Copied), Backup
 }
 
 /// Makes the store in `directory` anew from a backup, whatever engine that comes from. The whole backup is read before anything is
-/// written, and again while it is written. A restore that was not finished leaves a folder that no hub opens.
+/// written, and again while it is written. A restore that was not finished leaves a folder that no hub opens. Beside the store it makes
+/// files of [`BESIDE`] only.
 ///
 /// # Errors
 /// [`BackupError`]; [`BackupError::NotEmpty`] where there is something already, [`StoreError::SecretsKey`] where a key that the
@@ -128,9 +129,10 @@ pub fn restore(
     engine: Engine,
     directory: &Path,
     keys: &Keyring,
+    credentials: Credentials,
     backup: &Path,
 ) -> std::result::Result<(Header, Findings), BackupError> {
-    embedded::restore(engine, directory, keys, backup)
+    embedded::restore(engine, directory, (keys, credentials), backup)
 }
 
 /// The same from what can be read once only. A part of a backup leaves nothing.
@@ -141,9 +143,10 @@ pub fn restore_stream(
     engine: Engine,
     directory: &Path,
     keys: &Keyring,
+    credentials: Credentials,
     backup: impl Read,
 ) -> std::result::Result<(Header, Findings), BackupError> {
-    embedded::restore_stream(engine, directory, keys, backup)
+    embedded::restore_stream(engine, directory, (keys, credentials), backup)
 }
 
 /// What the hub needs of its storage.
