@@ -235,8 +235,11 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     // Requests that were acknowledged and not yet verified.
 
-    /// Remembers a request before it is acknowledged. It replaces an older one for the same topic and callback (D-17).
+    /// Remembers a request before it is acknowledged. It replaces an older one of the same client for the same topic and callback
+    /// (D-17), and none of others: they may not mean what its subscriber means.
     async fn put_request(&self, request: NewRequest) -> Result<PendingRequest>;
+    /// One that waits, as long as it does.
+    async fn request(&self, id: RequestId) -> Result<Option<PendingRequest>>;
     /// Forgets a request that failed verification. One that was replaced meanwhile is left alone.
     async fn remove_request(&self, request: &PendingRequest) -> Result<()>;
     /// All that wait, oldest first; read at start.
@@ -244,12 +247,14 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     // Denials that were acknowledged and not yet told.
 
-    /// Ends the subscription of the pair and forgets its waiting request, and remembers that the callback has to be told. `None`
+    /// Ends the subscription of the pair and forgets what waits for it, and remembers that the callback has to be told. `None`
     /// when there is neither, or when the request that is denied no longer waits, confirmed or not: nothing was changed. Denying a request leaves
     /// a subscription in force as it is (W-062): the request is forgotten, and `None` says that there is nothing to tell.
     async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>>;
     /// Forgets a denial that was told. One that was replaced meanwhile is left alone.
     async fn remove_denial(&self, denial: &Denial) -> Result<()>;
+    /// That of the pair which waits to be told.
+    async fn denial(&self, pair: Pair) -> Result<Option<Denial>>;
     /// All that wait, oldest first; read at start.
     async fn denials(&self) -> Result<Vec<Denial>>;
 
